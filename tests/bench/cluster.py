@@ -308,7 +308,7 @@ def _environment() -> dict[str, str]:
 
 
 def _keepers(spark: Standalone) -> list[int]:
-    return [worker.keeper.pid for worker in spark.all if worker.keeper is not None]
+    return [worker.supervisor.pid for worker in spark.all if worker.supervisor is not None]
 
 
 def _check(tables: Path, stream: str, parts: int, records: int) -> None:

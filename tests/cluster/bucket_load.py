@@ -20,14 +20,14 @@ _ROOT: Final = Path(__file__).parents[2]
 
 @dataclass(kw_only=True)
 class BucketLoad(Load):
-    """One job whose tables, and rows that wait, are in a bucket; it may have no cluster."""
+    """One job whose tables and staged rows are in a bucket; it may have no cluster."""
 
     server: S3Server
     bucket: str
     on_cluster: bool = False
 
     def config(self, **more: Any) -> Path:
-        """Write its settings; return where."""
+        """Write the job's settings; return the path of the file."""
         given: dict[str, Any] = {
             "path": f"s3a://{self.bucket}/lake/tables",
             "staging": f"s3a://{self.bucket}/staging",
@@ -46,7 +46,7 @@ class BucketLoad(Load):
         return path
 
     def rows(self, *names: str) -> dict[str, list[dict[str, Any]]]:
-        """Return what its tables hold."""
+        """Return the rows of the job's tables."""
         done = subprocess.run(
             [sys.executable, "-c", _READ, str(self.config()), *names],
             check=True,
@@ -59,12 +59,12 @@ class BucketLoad(Load):
         return found
 
     def left(self) -> list[str]:
-        """Return what stands at its staging address."""
+        """Return the keys below the job's staging address."""
         return self.server.keys(self.bucket, "staging/")
 
 
 def print_rows() -> None:
-    """Print the rows of the tables that are named after a file of settings."""
+    """Print the rows of the tables named on the command line after a settings file."""
     from target_spark.config import settings
     from target_spark.spark.session import Session
     from target_spark.tables.model import Table

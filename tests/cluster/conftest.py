@@ -1,4 +1,4 @@
-"""One standalone cluster for all tests that want one as it is."""
+"""The standalone cluster that the cluster tests share."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from tests.cluster.standalone import Standalone
 
 @pytest.fixture(scope="session")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
-    """A master and two workers of two cores each; a test that kills a part starts it again."""
+    """Start a master and two workers of two cores; a test that kills a part restarts it."""
     with Standalone(tmp_path_factory.mktemp("cluster") / "standalone") as cluster:
         yield cluster

@@ -1,7 +1,7 @@
-"""A real Spark Connect server for tests, of PySpark's own package, on loopback.
+"""A real Spark Connect server on loopback, from PySpark's own package.
 
-It knows Delta Lake and Iceberg, as a server that loads into both must. It
-can be killed and started again at the same address, and ends with its owner.
+It has Delta Lake and Iceberg. It can be killed and started again at the same address, and ends with
+the process that started it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from typing_extensions import Self
 
 from target_spark.spark.jars import format_conf
-from tests.cluster.standalone import _end, _home, _kept, _until
+from tests.cluster.standalone import _end, _home, _start_supervised, _until
 
 __all__ = ["ConnectServer"]
 
@@ -27,9 +27,10 @@ _SMALL: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 @dataclass
 class ConnectServer:
-    """A server on ``local[2]``: a context manager. ``conf`` is added to what it starts with.
+    """A Spark Connect server on ``local[2]``, as a context manager.
 
-    Of ``formats`` it has the jars and knows the words; with none, it is a bare Spark.
+    ``conf`` is added to its settings. It has the jars and extensions of ``formats``; with none,
+    it is a plain Spark.
     """
 
     folder: Path
@@ -37,11 +38,11 @@ class ConnectServer:
     conf: Mapping[str, str] = field(default_factory=dict)
     python: str = ""
     port: int = field(default=0, init=False)
-    _keeper: subprocess.Popen[bytes] | None = field(default=None, init=False)
-    _lives: int = field(default=0, init=False)
+    _supervisor: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _starts: int = field(default=0, init=False)
 
     def __enter__(self) -> Self:
-        """Start it, and wait until it answers."""
+        """Start the server, and wait until it accepts connections."""
         self.port = self.port or _free_port()
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -56,17 +57,17 @@ class ConnectServer:
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """The server's address."""
         return f"sc://127.0.0.1:{self.port}"
 
     @property
     def log(self) -> Path:
-        """What it says, in this life of it."""
-        return self.folder / f"life-{self._lives}" / "log"
+        """The log file since the last start."""
+        return self.folder / f"start-{self._starts}" / "log"
 
     def start(self) -> None:
-        """Start it, for the first time or again, at the same address."""
-        self._lives += 1
+        """Start the server, the first time or again, at the same address."""
+        self._starts += 1
         self.log.parent.mkdir()
         command = [str(_home() / "bin" / "spark-submit"), "--class", _SERVER]
         for key, value in self._conf().items():
@@ -74,18 +75,18 @@ class ConnectServer:
         environ = {"SPARK_LOCAL_DIRS": str(self.folder / "local"), "SPARK_DAEMON_MEMORY": "1g"}
         if self.python:
             environ["PYSPARK_PYTHON"] = self.python
-        self._keeper = _kept(command, self.log.parent, environ)
+        self._supervisor = _start_supervised(command, self.log.parent, environ)
         _until(self._is_up, 600, self._said)
 
     def kill(self) -> None:
-        """Kill it without a word."""
-        if self._keeper is not None:
-            _end(self._keeper)
-        self._keeper = None
+        """Kill the server with SIGKILL."""
+        if self._supervisor is not None:
+            _end(self._supervisor)
+        self._supervisor = None
 
     def _is_up(self) -> bool:
-        assert self._keeper is not None
-        assert self._keeper.poll() is None, self._said()
+        assert self._supervisor is not None
+        assert self._supervisor.poll() is None, self._said()
         return self.log.exists() and "Spark Connect server started at" in self._said()
 
     def _said(self) -> str:

@@ -1,7 +1,7 @@
-"""The target as a client of Spark Connect: an environment without Spark's jars, and no Java.
+"""The target as a client of Spark Connect: an environment without Spark's jars and Java.
 
-Each run is a process of the peer's Python, with a PATH that has nothing in
-it. Tables are read back in the same way, through the server.
+Each run is a process of the peer's Python with an empty PATH. Tables are read back in the same way,
+through the server.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ READER: Final = Path(__file__).with_name("connect_rows.py")
 TARGET: Final = "from target_spark.target import TargetSpark; TargetSpark.cli()"
 
 needs_connect = pytest.mark.skipif(PEER is None, reason=missing_reason("spark_connect"))
-"""The mark of a test that runs such a client."""
+"""The mark of tests that run such a client."""
 
 
 class Client:
-    """Runs the target with one configuration in one folder."""
+    """Run the target with one configuration in one folder."""
 
     def __init__(self, folder: Path, url: str, table_format: str = "delta", **more: Any) -> None:
         self.folder = folder
@@ -42,7 +42,7 @@ class Client:
         }
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
-        """Begin a run that reads messages from a pipe; errors go to ``errors``."""
+        """Start a run that reads messages from a pipe; its errors go to the file ``errors``."""
         (self.folder / "config.json").write_text(json.dumps(self.config))
         with (self.folder / "errors").open("ab") as errors:
             return subprocess.Popen(
@@ -55,17 +55,17 @@ class Client:
             )
 
     def run(self, messages: Iterable[Mapping[str, Any]] = (), *words: str) -> tuple[int, list[Any]]:
-        """Load messages; return the exit code and the states that came out."""
+        """Load messages; return the exit code and the emitted states."""
         process = self.start(*words)
         out, _ = process.communicate(lines_of(messages), timeout=1800)
         return process.returncode, [json.loads(line) for line in out.splitlines()]
 
     def errors(self) -> str:
-        """Return what all runs so far said."""
+        """Return the standard error of all runs so far."""
         return (self.folder / "errors").read_text()
 
     def rows(self, table: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-        """Return a table's rows, in order, as JSON knows their values."""
+        """Return a table's rows in order, with values as JSON has them."""
         asked = {**self.config, "table": table, "columns": list(columns)}
         done = subprocess.run(
             [str(PEER), str(READER), json.dumps(asked)],
@@ -80,7 +80,7 @@ class Client:
 
 
 def lines_of(messages: Iterable[Mapping[str, Any]]) -> bytes:
-    """Return messages as they stand on a wire."""
+    """Return messages as JSON lines."""
     return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
 
 

@@ -1,4 +1,4 @@
-"""Prints the rows of a table that a Spark Connect server has: run in a client's environment."""
+"""Print the rows of a table through a Spark Connect server; runs in a client's environment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def _read(asked: Mapping[str, Any]) -> list[list[Any]]:
-    """Read a table as its writer does."""
+    """Read a table with its writer."""
     from target_spark.spark.connect_session import ConnectSession
     from target_spark.spark.session import SparkSettings
     from target_spark.tables.model import Table

@@ -1,4 +1,4 @@
-"""A tap without anything that an environment without Spark's jars does not have."""
+"""A tap that runs in an environment without Spark's jars."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["DaysTap"]
 
 
 class Days(Stream):
-    """The first days of a year, from the one where the last run ended."""
+    """The first days of a year, from the bookmark on."""
 
     name = "days"
     replication_key = "day"
@@ -20,14 +20,14 @@ class Days(Stream):
     schema = th.PropertiesList(th.Property("day", th.DateType)).to_dict()
 
     def get_records(self, context: Context | None) -> Iterator[Record]:
-        """Yield them up to the last that there is."""
+        """Yield the days up to the setting ``last``."""
         begin = self.get_starting_replication_key_value(context) or "2024-01-01"
         for day in range(int(begin[-2:]), self.config["last"] + 1):
             yield {"day": f"2024-01-0{day}"}
 
 
 class DaysTap(Tap):
-    """The tap of one stream."""
+    """A tap with the stream of days."""
 
     name = "tap-days"
     config_jsonschema = th.PropertiesList(th.Property("last", th.IntegerType)).to_dict()

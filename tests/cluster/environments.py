@@ -1,8 +1,8 @@
-"""What brings a tap to executors that do not have it: a zip of modules, or a whole environment.
+"""Packages that bring a tap to executors: a zip of modules, or a whole environment.
 
-Nothing is downloaded. An environment is a bare one of this Python with copies
-of what stands in the one that runs the tests: the distributions that the product needs on an
-executor, by their own metadata, and the product itself.
+Nothing is downloaded. An environment is an empty one of this Python with copies from the
+environment that runs the tests: the distributions that an executor needs by their own metadata, and
+the project itself.
 """
 
 from __future__ import annotations
@@ -18,36 +18,35 @@ from typing import Final
 
 from packaging.requirements import Requirement
 
-__all__ = ["bare", "packed", "zipped"]
+__all__ = ["make_empty_environment", "pack_environment", "zip_package"]
 
 ROOT: Final = Path(__file__).parents[2]
 PRODUCT: Final = "tap-core-sdk"
 MORE: Final = ("pyarrow",)
-"""What an executor needs beside what every tap needs; PySpark is the cluster's own."""
+"""Distributions that an executor needs in addition; PySpark comes with the cluster."""
 
 
-def zipped(package: Path, target: Path) -> Path:
-    """Put a package of pure Python into a zip."""
+def zip_package(package: Path, target: Path) -> Path:
+    """Write a pure-Python package into a zip file; return the file."""
     with zipfile.ZipFile(target, "w") as made:
         for path in sorted(package.rglob("*.py")):
             made.write(path, path.relative_to(package.parent))
     return target
 
 
-def bare(folder: Path) -> Path:
-    """Make an environment that has nothing but Python; return its Python."""
+def make_empty_environment(folder: Path) -> Path:
+    """Create an environment with Python only; return its interpreter."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     return folder / "bin" / "python"
 
 
-def packed(package: Path, target: Path) -> Path:
-    """Make an environment with the product and a package, as an archive.
+def pack_environment(package: Path, target: Path) -> Path:
+    """Create an environment with the project and a package, as an archive.
 
-    It is a ``.tar.gz``: what ends in ``.tar`` Spark unpacks by itself, and nothing in it may be
-    executed then.
+    It is a ``.tar.gz``: Spark unpacks a ``.tar`` itself, and then no file in it is executable.
     """
     folder = target.with_name("unpacked")
-    bare(folder)
+    make_empty_environment(folder)
     [place] = folder.glob("lib/python*/site-packages")
     for name in sorted(_needed()):
         _copy(metadata.distribution(name), place)
@@ -62,7 +61,7 @@ def packed(package: Path, target: Path) -> Path:
 
 
 def _needed() -> set[str]:
-    """Return the names of all distributions that an executor needs, the product apart."""
+    """Return the names of all distributions that an executor needs, without the project."""
     found: set[str] = set()
     waiting = [*_requirements(PRODUCT), *MORE]
     while waiting:

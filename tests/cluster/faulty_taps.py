@@ -1,9 +1,9 @@
-"""A tap for Spark's workers to read, whose contexts fail, dawdle or die where a test says so.
+"""A tap for Spark's workers whose contexts fail, wait or die as a test requests.
 
-Nothing here knows Spark. What the source holds is a function of the settings
-(``day``: how far time has come), so two runs of the same settings bring the same rows. A folder
-stands between a test and the tap: ``<stream>.<key>.json`` says what befalls one context, and each
-time that a context is read leaves a file in ``visits``.
+It does not use Spark. The rows of the source depend on the settings only (``day``: the current
+day), so two runs with the same settings give the same rows. A test and the tap communicate through
+a folder: ``<stream>.<key>.json`` describes the fault of one context, and each read of a context
+leaves a file in ``visits``.
 """
 
 from __future__ import annotations
@@ -30,40 +30,40 @@ _FORM = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def at(day: int, number: int) -> str:
-    """Return an instant of a day: the hour goes with the number."""
+    """Return a timestamp of a day; the hour follows from the number."""
     return f"2024-01-{day:02}T{number % _HOURS:02}:00:00Z"
 
 
 class Faults:
-    """A folder that says what befalls contexts, and what was tried; for both sides."""
+    """The folder of requested faults and recorded reads, for the test and the tap."""
 
     def __init__(self, folder: Path | str) -> None:
-        """Take a folder; it is made where a test says the first word."""
+        """Use a folder, which the first fault creates."""
         self._folder = Path(folder)
 
     def say(self, stream: str, key: object, how: str, after: int = 0, times: int = 1 << 30) -> None:
-        """Let a context fail ``times`` times, each time when ``after`` of its rows were read."""
+        """Let a context fail ``times`` times, each time after ``after`` of its rows."""
         self._folder.mkdir(exist_ok=True)
         told = json.dumps({"how": how, "after": after, "times": times})
         self._place(stream, key).write_text(told)
 
     def mend(self) -> None:
-        """Let no context fail any more."""
+        """Remove all faults."""
         for path in self._folder.glob("*.json"):
             path.unlink()
 
     def visits(self, stream: str, key: object = None) -> int:
-        """Count how often a context of a stream was read; without one, all of them."""
+        """Return the number of reads of a context of a stream, or of all its contexts."""
         name = f"{stream}.*" if key is None else f"{stream}.{key}.*"
         return sum(1 for _ in (self._folder / "visits").glob(name))
 
     def readers(self, stream: str) -> set[int]:
-        """Return the processes that read a context of a stream."""
+        """Return the process ids that read a context of a stream."""
         found = (self._folder / "visits").glob(f"{stream}.*")
         return {int(path.read_text() or 0) for path in found}
 
     def reading(self, stream: str, key: object, rows: Iterable[Record]) -> Iterator[Record]:
-        """Yield rows until the fault that is told of comes about."""
+        """Yield rows until the requested fault occurs."""
         visits = self._folder / "visits"
         visits.mkdir(parents=True, exist_ok=True)
         before = self.visits(stream, key)
@@ -90,7 +90,7 @@ class Faults:
 
 
 def strike(how: str, where: str) -> None:
-    """Fail in one of the ways in which authors' code and machines do."""
+    """Fail in one of the ways of authors' code and machines."""
     if how == "raise":
         raise ValueError(f"The source broke at {where}.")
     if how == "exit":
@@ -121,11 +121,11 @@ _WORD: dict[str, Any] = {"type": ["string"]}
 
 
 class Faulty(Stream):
-    """A stream of the tap: its rows are those of the days that have come, a few for each."""
+    """A stream with a few rows for each day up to the current one."""
 
     @property
     def faults(self) -> Faults:
-        """What was told to go wrong."""
+        """The requested faults."""
         return Faults(self.config["faults"])
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
@@ -143,7 +143,7 @@ class Faulty(Stream):
                 yield row
 
     def numbers(self) -> Iterator[int]:
-        """Yield the numbers of the rows, those of the newest days first."""
+        """Yield the numbers of the rows, the newest days first."""
         for day in range(self.config["day"], 0, -1):
             yield from range(day * 1000, day * 1000 + self.config["rows"])
 
@@ -171,7 +171,7 @@ class ByShop(Faulty):
 
 
 class Orders(ByShop):
-    """Not in order."""
+    """Unsorted."""
 
     name = "orders"
     primary_keys = ("shop", "id")
@@ -179,14 +179,14 @@ class Orders(ByShop):
 
 
 class Events(ByShop):
-    """The same without keys: tables append."""
+    """The same without keys, so that tables append."""
 
     name = "events"
     replication_key = "at"
 
 
 class Prices(ByShop):
-    """Read in full each time: rows of a version."""
+    """A full-table stream, whose rows have a version."""
 
     name = "prices"
     primary_keys = ("shop", "id")
@@ -216,7 +216,7 @@ class Totals(ByShop):
 
 
 class Blank(ByShop):
-    """Has contexts, and no rows."""
+    """Contexts without rows."""
 
     name = "blank"
     primary_keys = ("shop", "id")
@@ -228,7 +228,7 @@ class Blank(ByShop):
 
 
 class Journal(Faulty):
-    """In order, and without contexts: nothing of it can be spread."""
+    """Sorted and without contexts, so that it cannot be distributed."""
 
     name = "journal"
     primary_keys = ("id",)
@@ -246,7 +246,7 @@ class Journal(Faulty):
 
 
 class Users(Faulty):
-    """The parent of notes: read in full, each user a context."""
+    """The parent of notes: a full-table stream with a child context per user."""
 
     name = "users"
     primary_keys = ("user",)
@@ -258,7 +258,7 @@ class Users(Faulty):
             yield {"user": number, "name": f"user {number}"}
 
     def get_child_context(self, record: Record, context: Context | None) -> Context:
-        """A user's notes are a context."""
+        """Return the context of a user's notes."""
         return {"user": record["user"]}
 
 
@@ -273,7 +273,7 @@ class Notes(Faulty):
 
 
 class Readings(RESTStream, Faulty):
-    """Read in windows of a day."""
+    """A stream that is read in windows of a day."""
 
     name = "readings"
     url_base = ""
@@ -336,7 +336,7 @@ class FaultyTap(Tap):
 
 
 class Pages(RESTStream):
-    """The pages of a source that answers a part of all requests with 429."""
+    """The pages of a source that returns 429 for a part of all requests."""
 
     name = "pages"
     path = "/pages"
@@ -360,7 +360,7 @@ class Pages(RESTStream):
 
 
 class LimitedTap(Tap):
-    """A tap of a source on the net that limits requests."""
+    """A tap of an HTTP source with a rate limit."""
 
     name = "tap-limited"
     config_jsonschema = th.PropertiesList(

@@ -1,7 +1,7 @@
-"""One pipeline in a folder: run on a cluster, or on one machine, and what its tables hold then.
+"""One pipeline in a folder, run on a cluster or on one machine, and the rows of its tables.
 
-Both ways are the commands that people use, as processes of their own. Tables
-are read without target-spark (`tests.cluster.tables`).
+Both ways run the user's commands as processes. Tables are read without target-spark
+(`tests.cluster.tables`).
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ SMALL: Final = {"spark.executor.cores": "2", "spark.driver.memory": "640m"}
 
 @dataclass(frozen=True)
 class Done:
-    """How a process ended, and what it said."""
+    """The exit code and the output of a process."""
 
     code: int
     out: str
     err: str
 
     def check(self, code: int = 0) -> Done:
-        """Hold its exit code against what it should be."""
+        """Check the exit code."""
         assert self.code == code, f"exit code {self.code}\n{self.err[-8000:]}"
         return self
 
     @property
     def state(self) -> dict[str, Any]:
-        """The last state that left, whole lines only."""
+        """The last emitted state; only complete lines count."""
         lines = self.out.rpartition("\n")[0].splitlines()
         found: dict[str, Any] = json.loads(lines[-1]) if lines else {}
         return found
@@ -59,7 +59,7 @@ class Done:
 
 @dataclass
 class Job:
-    """A tap, a target and where their tables lie; ``cluster`` is where it runs when spread."""
+    """A tap, a target and the folder of their tables; ``cluster`` runs it when distributed."""
 
     folder: Path
     cluster: Standalone
@@ -69,11 +69,11 @@ class Job:
     catalog: dict[str, Any] | None = None
     environ: dict[str, str] = field(default_factory=dict)
     path: tuple[Path, ...] = (ROOT,)
-    """Where modules are found, on all machines."""
+    """The module search path on all machines."""
     begun: list[Running] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        """Make the folder, and fill in what every job says."""
+        """Create the folder, and fill in the settings that every job has."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.tap == FAULTY:
             self.config = {"faults": str(self.folder / "faults"), **self.config}
@@ -82,7 +82,7 @@ class Job:
 
     @property
     def faults(self) -> Faults:
-        """What befalls the contexts of this job."""
+        """The faults of this job's contexts."""
         return Faults(self.folder / "faults")
 
     @property
@@ -99,10 +99,10 @@ class Job:
         """Where its tables lie."""
         return self.folder / "tables"
 
-    # Running it
+    # Runs
 
     def start(self, name: str = "run", **target: Any) -> Running:
-        """Begin to run it on the cluster; files of that name get what it says."""
+        """Start a run on the cluster; its output goes to files with that name."""
         spark = {**self.cluster.spark, **SMALL, "spark.executorEnv.PYTHONPATH": self._path()}
         staging = self.folder / "staging"
         staging.mkdir(exist_ok=True)
@@ -116,17 +116,17 @@ class Job:
         return self.begun[-1]
 
     def close(self) -> None:
-        """Kill what was begun and has not ended: a test has failed."""
+        """Kill the runs that have not ended, after a failed test."""
         for running in self.begun:
             if running.alive:
                 running.kill()
 
     def run(self, **target: Any) -> Done:
-        """Run it on the cluster to its end."""
+        """Run the job on the cluster to its end."""
         return self.start(**target).end()
 
     def pipe(self, state: Mapping[str, Any] | None = None) -> Done:
-        """Run it on one machine: ``tap | target``."""
+        """Run the job on one machine: ``tap | target``."""
         told = self._told(master="local[1]", spark={"spark.sql.shuffle.partitions": "1"})
         module, _, name = self.tap.partition(":")
         tap = f"from {module} import {name}; {name}.cli()"
@@ -167,15 +167,15 @@ class Job:
         path.write_text(json.dumps(content))
         return str(path)
 
-    # What it has made
+    # Results
 
     def rows(self, stream: str) -> Counter[str]:
-        """Return how often each row stands in a table, the loader's own columns apart."""
+        """Return the number of occurrences of each row of a table, without metadata columns."""
         found = rows_of(self.tables, str(self.target["format"]), stream)[stream]
         return Counter(_plain(row) for row in found)
 
     def state(self) -> dict[str, Any]:
-        """Return the last state that the tables hold; empty where they hold none."""
+        """Return the last state in the tables; empty if there is none."""
         config = self._told()
         found = find_recoverable_tables(settings.load_options(config), _no_spark)
         last = get_job_metadata([settings.get_job_name(config)], found)
@@ -183,7 +183,7 @@ class Job:
         return state
 
     def left_behind(self) -> list[str]:
-        """Return what is left of it in the folder that workers write to."""
+        """Return the names left in the staging folder."""
         staging = self.folder / "staging"
         return sorted(path.name for path in staging.iterdir()) if staging.exists() else []
 
@@ -192,7 +192,7 @@ class Running:
     """One process of ``target-spark run``."""
 
     def __init__(self, job: Job, name: str, words: list[str]) -> None:
-        """Start it; what it says goes to files of the job's folder."""
+        """Start the process; its output goes to files in the job's folder."""
         self.job = job
         self._out = job.folder / f"{name}.out"
         self._err = job.folder / f"{name}.err"
@@ -203,24 +203,24 @@ class Running:
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
+        """Return True if the process has not ended."""
         return self.process.poll() is None
 
     def said(self) -> str:
-        """Return what it said to people until now."""
+        """Return the standard error so far."""
         return self._err.read_text(errors="replace")
 
     def wait_for_visits(self, stream: str, count: int = 1) -> None:
-        """Wait until so many contexts of a stream were begun."""
+        """Wait until ``count`` contexts of a stream were started."""
         self.wait_until(lambda: self.job.faults.visits(stream) >= count)
 
     def wait_until(self, holds: Callable[[], bool]) -> None:
-        """Wait until something holds; it may not end meanwhile."""
+        """Wait for a condition; fail if the process ends before."""
         until(lambda: holds() or not self.alive)
         assert self.alive, self.said()[-8000:]
 
     def signal(self, number: int) -> None:
-        """Send a signal to the driver's own process."""
+        """Send a signal to the driver's Python process."""
         self.process.send_signal(number)
 
     def jvm(self) -> int:
@@ -240,7 +240,7 @@ class Running:
         return found[0]
 
     def kill(self) -> None:
-        """Kill the driver, and its JVM with it, as if its machine were gone."""
+        """Kill the driver and its JVM, as if the machine had failed."""
         below = _below(self.process.pid)
         for pid in (self.process.pid, *below):
             with contextlib.suppress(ProcessLookupError):
@@ -248,7 +248,7 @@ class Running:
         self.process.wait(PATIENCE)
 
     def end(self) -> Done:
-        """Wait for its end."""
+        """Wait for the end of the process."""
         try:
             code = self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
@@ -258,7 +258,7 @@ class Running:
 
 
 def until(holds: Callable[[], bool], seconds: float = PATIENCE) -> None:
-    """Wait until something holds."""
+    """Wait for a condition."""
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, "It did not come to be."
@@ -266,7 +266,7 @@ def until(holds: Callable[[], bool], seconds: float = PATIENCE) -> None:
 
 
 def ordered(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state with its partitions in one order, whatever order they were begun in."""
+    """Return the bookmarks of a state with sorted partitions."""
     return {
         stream: {
             **own,
@@ -277,7 +277,7 @@ def ordered(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(job: Job, other: Job, streams: tuple[str, ...]) -> dict[str, Any]:
-    """Return what one has and the other has not, by stream, and whether the states are one."""
+    """Return the differences between two jobs' tables, by stream, and between their states."""
     found: dict[str, Any] = {}
     for stream in streams:
         rows, expected = job.rows(stream), other.rows(stream)
@@ -293,7 +293,7 @@ def _no_spark() -> Any:
 
 
 def _below(pid: int) -> list[int]:
-    """Return the processes that a process has started, and those that they did."""
+    """Return the processes that a process started, directly or indirectly."""
     parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

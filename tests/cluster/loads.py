@@ -25,7 +25,7 @@ __all__ = ["Load", "Running", "record", "schema", "state"]
 _ROOT: Final = Path(__file__).parents[2]
 _COMMAND: Final = [sys.executable, "-m", "target_spark"]
 PATIENCE: Final = 1200
-"""Seconds; a machine that is busy with other tests is slow."""
+"""Seconds; long, since other tests may keep the machine busy."""
 
 
 def _line(message: Mapping[str, Any]) -> bytes:
@@ -33,24 +33,24 @@ def _line(message: Mapping[str, Any]) -> bytes:
 
 
 def schema(stream: str, *keys: str, **types: str) -> bytes:
-    """Return a SCHEMA: properties by their JSON types."""
+    """Return a SCHEMA message with properties by their JSON types."""
     properties = {name: {"type": [kind, "null"]} for name, kind in types.items()}
     described = {"properties": properties}
     return _line({"type": "SCHEMA", "stream": stream, "schema": described, "key_properties": keys})
 
 
 def record(stream: str, **values: Any) -> bytes:
-    """Return a RECORD."""
+    """Return a RECORD message."""
     return _line({"type": "RECORD", "stream": stream, "record": values})
 
 
 def state(value: Any) -> bytes:
-    """Return a STATE."""
+    """Return a STATE message."""
     return _line({"type": "STATE", "value": value})
 
 
 def batch(stream: str, *files: Path) -> bytes:
-    """Return a BATCH of files of lines."""
+    """Return a BATCH message for files of JSON lines."""
     encoding = {"format": "jsonl"}
     manifest = [file.as_uri() for file in files]
     return _line({"type": "BATCH", "stream": stream, "encoding": encoding, "manifest": manifest})
@@ -67,16 +67,16 @@ class Load:
 
     @property
     def tables(self) -> Path:
-        """Where its tables lie."""
+        """The folder of the job's tables."""
         return self.folder / "tables"
 
     @property
     def staging(self) -> Path:
-        """Where its rows wait."""
+        """The staging folder of the job."""
         return self.folder / "staging"
 
     def config(self, **more: Any) -> Path:
-        """Write its settings; return where."""
+        """Write the job's settings; return the path of the file."""
         given = {
             "path": str(self.tables),
             "format": self.form,
@@ -94,7 +94,7 @@ class Load:
 
     @contextlib.contextmanager
     def running(self, **more: Any) -> Iterator[Running]:
-        """Give it at work; nothing of it is left afterwards."""
+        """Start the job; kill it at the end of the context if it still runs."""
         run = Running(self, self.config(**more))
         try:
             yield run
@@ -102,7 +102,7 @@ class Load:
             run.kill()
 
     def run(self, *messages: bytes, code: int = 0, **more: Any) -> Running:
-        """Run it to its end; the counts of a complete load must agree."""
+        """Run the job to its end; the report of a complete load must agree with the tables."""
         with checked_counts(self.tables) as ended:
             with self.running(**more) as run:
                 run.send(*messages)
@@ -111,7 +111,7 @@ class Load:
         return run
 
     def word(self, word: str) -> subprocess.CompletedProcess[bytes]:
-        """Run another of its commands: doctor, last-state."""
+        """Run another command of target-spark for the job, such as doctor or last-state."""
         return subprocess.run(
             [*_COMMAND, word, "--config", str(self.config())],
             capture_output=True,
@@ -122,19 +122,19 @@ class Load:
         )
 
     def rows(self, *names: str) -> dict[str, list[dict[str, Any]]]:
-        """Return what its tables hold."""
+        """Return the rows of the job's tables."""
         return rows_of(self.tables, self.form, *names)
 
     def left(self) -> list[str]:
-        """Return what stands in its staging folder."""
+        """Return the names in the staging folder."""
         return sorted(each.name for each in self.staging.glob("*"))
 
 
 class Running:
-    """One process of target-spark, its input held open."""
+    """One process of target-spark whose standard input stays open."""
 
     def __init__(self, load: Load, config: Path) -> None:
-        """Start it; what it says goes to files."""
+        """Start the process; its output goes to files."""
         self._files = load.folder / "out", load.folder / "errors"
         self.tables = load.tables
         with self._files[0].open("wb") as out, self._files[1].open("wb") as errors:
@@ -148,29 +148,29 @@ class Running:
             )
 
     def send(self, *messages: bytes) -> None:
-        """Put messages in."""
+        """Send messages."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(b"".join(messages))
             self.process.stdin.flush()
 
     def states(self) -> list[Any]:
-        """Return the states that left until now."""
+        """Return the states emitted so far."""
         whole = self._files[0].read_bytes().rpartition(b"\n")[0]
         return [json.loads(line) for line in whole.splitlines()]
 
     def said(self) -> str:
-        """Return what it said to people."""
+        """Return the standard error so far."""
         return self._files[1].read_text(errors="replace")
 
     def report(self) -> dict[str, Any]:
-        """Return its report; it has ended."""
+        """Return the report of the ended process."""
         (text,) = (line for line in self.said().splitlines() if line.startswith("REPORT: "))
         found: dict[str, Any] = json.loads(text.removeprefix("REPORT: "))
         return found
 
     def until(self, holds: Callable[[], Any]) -> None:
-        """Wait for what must come while it runs."""
+        """Wait for a condition while the process runs."""
         end = time.monotonic() + PATIENCE
         while not holds():
             assert self.process.poll() is None, self.said()
@@ -178,11 +178,11 @@ class Running:
             time.sleep(0.05)
 
     def until_state(self, value: Any) -> None:
-        """Wait until a state has left."""
+        """Wait until a state is emitted."""
         self.until(lambda: value in self.states())
 
     def jvm(self) -> int | None:
-        """Return its JVM's process id, once it is known."""
+        """Return the process id of its JVM, once it is known."""
         for lease in (self.tables / "_target_spark").glob("*.lease"):
             with contextlib.suppress(ValueError):
                 owner = json.loads(lease.read_bytes())
@@ -191,14 +191,14 @@ class Running:
         return None
 
     def end(self) -> int:
-        """Let the input end; return the exit code."""
+        """Close the input, and return the exit code."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
         return self.process.wait(PATIENCE)
 
     def kill(self) -> None:
-        """Kill the driver's Python, whose JVM then ends by itself."""
+        """Kill the driver's Python process; its JVM ends then."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
         self.end()

@@ -1,11 +1,11 @@
 """Runs that are killed at random moments: ``python -m tests.cluster.random_kills``.
 
-A life is one job with its tables. Its run is begun and something of it is killed, a few times:
+A scenario is one job with its tables. Its run is started and a part of it is killed, a few times:
 the driver's Python, its JVM, both, an executor, a process that reads, a worker with all that it
-started; or it is told to end. After each death bookmarks are held against rows. Then it runs to
-its end, and its tables and its state are held against those that ``tap | target`` makes on one
-machine. All that is chosen comes from the life's seed, which is printed; the moments depend on
-the machine too.
+started; or the driver gets SIGTERM. After each kill the bookmarks are compared with the rows. Then
+the job runs to its end, and its tables and its state are compared with those of ``tap | target`` on
+one machine. All choices come from the scenario's seed, which is printed; the moments also depend on
+the machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 from tests.cluster.jobs import ROOT, Done, Job, Running, differences, until
 from tests.cluster.standalone import Standalone
 
-__all__ = ["SOURCES", "Life", "main"]
+__all__ = ["SOURCES", "Scenario", "main"]
 
 VICTIMS = ("python", "jvm", "driver", "executor", "reader", "worker", "term")
 FLIGHTS = "tap_flights.tap:TapFlights"
@@ -37,9 +37,9 @@ REGIONS = "tap_regions:TapRegions"
 
 @dataclass(frozen=True)
 class Source:
-    """A tap with its settings, and where its bookmarks are held against rows.
+    """A tap with its settings, and the streams whose bookmarks are compared with rows.
 
-    ``cursors`` says for a stream which property is its bookmark.
+    ``cursors`` maps a stream to the property of its bookmark.
     """
 
     streams: tuple[str, ...]
@@ -72,16 +72,16 @@ SOURCES = {
         (ROOT, ROOT / "samples" / "cluster"),
     ),
 }
-"""What can be read; ``events`` has no keys, and is one stream, so that no row may come twice."""
+"""The sources; ``events`` is one stream without keys, so no row may be duplicated."""
 
 
-class Life:
-    """One job that dies a few times, and at last runs to its end."""
+class Scenario:
+    """One job that is killed a few times, and then runs to its end."""
 
     def __init__(
         self, cluster: Standalone, folder: Path, source: Source, form: str, seed: str
     ) -> None:
-        """Take a place for the tables; ``seed`` decides what is chosen."""
+        """Prepare the job; ``seed`` decides all choices."""
         self.chance = random.Random(seed)
         self.source = source
         target = {"format": form, "flush_rows": self.chance.choice((100, 1000, 100_000))}
@@ -91,8 +91,8 @@ class Life:
         self.log: list[str] = []
         self._usual = 40.0
 
-    def live(self, deaths: int) -> None:
-        """Die so often, then run to the end, and hold the tables against those of one machine."""
+    def run(self, deaths: int) -> None:
+        """Kill ``deaths`` runs, finish the job, and compare it with a run on one machine."""
         alone = self.job.alone
         alone.pipe().check()
         expected = {
@@ -100,15 +100,15 @@ class Life:
             for stream in self.source.cursors
         }
         for _ in range(deaths):
-            self._die()
+            self._run_and_kill()
             self._check_not_ahead(expected)
         self.job.run().check()
         found = differences(self.job, alone, self.source.streams)
         assert found == {}, found
         assert self.job.left_behind() == []
 
-    def _die(self) -> None:
-        """Begin a run, kill something of it at some moment, and wait for the end."""
+    def _run_and_kill(self) -> None:
+        """Start a run, kill a part of it at a random moment, and wait for the end."""
         cluster = self.job.cluster
         victim = self.chance.choice(VICTIMS)
         running = self.job.start()
@@ -131,7 +131,7 @@ class Life:
         until(lambda: not cluster.applications())
 
     def _check_not_ahead(self, expected: dict[str, list[dict[str, Any]]]) -> None:
-        """Hold each bookmark against the rows that it says are there."""
+        """Check that the rows that each bookmark covers are in the table."""
         bookmarks = self.job.state().get("bookmarks", {})
         for stream, cursor in self.source.cursors.items():
             own = bookmarks.get(stream, {})
@@ -152,7 +152,7 @@ class Life:
 
 
 def _is_covered(value: Any, bookmark: Any) -> bool:
-    """Tell whether a row's value is not after a bookmark; instants are UTC in both."""
+    """Return True if a row's value is not after a bookmark; timestamps are UTC in both."""
     if isinstance(value, str):
         return value[:19].replace(" ", "T") <= str(bookmark)[:19]
     return bool(value <= bookmark)
@@ -205,7 +205,7 @@ _KILLS: dict[str, Callable[[Running, random.Random], None]] = {
 
 
 def _check_code(victim: str, done: Done) -> None:
-    """Hold how a run ended against what was killed."""
+    """Check the exit code of a run by what was killed."""
     ends = {
         "python": {-signal.SIGKILL},
         "driver": {-signal.SIGKILL},
@@ -217,13 +217,13 @@ def _check_code(victim: str, done: Done) -> None:
 
 
 def main() -> int:
-    """Live so many lives; print what failed, with its seed."""
+    """Run scenarios; print the failed ones with their seeds."""
     parser = argparse.ArgumentParser(description="Kill runs on a cluster at random moments.")
     parser.add_argument("--source", choices=[*SOURCES, "all"], default="all")
     parser.add_argument("--format", choices=["delta", "iceberg", "parquet"], default="delta")
-    parser.add_argument("--lives", type=int, default=1, help="of each source")
-    parser.add_argument("--deaths", type=int, default=3, help="in each life")
-    parser.add_argument("--seed", default=str(int(time.time())), help="what lives are made of")
+    parser.add_argument("--scenarios", type=int, default=1, help="scenarios of each source")
+    parser.add_argument("--deaths", type=int, default=3, help="in each scenario")
+    parser.add_argument("--seed", default=str(int(time.time())), help="first part of the seeds")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("Told to end."))
     failed: list[str] = []
@@ -231,22 +231,22 @@ def main() -> int:
         cluster = stack.enter_context(Standalone(Path(place) / "standalone"))
         for name in SOURCES if given.source == "all" else [given.source]:
             source = _served(SOURCES[name], stack)
-            for number in range(given.lives):
+            for number in range(given.scenarios):
                 seed = f"{name}-{given.format}-{given.seed}-{number}"
-                life = Life(cluster, Path(place) / seed, source, given.format, seed)
+                scenario = Scenario(cluster, Path(place) / seed, source, given.format, seed)
                 try:
-                    life.live(given.deaths)
+                    scenario.run(given.deaths)
                     verdict = "ok"
-                except Exception as error:  # noqa: BLE001  (the lives after it count all the same)
+                except Exception as error:  # noqa: BLE001  (the scenarios after it still run)
                     verdict = f"FAILED: {error}"
                     failed.append(seed)
-                print(f"{seed}: {verdict} ({'; '.join(life.log)})", flush=True)
-    print(f"{len(failed)} lives failed", *failed, flush=True)
+                print(f"{seed}: {verdict} ({'; '.join(scenario.log)})", flush=True)
+    print(f"{len(failed)} scenarios failed", *failed, flush=True)
     return 1 if failed else 0
 
 
 def _served(source: Source, stack: contextlib.ExitStack) -> Source:
-    """Serve the API that a source reads, where it reads one."""
+    """Serve the API of a source that reads one."""
     if source.tap != REGIONS:
         return source
     sys.path.append(str(ROOT / "samples" / "cluster"))

@@ -1,8 +1,8 @@
-"""A real server that speaks S3, on loopback: moto's, in an environment and a process of its own.
+"""A real S3 server on loopback: moto's, in its own environment and process.
 
-It ends with the process that wanted it, for it reads a pipe that closes
-then. What is tested reaches it through a gate, which can be closed: connections that there are
-break and new ones are refused, and nothing that the server holds is lost.
+It ends with the process that started it, since it reads a pipe that closes then. Clients reach it
+through a proxy, which can be closed: existing connections break, new ones are refused, and the
+server keeps its objects.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PROGRAM: Final = """
 import sys
 from werkzeug.serving import WSGIRequestHandler
 
-# Werkzeug sends "100 Continue" by itself, and Python's server below it as well; Netty, to
+# Werkzeug sends "100 Continue", and so does Python's server below it; Netty, to
 # which Amazon's SDK leaves uploads, takes the second one for the answer. S3 sends one.
 WSGIRequestHandler.handle_expect_100 = lambda self: True
 
@@ -49,17 +49,17 @@ _SIGNED: Final = {
     "Authorization": "AWS4-HMAC-SHA256 Credential=x/20260101/us-east-1/s3/aws4_request,"
     " SignedHeaders=host, Signature=x"
 }
-"""What tells the server which of Amazon's services is meant; it checks no signature."""
+"""Selects the S3 service of the server, which checks no signature."""
 _KEYS: Final = re.compile(r"<Key>(.*?)</Key>")
 
 
 class S3Server:
-    """The server and its gate, from `__enter__` to `__exit__`."""
+    """The server and its proxy, as a context manager."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
-        self._gate: _Gate | None = None
+        self._proxy: _Proxy | None = None
         self._behind = 0
         self.port = 0
 
@@ -77,18 +77,18 @@ class S3Server:
         line = self._process.stdout.readline()
         assert line.strip(), self._log.read_text()
         self._behind = int(line)
-        self.open_gate()
+        self.open_proxy()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close_gate()
+        self.close_proxy()
         assert self._process is not None
         with self._process as process:
             process.communicate(timeout=_PATIENCE)
 
     @property
     def spark(self) -> dict[str, Any]:
-        """What the setting ``spark`` must say to reach it."""
+        """The value of the setting ``spark`` that reaches the server."""
         return {
             "spark.hadoop.fs.s3a.endpoint": f"http://{_HERE}:{self.port}",
             "spark.hadoop.fs.s3a.path.style.access": True,
@@ -96,19 +96,19 @@ class S3Server:
             "spark.hadoop.fs.s3a.secret.key": SECRET,
         }
 
-    def open_gate(self) -> None:
-        """Let connections through, from now on at the same port."""
-        self._gate = _Gate(self.port, self._behind)
-        self.port = self._gate.server_address[1]
-        threading.Thread(target=self._gate.serve_forever, daemon=True).start()
+    def open_proxy(self) -> None:
+        """Accept connections, from now on at the same port."""
+        self._proxy = _Proxy(self.port, self._behind)
+        self.port = self._proxy.server_address[1]
+        threading.Thread(target=self._proxy.serve_forever, daemon=True).start()
 
-    def close_gate(self) -> None:
+    def close_proxy(self) -> None:
         """Break all connections and refuse new ones."""
-        assert self._gate is not None
-        self._gate.shut()
+        assert self._proxy is not None
+        self._proxy.shut()
 
     def ask_for_known_keys(self, *, known: bool) -> None:
-        """Refuse every key, because the server has issued none."""
+        """Reject every access key (``known``), or accept any."""
         self._ask("POST", "moto-api/reset-auth", b"0" if known else b"inf")
 
     def make_bucket(self, name: str) -> None:
@@ -120,7 +120,7 @@ class S3Server:
         self._ask("PUT", f"{bucket}/{quote(key)}", data)
 
     def keys(self, bucket: str, prefix: str = "") -> list[str]:
-        """Return the keys of all objects that begin so, but for the marks of empty folders."""
+        """Return the keys of all objects with a prefix, without markers of empty folders."""
         answer = self._ask("GET", f"{bucket}?list-type=2&max-keys=1000&prefix={quote(prefix)}")
         text = answer.decode()
         assert "<IsTruncated>false</IsTruncated>" in text, "more than this helper reads"
@@ -136,19 +136,19 @@ class S3Server:
             return found
 
 
-class _Gate(socketserver.ThreadingTCPServer):
-    """Passes bytes on to a port of this machine and back."""
+class _Proxy(socketserver.ThreadingTCPServer):
+    """A TCP proxy to a port of this machine."""
 
     allow_reuse_address = True
     daemon_threads = True
 
     def __init__(self, port: int, behind: int) -> None:
-        super().__init__((_HERE, port), _Passage)
+        super().__init__((_HERE, port), _Connection)
         self.behind = behind
         self.passing: set[socket.socket] = set()
 
     def shut(self) -> None:
-        """Refuse new connections, then break those that there are."""
+        """Refuse new connections, then break the existing ones."""
         self.shutdown()
         self.server_close()
         for each in list(self.passing):
@@ -156,23 +156,23 @@ class _Gate(socketserver.ThreadingTCPServer):
                 each.shutdown(socket.SHUT_RDWR)
 
 
-class _Passage(socketserver.BaseRequestHandler):
+class _Connection(socketserver.BaseRequestHandler):
     """One connection."""
 
     def handle(self) -> None:
-        gate = self.server
-        assert isinstance(gate, _Gate)
+        proxy = self.server
+        assert isinstance(proxy, _Proxy)
         with (
             contextlib.suppress(OSError),
-            socket.create_connection((_HERE, gate.behind)) as there,
+            socket.create_connection((_HERE, proxy.behind)) as there,
         ):
             both = {self.request, there}
-            gate.passing |= both
+            proxy.passing |= both
             back = threading.Thread(target=_pass_on, args=(there, self.request), daemon=True)
             back.start()
             _pass_on(self.request, there)
             back.join()
-            gate.passing -= both
+            proxy.passing -= both
 
 
 def _pass_on(source: socket.socket, target: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""A tap whose author is careless with the secrets of its settings; imported by Spark's workers."""
+"""A tap whose author handles the secrets of its settings carelessly; Spark's workers import it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NUMBERS = th.PropertiesList(th.Property("number", th.IntegerType)).to_dict()
 
 
 class Able(Stream):
-    """Contexts that wait until a test has looked at everything."""
+    """Contexts that wait until the test has looked at all places."""
 
     name = "able"
     schema = NUMBERS
@@ -31,7 +31,7 @@ class Able(Stream):
 
 
 class Broken(Stream):
-    """Contexts whose failures repeat what no text may show."""
+    """Contexts whose errors contain secrets."""
 
     name = "broken"
     schema = NUMBERS
@@ -48,7 +48,7 @@ class Broken(Stream):
 
 
 class Refused(RESTStream):
-    """Requests with a key in their address, to a port without a server."""
+    """Requests with a key in their URL, to a port without a server."""
 
     name = "refused"
     url_base = "http://127.0.0.1:9"
@@ -64,7 +64,7 @@ class Refused(RESTStream):
 
 
 class CarelessTap(Tap):
-    """Three streams, and settings of every kind that hold a secret."""
+    """Three streams, and settings of every kind that contain a secret."""
 
     name = "tap-careless"
     config_jsonschema = th.PropertiesList(

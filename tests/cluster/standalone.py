@@ -1,9 +1,9 @@
-"""A real standalone cluster of Spark for tests: a master and workers of PySpark's own package.
+"""A real standalone Spark cluster: a master and workers from PySpark's own package.
 
-Everything listens on loopback, on ports that the system chose, and works
-in one folder. Each of its programs is the child of a keeper, which kills it and all that it
-started as soon as the pipe to the process that wanted it closes; so nothing outlives a test
-run, however that dies. Whoever asks waits until the master knows the workers.
+All programs listen on loopback, on ports that the system chose, and work in one folder. Each
+program is the child of a supervisor process, which kills it and all that it started once the pipe
+to the starting process closes; so nothing outlives a test run. The caller waits until the master
+has registered the workers.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ _UI: Final = re.compile(r"Bound MasterWebUI to [^\n]* started at (http://[\w.-]+
 _PATIENCE: Final = 300.0
 _STOP_SECONDS: Final = 60.0
 _CHILD_SUBREAPER: Final = 36
-"""Of prctl: a grandchild whose parent is gone becomes this process's child."""
+"""Option of prctl: an orphaned grandchild becomes this process's child."""
 
 
 @dataclass
 class Worker:
-    """One worker, alive or dead; ``folder`` has what it and its executors put down."""
+    """One worker, running or dead; ``folder`` has the files of it and its executors."""
 
     folder: Path
     through: Sequence[str] = ()
-    keeper: subprocess.Popen[bytes] | None = None
+    supervisor: subprocess.Popen[bytes] | None = None
 
     @property
     def log(self) -> Path:
-        """What it says."""
+        """The log file of the worker."""
         return self.folder / "log"
 
     @property
     def alive(self) -> bool:
-        """Whether its keeper, and so it, is there."""
-        return self.keeper is not None and self.keeper.poll() is None
+        """Return True if the supervisor, and so the worker, runs."""
+        return self.supervisor is not None and self.supervisor.poll() is None
 
     def executors(self) -> list[int]:
         """Return the process ids of its executors' JVMs, the oldest first."""
@@ -69,20 +69,20 @@ class Worker:
         return self._below(_PYTHON)
 
     def _below(self, word: bytes) -> list[int]:
-        if self.keeper is None:
+        if self.supervisor is None:
             return []
-        return sorted(pid for pid in _descendants(self.keeper.pid) if word in _command(pid))
+        return sorted(pid for pid in _descendants(self.supervisor.pid) if word in _command(pid))
 
 
 @dataclass
 class Standalone:
-    """A master and ``workers`` workers of ``cores`` cores each: a context manager.
+    """A master and ``workers`` workers of ``cores`` cores each, as a context manager.
 
-    ``memory`` is what a worker says it can give to executors. ``environ`` is added to the
-    workers' environment; the words in ``through`` stand before a worker's command, to
-    start it in another way; ``hosts`` are where they listen, in turn: Spark believes that they
-    are so many machines. ``conf`` stands in the ``spark-defaults.conf`` of the master and of the
-    workers. ``folder`` is created; the caller removes it.
+    ``memory`` is what a worker offers to executors. ``environ`` is added to the workers'
+    environment; ``through`` is a command prefix that starts a worker in another way; ``hosts``
+    are the addresses of the workers in rotation, which Spark takes for different machines.
+    ``conf`` goes to the ``spark-defaults.conf`` of the master and the workers. ``folder`` is
+    created; the caller removes it.
     """
 
     folder: Path
@@ -97,10 +97,10 @@ class Standalone:
     all: list[Worker] = field(default_factory=list, init=False)
     master: str = field(default="", init=False)
     _ui: str = field(default="", init=False)
-    _keeper: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _supervisor: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def __enter__(self) -> Self:
-        """Start all of it, and wait until the master knows every worker."""
+        """Start all programs, and wait until the master has registered every worker."""
         try:
             self._start()
         except BaseException:
@@ -113,7 +113,7 @@ class Standalone:
 
     @property
     def spark(self) -> dict[str, str]:
-        """Settings for an application that shall be small and start soon."""
+        """Settings for a small application that starts quickly."""
         return {
             "spark.executor.memory": "640m",
             "spark.executor.extraJavaOptions": _SMALL,
@@ -122,7 +122,7 @@ class Standalone:
 
     @property
     def log(self) -> Path:
-        """What the master says."""
+        """The log file of the master."""
         return self.folder / "master" / "log"
 
     def executors(self) -> list[int]:
@@ -134,37 +134,37 @@ class Standalone:
         return [pid for worker in self.all for pid in worker.pythons()]
 
     def wait_for_executors(self, count: int = 1, seconds: float = _PATIENCE) -> list[int]:
-        """Wait until there are so many executors; return their process ids."""
+        """Wait for ``count`` executors; return their process ids."""
         return _until(lambda: found if len(found := self.executors()) >= count else None, seconds)
 
     def kill_executor(self, at: int = 0) -> int:
-        """Kill one executor as the system does it, without a word; return its process id."""
+        """Kill one executor with SIGKILL; return its process id."""
         pid = self.wait_for_executors(at + 1)[at]
         os.kill(pid, signal.SIGKILL)
         _until(lambda: pid not in self.executors())
         return pid
 
     def kill_worker(self, at: int = 0) -> None:
-        """Kill a worker and all that it started, as if its machine were gone."""
+        """Kill a worker and all that it started, as if its machine had failed."""
         worker = self.all[at]
-        if worker.keeper is not None:
-            _end(worker.keeper)
-        worker.keeper = None
+        if worker.supervisor is not None:
+            _end(worker.supervisor)
+        worker.supervisor = None
 
     def add_worker(self, *, through: Sequence[str] = ()) -> Worker:
-        """Start one more worker, in another way if need be, and wait until the master knows it."""
+        """Start one more worker, perhaps with a command prefix, and wait for its registration."""
         worker = self._begin_worker(through)
         self.wait_for_workers()
         return worker
 
     def restart_worker(self, at: int = 0) -> None:
-        """Start a worker anew, killed or not, and wait until the master knows it."""
+        """Restart a worker, and wait for its registration."""
         self.kill_worker(at)
         self._start_worker(self.all[at])
         self.wait_for_workers()
 
     def wait_for_workers(self, seconds: float = _PATIENCE) -> None:
-        """Wait until the master knows as many living workers as there are."""
+        """Wait until the master has registered all running workers."""
         count = sum(worker.alive for worker in self.all)
         _until(lambda: len(self._alive()) == count, seconds, self._said)
 
@@ -173,25 +173,27 @@ class Standalone:
         return [app["name"] for app in self.state()["activeapps"]]
 
     def state(self) -> dict[str, Any]:
-        """Return what the master says of itself: workers, activeapps, completedapps."""
+        """Return the master's status: workers, activeapps, completedapps."""
         with urllib.request.urlopen(f"{self._ui}/json/", timeout=10) as answer:  # noqa: S310
             found: dict[str, Any] = json.load(answer)
         return found
 
     def stop(self) -> None:
-        """End all of it."""
+        """End all programs."""
         for at in range(len(self.all)):
             self.kill_worker(at)
-        if self._keeper is not None:
-            _end(self._keeper)
-        self._keeper = None
+        if self._supervisor is not None:
+            _end(self._supervisor)
+        self._supervisor = None
 
     def _start(self) -> None:
         folder = self.folder / "master"
         folder.mkdir(parents=True)
         self._configure(folder)
         words = [_MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-        self._keeper = _kept([str(_home() / "bin" / "spark-class"), *words], folder, {})
+        self._supervisor = _start_supervised(
+            [str(_home() / "bin" / "spark-class"), *words], folder, {}
+        )
         self.master = _until(lambda: _found(_AT, self.log), said=self._said)
         self._ui = _until(lambda: _found(_UI, self.log), said=self._said)
         for _ in range(self.workers):
@@ -199,7 +201,7 @@ class Standalone:
         self.wait_for_workers()
 
     def _configure(self, folder: Path) -> None:
-        """Write ``conf`` where the program that works in a folder looks for it."""
+        """Write ``conf`` into the folder in which a program looks for it."""
         file = folder / "spark-defaults.conf"
         file.touch(0o600)
         file.write_text("".join(f"{key} {value}\n" for key, value in self.conf.items()))
@@ -220,7 +222,7 @@ class Standalone:
         environ = {"SPARK_LOCAL_DIRS": str(worker.folder / "local"), **self.environ}
         command = [*worker.through, str(_home() / "bin" / "spark-class"), *words]
         environ.setdefault("PYSPARK_PYTHON", self.python)
-        worker.keeper = _kept(command, worker.folder, environ)
+        worker.supervisor = _start_supervised(command, worker.folder, environ)
 
     def _alive(self) -> list[Any]:
         return [each for each in self.state()["workers"] if each["state"] == "ALIVE"]
@@ -238,8 +240,8 @@ def _home() -> Path:
     return Path(found.origin).parent
 
 
-def _kept(command: Sequence[str], folder: Path, environ: Mapping[str, str]) -> Any:
-    """Start a program below a keeper of its own; what it says goes to ``log`` in the folder."""
+def _start_supervised(command: Sequence[str], folder: Path, environ: Mapping[str, str]) -> Any:
+    """Start a program below its own supervisor; its output goes to ``log`` in the folder."""
     own = {
         "PATH": os.environ.get("PATH", os.defpath),
         "SPARK_HOME": str(_home()),
@@ -257,15 +259,15 @@ def _kept(command: Sequence[str], folder: Path, environ: Mapping[str, str]) -> A
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         env={**own, **environ},
-        start_new_session=True,  # a Ctrl-C is for the tests; they end their cluster
+        start_new_session=True,  # Ctrl-C goes to the tests, which end their cluster
     )
 
 
-def _end(keeper: subprocess.Popen[bytes]) -> None:
-    assert keeper.stdin is not None
+def _end(supervisor: subprocess.Popen[bytes]) -> None:
+    assert supervisor.stdin is not None
     with contextlib.suppress(BrokenPipeError):
-        keeper.stdin.close()
-    keeper.wait(_STOP_SECONDS)
+        supervisor.stdin.close()
+    supervisor.wait(_STOP_SECONDS)
 
 
 def _found(pattern: re.Pattern[str], log: Path) -> str | None:
@@ -274,7 +276,7 @@ def _found(pattern: re.Pattern[str], log: Path) -> str | None:
 
 
 def _until(condition: Any, seconds: float = _PATIENCE, said: Any = str) -> Any:
-    """Wait until something is true; return it."""
+    """Wait until a condition is true; return its value."""
     end = time.monotonic() + seconds
     while not (value := condition()):
         if time.monotonic() > end:
@@ -285,7 +287,7 @@ def _until(condition: Any, seconds: float = _PATIENCE, said: Any = str) -> Any:
 
 # ------------------------------------------------------------------------------ processes
 def _descendants(pid: int) -> list[int]:
-    """Return the processes that a process started, and those that they did, and so on."""
+    """Return the processes that a process started, directly or indirectly."""
     parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -302,9 +304,9 @@ def _command(pid: int) -> bytes:
     return b""
 
 
-# -------------------------------------------------------------------------- the keeper
+# -------------------------------------------------------------------------- the supervisor
 def _keep(folder: Path, command: list[str]) -> int:
-    """Run a program until standard input ends or it does; leave no process behind."""
+    """Run a program until standard input or the program ends; leave no process behind."""
     ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
     with (folder / "log").open("wb") as log:
         child = subprocess.Popen(
@@ -320,7 +322,7 @@ def _keep(folder: Path, command: list[str]) -> int:
 
 
 def _kill_all() -> None:
-    """Kill what is below this process until nothing is."""
+    """Kill all descendants of this process, repeatedly until there is none."""
     while below := _descendants(os.getpid()):
         for pid in below:
             with contextlib.suppress(ProcessLookupError):

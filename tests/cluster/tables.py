@@ -1,7 +1,7 @@
-"""What the tables of a run hold now, read without target-spark.
+"""The rows of a run's tables, read without target-spark.
 
-A table of Delta Lake is read by its log, one of Parquet by its manifest;
-only Iceberg needs a Spark, which is a process of its own.
+A Delta table is read by its log, a Parquet table by its manifest; only Iceberg needs Spark, which
+runs in its own process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ROOT: Final = Path(__file__).parents[2]
 
 
 def rows_of(tables: Path, form: str, *names: str) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of some tables in a folder; none of a table that is not there."""
+    """Return the rows of tables in a folder; none of a missing table."""
     if form == "iceberg":
         return _by_spark(tables, names)
     files = _delta_files if form == "delta" else _parquet_files
@@ -68,7 +68,7 @@ def _by_spark(tables: Path, names: tuple[str, ...]) -> dict[str, list[dict[str, 
 
 
 def print_iceberg() -> None:
-    """Print the rows of the tables that are named, in the folder before them."""
+    """Print the rows of the tables named on the command line after their folder."""
     from target_spark.config import settings
     from target_spark.spark.session import Session
     from target_spark.tables.model import Table

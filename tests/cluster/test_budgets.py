@@ -1,4 +1,4 @@
-"""The budgets of a tap hold for all executors of a real cluster together."""
+"""A tap's API budgets apply to all executors of a real cluster together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.slow]
 
 TAP = "tests.extract.limited_taps"
 SLOTS = 4
-"""Tasks of the cluster at a time: each has a place at the most that it may use too late."""
+"""Concurrent tasks of the cluster; each may use at most one permit too late."""
 
 
 @pytest.fixture
@@ -28,10 +28,10 @@ def job_of(folder: Path, cluster: Standalone, source: Counting, kind: str, **mor
     return Job(folder / "job", cluster, {"url": source.url, **more}, tap=f"{TAP}:{kind}")
 
 
-def test_no_second_has_more_requests_than_the_rate_of_all_senders(
+def test_rate_limit_applies_to_all_executors_together(
     standalone: Standalone, source: Counting, tmp_path: Path
 ) -> None:
-    """Four slots in two executors read one stream of 8 requests a second, 48 contexts in all."""
+    """Four slots in two executors read one stream at 8 requests a second, 48 contexts in all."""
     job_of(tmp_path, standalone, source, "Crowd").run().check()
     moments = source.moments("/slow")
     assert len(moments) == 48
@@ -40,10 +40,10 @@ def test_no_second_has_more_requests_than_the_rate_of_all_senders(
     assert moments[-1] - moments[0] >= 47 / 8 - 0.5
 
 
-def test_a_request_that_is_refused_holds_all_executors_up(
+def test_retry_after_delays_all_executors(
     standalone: Standalone, source: Counting, tmp_path: Path
 ) -> None:
-    """After a 429 come only those that had their places already, until the source allows."""
+    """After a 429 only requests with a permit are sent, until the source accepts more."""
     source.refuse_once = 10
     job_of(tmp_path, standalone, source, "Crowd").run().check()
     moments = source.moments("/slow")

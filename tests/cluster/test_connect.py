@@ -1,4 +1,4 @@
-"""Loading through Spark Connect: a real server, and clients without a JVM or Spark's jars."""
+"""Loads through Spark Connect: a real server, and clients without a JVM or Spark's jars."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TIMES = {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
-    """A server that knows Delta Lake and Iceberg; who kills it starts it again."""
+    """Start a server with Delta Lake and Iceberg; a test that kills it starts it again."""
     with ConnectServer(tmp_path_factory.mktemp("connect") / "server") as started:
         yield started
 
@@ -56,7 +56,7 @@ def states(*numbers: int) -> list[Any]:
 
 # ------------------------------------------------------------------------------ loading
 def messages() -> list[dict[str, Any]]:
-    """A keyed stream that grows by a column and has a misfit, and one without keys."""
+    """Return a keyed stream that gets a column and has a misfit, and one without keys."""
     return [
         schema("people", PEOPLE, "id"),
         schema("events", TIMES),
@@ -78,10 +78,10 @@ def messages() -> list[dict[str, Any]]:
 @pytest.mark.thorough
 @pytest.mark.peer
 @pytest.mark.parametrize("table_format", ["delta", "iceberg", "parquet"])
-def test_tables_and_states_are_those_of_a_spark_of_ones_own(
+def test_tables_and_states_match_those_of_a_local_spark(
     tmp_path: Path, server: ConnectServer, table_format: str
 ) -> None:
-    """A client without a JVM upserts, appends, grows a table and sets a misfit aside."""
+    """A client without a JVM upserts, appends, adds a column and quarantines a row."""
     client = Client(tmp_path, server.url, table_format, flush_rows=2, add_record_metadata=False)
     code, out = client.run(messages())
     assert code == 0, client.errors()
@@ -102,8 +102,8 @@ def test_tables_and_states_are_those_of_a_spark_of_ones_own(
 @pytest.mark.spark
 @pytest.mark.thorough
 @pytest.mark.peer
-def test_an_overwrite_and_a_history(tmp_path: Path, server: ConnectServer) -> None:
-    """Rows are swapped in once the stream is complete, and versions of rows are kept."""
+def test_overwrite_and_scd2_are_supported(tmp_path: Path, server: ConnectServer) -> None:
+    """Rows are replaced once the stream is complete, and versions of rows are kept."""
     modes = {"people": {"write_mode": "overwrite"}, "cars": {"write_mode": "scd2"}}
     client = Client(tmp_path, server.url, streams=modes, overwrite_on_eof="always")
     for name in ("old", "new"):
@@ -125,8 +125,8 @@ def test_an_overwrite_and_a_history(tmp_path: Path, server: ConnectServer) -> No
 @pytest.mark.spark
 @pytest.mark.thorough
 @pytest.mark.peer
-def test_what_the_words_beside_say(tmp_path: Path, server: ConnectServer) -> None:
-    """The doctor tries the server, and the last state is found in the tables."""
+def test_doctor_and_last_state_are_supported(tmp_path: Path, server: ConnectServer) -> None:
+    """The doctor checks the server, and the last state is read from the tables."""
     client = Client(tmp_path, server.url)
     code, _ = client.run([schema("people", PEOPLE, "id"), record("people", id=1), state(7)])
     assert code == 0, client.errors()
@@ -141,10 +141,8 @@ def test_what_the_words_beside_say(tmp_path: Path, server: ConnectServer) -> Non
 @pytest.mark.spark
 @pytest.mark.thorough
 @pytest.mark.peer
-def test_a_tap_is_run_into_a_server_and_goes_on_from_its_tables(
-    tmp_path: Path, server: ConnectServer
-) -> None:
-    """The client reads alone, which it says; what it loaded is where the next run begins."""
+def test_command_run_resumes_from_the_tables(tmp_path: Path, server: ConnectServer) -> None:
+    """The tap runs in the client's process, which is logged; the next run resumes."""
     tap = tmp_path / "tap.json"
     words = ("run", "--tap", TAP, "--tap-config", str(tap))
     client = Client(tmp_path, server.url)
@@ -170,8 +168,8 @@ FALSIFYING = {
 @pytest.mark.spark
 @pytest.mark.thorough
 @pytest.mark.peer
-def test_what_a_server_is_started_with_does_not_falsify_values(tmp_path: Path) -> None:
-    """Each session has its own settings of those that values depend on."""
+def test_settings_of_the_server_do_not_change_values(tmp_path: Path) -> None:
+    """Each session sets the settings that affect values."""
     import pyarrow.parquet
 
     times = ["2024-07-01T12:00:00.000001Z", "2024-07-01T12:00:00+02:00", "1500-01-01T00:00:00"]
@@ -187,7 +185,7 @@ def test_what_a_server_is_started_with_does_not_falsify_values(tmp_path: Path) -
     ]
 
 
-# ------------------------------------------------------------------------------ refused
+# ------------------------------------------------------------------------------ rejected
 @pytest.mark.parametrize(
     ("wrong", "word"),
     [
@@ -201,16 +199,18 @@ def test_what_a_server_is_started_with_does_not_falsify_values(tmp_path: Path) -
         ({"spark": {"spark.sql.session.timeZone": "Europe/Berlin"}}, "spark"),
     ],
 )
-def test_what_cannot_be_had_is_said_by_its_name(wrong: dict[str, Any], word: str) -> None:
-    """A setting that Spark Connect cannot grant is a fault of the configuration."""
+def test_settings_unsupported_by_spark_connect_are_rejected(
+    wrong: dict[str, Any], word: str
+) -> None:
+    """A setting that Spark Connect cannot apply is an error of the configuration."""
     good = {"remote": "sc://spark:15002", "staging": "/shared/staging", "path": "/shared/tables"}
     assert settings.find_faults(good) == []
     faults = settings.find_faults({**good, **wrong})
     assert [fault for fault in faults if word in fault.partition(" ")[0]], faults
 
 
-def test_a_server_that_does_not_answer_is_tried_again_and_told_in_words() -> None:
-    """What a client says of a server that is away, or has forgotten it, passes by itself."""
+def test_unavailable_server_is_a_retryable_failure() -> None:
+    """A client's errors about an unavailable server or a lost session are transient."""
     from grpc import StatusCode
     from pyspark.errors.exceptions.connect import SparkConnectGrpcException, UnknownException
 
@@ -227,8 +227,8 @@ def test_a_server_that_does_not_answer_is_tried_again_and_told_in_words() -> Non
     assert first_error_line(away).startswith("Spark Connect: UNAVAILABLE: Connection refused")
 
 
-def test_what_a_killed_run_left_on_a_server_is_known_to_the_next(tmp_path: Path) -> None:
-    """Sessions that may be at work stand in the lease until they are known to have ended."""
+def test_sessions_of_a_killed_run_are_stored_in_the_lock_file(tmp_path: Path) -> None:
+    """Sessions that may still run are listed until they are known to have ended."""
     first = JobLock.acquire(str(tmp_path), "job")
     first.sessions_are(["session-1"])
     first.release()
@@ -244,8 +244,8 @@ def test_what_a_killed_run_left_on_a_server_is_known_to_the_next(tmp_path: Path)
 @needs_connect
 @pytest.mark.thorough
 @pytest.mark.peer
-def test_no_server_is_said_with_the_address_and_without_its_token(tmp_path: Path) -> None:
-    """Without a server the run ends soon, names the setting, and hides the secret."""
+def test_unreachable_server_is_an_error_without_its_token(tmp_path: Path) -> None:
+    """The run ends soon, names the setting, and hides the secret."""
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         url = f"sc://127.0.0.1:{nobody.getsockname()[1]}"
@@ -261,10 +261,10 @@ def test_no_server_is_said_with_the_address_and_without_its_token(tmp_path: Path
 @pytest.mark.spark
 @pytest.mark.thorough
 @pytest.mark.peer
-def test_a_server_that_lacks_something_is_refused_with_what_to_start_it_with(
+def test_server_without_jars_or_settings_is_rejected_with_the_options(
     tmp_path: Path,
 ) -> None:
-    """Jars, extensions and settings that a client cannot bring are named before any row."""
+    """Jars, extensions and settings that a client cannot supply are named before any row."""
     asked = [schema("people", PEOPLE, "id"), record("people", id=1), state(1)]
     with ConnectServer(tmp_path / "server", formats=()) as bare:
         for name, words in {
@@ -288,7 +288,7 @@ def test_a_server_that_lacks_something_is_refused_with_what_to_start_it_with(
 
 # ------------------------------------------------------------------------------ faults
 class Reader:
-    """Takes the states of a run as they come."""
+    """Reads the states of a run in a thread."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.states: list[Any] = []
@@ -312,7 +312,7 @@ class Reader:
         self._thread.join()
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
-            with contextlib.suppress(BrokenPipeError):  # what a killed one did not take
+            with contextlib.suppress(BrokenPipeError):  # data that a killed process did not read
                 pipe.close()
         return code
 
@@ -339,8 +339,8 @@ HEAD = lines_of([schema("people", PEOPLE, "id"), schema("events", TIMES)])
 @pytest.mark.thorough
 @pytest.mark.peer
 @pytest.mark.parametrize("table_format", ["delta", "iceberg"])
-def test_a_server_that_restarts_costs_no_row(tmp_path: Path, table_format: str) -> None:
-    """It is killed in a commit and comes back: the run goes on in new sessions, to its end."""
+def test_server_restart_loses_no_row(tmp_path: Path, table_format: str) -> None:
+    """The server is killed during a commit and restarts: the run continues in new sessions."""
     with ConnectServer(tmp_path / "server") as server:
         client = Client(tmp_path, server.url, table_format, flush_rows=2, max_parallel_commits=2)
         run = client.start()
@@ -351,7 +351,7 @@ def test_a_server_that_restarts_costs_no_row(tmp_path: Path, table_format: str) 
         reader.wait_for(1)
         run.stdin.write(b"".join(batches(range(1, 6))))
         run.stdin.close()
-        time.sleep(1)  # the next commits are under way, wherever they are
+        time.sleep(1)  # the next commits are in progress
         server.kill()
         server.start()
         assert reader.end() == 0, client.errors()
@@ -366,10 +366,10 @@ def test_a_server_that_restarts_costs_no_row(tmp_path: Path, table_format: str) 
 @pytest.mark.spark
 @pytest.mark.thorough
 @pytest.mark.peer
-def test_a_server_that_stays_away_ends_the_run_and_the_next_one_completes_it(
+def test_unavailable_server_ends_the_run_and_the_next_completes(
     tmp_path: Path,
 ) -> None:
-    """Nothing is acknowledged that is not committed; what the state leaves open comes again."""
+    """No uncommitted row is acknowledged; rows after the last state are sent again."""
     with ConnectServer(tmp_path / "server") as server:
         client = Client(tmp_path, server.url, flush_rows=2)
         run = client.start()
@@ -399,8 +399,10 @@ def test_a_server_that_stays_away_ends_the_run_and_the_next_one_completes_it(
 @pytest.mark.spark
 @pytest.mark.thorough
 @pytest.mark.peer
-def test_two_runs_of_one_job_and_one_that_is_killed(tmp_path: Path, server: ConnectServer) -> None:
-    """The second ends with the lease's words; after the first is killed, a third goes on."""
+def test_second_run_is_rejected_and_a_killed_run_resumed(
+    tmp_path: Path, server: ConnectServer
+) -> None:
+    """The second run fails at the job lock; after the first is killed, a third resumes."""
     client = Client(tmp_path, server.url, flush_rows=2)
     first = client.start()
     reader = Reader(first)

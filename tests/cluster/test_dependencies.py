@@ -1,4 +1,4 @@
-"""A tap that executors do not have reaches them with the application."""
+"""A tap that executors do not have is shipped with the application."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.environments import bare, packed, zipped
+from tests.cluster.environments import make_empty_environment, pack_environment, zip_package
 from tests.cluster.jobs import Job
 from tests.cluster.standalone import Standalone
 
@@ -57,7 +57,7 @@ class TapBoxed(Tap):
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tap of some modules, installed nowhere."""
+    """Create a tap package that is not installed."""
     folder = tmp_path_factory.mktemp("boxed") / "tap_boxed"
     folder.mkdir()
     modules = {"__init__": "", "streams": STREAMS, "schema": SCHEMA, "tap": TAP}
@@ -67,7 +67,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def job_of(folder: Path, cluster: Standalone, package: Path, **spark: str) -> Job:
-    """Return a job whose driver has the tap, and whose executors are told of no folder."""
+    """Return a job whose driver has the tap, and whose executors do not."""
     return Job(
         folder / "job",
         cluster,
@@ -79,7 +79,7 @@ def job_of(folder: Path, cluster: Standalone, package: Path, **spark: str) -> Jo
 
 
 def check_numbers(job: Job, python: str) -> None:
-    """All rows are there, and no process but one of this Python has read them."""
+    """Check that all rows are there, read only by processes of this Python."""
     rows = [json.loads(row) for row in job.rows("numbers").elements()]
     assert sorted(row["number"] for row in rows) == list(range(40))
     assert os.getpid() not in {row["process"] for row in rows}
@@ -87,20 +87,20 @@ def check_numbers(job: Job, python: str) -> None:
     assert all(each.endswith(python) for each in found), found
 
 
-def test_a_tap_in_a_zip_reaches_executors_that_have_the_product(
+def test_tap_in_a_zip_is_shipped_to_executors_with_tap_core(
     standalone: Standalone, package: Path, tmp_path: Path
 ) -> None:
-    """`spark.submit.pyFiles` brings it; its executors have `tap_core` and not the tap."""
-    box = zipped(package, tmp_path / "tap_boxed.zip")
+    """`spark.submit.pyFiles` ships it; the executors have `tap_core` and not the tap."""
+    box = zip_package(package, tmp_path / "tap_boxed.zip")
     job = job_of(tmp_path, standalone, package, **{"spark.submit.pyFiles": str(box)})
     job.run().check()
     check_numbers(job, standalone.python)
 
 
-def test_a_tap_that_executors_do_not_have_is_named(
+def test_tap_missing_on_executors_is_an_error(
     standalone: Standalone, package: Path, tmp_path: Path
 ) -> None:
-    """The run ends with what is missing and where, and nothing is loaded."""
+    """The error says what is missing and where; nothing is loaded."""
     done = job_of(tmp_path, standalone, package).run().check(1)
     assert "The tap tap_boxed.tap:TapBoxed cannot be imported" in done.err
     assert "install it on Spark's workers too" in done.err
@@ -108,18 +108,18 @@ def test_a_tap_that_executors_do_not_have_is_named(
 
 @pytest.fixture(scope="module")
 def blank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
-    """A cluster whose Python has nothing: not even `tap_core`."""
+    """Start a cluster whose Python has no packages, not even `tap_core`."""
     folder = tmp_path_factory.mktemp("blank")
-    python = str(bare(folder / "python"))
+    python = str(make_empty_environment(folder / "python"))
     with Standalone(folder / "cluster", workers=1, python=python) as cluster:
         yield cluster
 
 
-def test_a_packed_environment_reaches_executors_that_have_nothing(
+def test_packed_environment_is_shipped_to_executors_without_packages(
     blank: Standalone, package: Path, tmp_path: Path
 ) -> None:
-    """`spark.archives` brings it, `spark.pyspark.python` says which Python it has."""
-    archive = packed(package, tmp_path / "environment.tar.gz")
+    """`spark.archives` ships it, `spark.pyspark.python` names its Python."""
+    archive = pack_environment(package, tmp_path / "environment.tar.gz")
     spark = {
         "spark.archives": f"{archive}#environment",
         "spark.pyspark.python": "./environment/bin/python",
@@ -129,10 +129,10 @@ def test_a_packed_environment_reaches_executors_that_have_nothing(
     check_numbers(job, "/environment/bin/python")
 
 
-def test_executors_that_have_nothing_load_nothing(
+def test_executors_without_tap_core_load_nothing(
     blank: Standalone, package: Path, tmp_path: Path
 ) -> None:
-    """Without the environment the run fails, and no row is said to be there."""
+    """Without the environment the run fails, and no row is acknowledged."""
     spark = {"spark.pyspark.python": blank.python}
     job = job_of(tmp_path, blank, package, **spark)
     job.run().check(1)

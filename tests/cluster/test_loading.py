@@ -1,4 +1,4 @@
-"""A load on a real standalone cluster makes the tables that it makes on one machine."""
+"""A load on a real standalone cluster gives the same tables as on one machine."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ FORMATS = ("delta", "iceberg", "parquet")
 
 
 @pytest.mark.thorough
-def test_keyed_rows_are_upserted_by_executors(standalone: Standalone, tmp_path: Path) -> None:
-    """Two commits of one run: the first makes the table, the second meets its rows."""
+def test_executors_upsert_rows_with_keys(standalone: Standalone, tmp_path: Path) -> None:
+    """Two commits of one run: the first creates the table, the second merges into it."""
     load = Load(tmp_path, standalone, settings={"flush_rows": 200})
     first = (record("a", id=n, name="old") for n in range(200))
     again = (record("a", id=n, name="new") for n in range(100, 300))
@@ -39,10 +39,10 @@ def test_keyed_rows_are_upserted_by_executors(standalone: Standalone, tmp_path: 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("form", FORMATS)
-def test_every_way_of_writing_makes_the_tables_of_one_machine(
+def test_every_write_mode_gives_the_tables_of_one_machine(
     standalone: Standalone, tmp_path: Path, form: str
 ) -> None:
-    """Append, upsert, overwrite, rows that do not fit, columns that change, files of rows."""
+    """Append, upsert, overwrite, quarantined rows, changed columns, batch files."""
     streams = {"whole": {"write_mode": "overwrite"}}
     load = Load(tmp_path, standalone, form, {"streams": streams, "flush_rows": 60})
     files = [_file(tmp_path / f"{n}.jsonl", n) for n in range(3)]
@@ -77,15 +77,15 @@ def test_every_way_of_writing_makes_the_tables_of_one_machine(
     assert sorted(row["n"] for row in found["files"]) == [*range(300)]
     kept = sorted((row["id"], row["name"]) for row in found["kept"])
     expected = [(n, "old" if n < 50 else "new") for n in range(150)]
-    if form == "parquet":  # which cannot replace a row
+    if form == "parquet":  # parquet cannot replace rows
         expected = sorted([*expected, *((n, "old") for n in range(50, 100))])
     assert kept == expected
     assert load.left() == []
 
 
 @pytest.mark.thorough
-def test_doctor_lets_the_executors_try_the_folders(standalone: Standalone, tmp_path: Path) -> None:
-    """It says what they can do, and leaves no trace."""
+def test_doctor_checks_the_folders_on_the_executors(standalone: Standalone, tmp_path: Path) -> None:
+    """It reports what the executors can do, and leaves no files."""
     load = Load(tmp_path / "job", standalone)
     done = load.word("doctor")
     told = done.stdout.decode()
@@ -97,8 +97,8 @@ def test_doctor_lets_the_executors_try_the_folders(standalone: Standalone, tmp_p
 
 @pytest.mark.thorough
 @pytest.mark.slow
-def test_a_cluster_that_asks_for_a_secret_is_loaded_by_those_who_have_it(tmp_path: Path) -> None:
-    """Set up as in the guide; the secret is on no command line, and doctor has no warning."""
+def test_cluster_with_authentication_accepts_only_runs_with_its_secret(tmp_path: Path) -> None:
+    """Set up as in the guide; no command line shows the secret, and doctor has no warning."""
     closed = {
         "spark.authenticate": "true",
         "spark.authenticate.secret": "SECRET-OF-THE-CLUSTER",
@@ -133,10 +133,10 @@ def _commands() -> Iterator[bytes]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("hidden", ["staging", "tables"])
-def test_a_folder_that_one_worker_does_not_have_is_refused_before_a_row_is_written(
+def test_folder_missing_on_one_worker_is_rejected_before_any_write(
     tmp_path: Path, hidden: str
 ) -> None:
-    """A worker with a file system of its own in the folder's place; the other one has it."""
+    """One worker has another file system mounted in place of the folder."""
     apart = tmp_path / hidden
     apart.mkdir()
     private = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs none {apart} && exec "$@"', "-"]
@@ -156,8 +156,10 @@ def test_a_folder_that_one_worker_does_not_have_is_refused_before_a_row_is_writt
 
 
 @pytest.mark.thorough
-def test_a_master_that_is_not_there_is_named(standalone: Standalone, tmp_path: Path) -> None:
-    """The run ends, with what to look at."""
+def test_unreachable_master_is_an_error_that_names_it(
+    standalone: Standalone, tmp_path: Path
+) -> None:
+    """The run ends, and the error names the setting."""
     load = Load(tmp_path, standalone)
     done = load.run(schema("a", id="integer"), record("a", id=1), code=1, master=_NOWHERE)
     said = f"Spark did not start: {_NOWHERE} (the setting master) accepted no application."

@@ -1,4 +1,4 @@
-"""Parts of a cluster die in the middle of a load: no row is lost, none doubled, no state ahead."""
+"""Parts of a cluster die during a load: no row is lost or duplicated, and no state is ahead."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tests.cluster.standalone import Standalone
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 ROUND, KEYS = 200, 150
-"""Rows of a round, in each stream; the keys among those that are upserted."""
+"""Rows of a round, per stream; number of different keys of the upserted stream."""
 
 SCHEMAS = schema("log", n="integer") + schema("kept", "k", k="integer", n="integer")
 ROOT = Path(__file__).parents[2]
 
 
 def rows(number: int, *streams: str) -> bytes:
-    """Return the messages of a round, the first of which is 1, and the state that covers it."""
+    """Return the messages of a round, counted from 1, and the state that covers it."""
     ns = range((number - 1) * ROUND, number * ROUND)
     logged = [record("log", n=n) for n in ns if "log" in streams]
     kept = [record("kept", k=n % KEYS, n=n) for n in ns if "kept" in streams]
@@ -37,7 +37,7 @@ def rows(number: int, *streams: str) -> bytes:
 
 
 def check(load: Load, rounds: int, *streams: str) -> None:
-    """Hold the tables against what was sent, all of it once."""
+    """Check that the tables contain each sent row once."""
     found, ns = load.rows(*streams), range(rounds * ROUND)
     if "log" in streams:
         assert sorted(row["n"] for row in found["log"]) == [*ns]
@@ -47,19 +47,19 @@ def check(load: Load, rounds: int, *streams: str) -> None:
     assert load.left() == []
 
 
-def begun(run: Running, *streams: str) -> None:
-    """Send the first round, and wait until it is in the tables."""
+def send_first_round(run: Running, *streams: str) -> None:
+    """Send the first round, and wait until it is committed."""
     run.send(SCHEMAS, rows(1, *streams))
     run.until_state(1)
 
 
 @pytest.mark.parametrize("form", ["delta", "iceberg"])
-def test_executors_that_die_cost_nothing(standalone: Standalone, tmp_path: Path, form: str) -> None:
-    """One is killed in each round, at a moment of chance."""
+def test_killed_executors_lose_no_rows(standalone: Standalone, tmp_path: Path, form: str) -> None:
+    """One is killed in each round, at a random moment."""
     chance, both = random.Random(form), ("log", "kept")
     load = Load(tmp_path, standalone, form, {"flush_rows": ROUND})
     with load.running() as run:
-        begun(run, *both)
+        send_first_round(run, *both)
         for number in range(2, 5):
             run.send(rows(number, *both))
             time.sleep(3 * chance.random())
@@ -70,12 +70,12 @@ def test_executors_that_die_cost_nothing(standalone: Standalone, tmp_path: Path,
     check(load, 4, *both)
 
 
-def test_a_machine_that_is_gone_costs_nothing(standalone: Standalone, tmp_path: Path) -> None:
-    """A worker and its executor go, and do not come back in this run."""
+def test_failed_machine_loses_no_rows(standalone: Standalone, tmp_path: Path) -> None:
+    """A worker and its executor are killed, and not restarted during the run."""
     load = Load(tmp_path, standalone, settings={"flush_rows": ROUND})
     try:
         with load.running() as run:
-            begun(run, "log", "kept")
+            send_first_round(run, "log", "kept")
             run.send(rows(2, "log", "kept"))
             time.sleep(1)
             standalone.kill_worker(0)
@@ -88,10 +88,10 @@ def test_a_machine_that_is_gone_costs_nothing(standalone: Standalone, tmp_path: 
 
 
 @pytest.mark.parametrize(("form", "stream"), [("delta", "log"), ("iceberg", "kept")])
-def test_a_driver_that_is_killed_is_run_again(
+def test_killed_driver_is_resumed_by_the_next_run(
     standalone: Standalone, tmp_path: Path, form: str, stream: str
 ) -> None:
-    """Its Python dies, then Python and JVM; the next run goes on from what the tables say."""
+    """Its Python is killed, then Python and JVM; the next run resumes from the tables."""
     load = Load(tmp_path, standalone, form, {"flush_rows": ROUND})
     resumed, rounds = 0, 6
     for both_die in (False, True):
@@ -114,19 +114,17 @@ def test_a_driver_that_is_killed_is_run_again(
 
 
 def _resumed(load: Load) -> int:
-    """Return the round that the tables say is the last one; a dead run's JVM may be ending."""
+    """Return the last round by the tables; a dead run's JVM may still be ending."""
     done = load.word("last-state")
     assert done.returncode == 0, done.stderr.decode()
     return int(json.loads(done.stdout))
 
 
-def test_a_staging_folder_that_is_removed_ends_the_run(
-    standalone: Standalone, tmp_path: Path
-) -> None:
-    """Nothing of what waited is acknowledged; the next run loads it."""
+def test_removed_staging_folder_ends_the_run(standalone: Standalone, tmp_path: Path) -> None:
+    """No staged row is acknowledged; the next run loads them."""
     load = Load(tmp_path, standalone, settings={"flush_rows": ROUND})
     with load.running() as run:
-        begun(run, "log")
+        send_first_round(run, "log")
         shutil.rmtree(load.staging)
         run.send(rows(2, "log"))
         assert run.end() == 1, run.said()
@@ -138,7 +136,7 @@ def test_a_staging_folder_that_is_removed_ends_the_run(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a few megabytes, in the place of the staging folder."""
+    """Mount a file system of a few megabytes as the staging folder."""
     folder = tmp_path / "staging"
     folder.mkdir()
     words = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)]
@@ -151,11 +149,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def test_a_staging_folder_that_is_full_is_named(
+def test_full_staging_folder_is_an_error(
     standalone: Standalone, tmp_path: Path, small_disk: Path
 ) -> None:
-    """What an executor cannot put down there ends the run; with more room it goes on."""
-    text = random.Random(1).randbytes(900_000).hex()  # which Parquet cannot make small
+    """An executor that cannot write there ends the run; with more space the next run succeeds."""
+    text = random.Random(1).randbytes(900_000).hex()  # which Parquet cannot compress
     load = Load(tmp_path, standalone, "iceberg", {"flush_rows": 1})
     described = schema("kept", "k", k="integer", text="string")
     first, large = record("kept", k=1, text="x"), record("kept", k=1, text=text)
@@ -171,12 +169,12 @@ def test_a_staging_folder_that_is_full_is_named(
     assert [row["text"] == text for row in load.rows("kept")["kept"]] == [True]
 
 
-def test_two_applications_of_one_job_are_kept_apart(standalone: Standalone, tmp_path: Path) -> None:
-    """The second ends with the words of the lease; the first one is not troubled."""
+def test_second_application_of_a_job_is_rejected(standalone: Standalone, tmp_path: Path) -> None:
+    """It fails at the job lock; the first one is not affected."""
     load = Load(tmp_path, standalone, settings={"flush_rows": ROUND})
     second = Load(tmp_path / "second", standalone, settings={"path": str(load.tables)})
     with load.running() as run:
-        begun(run, "log")
+        send_first_round(run, "log")
         refused = second.run(SCHEMAS, rows(2, "log"), code=1)
         assert "Another run of job" in refused.said()
         assert refused.states() == []
@@ -185,10 +183,10 @@ def test_two_applications_of_one_job_are_kept_apart(standalone: Standalone, tmp_
     check(load, 2, "log")
 
 
-def test_a_run_that_waits_for_a_cluster_ends_when_it_is_told_to(
+def test_sigterm_ends_a_run_that_waits_for_executors(
     standalone: Standalone, tmp_path: Path
 ) -> None:
-    """No worker has so much memory, so nothing can be in flight; what came is not acknowledged."""
+    """No worker has enough memory, so no commit can be in progress; no row is acknowledged."""
     load = Load(tmp_path, standalone, settings={"spark": {"spark.executor.memory": "64g"}})
     with load.running() as run:
         run.send(SCHEMAS, rows(1, "log"), state(1))
@@ -217,8 +215,8 @@ finally:
 """
 
 
-def test_an_application_that_is_ended_is_a_failure_that_says_so(standalone: Standalone) -> None:
-    """As it is when the master ends it: Spark stops, and its JVM lives on without a cluster."""
+def test_application_ended_by_the_master_is_a_failure(standalone: Standalone) -> None:
+    """Spark stops, and its JVM continues without a cluster."""
     words = [standalone.master, *(f"{key}={text}" for key, text in standalone.spark.items())]
     done = subprocess.run(
         [sys.executable, "-c", ENDED, *words],
@@ -266,7 +264,7 @@ finally:
 
 
 def test_rows_of_a_lost_executor_are_counted_once(standalone: Standalone, tmp_path: Path) -> None:
-    """What it had shuffled is made again, and Spark's own counters see that twice."""
+    """Its shuffle files are computed again, and Spark's own counters count those rows twice."""
     for part in range(4):
         lines = ({"n": n, "t": None, "v": None, "r": {"k": n}} for n in range(part, 400, 4))
         (tmp_path / f"rows-{part}").write_text("".join(json.dumps(each) + "\n" for each in lines))
@@ -278,7 +276,7 @@ def test_rows_of_a_lost_executor_are_counted_once(standalone: Standalone, tmp_pa
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     ) as script:
         try:
-            lose_what_was_shuffled(standalone, script)
+            kill_executors_after_shuffle(standalone, script)
             (tmp_path / "go").touch()
             said = script.communicate(timeout=PATIENCE)[0]
         finally:
@@ -288,8 +286,8 @@ def test_rows_of_a_lost_executor_are_counted_once(standalone: Standalone, tmp_pa
     assert seen > 400, "Spark counts once now: the counting anew can go"
 
 
-def lose_what_was_shuffled(standalone: Standalone, script: subprocess.Popen[bytes]) -> None:
-    """Kill all executors as soon as one of them is past the shuffle."""
+def kill_executors_after_shuffle(standalone: Standalone, script: subprocess.Popen[bytes]) -> None:
+    """Kill all executors once one of them has passed the shuffle."""
     while not standalone.pythons():
         assert script.poll() is None
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Tables, and rows that wait for their commits, in object storage that is reached as s3a."""
+"""Tables and staged rows in object storage that is accessed by s3a."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ FORMATS = ("delta", "iceberg")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """One server for all tests; each has a bucket of its own."""
+    """Start one server for all tests; each test has its own bucket."""
     with S3Server(tmp_path_factory.mktemp("s3") / "log") as server:
         yield server
 
 
 @pytest.fixture
 def bucket(server: S3Server, request: pytest.FixtureRequest) -> str:
-    """A bucket that is made for one test."""
+    """Create a bucket for one test."""
     name = f"b{abs(hash(request.node.nodeid))}"
     server.make_bucket(name)
     return name
@@ -58,8 +58,8 @@ def make_load(
     )
 
 
-def file_of_rows(server: S3Server, bucket: str, *numbers: int) -> bytes:
-    """Put a file of rows into the bucket; return the BATCH that names it as taps do."""
+def put_batch_file(server: S3Server, bucket: str, *numbers: int) -> bytes:
+    """Put a batch file into the bucket; return the BATCH message that a tap would write."""
     lines = "".join(json.dumps({"n": n}) + "\n" for n in numbers)
     server.put(bucket, "from-tap/rows.jsonl", lines.encode())
     message = {
@@ -72,10 +72,10 @@ def file_of_rows(server: S3Server, bucket: str, *numbers: int) -> bytes:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_every_way_of_writing_makes_the_tables_of_one_machine(
+def test_every_write_mode_gives_the_tables_of_a_local_folder(
     server: S3Server, bucket: str, tmp_path: Path, form: str
 ) -> None:
-    """Append, upsert, overwrite, rows that do not fit, files of rows, the state read back."""
+    """Append, upsert, overwrite, quarantined rows, batch files, the state read back."""
     streams = {"whole": {"write_mode": "overwrite"}}
     job = make_load(tmp_path, server, bucket, form, streams=streams, flush_rows=60)
     described = (
@@ -90,7 +90,7 @@ def test_every_way_of_writing_makes_the_tables_of_one_machine(
         record("log", n="none", text="does not fit"),
         *(record("kept", id=n, name="old") for n in range(100)),
         *(record("whole", id=n) for n in range(50)),
-        file_of_rows(server, bucket, *range(20)),
+        put_batch_file(server, bucket, *range(20)),
         state({"bookmarks": {"round": 1}}),
     )
     done = job.run(
@@ -111,21 +111,21 @@ def test_every_way_of_writing_makes_the_tables_of_one_machine(
     assert job.left() == []
 
 
-def test_a_run_that_was_killed_is_resumed_and_what_it_left_is_removed(
+def test_killed_run_is_resumed_and_its_files_removed(
     server: S3Server, bucket: str, tmp_path: Path
 ) -> None:
-    """Rows are exact, the last state is in the tables; only what is surely dead is removed."""
+    """Rows are exact, the last state is in the tables; only files of dead runs are removed."""
     job = make_load(tmp_path, server, bucket, flush_rows=50, job="nightly")
     described = schema("a", "id", id="integer", name="string")
     with job.running() as run:
         run.send(described, *(record("a", id=n, name="old") for n in range(50)), state(50))
         run.until_state(50)
-        server.close_gate()  # what it does next is broken off half way
+        server.close_proxy()  # its next operation fails half way
         run.send(*(record("a", id=n, name="old") for n in range(50, 100)), state(100))
         run.until(lambda: "100 received" in run.said())
         run.kill()
         assert run.states() == [50]
-    server.open_gate()
+    server.open_proxy()
     mine, other = (_folder(bucket, name, machine) for name, machine in (("x", None), ("y", "far")))
     server.put(bucket, f"{mine}/rows-1/left", b"{}")
     server.put(bucket, f"{other}/rows-1/young", b"{}")
@@ -136,20 +136,20 @@ def test_a_run_that_was_killed_is_resumed_and_what_it_left_is_removed(
     assert job.left() == [f"{other}/rows-1/young"]
 
 
-def test_a_server_that_is_away_for_a_while_is_waited_for(
+def test_operation_is_retried_while_the_server_is_unavailable(
     server: S3Server, bucket: str, tmp_path: Path
 ) -> None:
-    """Longer than Hadoop tries by itself: the step is done again, and no row is there twice."""
+    """The outage is longer than Hadoop's retries: the step is repeated without duplicates."""
     job = make_load(tmp_path, server, bucket, flush_rows=50)
     with job.running() as run:
         run.send(schema("a", n="integer"), *(record("a", n=n) for n in range(50)), state(50))
         run.until_state(50)
-        server.close_gate()
+        server.close_proxy()
         try:
             run.send(*(record("a", n=n) for n in range(50, 100)), state(100))
             run.until(lambda: "failed and is repeated" in run.said())
         finally:
-            server.open_gate()
+            server.open_proxy()
         assert run.end() == 0, run.said()
         assert run.states() == [50, 100]
     assert sorted(row["n"] for row in job.rows("a")["a"]) == [*range(100)]
@@ -157,10 +157,10 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(
 
 
 @pytest.mark.parametrize("wrong", ["keys", "bucket"])
-def test_a_storage_that_refuses_is_named_with_the_setting_and_no_secret(
+def test_denied_access_is_an_error_that_names_the_setting_and_no_secret(
     server: S3Server, bucket: str, tmp_path: Path, wrong: str
 ) -> None:
-    """The run ends with one sentence and a report; no state leaves."""
+    """The run ends with one sentence and a report; no state is emitted."""
     job = make_load(tmp_path, server, bucket if wrong == "keys" else "nobody-has-this")
     server.ask_for_known_keys(known=wrong == "keys")
     try:
@@ -177,10 +177,10 @@ def test_a_storage_that_refuses_is_named_with_the_setting_and_no_secret(
     assert KEY not in done.said()
 
 
-def test_doctor_tries_both_addresses_and_leaves_nothing(
+def test_doctor_checks_both_addresses_and_leaves_no_objects(
     server: S3Server, bucket: str, tmp_path: Path
 ) -> None:
-    """It says what it did at the staging address and below the path."""
+    """It reports its checks of the staging address and the path."""
     job = make_load(tmp_path, server, bucket)
     done = job.word("doctor")
     told = done.stdout.decode()
@@ -191,10 +191,10 @@ def test_doctor_tries_both_addresses_and_leaves_nothing(
     assert server.keys(bucket) == []
 
 
-def test_a_cluster_needs_no_shared_folder(
+def test_cluster_with_object_storage_needs_no_shared_folder(
     server: S3Server, bucket: str, standalone: Standalone, tmp_path: Path
 ) -> None:
-    """Executors read rows that wait where the driver put them, and write the tables."""
+    """Executors read the rows that the driver staged, and write the tables."""
     job = make_load(tmp_path, server, bucket, cluster=standalone, flush_rows=100)
     described = schema("a", "id", id="integer", name="string")
     first = (record("a", id=n, name="old") for n in range(100))
@@ -207,7 +207,7 @@ def test_a_cluster_needs_no_shared_folder(
 
 
 def _folder(bucket: str, run: str, machine: str | None) -> str:
-    """Return the key of a folder that a run of the job has, or had, on this machine or another."""
+    """Return the key of a run's folder, of this machine or another."""
     address = run_folder(f"s3a://{bucket}/staging", RunInfo("nightly", run, 1))
     here = f"of-{socket.gethostname()}-{os.getuid()}-"
     assert here in address

@@ -1,4 +1,4 @@
-"""`target-spark run` on a real standalone cluster: the same tables as ``tap | target`` makes."""
+"""`target-spark run` on a real standalone cluster: the same tables as ``tap | target``."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ REGIONS = "tap_regions:TapRegions"
 
 @pytest.fixture
 def job(standalone: Standalone, tmp_path: Path) -> Iterator[Job]:
-    """A job of one partitioned stream in a folder of its own."""
+    """Create a job of one partitioned stream in its own folder."""
     made = Job(tmp_path / "job", standalone, {"streams": ["orders"]})
     yield made
     made.close()
 
 
 def both(job: Job, alone: Job, streams: tuple[str, ...]) -> tuple[Done, Done]:
-    """Run a job both ways, each from its last state, and hold what they made together."""
+    """Run a job both ways, each from its last state, and compare the results."""
     spread = job.run().check()
     piped = alone.pipe(alone.state() if alone.tables.exists() else None).check()
     assert differences(job, alone, streams) == {}
@@ -45,15 +45,15 @@ def both(job: Job, alone: Job, streams: tuple[str, ...]) -> tuple[Done, Done]:
 
 
 def received(done: Done) -> dict[str, int]:
-    """Return how many rows of each stream the loader was given."""
+    """Return the number of rows of each stream that the loader received."""
     [line] = [line for line in done.err.splitlines() if line.startswith("REPORT: ")]
     streams = json.loads(line.removeprefix("REPORT: "))["streams"]
     return {name: told["received"] for name, told in streams.items()}
 
 
 @pytest.mark.thorough
-def test_a_tap_is_run_on_a_cluster_in_one_application(job: Job) -> None:
-    """Each context's rows are there once, read by Spark's workers, with their bookmarks."""
+def test_tap_runs_on_a_cluster_in_one_application(job: Job) -> None:
+    """Each context's rows are loaded once, read by Spark's workers, with their bookmarks."""
     job.faults.say("orders", 1, "raise", after=5, times=1)
     running = job.start()
     done = running.end().check()
@@ -71,8 +71,8 @@ def test_a_tap_is_run_on_a_cluster_in_one_application(job: Job) -> None:
 
 
 @pytest.mark.thorough
-def test_every_kind_of_stream_brings_what_it_brings_on_one_machine(job: Job) -> None:
-    """Contexts, children, windows, shared bookmarks; a second run brings what is new."""
+def test_every_kind_of_stream_gives_the_rows_of_one_machine(job: Job) -> None:
+    """Contexts, children, windows, shared bookmarks; a second run reads only new rows."""
     job.config.update(streams=list(ALL), shops=5, rows=8, day=2)
     alone = job.alone
     running = job.start()
@@ -95,7 +95,7 @@ def test_every_kind_of_stream_brings_what_it_brings_on_one_machine(job: Job) -> 
 @pytest.mark.parametrize(
     "kind", ["delta append", "delta overwrite", "iceberg upsert", "parquet append"]
 )
-def test_tables_of_every_format_are_those_of_one_machine(job: Job, kind: str) -> None:
+def test_tables_of_every_format_match_those_of_one_machine(job: Job, kind: str) -> None:
     """Two runs, the second from the state in the tables; with and without keys."""
     form, mode = kind.split()
     job.target.update(format=form, write_mode=mode)
@@ -109,8 +109,8 @@ def test_tables_of_every_format_are_those_of_one_machine(job: Job, kind: str) ->
 
 
 @pytest.mark.thorough
-def test_rows_of_older_versions_go_when_the_new_ones_are_complete(job: Job) -> None:
-    """A full table's contexts carry one version; what the source no longer has is removed."""
+def test_old_versions_are_deleted_when_the_new_one_is_complete(job: Job) -> None:
+    """The contexts of a full-table stream share one version; rows gone from the source go."""
     job.config.update(streams=["prices"], emit_activate_version_messages=True)
     job.target["hard_delete"] = True
     alone = job.alone
@@ -122,8 +122,8 @@ def test_rows_of_older_versions_go_when_the_new_ones_are_complete(job: Job) -> N
 
 
 @pytest.mark.thorough
-def test_a_version_whose_contexts_are_not_complete_removes_nothing(job: Job) -> None:
-    """The rows of the version before stay where a context of the new one failed."""
+def test_incomplete_version_deletes_no_rows(job: Job) -> None:
+    """The rows of the former version stay if a context of the new one failed."""
     job.config.update(streams=["prices"], emit_activate_version_messages=True)
     job.target["hard_delete"] = True
     job.run().check()
@@ -138,8 +138,8 @@ def test_a_version_whose_contexts_are_not_complete_removes_nothing(job: Job) -> 
 
 
 @pytest.mark.thorough
-def test_selection_and_stream_maps_hold_on_the_workers(job: Job) -> None:
-    """What a catalog leaves out is not there; a map renames, drops and computes."""
+def test_selection_and_stream_maps_apply_on_the_workers(job: Job) -> None:
+    """Deselected properties are absent; a map renames, drops and computes properties."""
     job.config.update(streams=["orders", "events", "notes", "users"])
     job.config["stream_maps"] = {
         "orders": {"double": "amount * 2", "__filter__": "id % 2 == 0", "note": None},
@@ -175,16 +175,18 @@ def test_selection_and_stream_maps_hold_on_the_workers(job: Job) -> None:
 
 
 @pytest.mark.thorough
-def test_contexts_without_rows_have_a_table_and_a_state(job: Job) -> None:
-    """No rows at all: the tables are there and empty, the state is as on one machine."""
+def test_contexts_without_rows_give_an_empty_table_and_a_state(job: Job) -> None:
+    """The tables are empty, and the state is that of one machine."""
     job.config["streams"] = ["blank"]
     both(job, job.alone, ("blank",))
     assert (job.tables / "blank").is_dir()
 
 
 @pytest.mark.thorough
-def test_the_flights_are_the_same_both_ways(standalone: Standalone, tmp_path: Path) -> None:
-    """The sample tap: partitions, a parent and its children, whole tables; then two days more."""
+def test_flights_sample_is_the_same_on_cluster_and_one_machine(
+    standalone: Standalone, tmp_path: Path
+) -> None:
+    """The sample tap: partitions, a parent and its children, full tables; then two more days."""
     path = (ROOT, ROOT / "samples" / "tap_flights")
     config = {"until": "2013-01-04T00:00:00Z"}
     job = Job(tmp_path / "flights", standalone, config, tap=FLIGHTS, path=path)
@@ -196,8 +198,10 @@ def test_the_flights_are_the_same_both_ways(standalone: Standalone, tmp_path: Pa
 
 
 @pytest.mark.thorough
-def test_fifty_regions_are_the_same_both_ways(standalone: Standalone, tmp_path: Path) -> None:
-    """The REST sample, with requests that fail now and then; and then days more."""
+def test_regions_sample_is_the_same_on_cluster_and_one_machine(
+    standalone: Standalone, tmp_path: Path
+) -> None:
+    """The REST sample with requests that fail sometimes; then more days."""
     api = server.API(fails={"region-07": 2})
     with server.serving(api) as address:
         config = {"api_url": address, "token": "t-1"}

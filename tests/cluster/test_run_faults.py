@@ -1,4 +1,4 @@
-"""`target-spark run` when things go wrong: nothing lost, nothing twice, no bookmark ahead."""
+"""`target-spark run` under faults: no row is lost or duplicated, and no bookmark is ahead."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ import pytest
 
 from tests.cluster.faulty_taps import FaultyTap
 from tests.cluster.jobs import Job, until
-from tests.cluster.limited import limiting
+from tests.cluster.rate_limited_server import serve_limited
 from tests.cluster.standalone import Standalone
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.thorough]
 
 SLOW = {"pause": 0.05, "rows": 60}
-"""A context takes three seconds at least."""
+"""A context takes at least three seconds."""
 
 
 @pytest.fixture
 def job(standalone: Standalone, tmp_path: Path) -> Iterator[Job]:
-    """A job of one stream, whose table shows each row that comes twice; the cluster heals."""
+    """Create a job of one stream, whose table shows duplicates; restart dead workers at the end."""
     made = Job(tmp_path / "job", standalone, {"streams": ["orders"]}, {"format": "parquet"})
     yield made
     made.close()
@@ -50,13 +50,13 @@ def _source(config: str, stream: str) -> tuple[str, ...]:
 
 
 def source(job: Job, stream: str) -> Counter[str]:
-    """Return the shop and number of each row that the source has for a stream."""
+    """Return shop and id of each row of the source's stream."""
     config = {**job.config, "pause": 0, "faults": str(job.folder / "none")}
     return Counter(_source(json.dumps(config, sort_keys=True), stream))
 
 
 def loaded(job: Job, stream: str) -> Counter[str]:
-    """Return the same of each row of its table."""
+    """Return shop and id of each row of the stream's table."""
     counts: Counter[str] = Counter()
     for row, count in job.rows(stream).items():
         record = json.loads(row)
@@ -75,7 +75,7 @@ def shops_of(job: Job, stream: str) -> set[int]:
 
 
 def check_not_ahead(job: Job, stream: str = "orders") -> None:
-    """Hold each bookmark against the rows: what it covers is in the table."""
+    """Check that the rows that each bookmark covers are in the table."""
     there = loaded(job, stream)
     covered = shops_of(job, stream)
     missing = [
@@ -85,14 +85,14 @@ def check_not_ahead(job: Job, stream: str = "orders") -> None:
 
 
 def check_whole(job: Job, *streams: str) -> None:
-    """Hold tables against the source: each row once."""
+    """Check that tables contain each row of the source once."""
     for stream in streams or ("orders",):
         assert loaded(job, stream) == source(job, stream)
     assert job.left_behind() == []
 
 
 def check_all_but(job: Job, *shops: int) -> str:
-    """Run it; hold it to having all contexts but those that fail. Return what it said."""
+    """Run the job; check that all contexts but the failing ones are loaded. Return stderr."""
     done = job.run().check(1)
     others = set(range(6)) - set(shops)
     assert shops_of(job, "orders") == others
@@ -104,12 +104,12 @@ def check_all_but(job: Job, *shops: int) -> str:
     return done.err
 
 
-# A part of the cluster is gone
+# Failures of the cluster
 
 
 @pytest.mark.parametrize("kind", ["delta upsert", "parquet append"])
-def test_an_executor_that_is_killed_loses_nothing(job: Job, kind: str) -> None:
-    """Its contexts are read again elsewhere; of the first attempt no row stays."""
+def test_killed_executor_loses_no_rows(job: Job, kind: str) -> None:
+    """Its contexts are read again on another executor; the first attempt leaves no row."""
     form, mode = kind.split()
     job.config.update(SLOW)
     job.target.update(format=form, write_mode=mode)
@@ -121,8 +121,8 @@ def test_an_executor_that_is_killed_loses_nothing(job: Job, kind: str) -> None:
     assert shops_of(job, "orders") == set(range(6))
 
 
-def test_a_python_worker_that_is_killed_loses_nothing(job: Job) -> None:
-    """What reads is a process of its own; Spark starts another one."""
+def test_killed_python_worker_loses_no_rows(job: Job) -> None:
+    """The reader is a separate process, which Spark restarts."""
     job.config.update(SLOW)
     running = job.start()
     running.wait_for_visits("orders", 3)
@@ -132,8 +132,8 @@ def test_a_python_worker_that_is_killed_loses_nothing(job: Job) -> None:
     check_whole(job)
 
 
-def test_a_worker_that_is_killed_loses_nothing(job: Job) -> None:
-    """A machine with all that ran on it is gone in the middle of the reading."""
+def test_killed_worker_loses_no_rows(job: Job) -> None:
+    """A machine with all its processes fails during the reads."""
     job.config.update(SLOW)
     running = job.start()
     running.wait_for_visits("orders", 4)
@@ -142,12 +142,12 @@ def test_a_worker_that_is_killed_loses_nothing(job: Job) -> None:
     check_whole(job)
 
 
-# The driver is gone
+# Failures of the driver
 
 
 @pytest.mark.parametrize("kind", ["delta append", "iceberg append"])
-def test_a_driver_that_is_killed_is_run_again(job: Job, kind: str) -> None:
-    """In the middle of reading, and in the middle of the commits; each run goes on."""
+def test_killed_driver_is_resumed_by_the_next_run(job: Job, kind: str) -> None:
+    """It is killed during the reads and during the commits; each run resumes."""
     form, mode = kind.split()
     job.config.update(SLOW)
     job.target.update(format=form, write_mode=mode)
@@ -164,8 +164,8 @@ def test_a_driver_that_is_killed_is_run_again(job: Job, kind: str) -> None:
     check_whole(job)
 
 
-def test_the_jvm_of_the_driver_is_killed(job: Job) -> None:
-    """The run ends with an error that says it, and the next one brings all."""
+def test_killed_driver_jvm_is_an_error_and_the_next_run_completes(job: Job) -> None:
+    """The run ends with an error without a traceback, and the next one loads all rows."""
     job.config.update(SLOW)
     running = job.start()
     running.wait_for_visits("orders", 3)
@@ -177,8 +177,8 @@ def test_the_jvm_of_the_driver_is_killed(job: Job) -> None:
     check_whole(job)
 
 
-def test_a_driver_that_is_told_to_end_ends_and_can_be_run_again(job: Job) -> None:
-    """SIGTERM while workers read: no row is half there, and none of its tasks goes on."""
+def test_sigterm_ends_the_driver_and_the_next_run_completes(job: Job) -> None:
+    """SIGTERM during the reads: no row is partial, and none of its tasks continues."""
     job.config.update(SLOW)
     running = job.start()
     running.wait_for_visits("orders", 3)
@@ -191,12 +191,12 @@ def test_a_driver_that_is_told_to_end_ends_and_can_be_run_again(job: Job) -> Non
     check_whole(job)
 
 
-# Contexts that fail
+# Failing contexts
 
 
 @pytest.mark.parametrize("kind", ["delta upsert", "delta append", "parquet append"])
-def test_a_context_that_always_fails_keeps_the_others_from_nothing(job: Job, kind: str) -> None:
-    """The others are committed with their bookmarks; the error names it; then it is mended."""
+def test_failing_context_does_not_prevent_the_others(job: Job, kind: str) -> None:
+    """The others are committed with their bookmarks; the error names it; later it is repaired."""
     form, mode = kind.split()
     job.target.update(format=form, write_mode=mode)
     job.faults.say("orders", 2, "raise", after=7)
@@ -206,7 +206,7 @@ def test_a_context_that_always_fails_keeps_the_others_from_nothing(job: Job, kin
     check_whole(job)
 
 
-def test_contexts_that_end_their_process_are_failures_like_others(job: Job) -> None:
+def test_contexts_that_end_their_process_are_reported_as_failures(job: Job) -> None:
     """SystemExit, KeyboardInterrupt, and a process that kills itself: each is named."""
     job.faults.say("orders", 0, "exit", after=7)
     job.faults.say("orders", 2, "interrupt", after=7)
@@ -218,8 +218,8 @@ def test_contexts_that_end_their_process_are_failures_like_others(job: Job) -> N
     check_whole(job)
 
 
-def test_a_window_that_always_fails_holds_back_those_behind_it(job: Job) -> None:
-    """Windows count in their order: the bookmark is before the one that failed."""
+def test_failing_window_holds_back_later_windows(job: Job) -> None:
+    """Windows count in their order: the bookmark is before the failed one."""
     job.config.update(streams=["readings"], day=6, rows=5)
     job.faults.say("readings", "2024-01-04", "raise", after=2)
     done = job.run().check(1)
@@ -232,8 +232,8 @@ def test_a_window_that_always_fails_holds_back_those_behind_it(job: Job) -> None
     check_whole(job, "readings")
 
 
-def test_a_child_context_that_always_fails_names_itself(job: Job) -> None:
-    """The notes of the other users are there; the parent is read again by the next run."""
+def test_failing_child_context_is_named(job: Job) -> None:
+    """The notes of the other users are loaded; the next run reads the parent again."""
     job.config.update(streams=["users", "notes"])
     job.faults.say("notes", 3, "raise", after=1)
     done = job.run().check(1)
@@ -246,8 +246,8 @@ def test_a_child_context_that_always_fails_names_itself(job: Job) -> None:
     assert users == dict.fromkeys(range(6), 20)
 
 
-def test_one_of_several_streams_fails(job: Job) -> None:
-    """A stream that comes after one that failed is read all the same, or by the next run."""
+def test_failing_stream_does_not_lose_the_others(job: Job) -> None:
+    """A stream after a failed one is read in the same run or the next."""
     job.config["streams"] = ["orders", "events", "totals"]
     job.target["format"] = "delta"
     job.faults.say("events", 0, "raise", after=1)
@@ -260,8 +260,8 @@ def test_one_of_several_streams_fails(job: Job) -> None:
     check_whole(job, "orders", "events", "totals")
 
 
-def test_contexts_that_fail_twice_are_read_a_third_time(job: Job) -> None:
-    """The run is complete, and has each row once in a table that only appends."""
+def test_context_is_tried_three_times(job: Job) -> None:
+    """The run is complete, and an append-only table has each row once."""
     for shop, how in enumerate(("raise", "exit", "kill", "interrupt")):
         job.faults.say("orders", shop, how, after=11, times=2)
     job.run().check()
@@ -269,8 +269,8 @@ def test_contexts_that_fail_twice_are_read_a_third_time(job: Job) -> None:
     check_whole(job)
 
 
-def test_contexts_that_share_a_bookmark_do_not_move_it_past_one_that_failed(job: Job) -> None:
-    """Of a region with a context that failed nothing is promoted."""
+def test_shared_bookmark_does_not_advance_past_a_failed_context(job: Job) -> None:
+    """In a region with a failed context no bookmark is promoted."""
     job.config["streams"] = ["totals"]
     job.target["format"] = "delta"
     job.faults.say("totals", "north-3", "raise", after=3)
@@ -282,14 +282,12 @@ def test_contexts_that_share_a_bookmark_do_not_move_it_past_one_that_failed(job:
     check_whole(job, "totals")
 
 
-# The source, the storage, another application
+# Source, storage, other applications
 
 
-def test_a_source_that_limits_requests_is_read_to_the_end(
-    standalone: Standalone, tmp_path: Path
-) -> None:
-    """429 with a Retry-After is waited for, on each worker."""
-    with limiting(a_second=4) as server:
+def test_rate_limited_source_is_read_completely(standalone: Standalone, tmp_path: Path) -> None:
+    """Each worker waits for the Retry-After of a 429."""
+    with serve_limited(a_second=4) as server:
         job = Job(
             tmp_path / "job",
             standalone,
@@ -304,8 +302,8 @@ def test_a_source_that_limits_requests_is_read_to_the_end(
     ]
 
 
-def test_a_staging_that_is_full_is_an_error_and_then_mended(job: Job) -> None:
-    """It names the place, and nothing is ahead; with room the next run is complete."""
+def test_full_staging_folder_is_an_error_and_the_next_run_completes(job: Job) -> None:
+    """The error names the folder, and no bookmark is ahead."""
     job.config.update(rows=2000)
     place = job.folder / "small"
     place.mkdir()
@@ -326,8 +324,8 @@ def test_a_staging_that_is_full_is_an_error_and_then_mended(job: Job) -> None:
     check_whole(job)
 
 
-def test_a_staging_that_is_removed_is_an_error_and_then_mended(job: Job) -> None:
-    """Somebody clears the folder in the middle of the reading."""
+def test_removed_staging_folder_is_an_error_and_the_next_run_completes(job: Job) -> None:
+    """The folder is removed during the reads."""
     job.config.update(SLOW)
     running = job.start()
     running.wait_for_visits("orders", 3)
@@ -341,8 +339,8 @@ def test_a_staging_that_is_removed_is_an_error_and_then_mended(job: Job) -> None
     check_whole(job)
 
 
-def test_the_second_application_of_a_job_is_refused(job: Job) -> None:
-    """It says who has the job, and disturbs nothing."""
+def test_second_application_of_a_job_is_rejected(job: Job) -> None:
+    """The error names the process of the first, which is not affected."""
     job.config.update(SLOW)
     first = job.start()
     first.wait_for_visits("orders", 2)
@@ -353,7 +351,7 @@ def test_the_second_application_of_a_job_is_refused(job: Job) -> None:
     check_whole(job)
 
 
-def test_tasks_that_run_twice_double_nothing(tmp_path: Path) -> None:
+def test_speculative_tasks_duplicate_no_rows(tmp_path: Path) -> None:
     """Speculation starts a second attempt on another machine; one of the two counts."""
     speculation = {
         "spark.speculation": True,

@@ -1,4 +1,4 @@
-"""No secret of a tap or of a storage is seen outside the processes that need it."""
+"""No secret of a tap or of storage is visible outside of the processes that need it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.cluster.standalone import Standalone
 pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.slow]
 
 TOKEN, WORD, PASSWORD, KEY = "tkn-9c1f7a", "wrd-44be02", "pwd-d03e81", "key-5f6a17"
-"""The marks that are looked for."""
+"""The secrets to search for."""
 SECRETS = [each.encode() for each in (TOKEN, WORD, PASSWORD, KEY)]
 PAGES = [
     "environment",
@@ -40,7 +40,7 @@ def free_port() -> int:
 
 @pytest.fixture
 def job(standalone: Standalone, tmp_path: Path) -> Iterator[Job]:
-    """A job of the careless tap, with an event log and Spark's own pages."""
+    """Create a job of the careless tap, with an event log and Spark's web pages."""
     folder, log = tmp_path / "tap", tmp_path / "events"
     folder.mkdir()
     log.mkdir()
@@ -65,7 +65,7 @@ def job(standalone: Standalone, tmp_path: Path) -> Iterator[Job]:
 
 
 def pages(job: Job) -> dict[str, bytes]:
-    """Return what Spark's own pages say of the application, by their addresses."""
+    """Return Spark's web pages and API responses about the application, by path."""
     base = f"http://127.0.0.1:{job.target['spark']['spark.ui.port']}"
 
     def read(path: str) -> bytes:
@@ -92,7 +92,7 @@ def commands() -> dict[str, bytes]:
 
 
 def files(*folders: Path) -> dict[str, bytes]:
-    """Return what stands in all files below some folders."""
+    """Return the content of all files below folders."""
     return {
         str(path): path.read_bytes()
         for folder in folders
@@ -101,8 +101,8 @@ def files(*folders: Path) -> dict[str, bytes]:
     }
 
 
-def showing(texts: dict[str, bytes]) -> list[tuple[str, bytes, bytes]]:
-    """Return where a secret is seen, and what stands around it."""
+def find_secrets(texts: dict[str, bytes]) -> list[tuple[str, bytes, bytes]]:
+    """Return the places of secrets in texts, with the text around them."""
     return [
         (name, secret, text[max(0, at - 200) : at + 60])
         for name, text in texts.items()
@@ -111,11 +111,11 @@ def showing(texts: dict[str, bytes]) -> list[tuple[str, bytes, bytes]]:
     ]
 
 
-def test_a_run_shows_no_secret_wherever_one_looks(job: Job) -> None:
-    """Settings reach the workers; plans, pages, logs, the report and errors do without them.
+def test_run_shows_no_secret_in_pages_logs_plans_or_errors(job: Job) -> None:
+    """Settings reach the workers; plans, pages, logs, the report and errors do not show them.
 
-    The author's exceptions repeat the settings, and an address that cannot be reached has two
-    of them: what is told of it in words is told with stars.
+    The author's exceptions repeat the settings, and an unreachable URL contains two secrets;
+    all texts about them are redacted.
     """
     running = job.start()
     folder = Path(job.config["folder"])
@@ -133,8 +133,8 @@ def test_a_run_shows_no_secret_wherever_one_looks(job: Job) -> None:
     seen["states"] = (broken.out + refused.out).encode()
     seen["master"] = job.cluster.log.read_bytes()
 
-    assert showing(seen) == []
-    # and it was looked at the right places
+    assert find_secrets(seen) == []
+    # the searched places contain the run's data
     assert b"tap_rows" in seen["sql?details=true&planDescription=true"]
     assert any(b"tap_rows" in text for name, text in seen.items() if "/events/" in name)
     executors = [text for name, text in seen.items() if name.endswith("stderr")]

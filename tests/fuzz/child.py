@@ -1,8 +1,8 @@
-"""The process in which inputs are tried: ``python -m tests.fuzz.child JOB.json``.
+"""The process that tries inputs: ``python -m tests.fuzz.child JOB.json``.
 
-The job names readers and inputs. Each input is stored before it is tried, so that a person who
-finds the process dead knows which one it was. Time (of the processor, and by the clock) and memory
-of each are bounded; what fails is written into the job's folder, and the next input is tried.
+The job names readers and inputs. Each input is stored before it is tried, so that a dead process
+can be explained. CPU time, elapsed time and memory of each input are limited; a failure is written
+to the job's folder, and the next input is tried.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.fuzz.readers import find_maker, typed_errors
 CLOCK_SECONDS: Final = 60
 GROWTH_BYTES: Final = 600 << 20
 _ROOM: Final = 3 << 30
-"""Bytes of addresses beyond those at the start, so that no example takes the machine down."""
+"""Bytes of address space beyond those at the start, so that no input exhausts the machine."""
 
 _SOURCE: Final = str(Path(__file__).resolve().parents[2])
 
@@ -48,7 +48,7 @@ class Trial:
         self._first = 0
 
     def run(self, inputs: Iterable[tuple[str, bytes]]) -> int:
-        """Try inputs; return how many were tried."""
+        """Try inputs; return their number."""
         count = 0
         for label, data in inputs:
             current = {"reader": self.name, "label": label, "data": data.hex()}
@@ -59,7 +59,7 @@ class Trial:
         return count
 
     def _try(self, data: bytes) -> str:
-        """Return what went wrong, or nothing."""
+        """Return a description of the failure, or an empty text."""
         self._guard.begin(data)
         _limit_time(self._cpu_seconds)
         _reset_peak()
@@ -72,7 +72,7 @@ class Trial:
             failure = ""
         except Breach as breach:
             failure = f"Breach: {breach}"
-        except BaseException:  # noqa: BLE001  whatever it is, it is no typed error
+        except BaseException:  # noqa: BLE001  any other error is a failure
             failure = traceback.format_exc()
         else:
             failure = ""
@@ -82,7 +82,7 @@ class Trial:
         return failure or self._memory_failure(before)
 
     def _memory_failure(self, before: int) -> str:
-        """Say what an input took for a while, or what all of them together have kept."""
+        """Return a description of excessive memory, of one input or kept by all of them."""
         growth = _memory("VmHWM") - before
         if growth > GROWTH_BYTES:
             return f"Memory: {growth >> 20} MB more than before"
@@ -94,7 +94,7 @@ class Trial:
         return ""
 
     def _note(self, failure: str, label: str, data: bytes) -> None:
-        """Write a failure down, once for each place in the code."""
+        """Store a failure, once for each place in the code."""
         frames = [line for line in failure.splitlines() if f'File "{_SOURCE}' in line]
         own = [line for line in frames if "/tests/fuzz/" not in line] or frames
         key = f"{failure.splitlines()[-1].partition(':')[0]} {own[-1] if own else ''}"
@@ -130,7 +130,7 @@ def _limit_memory() -> None:
 
 
 def _inputs(part: dict[str, Any], seeds: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
-    """Yield the seeds themselves, or mutations of them until the time is over."""
+    """Yield the seeds, or mutations of them until the time is over."""
     if not part["seconds"]:
         yield from ((f"corpus {name}", data) for name, data in seeds.items())
         return
@@ -143,7 +143,7 @@ def _inputs(part: dict[str, Any], seeds: dict[str, bytes]) -> Iterator[tuple[str
 
 
 def main(path: str) -> None:
-    """Do a job: for each part a reader, its inputs, the seconds of mutations and their seed."""
+    """Run a job: for each part a reader, its inputs, the seconds of mutations and their seed."""
     job = json.loads(Path(path).read_text())
     folder = Path(path).parent
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,7 +1,7 @@
-"""What no input may do: open a file, reach a host or start a program because it says so.
+"""Actions that no input may cause: to open a file, reach a host or start a program.
 
-An audit hook of Python's sees the attempts. Those that an input alone can have caused are
-collected as breaches; other connections are refused, so that no example leaves the machine.
+An audit hook of Python detects the attempts. Those that only an input can have caused are recorded
+as breaches; other connections are refused, so that no input leaves the machine.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from typing import Any, Final
 __all__ = ["FORBIDDEN", "Breach", "Guard"]
 
 FORBIDDEN: Final = ("/etc/hostname", "/etc/passwd", "evil.example")
-"""Paths and hosts that stand in inputs and nowhere else."""
+"""Paths and hosts that occur only in inputs."""
 
 _PROGRAMS: Final = frozenset({"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"})
 _CONNECTIONS: Final = frozenset({"socket.connect", "socket.getaddrinfo", "socket.sendto"})
 
 
-class Breach(Exception):  # noqa: N818  what an input achieved, not an error of the code
-    """An input did what no input may do."""
+class Breach(Exception):  # noqa: N818  an effect of an input, not an error of the code
+    """An input caused a forbidden action."""
 
 
 class Guard:
-    """Watches the process from `watch` on; ``breaches`` are the attempts since `begin`."""
+    """Watches the process after `watch`; ``breaches`` are the attempts since `begin`."""
 
     def __init__(self) -> None:
         self.breaches: list[str] = []
         self._may_open = False
 
     def watch(self) -> None:
-        """Begin; a hook stays as long as the process."""
+        """Install the hook, which stays until the process ends."""
         sys.addaudithook(self._hook)
 
     def begin(self, data: bytes) -> None:
-        """Begin the next example. A message that names files of rows may have them opened."""
+        """Begin the next input; a message that lists files of rows may open files."""
         self.breaches.clear()
         self._may_open = b"BATCH" in data or b"Files" in data
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event in _PROGRAMS and "-version" not in str(arguments):  # Java is asked for its own
+        if event in _PROGRAMS and "-version" not in str(arguments):  # the Java version check
             self._report(event, arguments)
         if event in _CONNECTIONS:
             self._look_for_names(event, arguments)

@@ -1,7 +1,7 @@
-"""Mutations of seed inputs: of JSON by its structure, of everything else by bytes and lines.
+"""Mutations of seed inputs: JSON by its structure, everything else by bytes and lines.
 
-The same seed gives the same inputs. Values that have broken readers before are among those that
-are planted: numbers without bound, deep nesting, lone surrogates, references, patterns, templates.
+The same seed gives the same inputs. Among the inserted values are those that have broken readers
+before: unbounded numbers, deep nesting, lone surrogates, references, patterns, templates.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 __all__ = ["Mutator"]
 
 _RAW: Final = "\x00raw\x00"
-"""Marks a text that goes into the JSON as it is, without quotes."""
+"""Marks a text that is inserted into the JSON unquoted."""
 
 
 def _raw(text: str) -> str:
@@ -47,18 +47,18 @@ _TOKENS: Final[tuple[bytes, ...]] = (
     *(b"[" * 2000, b"{a: " * 300, b"\t", b"\xef\xbb\xbf", b"%", b"@", b"`"),
 )
 _LARGEST: Final = 1 << 20
-"""Bytes of an input: more would only make the runs slower."""
+"""Maximum bytes of an input; more would only make the runs slower."""
 
 
 class Mutator:
-    """Makes inputs of seeds, from one source of chance."""
+    """Generates inputs from seeds with one random generator."""
 
     def __init__(self, seeds: Sequence[bytes], seed: int) -> None:
         self._seeds = list(seeds)
         self._chance = random.Random(seed)
 
     def make(self) -> bytes:
-        """Return a new input: a seed that was changed in one to six places."""
+        """Return a new input: a seed with one to six changes."""
         data = self._chance.choice(self._seeds)
         for _ in range(self._chance.choice((1, 1, 2, 3, 6))):
             is_structured = self._chance.random() < 0.7
@@ -69,7 +69,7 @@ class Mutator:
     # By structure
 
     def _change_json(self, data: bytes) -> bytes | None:
-        """Change a document, or a line, that is JSON; None where there is none."""
+        """Change a document or a line that is JSON; return None if there is none."""
         lines = data.splitlines() or [b""]
         whole = _parsed(data)
         if whole is not None:
@@ -84,7 +84,7 @@ class Mutator:
         return b"\n".join(lines) + b"\n"
 
     def _changed(self, node: Any) -> Any:
-        """Return a document with one node changed, chosen on a random way down."""
+        """Return a document with one node changed, at a random path."""
         is_leaf = not isinstance(node, dict | list) or not node
         if is_leaf or self._chance.random() < 0.15:
             return self._replaced(node)

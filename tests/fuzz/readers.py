@@ -1,6 +1,6 @@
-"""What is fuzzed: each reader of input, its corpus, and the errors that it may raise.
+"""The fuzzed readers: their corpus, and the errors that they may raise.
 
-A reader is made once per process, in a folder of its own, and then called with one input after the
+A reader is made once per process, in its own folder, and then called with one input after the
 other. It returns, or raises a typed error; anything else is a failure.
 """
 
@@ -19,7 +19,7 @@ Read: TypeAlias = Callable[[bytes], None]
 
 @dataclass(frozen=True)
 class Reader:
-    """A reader of input: where the function is that makes it, and the folder of its seeds."""
+    """A reader of input: the function that makes it, and the folder of its seeds."""
 
     place: str
     corpus: str
@@ -33,23 +33,23 @@ def find_maker(place: str) -> Callable[[Path], Read]:
 
 
 READERS: Final[dict[str, Reader]] = {
-    "sdk_target": Reader("tests.fuzz.of_targets:make_sdk_target", "singer_lines"),
-    "mapped_target": Reader("tests.fuzz.of_targets:make_mapped_target", "singer_lines"),
-    "sql_target": Reader("tests.fuzz.of_targets:make_sql_target", "singer_lines"),
-    "spark_target": Reader("tests.fuzz.of_loader:make_singer", "singer_lines"),
-    "airbyte_destination": Reader("tests.fuzz.of_loader:make_airbyte", "airbyte_messages"),
-    "airbyte_source": Reader("tests.fuzz.of_taps:make_airbyte_source", "airbyte_requests"),
-    "states": Reader("tests.fuzz.of_taps:make_states", "states"),
-    "catalogs": Reader("tests.fuzz.of_taps:make_catalogs", "catalogs"),
-    "stream_maps": Reader("tests.fuzz.of_taps:make_stream_maps", "stream_maps"),
-    "manifests": Reader("tests.fuzz.of_manifests:make_manifests", "manifests"),
-    "fivetran_calls": Reader("tests.fuzz.of_calls:make_calls", "fivetran_calls"),
-    "fivetran_files": Reader("tests.fuzz.of_files:make_files", "fivetran_files"),
+    "sdk_target": Reader("tests.fuzz.target_readers:make_sdk_target", "singer_lines"),
+    "mapped_target": Reader("tests.fuzz.target_readers:make_mapped_target", "singer_lines"),
+    "sql_target": Reader("tests.fuzz.target_readers:make_sql_target", "singer_lines"),
+    "spark_target": Reader("tests.fuzz.loader_readers:make_singer", "singer_lines"),
+    "airbyte_destination": Reader("tests.fuzz.loader_readers:make_airbyte", "airbyte_messages"),
+    "airbyte_source": Reader("tests.fuzz.tap_readers:make_airbyte_source", "airbyte_requests"),
+    "states": Reader("tests.fuzz.tap_readers:make_states", "states"),
+    "catalogs": Reader("tests.fuzz.tap_readers:make_catalogs", "catalogs"),
+    "stream_maps": Reader("tests.fuzz.tap_readers:make_stream_maps", "stream_maps"),
+    "manifests": Reader("tests.fuzz.manifest_readers:make_manifests", "manifests"),
+    "fivetran_calls": Reader("tests.fuzz.call_readers:make_calls", "fivetran_calls"),
+    "fivetran_files": Reader("tests.fuzz.file_readers:make_files", "fivetran_files"),
 }
 
 
 def typed_errors() -> tuple[type[BaseException], ...]:
-    """Return what a reader may raise: the two trees of errors."""
+    """Return the base classes of errors that a reader may raise."""
     from tap_core.exceptions import SingerError, SingerSDKError
     from target_spark.errors import TargetSparkError
 

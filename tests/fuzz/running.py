@@ -1,7 +1,7 @@
-"""Runs the process in which inputs are tried, and says what became of it.
+"""Run the process that tries inputs, and collect its failures.
 
-A process that dies is one failure; the inputs behind the one that killed it are tried in a new
-one. What failed is put into a folder that stays, as a file that can be added to the corpus.
+A process that dies is one failure; the inputs after the one that killed it are tried in a new
+process. Failed inputs are saved to a permanent folder, as files that can be added to the corpus.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 CORPUS: Final = Path(__file__).with_name("corpus")
 FAILED: Final = ROOT / ".fuzz-failures"
 MODULES = ""
-"""Where further modules of readers are, for tests of this very module."""
+"""A folder with further reader modules, for tests of this module."""
 
 CPU_SECONDS = 10
-"""Seconds of the processor that one input may take."""
+"""CPU seconds that one input may take."""
 
 _MOST_DEATHS: Final = 30
 _PATIENCE_SECONDS: Final = 900
@@ -52,7 +52,7 @@ class Failure:
 
 @dataclass
 class Outcome:
-    """What a run found: how many inputs were tried by each reader, and which failed."""
+    """The result of a run: the number of inputs per reader, and the failures."""
 
     counts: dict[str, int] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
@@ -85,7 +85,7 @@ def mutate(reader: str, seconds: float, seed: int) -> Outcome:
     outcome = Outcome({reader: 0})
     inputs = list(map(str, list_corpus(reader)))
     for number in range(_MOST_DEATHS):
-        # What killed the last one would come again with the same seed.
+        # The same seed would generate the input that killed the last process.
         if _run([_part(reader, inputs, seconds, seed + number)], outcome) is None:
             break
     return outcome
@@ -103,7 +103,7 @@ def _part(reader: str, inputs: list[str], seconds: float = 0, seed: int = 0) -> 
 
 
 def _drop_tried(left: dict[str, list[str]], died_of: Mapping[str, Any]) -> None:
-    """Leave only the inputs behind the one of which a process died."""
+    """Keep only the inputs after the one that killed a process."""
     for reader in list(left):
         if reader == died_of["reader"]:
             path = died_of["label"].partition(" ")[2]
@@ -113,7 +113,7 @@ def _drop_tried(left: dict[str, list[str]], died_of: Mapping[str, Any]) -> None:
 
 
 def _run(parts: list[dict[str, Any]], outcome: Outcome) -> dict[str, Any] | None:
-    """Run one process; return the input of which it died, if it did."""
+    """Run one process; return the input that killed it, if any."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
         return _run_in(Path(name), parts, outcome)
 
@@ -157,7 +157,7 @@ def _saved(reader: str, label: str, failure: str, data: str) -> Failure:
 
 
 def save_input(reader: str, content: bytes) -> Path:
-    """Save an input where it can be looked at, and taken into the corpus."""
+    """Save an input for inspection and for the corpus."""
     FAILED.mkdir(exist_ok=True)
     path = FAILED / f"{reader}-{sha256(content).hexdigest()[:12]}"
     path.write_bytes(content)

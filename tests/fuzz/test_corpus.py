@@ -1,4 +1,4 @@
-"""Every seed of the corpus is read without a crash, a hang or growth beyond the bounds."""
+"""Every seed of the corpus is read without a crash, a hang or excessive memory."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def replayed() -> Outcome:
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_the_corpus_breaks_no_reader(reader: str, replayed: Outcome) -> None:
-    """SEC11, SEC13 to SEC15, SEC21: a typed error or a row set aside, whatever the input.
+def test_corpus_breaks_no_reader(reader: str, replayed: Outcome) -> None:
+    """SEC11, SEC13 to SEC15, SEC21: any input gives a typed error or a quarantined row.
 
-    Ten seconds of the processor and 600 MB are more than any seed may take.
+    Ten CPU seconds and 600 MB are more than any seed may take.
     """
     failures = replayed.of(reader)
     assert replayed.counts[reader] >= 10
@@ -34,7 +34,7 @@ def test_every_seed_has_a_reader() -> None:
     assert {path.name for path in CORPUS.iterdir()} == used
 
 
-def test_the_same_seed_makes_the_same_inputs() -> None:
+def test_same_seed_gives_the_same_inputs() -> None:
     seeds = [path.read_bytes() for path in list_corpus("spark_target")]
     one, other = Mutator(seeds, 4), Mutator(seeds, 4)
     made = [one.make() for _ in range(300)]
@@ -55,8 +55,10 @@ FAULTY = {
 }
 
 
-def test_what_breaks_a_reader_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SEC21: the driver itself finds a crash, a hang, growth, and what no input may do."""
+def test_driver_detects_crash_hang_growth_and_breaches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEC21: the driver detects a crash, a hang, growth, and forbidden actions."""
     (tmp_path / "corpus" / "seeds").mkdir(parents=True)
     for name in FAULTY:
         (tmp_path / "corpus" / "seeds" / name).write_text(name)

@@ -1,6 +1,6 @@
 """A file of mutated rows, loaded by target-spark with the real Spark.
 
-The readers of `tests/fuzz/of_loader.py` end where Spark begins; this is the rest of the way.
+The readers of `tests/fuzz/loader_readers.py` end where Spark would start; this test does the rest.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ WANTED = 1500
 
 
 def is_row(line: bytes) -> bool:
-    """Return True if a line is a row of the stream, however odd; others end a run in words."""
+    """Return True if a line is a row of the stream; other lines end a run with an error."""
     decoder = SingerReader()
     try:
         events = [*decoder.feed(SCHEMA + line + b"\n"), *decoder.close()]
-    except Exception:  # noqa: BLE001  which errors these may be is held elsewhere
+    except Exception:  # noqa: BLE001  test_corpus checks which errors are allowed
         return False
     rows = [event for event in events[1:] if isinstance(event, Rows)]
     return [(event.stream.name, len(event.rows)) for event in rows] == [("users", 1)]
 
 
 def make_rows(seed: int) -> list[bytes]:
-    """Return lines that are rows of one stream, each mutated."""
+    """Return mutated lines that are rows of one stream."""
     mutator = Mutator([RECORD, RECORD.replace(b"1.25", b"null")], seed)
     rows: dict[bytes, None] = {}
     while len(rows) < WANTED:
@@ -48,10 +48,10 @@ def make_rows(seed: int) -> list[bytes]:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_mutated_rows_are_loaded_or_set_aside(tmp_path: Path) -> None:
-    """SEC15, SEC21: each row is in the table or in the quarantine, and the state comes out.
+def test_mutated_rows_are_loaded_or_quarantined(tmp_path: Path) -> None:
+    """SEC15, SEC21: each row is in the table or the quarantine, and the state is emitted.
 
-    FUZZ_SEED makes the same rows again.
+    FUZZ_SEED gives the same rows again.
     """
     rows = make_rows(SEED)
     data = SCHEMA + b"".join(row + b"\n" for row in rows) + STATE

@@ -1,4 +1,4 @@
-"""Mutations of the corpus, for as long as is asked (`make thorough`, FUZZ_SECONDS)."""
+"""Mutations of the corpus, for a given time (`make thorough`, FUZZ_SECONDS)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SEED = int(os.environ.get("FUZZ_SEED") or random.SystemRandom().randrange(1 << 3
 @pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 def test_mutations_break_no_reader(reader: str) -> None:
-    """SEC11, SEC13 to SEC15, SEC21: a typed error or a row set aside, whatever the input.
+    """SEC11, SEC13 to SEC15, SEC21: any input gives a typed error or a quarantined row.
 
-    FUZZ_SEED makes the inputs of another run again; FUZZ_SECONDS says how long each reader gets.
+    FUZZ_SEED gives the inputs of another run again; FUZZ_SECONDS is the time per reader.
     """
     outcome = mutate(reader, SECONDS, SEED)
     print(f"{reader}: {outcome.counts[reader]} inputs in {SECONDS:g} s, FUZZ_SEED={SEED}")

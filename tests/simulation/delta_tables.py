@@ -1,8 +1,8 @@
 """A model of Delta tables: real folders and logs, no JVM.
 
-The log is the protocol's: a version is made by the first who creates its file. The functions of
-deltalake that the writer uses are modelled by their documented behaviour, and MERGE by Delta's:
-whatever was committed since the statement began is a conflict.
+The log follows the protocol: the first writer that creates a version's file makes the version. The
+functions of deltalake that the writer uses are modelled by their documented behaviour, and MERGE by
+Delta's: any commit since the statement began is a conflict.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ConcurrentAppendException(Exception):  # noqa: N818  (Delta's name)
 
 
 class NoTableError(AnalysisException):
-    """There is no Delta table at an address."""
+    """The error of Delta for an address without a table."""
 
     def getCondition(self) -> str:  # noqa: N802
         return "DELTA_PATH_DOES_NOT_EXIST"
@@ -57,7 +57,7 @@ class NoTableError(AnalysisException):
 
 @dataclass
 class SimulatedSnapshot:
-    """What `delta_transaction.Snapshot` is."""
+    """The model of `delta_transaction.Snapshot`."""
 
     folder: Path
     id: str
@@ -90,7 +90,7 @@ def _transaction(app_id: str, version: int) -> dict[str, Any]:
 
 
 class DeltaTables:
-    """The Delta tables in a folder, and what deltalake and Spark do to them."""
+    """The Delta tables in a folder, with the operations of deltalake and Spark."""
 
     def __init__(self, root: Path, scheduler: Scheduler) -> None:
         self._root = root
@@ -119,7 +119,7 @@ class DeltaTables:
             },
         }
 
-    # What a schedule asks and does
+    # Called by the schedule
 
     def exists(self, name: str) -> bool:
         return bool(self._versions.get(name))
@@ -143,7 +143,7 @@ class DeltaTables:
         return self._publish(name, self._versions[name][-1].version + 1, actions)
 
     def may_go(self, name: str, _how: str) -> bool:
-        """Tell whether no commit is under way: its version may be the next of another table too."""
+        """Return True if no commit is in progress, whose version could fit another table too."""
         return self.exists(name) and not self._merges and not self._commits
 
     def remove(self, name: str) -> None:
@@ -163,7 +163,7 @@ class DeltaTables:
         prefixes = tuple(map(data_files._staging_prefix, jobs))
         return [found for found in names_in(self._root / name) if found.startswith(prefixes)]
 
-    # What the writer calls of deltalake
+    # Operations of deltalake
 
     def _read(self, folder: Path) -> SimulatedSnapshot | None:
         self._scheduler.step("read the table")
@@ -209,10 +209,10 @@ class DeltaTables:
         finally:
             self._commits -= 1
 
-    # What Spark does
+    # Operations of Spark
 
     def check(self, words: str) -> None:
-        """Raise what Spark does where the table of a statement, or a reference, is none."""
+        """Raise NoTableError if the table of a statement or a reference does not exist."""
         found = re.search(r"delta\.`file://([^`]+)`", words)
         if found is None or not self.exists(Path(found[1]).name):
             raise NoTableError("[DELTA_PATH_DOES_NOT_EXIST]")
@@ -272,7 +272,7 @@ class DeltaTables:
         return [row for file in snapshot.files for row in read_rows(snapshot.folder / file)]
 
     def _publish(self, name: str, version: int, actions: Sequence[Mapping[str, Any]]) -> bool:
-        """Make a version, whole and once; False where there is one already."""
+        """Create a version atomically; return False if it exists."""
         versions = self._versions.get(name, [])
         if version != len(versions):
             return False

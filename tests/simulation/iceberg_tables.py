@@ -1,9 +1,9 @@
 """A model of Iceberg tables in a Hadoop catalog: real folders and metadata files, no JVM.
 
-A version of the metadata is made by the first who creates its file (Iceberg's table specification,
-"File System Tables"). A write reads the table when it begins. When it commits, Iceberg reads on
-from the version that it knows, tells another table by its uuid, validates what the write asks for,
-puts the snapshot on top, and does that again where another commit was faster.
+The first writer that creates a version's metadata file makes the version (Iceberg's table
+specification, "File System Tables"). A write reads the table when it begins. At the commit, Iceberg
+reads on from its known version, recognizes another table by its uuid, validates as the write
+requests, adds the snapshot, and repeats that if another commit was faster.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _COUNTS = "spark.merge-into.num-target-rows-"
 
 
 class CommitFailedException(Exception):  # noqa: N818  (Iceberg's name)
-    """Other commits were faster, again and again."""
+    """Other commits were faster at each try."""
 
     __module__ = "org.apache.iceberg.exceptions"
 
@@ -57,7 +57,7 @@ class ValidationException(Exception):  # noqa: N818  (Iceberg's name)
 
 
 class IllegalStateException(Exception):  # noqa: N818  (Java's name)
-    """The table's uuid is another one."""
+    """The table has another uuid."""
 
     __module__ = "java.lang"
 
@@ -103,10 +103,10 @@ class _Metadata:
 
 @dataclass(frozen=True)
 class _Change:
-    """What a write does: the files that it adds and whether they take the place of all others.
+    """The change of a write: the files to add, and if they replace all others.
 
-    Where it ``validates``, files that were added after the snapshot ``since`` are a conflict; all
-    files are where there was none.
+    With ``validates``, files added after the snapshot ``since`` are a conflict; without that
+    snapshot, all files.
     """
 
     added: tuple[_File, ...]
@@ -119,7 +119,7 @@ class _Change:
         """Return the table with this change.
 
         Raises:
-            ValidationException: it is a conflict.
+            ValidationException: there is a conflict.
         """
         later = list(itertools.takewhile(lambda each: each.id != self.since, reversed(base.line)))
         if self.validates and any(each.added or each.removes for each in later):
@@ -142,7 +142,7 @@ class _Change:
 
 @dataclass
 class _Write:
-    """A write of a frame, as `DataFrameWriterV2` makes it."""
+    """A write of a frame, as `DataFrameWriterV2`."""
 
     tables: IcebergTables
     frame: SimulatedFrame
@@ -177,7 +177,7 @@ class _Write:
 
 
 class IcebergTables:
-    """The Iceberg tables in a folder, and what Spark does to them."""
+    """The Iceberg tables in a folder, with the operations of Spark."""
 
     def __init__(self, root: Path, scheduler: Scheduler) -> None:
         self._root = root
@@ -204,7 +204,7 @@ class IcebergTables:
         metadata = self._versions[place.name][-1]
         return _Loaded(metadata, self._metadata_file(place.name, metadata))
 
-    # What a schedule asks and does
+    # Called by the schedule
 
     def exists(self, name: str) -> bool:
         return bool(self._versions.get(name))
@@ -222,9 +222,9 @@ class IcebergTables:
         return self._publish(name, change.on(self._versions[name][-1], next(self._ids)))
 
     def may_go(self, name: str, _how: str) -> bool:
-        """Tell whether no write could take a table of two versions for the one that it has read.
+        """Return True if no write could mistake a table of two versions for the one it has read.
 
-        Iceberg compares uuids only where it reads another version than the one that it knows.
+        Iceberg compares uuids only if it reads another version than its known one.
         """
         at_work = any(found == name and version <= 2 for found, version in self._writes)
         return self.exists(name) and not at_work
@@ -245,7 +245,7 @@ class IcebergTables:
     def left(self, _name: str, _jobs: Sequence[str]) -> list[str]:
         return []
 
-    # What Spark does
+    # Operations of Spark
 
     def check(self, ref: str) -> None:
         if not self.exists(_name_in(ref)):
@@ -265,7 +265,7 @@ class IcebergTables:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[_Metadata]:
-        """Give the table as a write reads it, right after the writer has looked at it."""
+        """Yield the table as a write reads it, right after the writer has looked at it."""
         self.check(f"`{name}`")
         base = self._versions[name][-1]
         self._writes.append((name, base.version))
@@ -275,7 +275,7 @@ class IcebergTables:
             self._writes.remove((name, base.version))
 
     def write_files(self, name: str, rows: Rows) -> tuple[_File, ...]:
-        """Write rows as a file that no snapshot names yet; none where there are no rows."""
+        """Write rows to a file that no snapshot lists yet; no file without rows."""
         self._scheduler.step("while files are written")
         if not rows:
             return ()
@@ -332,7 +332,7 @@ class IcebergTables:
         self._scheduler.call("create the table", effect)
 
     def merge(self, ref: str, batch: SimulatedFrame) -> None:
-        """Write the rows of all files anew, with those of the batch: copy on write."""
+        """Rewrite the rows of all files with those of the batch (copy-on-write)."""
         name = _name_in(ref)
         with self.writing(name) as base:
             old = [row for file in base.files for row in read_rows(file.path)]
@@ -354,7 +354,7 @@ class IcebergTables:
     # The metadata
 
     def _publish(self, name: str, made: _Metadata) -> bool:
-        """Make a version, whole and once; False where there is one already."""
+        """Create a version atomically; return False if it exists."""
         versions = self._versions.get(name, [])
         if made.version != len(versions) + 1:
             return False
@@ -368,7 +368,7 @@ class IcebergTables:
 
 @dataclass(frozen=True)
 class _Loaded:
-    """Iceberg's own object of a table, as far as the writer asks it."""
+    """The methods of Iceberg's table object that the writer uses."""
 
     metadata: _Metadata
     file: Path
@@ -382,7 +382,7 @@ class _Loaded:
         )
 
     def snapshot(self, id_: int) -> SimpleNamespace:
-        """Return a snapshot; the file of the metadata stands for its list of manifests."""
+        """Return a snapshot; the metadata file stands in for its manifest list."""
         (found,) = (each for each in self.metadata.line if each.id == id_)
         files = [
             SimpleNamespace(
@@ -402,7 +402,7 @@ class _Loaded:
 
 
 def _name_in(words: str) -> str:
-    """Return a table's own name, the last part of its whole one."""
+    """Return the last part of the table's identifier in a statement."""
     found = re.search(r"((?:`[^`]+`\.?)+)", words)
     if found is None:
         raise AssertionError(words)

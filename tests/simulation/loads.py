@@ -1,9 +1,9 @@
-"""Loads of the real loader into simulated tables, and what must hold after each schedule.
+"""Loads of the real loader into simulated tables, and the invariants after each schedule.
 
-One schedule: a run of a job loads numbered records into one or two tables of a format, with a STATE
-after each. Calls fail, the disk is full, the run is killed, its clock is wrong; another tool, a run
-of another job or a second run of the same job comes in between, from a table's birth on. Runs of
-the job then go on from the state that the tables hold, until one comes to its end without faults.
+In one schedule, a run of a job loads numbered records into one or two tables of a format, with a
+STATE after each. Calls fail, the disk is full, the run is killed, its clock is wrong; another tool,
+a run of another job or a second run of the same job acts at any moment, also while a table is
+created. Then runs of the job resume from the state in the tables, until one ends without faults.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ _DAY: Final = 86_400_000
 
 
 class InvariantError(AssertionError):
-    """An invariant does not hold."""
+    """A violated invariant."""
 
 
 class SequentialPipeline(CommitPipeline):
-    """A pipeline without threads: the schedule says when a waiting commit is made."""
+    """A pipeline without threads: the schedule decides when a waiting commit is made."""
 
     def __init__(self, scheduler: Scheduler, *given: Any) -> None:
         super().__init__(*given)
@@ -109,7 +109,7 @@ class SequentialPipeline(CommitPipeline):
 
 
 class SpoolFrame:
-    """The rows of spool files, as `target_spark.frames.SpoolFrame` gives them."""
+    """The rows of spool files, as `target_spark.frames.SpoolFrame`."""
 
     def __init__(self, spark: SimulatedSpark, paths: list[str]) -> None:
         files = [Path(path.removeprefix("file://")) for path in paths]
@@ -124,7 +124,7 @@ class SpoolFrame:
 
 
 class SpoolFile:
-    """An open file of the spool whose last bytes may find the disk full."""
+    """An open spool file whose last write may find the disk full."""
 
     def __init__(self, file: Any, scheduler: Scheduler) -> None:
         self._file = file
@@ -142,10 +142,10 @@ class SpoolFile:
 
 
 class Schedule:
-    """One schedule: what happens is chosen by its seed.
+    """One schedule, whose events are chosen by its seed.
 
-    ``released`` has the newest state that left, by job, ``theirs`` the keys of other tools' rows,
-    ``again`` how often rows are sent again whose commit carried no state that covers them.
+    ``released`` has the newest emitted state by job, ``theirs`` the keys of other tools' rows,
+    ``again`` how often rows are sent again that were committed without a covering state.
     """
 
     def __init__(self, seed: int, folder: Path) -> None:
@@ -229,10 +229,10 @@ class Schedule:
         for each in self._spools:
             each.close()
 
-    # What the processes do
+    # Processes
 
     def _load(self, name: str) -> None:
-        """Run a job: go on after the state that the tables hold."""
+        """Run a job from the state in the tables."""
         chance = self.scheduler.chance
         self._runs += 1
         self._clock += chance.choice((-_DAY, -50, 1, 100, _DAY))
@@ -252,8 +252,8 @@ class Schedule:
         at_work = LeasedSpark(settings.spark_settings(config, str(self.folder)), home, run)
         try:
             at_work.begin()
-            self.scheduler.settle()  # nothing tells what a dead run's storage may do yet
-            if self.gone:  # it would load what there is, as it loads any table
+            self.scheduler.settle()  # pending storage operations of a dead run take effect
+            if self.gone:  # the run would load into the table as into any other
                 return
             self._begun[run.id] = self.scheduler.current
             folder = SpoolFolder(self.folder / "spool")
@@ -311,14 +311,14 @@ class Schedule:
             self._check_state(name, at)
 
     def looked(self, run: str, table: str) -> None:
-        """Note that a run knows a table; before, it would take any for its own."""
+        """Record that a run knows a table; before, it would accept any table."""
         if table == "t":
             self._looked.add(run)
 
-    # What other tools do
+    # Other tools
 
     def _append_theirs(self) -> None:
-        """Append a row, as another tool does; of a keyed table one whose key is not there."""
+        """Append a row as another tool does; to a keyed table one with an unused key."""
         if not self.tables.exists("t") or self.gone:
             return
         chance = self.scheduler.chance
@@ -329,7 +329,7 @@ class Schedule:
             self.theirs.append(key)
 
     def _take_away(self) -> None:
-        """Remove our table, or put another in its place, once a state left for it."""
+        """Remove or replace the table, once a state for it was emitted."""
         at_work = [run for run, process in self._begun.items() if process and not process.is_killed]
         if set(at_work) - self._looked or not self.released:
             return
@@ -350,7 +350,7 @@ class Schedule:
         else:
             self.tables.replace("t", {"id": 5000, "v": 5000})
 
-    # What must hold
+    # Invariants
 
     def _rows(self) -> list[Row]:
         return [row for stream in self.streams for row in self.tables.rows(stream)]
@@ -387,7 +387,7 @@ class Schedule:
             raise InvariantError(f"{process.name} ended with {error!r}") from error
 
     def _check_rows(self) -> None:
-        """No row is lost, of ours or of others, and none is there twice."""
+        """Check that no row is lost or duplicated."""
         counts = Counter(row["id"] for row in self._rows())
         allowed = Counter[int]() if self.keyed else self.again + Counter(self.theirs)
         if double := sorted(key for key, count in counts.items() if count > 1 + allowed[key]):
@@ -398,10 +398,10 @@ class Schedule:
             self._check_state(name, at)
 
     def _check_end(self, processes: list[Process]) -> None:
-        """The last runs met no fault: one has loaded all its rows, or another job has the table."""
+        """Check that one of the last runs loaded all its rows, or another job has the table."""
         ended = [process for process in processes if process.outcome is None]
         refused = [process for process in processes if isinstance(process.outcome, TableOwnerError)]
-        shares = len(refused) == len(self.streams) == 2  # each job has come first to one table
+        shares = len(refused) == len(self.streams) == 2  # each job was the first at one table
         if len(ended) + len(refused) != len(processes) or not (ended or shares):
             raise InvariantError(f"the last runs ended so: {[each.outcome for each in processes]}")
         for process in ended:
@@ -418,7 +418,7 @@ def _no_spark() -> Any:
 
 
 def failure_of(seed: int, format: str | None = None) -> InvariantError | None:
-    """Run a schedule, if it is of this format; return how it broke an invariant."""
+    """Run a schedule if it is of this format; return the violated invariant."""
     with simulated(seed) as schedule:
         try:
             if format in {None, schedule.format}:
@@ -430,7 +430,7 @@ def failure_of(seed: int, format: str | None = None) -> InvariantError | None:
 
 @contextlib.contextmanager
 def simulated(seed: int) -> Iterator[Schedule]:
-    """Give a schedule whose tables, and whose Spark and deltalake, are the model's."""
+    """Yield a schedule with the models of tables, Spark and deltalake in place."""
     folder = Path(tempfile.mkdtemp(dir=_memory()))
     schedule = Schedule(seed, folder)
     try:
@@ -444,7 +444,7 @@ def simulated(seed: int) -> Iterator[Schedule]:
 
 
 def _of_the_loader(schedule: Schedule) -> dict[Any, dict[str, Any]]:
-    """Return, by module, what stands for time, locks, threads and Spark of the loader."""
+    """Return, by module, replacements for the loader's time, locks, threads and Spark."""
     scheduler = schedule.scheduler
     locks = Locks(scheduler)
     ticks, wait = iter(range(1 << 60)), scheduler.wait
@@ -507,7 +507,7 @@ def _of_the_loader(schedule: Schedule) -> dict[Any, dict[str, Any]]:
 
 @contextlib.contextmanager
 def _replaced(names: Mapping[Any, Mapping[str, Any]]) -> Iterator[None]:
-    """Put other things under names of modules and classes for a while."""
+    """Replace names of modules and classes during the context."""
     before = {owner: {name: getattr(owner, name) for name in put} for owner, put in names.items()}
     try:
         for owner, put in names.items():
@@ -521,5 +521,5 @@ def _replaced(names: Mapping[Any, Mapping[str, Any]]) -> Iterator[None]:
 
 
 def _memory() -> str | None:
-    """Return a folder in memory, where there is one."""
+    """Return an in-memory folder, if there is one."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None

@@ -1,4 +1,4 @@
-"""Folders of Parquet for simulations: the product's own files, steps and faults between them."""
+"""Parquet folders for simulations: the project's own code with steps and faults in between."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _THEIRS = "theirs-"
 
 
 class ParquetTables:
-    """The folders of Parquet in a folder."""
+    """The Parquet tables in a folder."""
 
     def __init__(self, root: Path, scheduler: Scheduler) -> None:
         self._root = root
@@ -60,7 +60,7 @@ class ParquetTables:
             }
         }
 
-    # What a schedule asks and does
+    # Called by the schedule
 
     def exists(self, name: str) -> bool:
         return (self._root / name / "_manifest.json").is_file()
@@ -102,7 +102,7 @@ class ParquetTables:
         return sorted(set(names) - known)
 
     def check(self, _ref: str) -> None:
-        """Do nothing: Spark is not asked for one."""
+        """Do nothing: the Parquet writer does not ask Spark for tables."""
 
     def execute(self, words: str) -> None:
         raise AssertionError(words)

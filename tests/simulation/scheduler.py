@@ -1,10 +1,10 @@
-"""A scheduler with a seed: of several simulated processes one runs at a time, and it decides which.
+"""A seeded scheduler that runs one of several simulated processes at a time.
 
 A simulated process is a thread. It calls `Scheduler.step` wherever a real one could be interrupted:
-before and after each call that reads or changes what others see. There the scheduler may let
-another process go on, let another tool act, fail the call (before it has an effect, after it, or
-with an effect that comes late), or kill the process. Where something is written, the disk may be
-full for a while. The same seed makes the same schedule.
+before and after each call that reads or changes shared data. At a step the scheduler may switch to
+another process, let another tool act, fail the call (before it has an effect, after it, or with a
+late effect), or kill the process. Where something is written, the disk may be full for a while. The
+same seed gives the same schedule.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["Killed", "Locks", "Process", "Scheduler"]
 _T = TypeVar("_T")
 
 _SWITCH: Final = 0.25
-"""How often a step lets another process go on."""
+"""The probability that a step switches to another process."""
 
 _WAITS: Final = 10_000
-"""No process waits so often for another, unless each waits for the other."""
+"""Number of waits that indicates a deadlock."""
 
 
 class Killed(BaseException):
@@ -34,9 +34,9 @@ class Killed(BaseException):
 
 @dataclass
 class Process:
-    """A simulated process; ``outcome`` is the exception that ended it, if one did.
+    """A simulated process; ``outcome`` is the exception that ended it, if any.
 
-    ``locks`` are descriptors of the files that it has locked.
+    ``locks`` are the descriptors of the files that it has locked.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Process:
 
 
 class Scheduler:
-    """Runs processes; ``log`` tells what happened, in order."""
+    """Runs processes; ``log`` lists the events in order."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -73,7 +73,7 @@ class Scheduler:
         self.current: Process | None = None
 
     def allow(self, *, kills: int = 0, failures: int = 0, full: int = 0) -> None:
-        """Set how many kills, failures of calls and full disks may happen; no other actions."""
+        """Set the numbers of kills, call failures and full disks; remove all other actions."""
         self.kills, self.failures, self.full = kills, failures, full
         self._full_for = 0
         self._others.clear()
@@ -100,12 +100,12 @@ class Scheduler:
         self.current = None
 
     def settle(self) -> None:
-        """Let everything that is late happen now."""
+        """Let all late effects happen now."""
         while self._late:
             self._late.pop(self.chance.randrange(len(self._late)))()
 
     def step(self, name: str) -> None:
-        """Do what the schedule has here, in the process that runs."""
+        """Let the scheduled events of this step happen in the current process."""
         process = self.current
         if process is None:
             return
@@ -125,7 +125,7 @@ class Scheduler:
             self._switch(process)
 
     def wait(self) -> None:
-        """Let other processes go on, since this one waits for them."""
+        """Switch to other processes, since the current one waits for them."""
         self._waits += 1
         if self._waits > _WAITS:
             raise AssertionError("processes wait for each other")
@@ -133,7 +133,7 @@ class Scheduler:
             self._switch(self.current)
 
     def call(self, name: str, effect: Callable[[], _T]) -> _T:
-        """Make a call that others see, or fail it: before, after, or with a late effect."""
+        """Make a call with an external effect, or fail it: before, after, or with a late effect."""
         self.step(f"before {name}")
         if self.failures and self.current is not None and self.chance.random() < 0.1:
             self.failures -= 1
@@ -149,7 +149,7 @@ class Scheduler:
         return found
 
     def is_full(self, name: str) -> bool:
-        """Tell whether the disk is full when something is written; it stays so for a while."""
+        """Return True if the disk is full at a write; it stays full for a while."""
         self.step(f"before {name} is written")
         if self._full_for:
             self._full_for -= 1
@@ -166,7 +166,7 @@ class Scheduler:
             process.turn.acquire()
 
     def _go_on(self) -> Process | None:
-        """Let one of the processes run, and return it; the end of all of them lets `run` return."""
+        """Resume one of the processes, and return it; once all have ended, `run` returns."""
         alive = [each for each in self._processes if not each.is_done]
         if not alive:
             self._control.release()
@@ -175,13 +175,13 @@ class Scheduler:
         self.current = chosen
         if chosen.thread is None:
             chosen.thread = threading.Thread(target=self._main, args=(chosen,), daemon=True)
-            chosen.thread.start()  # from now on it is the one that runs
+            chosen.thread.start()  # it is the current process from now on
         elif chosen is not before:
             chosen.turn.release()
         return chosen
 
     def _kill(self, process: Process) -> None:
-        """End a process without running what it would do on its way out."""
+        """End a process without running its cleanup code."""
         process.is_killed = process.is_done = True
         process.outcome = Killed()
         process.release_locks()
@@ -193,13 +193,13 @@ class Scheduler:
     def _try(self, name: str, effect: Callable[[], object]) -> None:
         try:
             effect()
-        except Exception as error:  # noqa: BLE001  (its caller has gone on)
+        except Exception as error:  # noqa: BLE001  (its caller has continued)
             self.log.append(f"late {name}: {type(error).__name__}")
 
     def _main(self, process: Process) -> None:
         try:
             process.main()
-        except BaseException as error:  # noqa: BLE001  (the schedule's check looks at it)
+        except BaseException as error:  # noqa: BLE001  (the schedule checks it)
             if process.is_killed:
                 return
             process.outcome = error
@@ -210,7 +210,7 @@ class Scheduler:
 
 
 class Locks:
-    """What the product calls of `fcntl`: real locks, which end with their simulated process."""
+    """The functions of `fcntl` that the project calls, with locks per simulated process."""
 
     LOCK_EX, LOCK_NB, LOCK_UN = fcntl.LOCK_EX, fcntl.LOCK_NB, fcntl.LOCK_UN
 

@@ -1,4 +1,4 @@
-"""Runs the schedules of many seeds in several processes."""
+"""Run the schedules of many seeds in several processes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.simulation.loads import failure_of
 __all__ = ["failures"]
 
 _SHARE: Final = 250
-"""Schedules that a process runs before it tells what it found."""
+"""Schedules that a process runs before it returns its failures."""
 
 
 def failures(first: int, count: int, processes: int | None = None) -> Iterator[str]:
-    """Yield what broke an invariant in the schedules of so many seeds, from the first on.
+    """Yield the violated invariants of the schedules of ``count`` seeds from ``first`` on.
 
-    There are as many processes as the machine has processors, unless they are given.
+    The number of processes is that of the machine's processors, unless given.
     """
     shares = [
         range(start, min(start + _SHARE, first + count))

@@ -1,7 +1,7 @@
-"""A model of Spark for simulations: rows, files of rows, and a session that has no JVM.
+"""A model of Spark for simulations: rows, files of rows, and a session without a JVM.
 
-Files of rows hold JSON lines instead of Parquet. What a statement or a write does to a table is
-what the model of its format says.
+Files of rows contain JSON lines instead of Parquet. The model of a table's format defines the
+effects of statements and writes.
 """
 
 from __future__ import annotations
@@ -43,42 +43,42 @@ FIELDS = [T.StructField("id", T.LongType()), T.StructField("v", T.LongType())]
 
 
 class Tables(Protocol):
-    """The tables of one format below one folder, which are called by their names."""
+    """The tables of one format below one folder, identified by name."""
 
     def rows(self, name: str) -> Rows:
-        """Return what any reader finds; an error where a file of the table is gone."""
+        """Return the rows that a reader finds; raise an error if a file of the table is missing."""
         ...
 
     def exists(self, name: str) -> bool: ...
 
     def append(self, name: str, row: Row) -> bool:
-        """Append a row as another tool does; False where that failed."""
+        """Append a row as another tool does; return False if that failed."""
         ...
 
     def may_go(self, name: str, how: str, /) -> bool:
-        """Tell whether the format lets a writer see that its table is removed or replaced now."""
+        """Return True if the format detects a removal or replacement of the table now."""
         ...
 
     def replace(self, name: str, row: Row) -> None:
-        """Put a table of another tool, which has one row, in the place of ours."""
+        """Replace the table by another tool's table with one row."""
         ...
 
     def remove(self, name: str) -> None: ...
 
     def is_as_replaced(self, name: str) -> bool:
-        """Tell whether nothing was done to the table that another tool has put there."""
+        """Return True if the other tool's table was not changed since."""
         ...
 
     def left(self, name: str, jobs: Sequence[str]) -> list[str]:
-        """Return what is left in a table's folder that the runs of these jobs should remove."""
+        """Return names in a table's folder that the runs of these jobs should have removed."""
         ...
 
     def replacements(self) -> dict[Any, dict[str, Any]]:
-        """Return, by module of the product, what stands there for Spark and its libraries."""
+        """Return, by module of the project, the replacements for Spark and its libraries."""
         ...
 
     def execute(self, words: str, /) -> Any:
-        """Do what a statement says."""
+        """Execute a statement."""
         ...
 
     def merge(self, ref: str, batch: SimulatedFrame, /) -> None:
@@ -86,11 +86,11 @@ class Tables(Protocol):
         ...
 
     def write(self, frame: SimulatedFrame, ref: str, /) -> Any:
-        """Return what writes rows to a table."""
+        """Return a writer of rows to a table."""
         ...
 
     def check(self, words: str, /) -> None:
-        """Raise what Spark does where the table of a statement, or a reference, is none."""
+        """Raise Spark's error if the table of a statement or a reference does not exist."""
         ...
 
 
@@ -104,7 +104,7 @@ def _parsed(text: str) -> tuple[Row, ...]:
 
 
 def names_in(folder: Path) -> list[str]:
-    return os.listdir(folder)  # noqa: PTH208  (names are what is asked for, many times)
+    return os.listdir(folder)  # noqa: PTH208  (called often, only for names)
 
 
 def read_rows(path: Path) -> tuple[Row, ...]:
@@ -113,7 +113,7 @@ def read_rows(path: Path) -> tuple[Row, ...]:
 
 @dataclass(frozen=True)
 class Disk:
-    """Writes files; where there is no room, a part of them."""
+    """Writes files; on a full disk, a part of them."""
 
     scheduler: Scheduler
 
@@ -162,7 +162,7 @@ class SimulatedFrame:
         return self
 
     def where(self, _condition: object) -> SimulatedFrame:
-        return SimulatedFrame(self.spark, [])  # only nothing is asked for
+        return SimulatedFrame(self.spark, [])  # called only for an empty frame
 
     def option(self, *_option: str) -> SimulatedFrame:
         return self
@@ -171,9 +171,9 @@ class SimulatedFrame:
         return self.spark.tables.write(self, ref)
 
     def parquet(self, address: str) -> None:
-        """Write the rows in two tasks, and then let them be seen, as Spark's committer does.
+        """Write the rows in two tasks, then move the files in place, as Spark's committer does.
 
-        A task whose output has vanished counts as one without rows.
+        A task whose output has vanished counts as a task without rows.
         """
         folder, step = Path(address.removeprefix("file://")), self.spark.scheduler.step
         half = (len(self.data) + 1) // 2
@@ -194,7 +194,7 @@ class SimulatedFrame:
 
 @dataclass
 class SimulatedSpark:
-    """A session and its settings; statements and writes are done by a format's model."""
+    """A session and its settings; the model of a format executes statements and writes."""
 
     scheduler: Scheduler
     tables: Any

@@ -1,4 +1,4 @@
-"""Loads under schedules of faults, kills and other writers: no state ahead, no row lost or twice.
+"""Loads under schedules of faults, kills and other writers: no row is lost or duplicated.
 
 `python -m tests.simulation --seed N` runs one schedule again and prints it.
 """
@@ -31,10 +31,10 @@ from tests.simulation.loads import failure_of, simulated
 from tests.simulation.search import failures
 
 COUNT = int(os.environ.get("SCHEDULES", "100000"))
-"""Of the schedules that `make thorough` tries."""
+"""Number of schedules that `make thorough` tries."""
 
 SEED = random.SystemRandom().randrange(1 << 32)
-"""The first of them: new ones each time."""
+"""The first seed, chosen anew for each run."""
 
 
 @pytest.fixture(autouse=True)
@@ -45,18 +45,18 @@ def _no_logs() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_no_schedule_breaks_a_promise(part: int) -> None:
+def test_no_schedule_violates_an_invariant(part: int) -> None:
     assert next(failures(part * 250, 250, processes=1), None) is None
 
 
 @pytest.mark.thorough
 @pytest.mark.slow
-def test_no_schedule_of_very_many_breaks_a_promise() -> None:
+def test_no_schedule_of_very_many_violates_an_invariant() -> None:
     assert next(failures(SEED, COUNT), None) is None
 
 
 @pytest.mark.parametrize("seed", range(3000, 3009))
-def test_the_same_seed_makes_the_same_schedule(seed: int) -> None:
+def test_same_seed_gives_the_same_schedule(seed: int) -> None:
     logs = []
     for _ in range(2):
         with simulated(seed) as schedule:
@@ -66,7 +66,7 @@ def test_the_same_seed_makes_the_same_schedule(seed: int) -> None:
     assert logs[0]
 
 
-def test_the_seeds_of_one_run_are_of_every_format() -> None:
+def test_consecutive_seeds_cover_every_format() -> None:
     formats = set()
     for seed in range(20):
         with simulated(seed) as schedule:
@@ -74,7 +74,7 @@ def test_the_seeds_of_one_run_are_of_every_format() -> None:
     assert formats == set(loads.FORMATS)
 
 
-# Faults that the schedules must find: each was in the code once, or is what a check is there for
+# Faults that the schedules must find: each was in the code once, or a check prevents it
 
 
 def without_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +177,7 @@ def test_a_known_fault_is_found(
     words: str,
     first: int,
 ) -> None:
-    """The search begins where a schedule that finds the fault is near."""
+    """The search starts near a schedule that finds the fault."""
     fault(monkeypatch)
     found = (failure_of(seed, format) for seed in range(first, first + 6000))
     assert any(failure and re.search(words, str(failure).splitlines()[0]) for failure in found)

@@ -1,4 +1,4 @@
-"""Folders of tables that most tests of the target load into."""
+"""Warehouses that most tests of the target load into."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def activate(stream: str, version: int) -> dict[str, Any]:
 
 
 class SharedEngine:
-    """The tests' one Spark, which outlives every load."""
+    """An engine with the tests' one Spark session, which outlives every load."""
 
     failure: TargetSparkError | None = None
 
@@ -77,7 +77,7 @@ class SharedEngine:
 
 @dataclass
 class Warehouse:
-    """A folder of tables, loads into it, and what stands in it afterwards."""
+    """A folder of tables, the loads into it, and the results."""
 
     session: Session
     spark: SparkSession
@@ -105,7 +105,7 @@ class Warehouse:
         return Loader(options, self.engine, spool, commits, self.report, emit), spool
 
     def load(self, *messages: dict[str, Any], whole: bool = True, **config: Any) -> list[Any]:
-        """Load messages to the end; return the states that left. The counts must agree."""
+        """Load messages to the end; return the emitted states. The counts must agree."""
         before = count_rows(self.folder)
         loader, spool = self.open(**config)
         try:
@@ -120,7 +120,7 @@ class Warehouse:
         return self.states
 
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a table, in some stable order."""
+        """Return the rows of a table in a stable order."""
         found = self.read(table)
         if columns:
             found = found.select(*(f"`{column}`" for column in columns))
@@ -143,7 +143,7 @@ class Warehouse:
 
 
 def feed(loader: Loader, *messages: dict[str, Any]) -> None:
-    """Fold messages, each as its own line."""
+    """Pass each message to a loader as one line."""
     decoder = SingerReader()
     for message in messages:
         for event in decoder.feed(json.dumps(message).encode() + b"\n"):

@@ -19,7 +19,7 @@ from target_spark.fivetran.tables import ExistingTable, TableService
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.identifiers import RESERVED, quote, sanitize_names
 from target_spark.tables.model import PartitionField
-from tests.target.writers.iceberg_rows import know
+from tests.target.writers.iceberg_rows import add_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -160,7 +160,7 @@ def test_tables_of_a_new_schema_in_a_catalog_can_be_created_concurrently(
     )
 
     def told(spark: SparkSession) -> None:
-        know(spark, "theirs", type="hadoop", warehouse=to_spark_uri(str(tmp_path / "ice")))
+        add_catalog(spark, "theirs", type="hadoop", warehouse=to_spark_uri(str(tmp_path / "ice")))
 
     settings: Iterable[Any] = () if table_format == "delta" else (told,)
     create_concurrently(spark_session, options, *settings)

@@ -1,4 +1,4 @@
-"""Rows, markers and tables that the tests of Iceberg share."""
+"""Rows, commit metadata and tables that the Iceberg tests share."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def marker(
 
 
 def rows(spark: SparkSession, *values: tuple[int, str, int]) -> DataFrame:
-    """Rows of (id, name, n); built in SQL, since a list would start Python workers."""
+    """Return rows of (id, name, n); built in SQL, since a list would start Python workers."""
     listed = ", ".join(f"({a}L, {b!r}, {c}L)" for a, b, c in values)
     return spark.sql(f"SELECT * FROM VALUES {listed} AS t(id, name, n)")  # noqa: S608
 
 
 def batch(spark: SparkSession, *values: tuple[int, str, int]) -> DataFrame:
-    """Rows with n as their order too, as a spool gives them to an upsert."""
+    """Return rows with n as their order, as a spool gives them to an upsert."""
     return rows(spark, *values).selectExpr("*", "n AS at")
 
 
@@ -51,8 +51,8 @@ def line(spark: SparkSession, table: Table) -> list[IcebergSnapshot]:
     return list(snapshots(spark, table))
 
 
-def know(spark: SparkSession, name: str, **options: str) -> None:
-    """Tell a session of a catalog, as a user's settings do."""
+def add_catalog(spark: SparkSession, name: str, **options: str) -> None:
+    """Configure a catalog in a session, as a user's settings do."""
     key = f"spark.sql.catalog.{name}"
     spark.conf.set(key, "org.apache.iceberg.spark.SparkCatalog")
     for option, value in {"cache-enabled": "false", **options}.items():

@@ -1,7 +1,7 @@
-"""Another tool that writes and reads one Iceberg table: pyiceberg, in a catalog of SQLite.
+"""Another tool that writes and reads one Iceberg table: pyiceberg, with an SQLite catalog.
 
-Run by the interpreter of a peer that has pyiceberg, and knows nothing of this
-project. A commit that another writer came before is made again from what the table then is.
+Run by the interpreter of a peer environment with pyiceberg; it imports nothing of this project. A
+commit that conflicts with another writer is made again from the table's new state.
 """
 
 # mypy: ignore-errors
@@ -30,8 +30,8 @@ def rows_of(ids):
     return pa.table({"id": ids, "who": texts, "text": texts}, schema=COLUMNS)
 
 
-def until_done(step):
-    """Do a step again until no other writer is in its way."""
+def repeat_until_done(step):
+    """Repeat a step until it has no conflict with another writer."""
     end = time.monotonic() + PATIENCE
     while not is_done(step, may_fail=time.monotonic() < end):
         time.sleep(0.05 + random.random() / 5)
@@ -50,7 +50,7 @@ def is_done(step, *, may_fail):
 
 def commit(catalog, ids, *, keyed):
     table = catalog.load_table(TABLE)
-    # By itself it would put the same files on top, without a look for keys that came meanwhile.
+    # Its own retry would add the same files without a check for concurrently added keys.
     table.metadata.properties["commit.retry.num-retries"] = "0"
     if keyed:
         table.upsert(rows_of(ids), join_cols=["id"])
@@ -59,10 +59,9 @@ def commit(catalog, ids, *, keyed):
 
 
 def write(catalog, least, most, keyed, makes, pause):
-    """Commit ten rows at a time, with random pauses, between a line of input and its end.
+    """Commit ten rows at a time, with random pauses, from the first line of input to its end.
 
-    Each commit is told. With ``keyed`` their ids are any between the two, else those from the
-    first one on.
+    Each commit is printed. With ``keyed`` the ids are random in the range, otherwise ascending.
     """
     sys.stdin.readline()
     if makes:
@@ -72,14 +71,14 @@ def write(catalog, least, most, keyed, makes, pause):
         time.sleep(random.random() / 5)
     for first in range(least, most, 10):
         ids = random.sample(range(least, most), 10) if keyed else list(range(first, first + 10))
-        until_done(lambda ids=ids: commit(catalog, ids, keyed=keyed))
+        repeat_until_done(lambda ids=ids: commit(catalog, ids, keyed=keyed))
         print(json.dumps(ids), flush=True)
         if select.select([sys.stdin], [], [], pause * random.random())[0]:
             break
 
 
 def read(catalog):
-    """Print who sent each row and its id, in order; each file that the table names is read."""
+    """Print sender and id of each row, in order; every file of the table is read."""
     try:
         found = catalog.load_table(TABLE).scan(selected_fields=("who", "id")).to_arrow()
     except NoSuchTableError:

@@ -1,4 +1,4 @@
-"""Delta tables: batch, marker and rows are one commit, and a skip is never a success."""
+"""Delta tables: batch, metadata and rows are one commit, and a skipped write is an error."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def marker(
 
 
 def rows(spark: SparkSession, *values: tuple[int, str, int]) -> DataFrame:
-    """Rows of (id, name, n); built in SQL, since a list would start Python workers."""
+    """Return rows of (id, name, n); built in SQL, since a list would start Python workers."""
     listed = ", ".join(f"({a}L, {b!r}, {c}L)" for a, b, c in values)
     return spark.sql(f"SELECT * FROM VALUES {listed} AS t(id, name, n)")  # noqa: S608
 
 
 def batch(spark: SparkSession, *values: tuple[int, str, int]) -> DataFrame:
-    """Rows with n as their order too, as a spool gives them to an upsert."""
+    """Return rows with n as their order, as a spool gives them to an upsert."""
     return rows(spark, *values).selectExpr("*", "n AS at")
 
 
@@ -70,7 +70,7 @@ def content(spark: SparkSession, table: Table) -> list[tuple[object, ...]]:
 
 
 def log(table: Table) -> list[dict[str, dict[str, object]]]:
-    """The actions of the newest commit, straight from the file."""
+    """Return the actions of the newest commit, read from its file."""
     newest = max(Path(table.path, "_delta_log").glob("*.json"))
     return [json.loads(line) for line in newest.read_text(encoding="utf-8").splitlines()]
 
@@ -85,7 +85,7 @@ def table(spark: SparkSession, tmp_path: Path) -> Table:
 # ------------------------------------------------------------------ commits and markers
 
 
-def test_a_batch_and_its_marker_are_one_commit(spark, table):
+def test_batch_and_metadata_are_one_commit(spark, table):
     writer = DeltaWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1, '{"x": 1}'))
 
@@ -99,7 +99,7 @@ def test_a_batch_and_its_marker_are_one_commit(spark, table):
     assert writer.get_last_metadata(spark, table) == marker(1, '{"x": 1}')
 
 
-def test_a_merge_carries_marker_and_transaction_in_its_own_commit(spark, table):
+def test_merge_commit_carries_metadata_and_transaction(spark, table):
     writer = DeltaWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     writer.upsert(spark, table, batch(spark, (1, "b", 2)), KEYS, marker(2, "{}"))
@@ -111,11 +111,11 @@ def test_a_merge_carries_marker_and_transaction_in_its_own_commit(spark, table):
     assert content(spark, table) == [(1, "b", 2)]
 
 
-def test_a_repeated_batch_is_found_and_not_written_again(spark, table):
+def test_repeated_batch_is_recognized_and_not_written_again(spark, table):
     lost = DeltaWriter()
     lost.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
 
-    again = DeltaWriter()  # knows nothing of the first answer, as after an exception
+    again = DeltaWriter()  # has no result of the first try, as after an exception
     again.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     again.upsert(spark, table, batch(spark, (2, "b", 2)), KEYS, marker(2))
     once_more = DeltaWriter()
@@ -125,8 +125,8 @@ def test_a_repeated_batch_is_found_and_not_written_again(spark, table):
     assert len(list(commits(spark, table))) == 3  # create, append, merge
 
 
-def test_an_exception_after_the_commit_does_not_write_the_batch_twice(spark, table):
-    """The commit lands, then its answer is lost; the very same call is made again."""
+def test_exception_after_the_commit_does_not_duplicate_the_batch(spark, table):
+    """The commit is made, then its response is lost; the same call is repeated."""
     answers = iter([ConnectionError("lost"), None])
 
     class Losing(DeltaWriter):
@@ -146,7 +146,7 @@ def test_an_exception_after_the_commit_does_not_write_the_batch_twice(spark, tab
 
 
 @pytest.mark.parametrize("way", ["append", "replace", "upsert", "commit_empty"])
-def test_a_batch_number_that_does_not_move_on_is_an_error(spark, table, way):
+def test_batch_number_that_does_not_increase_is_an_error(spark, table, way):
     writer = DeltaWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     writer.append(spark, table, rows(spark, (2, "b", 2)), marker(2))
@@ -164,8 +164,8 @@ def test_a_batch_number_that_does_not_move_on_is_an_error(spark, table, way):
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_a_batch_that_delta_skips_is_no_success(spark, table, mode):
-    """Delta has seen a higher version of our transaction from a commit without a marker."""
+def test_batch_that_delta_skips_is_an_error(spark, table, mode):
+    """A commit without metadata has used a higher version of the same transaction id."""
     app_id = txn_app_id("job", "people", "r1")
     foreign = rows(spark, (1, "a", 1)).write.format("delta").mode("append")
     foreign.options(txnAppId=app_id, txnVersion=7).save(to_spark_uri(table.path))
@@ -179,13 +179,13 @@ def test_a_batch_that_delta_skips_is_no_success(spark, table, mode):
     assert content(spark, table) == [(1, "a", 1)]
 
 
-def test_a_new_run_counts_its_batches_from_one_again(spark, table):
+def test_new_run_numbers_its_batches_from_one(spark, table):
     DeltaWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(5))
     DeltaWriter().append(spark, table, rows(spark, (2, "b", 2)), marker(1, run="r2", started=2))
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
 
 
-def test_a_marker_without_a_state_repeats_the_state_before_it(spark, table):
+def test_commit_without_a_state_repeats_the_earlier_state(spark, table):
     DeltaWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(3, '{"s": 1}'))
     DeltaWriter().append(spark, table, rows(spark, (2, "b", 2)), marker(1, run="r2", started=2))
 
@@ -193,16 +193,16 @@ def test_a_marker_without_a_state_repeats_the_state_before_it(spark, table):
     assert found == replace(marker(3, '{"s": 1}'), run="r2", batch=1)
 
 
-def test_a_state_can_be_committed_without_rows(spark, table):
+def test_state_can_be_committed_without_rows(spark, table):
     writer = DeltaWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     writer.commit_empty(spark, table, marker(2, '{"last": true}'))
     assert writer.get_last_metadata(spark, table) == marker(2, '{"last": true}')
     assert content(spark, table) == [(1, "a", 1)]
-    DeltaWriter().commit_empty(spark, table, marker(2, '{"last": true}'))  # its answer was lost
+    DeltaWriter().commit_empty(spark, table, marker(2, '{"last": true}'))  # its response was lost
 
 
-def test_replace_is_one_commit_with_its_marker(spark, table):
+def test_replace_is_one_commit_with_its_metadata(spark, table):
     writer = DeltaWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     writer.replace(spark, table, rows(spark, (2, "b", 2)), marker(2, "{}"))
@@ -215,7 +215,7 @@ def test_replace_is_one_commit_with_its_marker(spark, table):
 # ----------------------------------------------------------------------------- history
 
 
-def test_the_marker_is_found_below_commits_of_others(spark, table):
+def test_metadata_is_found_below_foreign_commits(spark, table):
     DeltaWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(1, "{}"))
     address = to_spark_uri(table.path)
     for metadata in ("not json", "[1]", '{"target_spark": {"job": 1}}', '{"target_spark": null}'):
@@ -230,7 +230,7 @@ def test_the_marker_is_found_below_commits_of_others(spark, table):
     assert find_latest_metadata(spark, table) == replace(marker(1, "{}"), batch=2)
 
 
-def test_a_log_whose_old_commits_are_gone_gives_the_marker_that_is_left(spark, table):
+def test_metadata_is_read_from_a_log_without_its_old_commits(spark, table):
     writer = DeltaWriter()
     properties = "('delta.checkpointInterval' = '2')"
     spark.sql(f"ALTER TABLE delta.`{table.path}` SET TBLPROPERTIES {properties}").collect()
@@ -251,7 +251,7 @@ def test_a_log_whose_old_commits_are_gone_gives_the_marker_that_is_left(spark, t
     assert find_latest_metadata(spark, table) is None
 
 
-def test_the_log_is_read_as_the_protocol_writes_it(tmp_path):
+def test_log_files_are_read_by_the_delta_protocol(tmp_path):
     folder = tmp_path / "_delta_log"
     folder.mkdir()
     ours = json.dumps({"commitInfo": {"userMetadata": marker(1).to_json()}})
@@ -271,21 +271,21 @@ def test_the_log_is_read_as_the_protocol_writes_it(tmp_path):
     assert find_latest_metadata(None, Table(str(tmp_path), "t")) == marker(1)
 
 
-def test_a_place_that_spark_cannot_reach_is_an_error_and_not_an_empty_table(spark):
+def test_unreachable_location_is_an_error_and_not_an_empty_table(spark):
     table = Table("nosuch://host/t", "t")
     for ask in (DeltaWriter().get_last_metadata, DeltaWriter().get_column_types):
         with pytest.raises(Exception, match="nosuch"):
             ask(spark, table)
 
 
-def test_types_are_written_with_every_name_quoted():
+def test_field_names_in_type_ddl_are_quoted():
     struct = StructType([StructField("a`b", DecimalType(10, 2))])
     assert to_ddl(MapType(StringType(), ArrayType(struct))) == (
         "map<string, array<struct<`a``b`: decimal(10,2)>>>"
     )
 
 
-def test_history_is_read_the_same_way_from_places_that_are_no_folders(spark, table, monkeypatch):
+def test_commits_are_the_same_from_files_and_from_spark(spark, table, monkeypatch):
     writer = DeltaWriter()
     for number in range(1, 5):
         writer.commit_empty(spark, table, marker(number, f"[{number}]"))
@@ -298,7 +298,7 @@ def test_history_is_read_the_same_way_from_places_that_are_no_folders(spark, tab
 
 
 @pytest.mark.parametrize("far", [False, True])
-def test_no_table_has_no_marker_and_no_types(spark, tmp_path, monkeypatch, far):
+def test_missing_table_has_no_metadata_and_no_types(spark, tmp_path, monkeypatch, far):
     if far:
         for module in ("delta.writer", "delta.log_reader"):
             monkeypatch.setattr(f"target_spark.writers.{module}.to_local_folder", lambda _: None)
@@ -309,7 +309,7 @@ def test_no_table_has_no_marker_and_no_types(spark, tmp_path, monkeypatch, far):
     assert DeltaWriter().get_column_types(spark, table) is None
 
 
-def test_files_of_others_are_not_taken_for_an_empty_table(spark, tmp_path):
+def test_folder_with_foreign_files_is_an_error(spark, tmp_path):
     (tmp_path / "data.csv").write_text("a,b", encoding="utf-8")
     with pytest.raises(TableError, match=r"data\.csv"):
         DeltaWriter().get_column_types(spark, Table(str(tmp_path), "x"))
@@ -318,7 +318,7 @@ def test_files_of_others_are_not_taken_for_an_empty_table(spark, tmp_path):
 # ---------------------------------------------------------------------------- upserting
 
 
-def test_the_first_rows_of_an_empty_table_are_appended(spark, tmp_path):
+def test_first_rows_of_an_empty_table_are_appended(spark, tmp_path):
     table = Table(str(tmp_path / "t"), "t")
     writer = DeltaWriter()
     writer.create(spark, table, LAYOUT, TableLayout())
@@ -331,7 +331,7 @@ def test_the_first_rows_of_an_empty_table_are_appended(spark, tmp_path):
     assert content(spark, table) == [(1, "new", 3), (2, "y", 4), (3, "z", 5)]
 
 
-def test_an_upsert_leaves_columns_alone_that_the_batch_does_not_have(spark, table):
+def test_upsert_keeps_columns_absent_from_the_batch(spark, table):
     writer = DeltaWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     writer.alter(spark, table, [SchemaChange("add", ("extra",), "string")])
@@ -341,7 +341,7 @@ def test_an_upsert_leaves_columns_alone_that_the_batch_does_not_have(spark, tabl
     assert content(spark, table) == [(1, "b", 2, "kept"), (2, "c", 3, None)]
 
 
-def test_odd_names_are_columns_fields_and_keys(spark, tmp_path):
+def test_special_characters_in_column_field_and_key_names_are_supported(spark, tmp_path):
     odd = ["a.b", "😀", "select", "Ä-b", "it's"]
     columns = tuple(Column(name, name, Integer()) for name in odd)
     nested = Column("o.o", "o.o", Struct((Column("x.y", "x.y", Integer()),)))
@@ -382,7 +382,7 @@ DELETING = TableSchema(
 
 
 def changes(spark: SparkSession, *values: tuple[int, str | None, bool]) -> DataFrame:
-    """Rows of (id, name, deleted); in their order."""
+    """Return rows of (id, name, deleted), in order."""
     listed = ", ".join(
         f"({i}L, {id_}L, {'NULL' if name is None else repr(name)}, {str(deleted).upper()})"
         for i, (id_, name, deleted) in enumerate(values)
@@ -398,7 +398,9 @@ def changes(spark: SparkSession, *values: tuple[int, str | None, bool]) -> DataF
 
 @pytest.mark.parametrize("hard", [False, True])
 @pytest.mark.parametrize("empty_at_first", [False, True])
-def test_a_delete_record_deletes_and_wipes_nothing(spark, tmp_path, hard, empty_at_first):
+def test_delete_record_keeps_the_values_of_a_soft_deleted_row(
+    spark, tmp_path, hard, empty_at_first
+):
     table = Table(str(tmp_path / "t"), "t")
     writer = DeltaWriter()
     keys = MergeKeys(("id",), "at", deleted="_sdc_deleted_at", hard_delete=hard)
@@ -409,10 +411,10 @@ def test_a_delete_record_deletes_and_wipes_nothing(spark, tmp_path, hard, empty_
         (2, None, True),  # changed, then deleted
         (3, "again", False),  # comes back
         (4, "four", False),
-        (4, None, True),  # born and deleted in one batch
+        (4, None, True),  # inserted and deleted in one batch
         (5, None, True),  # never seen
         (6, None, True),
-        (6, "six", False),  # deleted, then born
+        (6, "six", False),  # deleted, then inserted
     ]
     writer.create(spark, table, DELETING, TableLayout())
     if empty_at_first:
@@ -430,7 +432,7 @@ def test_a_delete_record_deletes_and_wipes_nothing(spark, tmp_path, hard, empty_
 # ----------------------------------------------------------------------------- evolution
 
 
-def test_columns_fields_and_types_grow_and_each_commit_repeats_the_marker(spark, tmp_path):
+def test_schema_changes_are_applied_and_repeat_the_metadata(spark, tmp_path):
     layout = TableSchema(
         (
             Column("id", "id", Integer(32)),
@@ -493,7 +495,7 @@ def test_columns_fields_and_types_grow_and_each_commit_repeats_the_marker(spark,
         ("date", "timestamp", False),
     ],
 )
-def test_what_we_say_can_be_widened_delta_widens(spark, tmp_path, old, new, possible):
+def test_can_widen_agrees_with_delta(spark, tmp_path, old, new, possible):
     assert DeltaWriter().can_widen(old, new) is possible
     address = f"delta.`{to_spark_uri(str(tmp_path / 't'))}`"
     if old == new:
@@ -510,12 +512,12 @@ def test_what_we_say_can_be_widened_delta_widens(spark, tmp_path, old, new, poss
             spark.sql(words)
 
 
-def test_widening_is_pure_and_knows_nothing_it_was_not_told():
+def test_delta_widens_is_false_for_structs_and_text():
     assert not delta_widens("struct<`a`: int>", "struct<`a`: bigint>")
     assert not delta_widens("string", "decimal(10,2)")
 
 
-def test_comments_and_retention_are_in_the_table(spark, tmp_path):
+def test_created_table_has_comments_and_transaction_retention(spark, tmp_path):
     table = Table(str(tmp_path / "t"), "t")
     comment = 'it\'s \\ "so"\n`x`'
     DeltaWriter().create(
@@ -524,9 +526,7 @@ def test_comments_and_retention_are_in_the_table(spark, tmp_path):
     assert spark.table(f"delta.`{table.path}`").schema["a"].metadata == {"comment": comment}
     detail = spark.sql(f"DESCRIBE DETAIL delta.`{table.path}`").collect()[0]
     assert detail["properties"]["delta.setTransactionRetentionDuration"] == "interval 14 days"
-    DeltaWriter().create(
-        spark, table, LAYOUT, TableLayout()
-    )  # a table that is there stays as it is
+    DeltaWriter().create(spark, table, LAYOUT, TableLayout())  # an existing table is not changed
     assert DeltaWriter().get_column_types(spark, table) == {"a": "string"}
 
 
@@ -534,10 +534,8 @@ def test_comments_and_retention_are_in_the_table(spark, tmp_path):
 
 
 @pytest.mark.thorough
-def test_merges_of_many_threads_carry_only_their_own_metadata(
-    spark_session: Session, tmp_path: Path
-):
-    """Settings of a session are shared by its threads: each thread has its own session."""
+def test_concurrent_merges_carry_only_their_own_metadata(spark_session: Session, tmp_path: Path):
+    """The threads of a session share its settings, so each thread has its own session."""
     count, rounds = 6, 2
     tables = [Table(str(tmp_path / f"t{i}"), f"t{i}") for i in range(count)]
     errors: list[BaseException] = []
@@ -571,7 +569,7 @@ def test_merges_of_many_threads_carry_only_their_own_metadata(
         assert content(spark, table) == [(i, "b", 1 + rounds)]
 
 
-def test_thread_sessions_do_not_share_settings_and_one_thread_keeps_its_own(spark_session):
+def test_each_thread_keeps_a_session_with_its_own_settings(spark_session):
     spark = spark_session.thread_session()
     assert spark_session.thread_session() is spark
     spark.conf.set("spark.sql.target_spark.test", "mine")
@@ -588,7 +586,7 @@ def test_thread_sessions_do_not_share_settings_and_one_thread_keeps_its_own(spar
     assert seen == [False, None]
 
 
-def test_settings_of_a_merge_do_not_stay_in_the_session(spark, table):
+def test_merge_leaves_no_settings_in_the_session(spark, table):
     writer = DeltaWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     writer.upsert(spark, table, batch(spark, (1, "b", 2)), KEYS, marker(2))
@@ -604,7 +602,7 @@ def test_settings_of_a_merge_do_not_stay_in_the_session(spark, table):
     assert not any("txn" in action for action in actions)
 
 
-def test_a_table_that_is_gone_is_an_error_of_the_write(spark, table):
+def test_write_to_a_removed_table_is_an_error(spark, table):
     writer = DeltaWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     shutil.rmtree(table.path)
@@ -612,7 +610,7 @@ def test_a_table_that_is_gone_is_an_error_of_the_write(spark, table):
         writer.upsert(spark, table, batch(spark, (1, "b", 2)), KEYS, marker(2))
 
 
-def test_writers_are_chosen_by_name():
+def test_get_writer_selects_by_format():
     assert get_writer("delta").keeps_batch
     assert not get_writer("iceberg").keeps_batch
     with pytest.raises(UnsupportedError, match="delta, iceberg, parquet"):

@@ -1,4 +1,4 @@
-"""Rows that are appended to Delta tables in local folders: Spark's files, deltalake's commits."""
+"""Appends to Delta tables in local folders: Spark writes the files, deltalake commits them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def versions(folder: Path) -> list[str]:
 
 
 def engines(folder: Path) -> list[str]:
-    """Return of each commit which implementation of the protocol made it."""
+    """Return the implementation of the Delta protocol that made each commit."""
     infos = (logged(folder, version)[0] for version in range(len(versions(folder))))
     return [info["commitInfo"]["engineInfo"].partition(":")[0] for info in infos]
 
@@ -71,7 +71,7 @@ def theirs(table: Table, *ids: int) -> None:
     write_deltalake(table.path, pa.table(fields), mode="append")
 
 
-def test_a_batch_is_a_commit_with_its_marker_and_transaction(
+def test_append_is_one_commit_with_metadata_and_transaction(
     spark: SparkSession, table: Table
 ) -> None:
     writer, folder = made(spark, table), Path(table.path)
@@ -87,10 +87,10 @@ def test_a_batch_is_a_commit_with_its_marker_and_transaction(
     assert content(spark, table) == [(1, "a", 1)]
 
 
-def test_later_batches_and_runs_are_committed_the_same_way(
+def test_later_batches_and_runs_are_committed_by_deltalake(
     spark: SparkSession, table: Table
 ) -> None:
-    """Beyond the tenth version too, where Delta makes its first checkpoint."""
+    """Also beyond version 10, where Delta makes its first checkpoint."""
     folder = Path(table.path)
     writer = made(spark, table)
     for number in range(1, 14):
@@ -123,7 +123,7 @@ def test_rows_of_another_writer_between_batches_are_kept(spark: SparkSession, ta
 def before_the_commit(
     monkeypatch: pytest.MonkeyPatch, action: Callable[[], object], *, times: int = 1
 ) -> None:
-    """Do something when the files of a batch are there and its commit is not yet made."""
+    """Run an action between the writing of a batch's files and its commit."""
     commit = DeltaTable.create_write_transaction
     left = [times]
 
@@ -136,10 +136,10 @@ def before_the_commit(
     monkeypatch.setattr(DeltaTable, "create_write_transaction", replaced)
 
 
-def test_an_append_goes_through_when_others_commit_before_it(
+def test_append_succeeds_after_concurrent_commits(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without writing its files again, and without losing theirs."""
+    """Its files are not written again, and no rows are lost."""
     writer, folder = made(spark, table), Path(table.path)
     before_the_commit(monkeypatch, lambda: theirs(table, 7), times=3)
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
@@ -147,10 +147,10 @@ def test_an_append_goes_through_when_others_commit_before_it(
     assert named_files(folder) == sorted(path.name for path in folder.glob("*.parquet"))
 
 
-def test_the_first_rows_of_a_keyed_table_are_merged_when_others_came_in_between(
+def test_first_rows_with_keys_are_merged_with_concurrently_added_rows(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a key that both have would be in the table twice."""
+    """Otherwise a key in both would be in the table twice."""
     writer = made(spark, table)
     before_the_commit(monkeypatch, lambda: theirs(table, 1, 3))
     data = batch(spark, (1, "ours", 1), (2, "ours", 1))
@@ -160,10 +160,10 @@ def test_the_first_rows_of_a_keyed_table_are_merged_when_others_came_in_between(
     assert content(spark, table) == [(1, "ours", 1), (2, "ours", 1), (3, "theirs", 0)]
 
 
-def test_the_first_rows_of_a_partitioned_table_are_merged_too(
+def test_first_rows_of_a_partitioned_table_are_merged_with_added_rows(
     spark: SparkSession, table: Table
 ) -> None:
-    """Spark commits them; rows of others that it reads there make it merge."""
+    """Spark commits them, and merges if the table has rows of others."""
     writer = DeltaWriter()
     writer.create(spark, table, LAYOUT, TableLayout(partition_by=(PartitionField("name"),)))
     theirs(table, 1, 3)
@@ -176,7 +176,7 @@ def test_the_first_rows_of_a_partitioned_table_are_merged_too(
 
 
 @pytest.mark.thorough
-def test_first_rows_of_a_partitioned_table_never_stand_beside_others_of_their_keys(
+def test_first_rows_of_a_partitioned_table_duplicate_no_key(
     spark: SparkSession, table: Table
 ) -> None:
     writer = DeltaWriter()
@@ -208,10 +208,10 @@ def test_first_rows_of_a_partitioned_table_never_stand_beside_others_of_their_ke
 
 
 @pytest.mark.parametrize("when", ["never", "made", "late"])
-def test_a_commit_whose_answer_is_an_error_is_made_once(
+def test_commit_whose_response_is_an_error_is_made_once(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """It was not made; it was made all the same; it is made while the batch is tried again."""
+    """It was not made; it was made anyway; it is made while the batch is retried."""
     writer, folder = made(spark, table), Path(table.path)
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     commit = DeltaTable.create_write_transaction
@@ -241,10 +241,10 @@ def test_a_commit_whose_answer_is_an_error_is_made_once(
     assert len(content(spark, table)) == 3
 
 
-def test_files_with_fewer_rows_than_were_given_are_not_committed(
+def test_files_with_missing_rows_are_not_committed(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when the output of a task vanishes, which Spark takes for a task without rows."""
+    """For example the output of a task vanishes, which Spark takes for a task without rows."""
     writer, folder = made(spark, table), Path(table.path)
     with pytest.raises(RowCountError, match=r"3 rows were to be written, but .* have 2"):
         writer.append(spark, table, rows(spark, (1, "a", 1), (2, "b", 1)), marker(1), 3)
@@ -263,7 +263,7 @@ def without_rows(file: data_files.DataFile) -> data_files.DataFile:
 
 
 @pytest.mark.parametrize("fault", ["gone", "cut"])
-def test_a_commit_whose_files_are_not_there_is_an_error(
+def test_commit_with_missing_or_truncated_files_is_an_error(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     writer, folder = made(spark, table), Path(table.path)
@@ -281,7 +281,7 @@ def test_a_commit_whose_files_are_not_there_is_an_error(
 
 
 @pytest.mark.parametrize("step", ["append", "upsert", "replace", "maintain", "commit_empty"])
-def test_a_table_in_the_place_of_ours_is_left_alone(
+def test_table_that_replaced_the_expected_one_is_not_changed(
     spark: SparkSession, table: Table, step: str
 ) -> None:
     writer, folder = made(spark, table), Path(table.path)
@@ -300,10 +300,10 @@ def test_a_table_in_the_place_of_ours_is_left_alone(
     assert versions(folder) == [f"{0:020}.json"]
 
 
-def test_what_a_killed_run_of_the_job_staged_is_removed_and_nothing_else(
+def test_staged_files_of_a_killed_run_of_the_job_are_removed(
     spark: SparkSession, table: Table
 ) -> None:
-    """A run of another job may be alive, and its files must stay."""
+    """A run of another job may be active, so its files are kept."""
     writer, folder = made(spark, table), Path(table.path)
     ours = folder / f"{data_files._staging_prefix('job')}1" / "_temporary"
     others = folder / f"{data_files._staging_prefix('other')}1"
@@ -315,7 +315,7 @@ def test_what_a_killed_run_of_the_job_staged_is_removed_and_nothing_else(
 
 
 @pytest.mark.parametrize("step", ["alter", "upsert", "replace", "maintain"])
-def test_appends_go_on_after_commits_of_sparks(
+def test_appends_continue_after_commits_by_spark(
     spark: SparkSession, table: Table, step: str
 ) -> None:
     writer = made(spark, table)
@@ -336,7 +336,7 @@ def test_appends_go_on_after_commits_of_sparks(
     assert found == ({4, 9} if step == "replace" else {1, 2, 4})
 
 
-def test_it_is_a_table_like_any_other_afterwards(spark: SparkSession, table: Table) -> None:
+def test_spark_can_optimize_alter_and_delete_afterwards(spark: SparkSession, table: Table) -> None:
     writer = made(spark, table)
     first = batch(spark, (1, "a", 1), (1, "b", 2), (3, "c", 1))
     writer.upsert(spark, table, first, KEYS, marker(1))
@@ -350,7 +350,7 @@ def test_it_is_a_table_like_any_other_afterwards(spark: SparkSession, table: Tab
     assert spark.table(ref).where("more IS NULL").count() == 3
 
 
-def test_a_state_without_rows_is_a_commit_of_its_own(spark: SparkSession, table: Table) -> None:
+def test_state_without_rows_is_one_commit(spark: SparkSession, table: Table) -> None:
     writer = made(spark, table)
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     writer.commit_empty(spark, table, marker(2, '{"x": 2}'))
@@ -360,7 +360,7 @@ def test_a_state_without_rows_is_a_commit_of_its_own(spark: SparkSession, table:
     assert writer.get_last_metadata(spark, table) == marker(2, '{"x": 2}')
 
 
-def test_a_table_that_another_run_has_just_made_is_appended_to(
+def test_table_just_created_by_another_run_is_appended_to(
     spark: SparkSession, table: Table
 ) -> None:
     writer = made(spark, table)
@@ -378,7 +378,7 @@ def test_a_table_that_another_run_has_just_made_is_appended_to(
         TableLayout(properties=(("delta.appendOnly", "true"),)),
     ],
 )
-def test_a_table_that_is_asked_to_be_more_than_files_is_made_by_spark(
+def test_table_with_partitions_clusters_or_properties_is_created_by_spark(
     spark: SparkSession, table: Table, design: TableLayout
 ) -> None:
     writer = DeltaWriter()
@@ -398,10 +398,10 @@ def test_a_table_that_is_asked_to_be_more_than_files_is_made_by_spark(
         "SET TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')",
     ],
 )
-def test_what_a_table_demands_of_its_writers_holds(
+def test_table_features_that_deltalake_lacks_are_committed_by_spark(
     spark: SparkSession, table: Table, words: str
 ) -> None:
-    """Spark's Delta makes commits to tables that deltalake does not write to, or not fully."""
+    """Spark commits to tables that deltalake cannot write to, or not with all features."""
     writer = made(spark, table)
     ref = f"delta.`{to_spark_uri(table.path)}`"
     spark.sql(f"ALTER TABLE {ref} {words}")
@@ -413,7 +413,9 @@ def test_what_a_table_demands_of_its_writers_holds(
             writer.append(spark, table, rows(spark, (2, "a", -1)), marker(2))
 
 
-def test_points_in_time_without_a_zone_are_committed_too(spark: SparkSession, table: Table) -> None:
+def test_timestamp_ntz_columns_are_committed_by_deltalake(
+    spark: SparkSession, table: Table
+) -> None:
     writer = DeltaWriter()
     layout = TableSchema((*LAYOUT.columns, Column("at", "at", LocalTimestamp())))
     writer.create(spark, table, layout, TableLayout())
@@ -424,7 +426,7 @@ def test_points_in_time_without_a_zone_are_committed_too(spark: SparkSession, ta
 
 
 @pytest.mark.parametrize("key", ["properties.defaults.appendOnly", "optimizeWrite.enabled"])
-def test_a_users_settings_for_delta_are_sparks_to_keep(
+def test_table_with_user_settings_for_delta_is_created_by_spark(
     spark: SparkSession, table: Table, key: str
 ) -> None:
     key = f"spark.databricks.delta.{key}"
@@ -436,7 +438,7 @@ def test_a_users_settings_for_delta_are_sparks_to_keep(
     assert engines(Path(table.path))[0].startswith("Apache-Spark")
 
 
-def test_comments_properties_and_nulls_are_as_spark_makes_them(
+def test_comments_properties_and_nullability_match_those_of_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     layout = TableSchema(
@@ -455,7 +457,7 @@ def test_comments_properties_and_nulls_are_as_spark_makes_them(
     assert found[0] == found[1]
 
 
-def test_a_run_that_died_between_its_files_and_their_commit_is_no_hindrance(
+def test_files_of_a_run_that_died_before_its_commit_are_ignored(
     delta: Warehouse,
 ) -> None:
     folder = delta.folder / "a"
@@ -465,7 +467,7 @@ def test_a_run_that_died_between_its_files_and_their_commit_is_no_hindrance(
     assert delta.rows("a") == [(1,)]
 
 
-def test_rows_that_do_not_fit_leave_nothing_behind_in_a_new_table(delta: Warehouse) -> None:
+def test_quarantined_rows_leave_no_files_in_a_new_table(delta: Warehouse) -> None:
     messages = [schema("a", ID_AND_NAME, "id"), record("a", id=1, name="a"), record("a", id="x")]
     assert delta.load(*messages, state(1)) == [1]
     assert delta.rows("a") == [(1, "a")]

@@ -1,4 +1,4 @@
-"""Iceberg tables: batch, marker and rows are one snapshot, whatever happens to the answer."""
+"""Iceberg tables: batch, metadata and rows are one snapshot, also if the response is lost."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def table(spark: SparkSession, tmp_path: Path) -> Table:
 # ------------------------------------------------------------------ commits and markers
 
 
-def test_a_batch_and_its_marker_are_one_snapshot(spark, table):
+def test_batch_and_metadata_are_one_snapshot(spark, table):
     writer = IcebergWriter()
     effect = writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1, '{"x": 1}'))
 
@@ -71,7 +71,7 @@ def test_a_batch_and_its_marker_are_one_snapshot(spark, table):
     assert effect.nbytes > 0
 
 
-def test_a_merge_carries_the_marker_and_says_what_it_did(spark, table):
+def test_merge_carries_metadata_and_returns_its_counts(spark, table):
     writer = IcebergWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1), (2, "b", 1)), marker(1))
     effect = writer.upsert(
@@ -83,10 +83,10 @@ def test_a_merge_carries_the_marker_and_says_what_it_did(spark, table):
     assert (effect.inserted, effect.updated, effect.deleted) == (2, 1, 0)
 
 
-def test_a_repeated_batch_is_found_and_not_written_again(spark, table):
+def test_repeated_batch_is_recognized_and_not_written_again(spark, table):
     IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(1))
 
-    again = IcebergWriter()  # knows nothing of the first answer, as after an exception
+    again = IcebergWriter()  # has no result of the first try, as after an exception
     effect = again.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     again.upsert(spark, table, batch(spark, (2, "b", 2)), KEYS, marker(2))
     IcebergWriter().upsert(spark, table, batch(spark, (2, "b", 2)), KEYS, marker(2))
@@ -98,8 +98,8 @@ def test_a_repeated_batch_is_found_and_not_written_again(spark, table):
 
 
 @pytest.mark.parametrize("way", ["append", "upsert", "replace", "commit_empty"])
-def test_an_exception_after_the_commit_does_not_write_the_batch_twice(spark, table, way):
-    """The commit lands, then its answer is lost; the very same call is made again."""
+def test_exception_after_the_commit_does_not_duplicate_the_batch(spark, table, way):
+    """The commit is made, then its response is lost; the same call is repeated."""
     answers = iter([ConnectionError("lost"), None])
 
     class Losing(IcebergWriter):
@@ -128,7 +128,7 @@ def test_an_exception_after_the_commit_does_not_write_the_batch_twice(spark, tab
 
 
 @pytest.mark.parametrize("way", ["append", "replace", "upsert", "commit_empty", "delete_versions"])
-def test_a_batch_number_that_does_not_move_on_is_an_error(spark, table, way):
+def test_batch_number_that_does_not_increase_is_an_error(spark, table, way):
     writer = IcebergWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     writer.append(spark, table, rows(spark, (2, "b", 2)), marker(2))
@@ -146,8 +146,8 @@ def test_a_batch_number_that_does_not_move_on_is_an_error(spark, table, way):
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
 
 
-def test_a_commit_whose_marker_is_another_is_no_success(spark, table):
-    """A property that the user sets in every commit stands in the place of ours."""
+def test_commit_with_other_metadata_is_an_error(spark, table):
+    """A user's setting for all commits replaces the metadata."""
 
     class Lost(IcebergWriter):
         def _commit(self, spark, table, commit, write, **more):
@@ -160,21 +160,21 @@ def test_a_commit_whose_marker_is_another_is_no_success(spark, table):
         Lost().append(spark, table, rows(spark, (2, "b", 2)), marker(1))
 
 
-def test_a_new_run_counts_its_batches_from_one_again(spark, table):
+def test_new_run_numbers_its_batches_from_one(spark, table):
     IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(5))
     second = marker(1, run="r2", started=2)
     IcebergWriter().append(spark, table, rows(spark, (2, "b", 2)), second)
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
 
 
-def test_a_marker_without_a_state_repeats_the_state_before_it(spark, table):
+def test_commit_without_a_state_repeats_the_earlier_state(spark, table):
     IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(3, '{"s": 1}'))
     second = marker(1, run="r2", started=2)
     IcebergWriter().append(spark, table, rows(spark, (2, "b", 2)), second)
     assert find_latest_metadata(spark, table) == replace(marker(3, '{"s": 1}'), run="r2", batch=1)
 
 
-def test_replace_is_one_snapshot_with_its_marker(spark, table):
+def test_replace_is_one_snapshot_with_its_metadata(spark, table):
     writer = IcebergWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1), (3, "c", 3)), marker(1))
     effect = writer.replace(spark, table, rows(spark, (2, "b", 2)), marker(2, "{}"))
@@ -184,7 +184,7 @@ def test_replace_is_one_snapshot_with_its_marker(spark, table):
     assert (effect.inserted, effect.updated, effect.deleted) == (1, 0, 2)
 
 
-def test_a_reader_of_the_old_table_keeps_it_until_the_new_one_is_whole(spark, table):
+def test_failed_replace_leaves_the_old_rows(spark, table):
     writer = IcebergWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     broken = spark.sql("SELECT 2L AS id, CAST(raise_error('boom') AS STRING) AS name, 1L AS n")
@@ -194,7 +194,7 @@ def test_a_reader_of_the_old_table_keeps_it_until_the_new_one_is_whole(spark, ta
     assert find_latest_metadata(spark, table) == marker(1)
 
 
-def test_settings_of_a_merge_do_not_stay_in_the_session(spark, table):
+def test_merge_leaves_no_settings_in_the_session(spark, table):
     writer = IcebergWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     writer.upsert(spark, table, batch(spark, (1, "b", 2)), KEYS, marker(2))
@@ -211,7 +211,7 @@ def test_settings_of_a_merge_do_not_stay_in_the_session(spark, table):
 # ---------------------------------------------------------------------------- snapshots
 
 
-def test_the_marker_is_found_below_snapshots_of_others(spark, table):
+def test_metadata_is_found_below_foreign_snapshots(spark, table):
     IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(1, "{}"))
     ref = resolve_table(spark, table).ref
     for words in ("not json", "[1]", '{"target_spark": {"job": 1}}'):
@@ -225,7 +225,7 @@ def test_the_marker_is_found_below_snapshots_of_others(spark, table):
     assert find_latest_metadata(spark, table) == replace(marker(1, "{}"), batch=2)
 
 
-def test_what_was_rolled_back_says_nothing_any_more(spark, table):
+def test_rolled_back_snapshots_are_ignored(spark, table):
     writer = IcebergWriter()
     for number in (1, 2):
         writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number, f"[{number}]"))
@@ -235,12 +235,12 @@ def test_what_was_rolled_back_says_nothing_any_more(spark, table):
     spark.sql(f"CALL {words}")
     assert find_latest_metadata(spark, table) == marker(1, "[1]")
     assert content(spark, table) == [(1, "a", 1)]
-    # The same run would write beside rows that it counts as committed, and are gone.
+    # The same run counts rows as committed that are gone.
     with pytest.raises(TableError, match="removed while it was loaded"):
         writer.append(spark, table, rows(spark, (3, "c", 1)), marker(3))
 
 
-def test_snapshots_are_the_same_from_files_and_from_a_catalog(spark, table, tmp_path, monkeypatch):
+def test_snapshots_are_the_same_from_files_and_from_spark(spark, table, tmp_path, monkeypatch):
     writer = IcebergWriter()
     for number in range(1, 4):
         writer.commit_empty(spark, table, marker(number, f"[{number}]"))
@@ -257,7 +257,7 @@ def test_snapshots_are_the_same_from_files_and_from_a_catalog(spark, table, tmp_
     assert IcebergWriter().get_column_types(spark, table.with_suffix("_none")) is None
 
 
-def test_metadata_files_are_read_as_the_specification_writes_them(tmp_path):
+def test_metadata_files_are_read_by_the_iceberg_specification(tmp_path):
     folder = tmp_path / "t" / "metadata"
     folder.mkdir(parents=True)
     table = Table(str(tmp_path / "t"), "t")
@@ -279,7 +279,7 @@ def test_metadata_files_are_read_as_the_specification_writes_them(tmp_path):
     assert find_latest_metadata(None, table) == marker(1)
 
 
-def test_a_long_state_is_packed_and_what_is_no_marker_is_none():
+def test_long_metadata_is_compressed_and_foreign_metadata_ignored():
     short, long = marker(1, "{}"), marker(2, json.dumps([f"é😀{n}" for n in range(2000)]))
     assert snapshot_properties(short) == short.to_json()
     assert len(snapshot_properties(long)) < len(long.to_json()) / 2
@@ -289,7 +289,7 @@ def test_a_long_state_is_packed_and_what_is_no_marker_is_none():
         assert IcebergSnapshot(1, None, foreign).marker is None
 
 
-def test_an_effect_is_told_as_far_as_the_summary_says_it():
+def test_commit_statistics_are_read_from_the_snapshot_summary():
     counted = {"added-records": "9", "deleted-records": "5", "added-data-files": "2"}
     assert parse_summary(IcebergSnapshot(1, None, counted), merged=False) == CommitStats(
         9, 0, 5, 2, 0
@@ -306,7 +306,7 @@ def test_an_effect_is_told_as_far_as_the_summary_says_it():
 # ---------------------------------------------------------------------------- upserting
 
 
-def test_the_first_rows_of_an_empty_table_are_appended(spark, table):
+def test_first_rows_of_an_empty_table_are_appended(spark, table):
     writer = IcebergWriter()
     data = batch(spark, (1, "old", 1), (1, "new", 3), (2, "x", 2))
     writer.upsert(spark, table, data, KEYS, marker(1))
@@ -317,7 +317,7 @@ def test_the_first_rows_of_an_empty_table_are_appended(spark, table):
     assert content(spark, table) == [(1, "new", 3), (2, "y", 4), (3, "z", 5)]
 
 
-def test_an_upsert_leaves_columns_alone_that_the_batch_does_not_have(spark, table):
+def test_upsert_keeps_columns_absent_from_the_batch(spark, table):
     writer = IcebergWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     writer.alter(spark, table, [SchemaChange("add", ("extra",), "string", comment="it's more")])
@@ -337,7 +337,7 @@ DELETING = TableSchema(
 
 
 def changes(spark: SparkSession, *values: tuple[int, str | None, bool]) -> DataFrame:
-    """Rows of (id, name, deleted); in their order."""
+    """Return rows of (id, name, deleted), in order."""
     listed = ", ".join(
         f"({i}L, {id_}L, {'NULL' if name is None else repr(name)}, {str(deleted).upper()})"
         for i, (id_, name, deleted) in enumerate(values)
@@ -353,7 +353,9 @@ def changes(spark: SparkSession, *values: tuple[int, str | None, bool]) -> DataF
 
 @pytest.mark.parametrize("hard", [False, True])
 @pytest.mark.parametrize("empty_at_first", [False, True])
-def test_a_delete_record_deletes_and_wipes_nothing(spark, tmp_path, hard, empty_at_first):
+def test_delete_record_keeps_the_values_of_a_soft_deleted_row(
+    spark, tmp_path, hard, empty_at_first
+):
     table = Table(str(tmp_path / "t"), "t")
     writer = IcebergWriter()
     keys = MergeKeys(("id",), "at", deleted="_sdc_deleted_at", hard_delete=hard)
@@ -364,10 +366,10 @@ def test_a_delete_record_deletes_and_wipes_nothing(spark, tmp_path, hard, empty_
         (2, None, True),  # changed, then deleted
         (3, "again", False),  # comes back
         (4, "four", False),
-        (4, None, True),  # born and deleted in one batch
+        (4, None, True),  # inserted and deleted in one batch
         (5, None, True),  # never seen
         (6, None, True),
-        (6, "six", False),  # deleted, then born
+        (6, "six", False),  # deleted, then inserted
     ]
     writer.create(spark, table, DELETING, TableLayout())
     if empty_at_first:
@@ -391,7 +393,7 @@ VERSIONED = TableSchema((*LAYOUT.columns, *DELETING.columns[2:]))
 
 
 @pytest.mark.parametrize("soft", [False, True])
-def test_rows_of_other_versions_end_in_one_snapshot_with_its_marker(spark, tmp_path, soft):
+def test_old_versions_are_deleted_in_one_snapshot_with_its_metadata(spark, tmp_path, soft):
     table = Table(str(tmp_path / "t"), "t")
     columns = (*VERSIONED.columns, Column("v", "_sdc_table_version", Integer()))
     writer = IcebergWriter()
@@ -411,7 +413,7 @@ def test_rows_of_other_versions_end_in_one_snapshot_with_its_marker(spark, tmp_p
     assert [row.id for row in living.collect()] == [1]
     assert writer.rows(spark, table).count() == (3 if soft else 1)
     assert (effect.updated, effect.deleted) == ((2, 0) if soft else (0, 2))
-    # Whole files would go without a word of ours; and nothing to end is a commit too.
+    # Iceberg drops whole files without our metadata; a delete without rows is a commit too.
     effect = writer.delete_versions(spark, table, ending, marker(3, "[3]"))
     assert (effect.updated, effect.deleted) == (0, 0)
     writer.delete_versions(spark, table, replace(ending, version=6), marker(4, "[4]"))
@@ -421,7 +423,7 @@ def test_rows_of_other_versions_end_in_one_snapshot_with_its_marker(spark, tmp_p
 # ------------------------------------------------------------------------- other writers
 
 
-def run_beside(*steps: Callable[[], None]) -> list[BaseException]:
+def run_concurrently(*steps: Callable[[], None]) -> list[BaseException]:
     errors: list[BaseException] = []
     barrier = threading.Barrier(len(steps))
 
@@ -440,7 +442,7 @@ def run_beside(*steps: Callable[[], None]) -> list[BaseException]:
     return errors
 
 
-def test_appends_of_another_writer_at_the_same_time_are_both_kept(spark_session, spark, table):
+def test_concurrent_appends_are_both_kept(spark_session, spark, table):
     ref = resolve_table(spark, table).ref
 
     def ours() -> None:
@@ -455,15 +457,13 @@ def test_appends_of_another_writer_at_the_same_time_are_both_kept(spark_session,
         for number in range(4):
             rows(mine, (number, "theirs", 1)).writeTo(ref).append()
 
-    assert run_beside(ours, theirs) == []
+    assert run_concurrently(ours, theirs) == []
     assert len(content(spark, table)) == 8
     assert find_latest_metadata(spark, table) == marker(4)
 
 
-def test_a_merge_that_meets_another_writers_rows_is_a_conflict_and_then_goes_in(
-    spark, table, tmp_path
-):
-    """What Iceberg cannot do again by itself is known as a conflict, which is tried again."""
+def test_merge_with_a_concurrent_update_conflicts_and_succeeds_on_retry(spark, table, tmp_path):
+    """A conflict that Iceberg cannot retry itself is classified as a conflict, which is retried."""
     writer = IcebergWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     ref = resolve_table(spark, table).ref
@@ -472,7 +472,7 @@ def test_a_merge_that_meets_another_writers_rows_is_a_conflict_and_then_goes_in(
     reads, changed = tmp_path / "reads", tmp_path / "changed"
 
     def wait(name):
-        """Let the other writer change the row while the MERGE reads its source."""
+        """Wait for the other writer's update while the MERGE reads its source."""
         reads.touch()
         while not changed.exists():
             time.sleep(0.05)
@@ -494,16 +494,14 @@ def test_a_merge_that_meets_another_writers_rows_is_a_conflict_and_then_goes_in(
         other.sql(f"UPDATE {ref} SET n = 77")  # noqa: S608
         changed.touch()
 
-    assert run_beside(merge, change) == []
+    assert run_concurrently(merge, change) == []
     assert [classify_failure(error) for error in failures] == [FailureKind.CONFLICT]
     assert content(spark, table) == [(1, "b", 2)]
     assert find_latest_metadata(spark, table) == marker(2)
 
 
-def test_merges_of_many_threads_carry_only_their_own_markers(
-    spark_session: Session, tmp_path: Path
-):
-    """Settings of a session are shared by its threads: each thread has its own session."""
+def test_concurrent_merges_carry_only_their_own_metadata(spark_session: Session, tmp_path: Path):
+    """The threads of a session share its settings, so each thread has its own session."""
     count, rounds = 4, 2
     tables = [Table(str(tmp_path / f"t{i}"), f"t{i}") for i in range(count)]
 
@@ -519,7 +517,7 @@ def test_merges_of_many_threads_carry_only_their_own_markers(
         for own in more:
             writer.upsert(spark, tables[i], batch(spark, (i, "b", own.batch)), KEYS, own)
 
-    assert run_beside(*(lambda i=i: load(i) for i in range(count))) == []
+    assert run_concurrently(*(lambda i=i: load(i) for i in range(count))) == []
     spark = spark_session.spark()
     for i, table in enumerate(tables):
         states = [found.marker.state for found in line(spark, table)]

@@ -1,4 +1,4 @@
-"""Iceberg tables in a catalog that settings describe: a database of SQLite, through the command."""
+"""Iceberg tables in a catalog configured by settings: an SQLite database, through the command."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def in_catalog(folder: Path) -> dict[str, Any]:
 
 
 def load(folder: Path, *messages: dict[str, Any]) -> list[str]:
-    """Run the target; return the states that it let out."""
+    """Run the target; return the emitted states."""
     (folder / "target.json").write_text(json.dumps(in_catalog(folder)), encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-c", TARGET, "--config", "target.json"],
@@ -72,7 +72,7 @@ def described(**properties: Any) -> dict[str, Any]:
 @pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.slow
-def test_tables_in_a_catalog_of_a_database_are_made_upserted_and_grow(
+def test_tables_in_a_jdbc_catalog_are_created_upserted_and_altered(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     state = {"type": "STATE", "value": {"at": 1}}
@@ -99,7 +99,7 @@ def table_of(**config: Any) -> Table:
     return options.table(StreamId("orders"))
 
 
-def test_a_table_is_a_folder_below_path_and_a_database_one_between() -> None:
+def test_table_path_contains_the_database_as_a_folder() -> None:
     assert table_of() == Table("/lake/orders", "orders")
     assert table_of(table_prefix="x_") == Table("/lake/x_orders", "x_orders")
     assert table_of(database="crm") == Table("/lake/crm/orders", "orders")
@@ -118,20 +118,20 @@ def test_a_table_is_a_folder_below_path_and_a_database_one_between() -> None:
         ({"catalog": "nowhere"}, "catalog: Spark knows no catalog 'nowhere'"),
     ],
 )
-def test_what_iceberg_cannot_do_is_refused_at_start_with_the_way_out(
+def test_unsupported_iceberg_settings_are_rejected_at_start(
     config: dict[str, Any], words: str
 ) -> None:
     found = settings.find_faults({"path": "/lake", "format": "iceberg", **config})
     assert any(words in fault for fault in found), found
 
 
-def test_what_iceberg_can_do_is_not_refused(tmp_path: Path) -> None:
+def test_supported_iceberg_settings_are_accepted(tmp_path: Path) -> None:
     fine = {"partition_by": ["day(at)"], "sort_by": ["at"], "database": "crm", "compact": True}
     assert settings.find_faults({"path": "/lake", "format": "iceberg", **fine}) == []
     assert settings.find_faults(in_catalog(tmp_path)) == []
 
 
-def test_names_that_iceberg_has_for_itself_are_not_given_to_columns() -> None:
+def test_reserved_iceberg_names_are_not_used_for_columns() -> None:
     from target_spark.columns import schema_from_json_schema
 
     schema = {"properties": {"_file": {"type": "string"}, "_DELETED": {}, "_pos": {}, "pos": {}}}

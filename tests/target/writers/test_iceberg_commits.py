@@ -1,4 +1,4 @@
-"""Commits to Iceberg tables that others write, replace and remove: what is checked around each."""
+"""Commits to Iceberg tables that other writers write, replace and remove, and their checks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(params=["folder", "catalog"])
 def table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Table:
-    """A table that is not there yet, in a folder or in a catalog of the user's."""
+    """Return a table that does not exist yet, in a folder or in a user's catalog."""
     if request.param == "folder":
         return Table(str(tmp_path / "db" / "people"), "people")
     key = "spark.sql.catalog.lake"
@@ -51,7 +51,7 @@ def table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return where the files of the table are."""
+    """Return the folder of the table's files."""
     return tmp_path / "db" / "people"
 
 
@@ -62,15 +62,15 @@ def made(spark: SparkSession, table: Table, design: TableLayout | None = None) -
 
 
 def theirs(spark: SparkSession, table: Table, *ids: int) -> None:
-    """Append rows, or none, as another tool does."""
+    """Append rows, or an empty snapshot, as another tool does."""
     named = rows(spark, *((id_, "theirs", 0) for id_ in ids or (0,)))
     named.where(f"{bool(ids)}").writeTo(resolve_table(spark, table).ref).append()
 
 
-def test_the_first_rows_of_a_keyed_table_are_merged_when_others_came_in_between(
+def test_first_rows_with_keys_are_merged_with_concurrently_added_rows(
     spark: SparkSession, table: Table
 ) -> None:
-    """Else a key that both have would be in the table twice."""
+    """Otherwise a key in both would be in the table twice."""
     writer = made(spark, table)
     assert writer.is_empty(spark, table)
     theirs(spark, table, 1, 3)
@@ -84,7 +84,7 @@ def test_the_first_rows_of_a_keyed_table_are_merged_when_others_came_in_between(
 
 @pytest.mark.parametrize("before", ["nothing", "no rows", "deleted rows"])
 @pytest.mark.parametrize("meanwhile", ["nothing", "no rows", "rows"])
-def test_first_rows_follow_only_a_table_without_rows(
+def test_first_rows_are_appended_only_if_the_table_has_no_rows(
     spark: SparkSession, tmp_path: Path, before: str, meanwhile: str
 ) -> None:
     table = Table(str(tmp_path / "people"), "people")
@@ -108,10 +108,10 @@ def test_first_rows_follow_only_a_table_without_rows(
 
 
 @pytest.mark.parametrize("design", [TableLayout(), TableLayout((PartitionField("name"),))])
-def test_rows_that_others_add_while_the_first_are_written_are_a_conflict(
+def test_rows_added_while_the_first_rows_are_written_are_a_conflict(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, design: TableLayout
 ) -> None:
-    """They come when the table was seen to be empty, while Spark makes the rows."""
+    """They are added after the table was found empty, while Spark computes the rows."""
     table = Table(str(tmp_path / "people"), "people")
     writer = made(spark, table, design)
     begun, count = threading.Event(), iceberg.counted
@@ -127,7 +127,7 @@ def test_rows_that_others_add_while_the_first_are_written_are_a_conflict(
         is_filled.touch()
 
     @F.udf("boolean")
-    def wait_until_filled(_id):  # with type hints Spark would look for pandas
+    def wait_until_filled(_id):  # with type hints Spark would import pandas
         deadline = time.monotonic() + 60
         while not is_filled.exists() and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -136,7 +136,7 @@ def test_rows_that_others_add_while_the_first_are_written_are_a_conflict(
     monkeypatch.setattr(iceberg, "counted", counted)
     other = spark.newSession()
     thread = threading.Thread(target=fill)
-    # Of one partition: the task that waits leaves a core to the other writer.
+    # One partition, so that the waiting task leaves a core to the other writer.
     quick = spark.range(0, 1_000, 1, 1).selectExpr(
         "id", "substr(sha2(repeat(id, 500), 512), 1, 1) AS name", "1L AS n", "id AS at"
     )
@@ -153,17 +153,19 @@ def test_rows_that_others_add_while_the_first_are_written_are_a_conflict(
     assert (found.count(), found.select("id").distinct().count()) == (1_000, 1_000)
 
 
-def meet_theirs(spark: SparkSession, table: Table, writer: IcebergWriter, folder: Path) -> None:
-    """Upsert a new key; another writer adds it when the MERGE has read the table."""
+def upsert_during_insert(
+    spark: SparkSession, table: Table, writer: IcebergWriter, folder: Path
+) -> None:
+    """Upsert a new key that another writer adds after the MERGE has read the table."""
     folder.mkdir()
     begun, done, other = folder / "begun", folder / "done", spark.newSession()
 
     def fill() -> None:
-        if waited_for(begun):
+        if wait_for_file(begun):
             theirs(other, table, 2)
             done.touch()
 
-    def wait(name: Any) -> Any:  # in a process of its own, which does not have these tests
+    def wait(name: Any) -> Any:  # runs in a process that cannot import these tests
         begun.touch()
         end = time.monotonic() + 60
         while not done.exists() and time.monotonic() < end:
@@ -182,35 +184,35 @@ def meet_theirs(spark: SparkSession, table: Table, writer: IcebergWriter, folder
         thread.join()
 
 
-def waited_for(file: Path) -> bool:
+def wait_for_file(file: Path) -> bool:
     end = time.monotonic() + 60
     while not file.exists() and time.monotonic() < end:
         time.sleep(0.02)
     return file.exists()
 
 
-def test_a_key_that_another_writer_adds_during_a_merge_is_a_conflict(
+def test_key_added_by_another_writer_during_a_merge_is_a_conflict(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = Table(str(tmp_path / "people"), "people")
     writer = made(spark, table)
     with pytest.raises(Exception, match="conflicting files") as failed:
-        meet_theirs(spark, table, writer, tmp_path / "signs")
+        upsert_during_insert(spark, table, writer, tmp_path / "signs")
     assert classify_failure(failed.value) is FailureKind.CONFLICT
     writer.upsert(spark, table, batch(spark, (2, "ours", 2)), KEYS, marker(2))
     assert content(spark, table) == [(1, "a", 1), (2, "ours", 2)]
 
 
 @pytest.mark.parametrize("level", ["snapshot", "SNAPSHOT"])
-def test_a_table_whose_merges_do_not_see_keys_that_others_add_is_refused(
+def test_table_with_snapshot_isolation_for_merges_is_rejected(
     spark: SparkSession, tmp_path: Path, level: str
 ) -> None:
-    """Without the refusal the key would be in the table twice."""
+    """With it, concurrently added keys would be in the table twice."""
     table = Table(str(tmp_path / "people"), "people")
     writer = made(spark, table, TableLayout(properties=(("write.merge.isolation-level", level),)))
     words = rf"write\.merge\.isolation-level = '{level}'.*Set the property to 'serializable'"
     with pytest.raises(TableError, match=words):
-        meet_theirs(spark, table, writer, tmp_path / "signs")
+        upsert_during_insert(spark, table, writer, tmp_path / "signs")
     assert (1, "a", 1) in content(spark, table)
     assert (2, "ours", 2) not in content(spark, table)
 
@@ -219,7 +221,7 @@ def test_a_table_whose_merges_do_not_see_keys_that_others_add_is_refused(
 
 
 @pytest.mark.parametrize("step", ["append", "replace"])
-def test_other_rows_than_were_given_are_an_error(
+def test_different_row_count_in_the_snapshot_is_an_error(
     spark: SparkSession, table: Table, step: str
 ) -> None:
     writer = made(spark, table)
@@ -230,10 +232,10 @@ def test_other_rows_than_were_given_are_an_error(
 
 
 @pytest.mark.parametrize("step", ["append", "replace", "first upsert", "upsert"])
-def test_a_snapshot_that_says_fewer_rows_than_were_seen_is_an_error(
+def test_snapshot_with_fewer_rows_than_computed_is_an_error(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """As when the output of a task vanishes."""
+    """For example the output of a task vanishes."""
     writer = made(spark, table)
     if step == "upsert":
         writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
@@ -251,7 +253,7 @@ def test_a_snapshot_that_says_fewer_rows_than_were_seen_is_an_error(
         commit(spark, table, *given, marker(2))
 
 
-def test_a_merge_into_a_table_that_has_a_key_twice_is_counted(
+def test_merge_into_a_table_with_duplicate_keys_is_counted(
     spark: SparkSession, table: Table
 ) -> None:
     writer = made(spark, table)
@@ -264,7 +266,7 @@ def test_a_merge_into_a_table_that_has_a_key_twice_is_counted(
 
 
 @pytest.mark.parametrize("fault", ["gone", "cut"])
-def test_a_snapshot_whose_files_are_not_there_is_an_error(
+def test_snapshot_with_missing_or_truncated_files_is_an_error(
     spark: SparkSession, tmp_path: Path, fault: str
 ) -> None:
     table = Table(str(tmp_path / "people"), "people")
@@ -285,7 +287,7 @@ def test_a_snapshot_whose_files_are_not_there_is_an_error(
 
 
 @pytest.mark.parametrize("step", ["append", "upsert", "commit_empty"])
-def test_all_files_and_folders_of_a_commit_are_on_the_disk_when_it_is_done(
+def test_files_and_folders_of_a_commit_are_fsynced(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     table = Table(str(tmp_path / "tables" / "people"), "people")
@@ -307,7 +309,7 @@ def test_all_files_and_folders_of_a_commit_are_on_the_disk_when_it_is_done(
     assert made_now | folders | {Path(table.path, "metadata", "version-hint.text")} <= synced
 
 
-# ------------------------------------------------------------------ tables of others in place
+# ------------------------------------------------------------------ replaced tables
 
 STEPS: dict[str, Callable[[IcebergWriter, SparkSession, Table], object]] = {
     "append": lambda w, s, t: w.append(s, t, rows(s, (2, "b", 1)), marker(2)),
@@ -321,7 +323,7 @@ STEPS: dict[str, Callable[[IcebergWriter, SparkSession, Table], object]] = {
 
 @pytest.mark.parametrize("step", list(STEPS))
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_table_in_the_place_of_ours_is_left_alone(
+def test_replaced_or_removed_table_is_not_changed(
     spark: SparkSession, table: Table, folder: Path, step: str, is_there: bool
 ) -> None:
     writer = made(spark, table)
@@ -337,7 +339,7 @@ def test_a_table_in_the_place_of_ours_is_left_alone(
     assert sorted(folder.rglob("*")) == before
 
 
-def test_a_table_that_is_made_anew_under_the_same_uuid_is_left_alone(
+def test_table_recreated_with_the_same_uuid_is_not_changed(
     spark: SparkSession, table: Table
 ) -> None:
     """CREATE OR REPLACE TABLE keeps the uuid."""
@@ -351,10 +353,8 @@ def test_a_table_that_is_made_anew_under_the_same_uuid_is_left_alone(
     assert content(spark, table) == [(7, "theirs", 0)]
 
 
-def test_a_table_that_is_replaced_during_a_write_is_left_alone(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """Iceberg itself refuses the commit; the reason is told."""
+def test_table_replaced_during_a_write_is_not_changed(spark: SparkSession, tmp_path: Path) -> None:
+    """Iceberg rejects the commit; the error explains it."""
     table = Table(str(tmp_path / "people"), "people")
     writer = made(spark, table)
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
@@ -363,7 +363,9 @@ def test_a_table_that_is_replaced_during_a_write_is_left_alone(
     def swap() -> None:
         while not (done.is_set() or len(list(Path(table.path).glob("data/*.parquet"))) > 1):
             done.wait(0.02)
-        Path(table.path).rename(tmp_path / "aside")  # unlike a removal it cannot meet a new file
+        Path(table.path).rename(
+            tmp_path / "aside"
+        )  # unlike a removal, a rename cannot race with a new file
         made(spark.newSession(), table)
 
     thread = threading.Thread(target=swap)
@@ -382,9 +384,7 @@ def test_a_table_that_is_replaced_during_a_write_is_left_alone(
 # ------------------------------------------------------------------------- late commits
 
 
-def test_a_commit_to_a_folder_that_is_made_late_is_made_once(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_late_commit_to_a_folder_is_made_once(spark: SparkSession, tmp_path: Path) -> None:
     """The rename of a metadata file fails, and is done after the batch was committed again."""
     table = Table(str(tmp_path / "people"), "people")
     metadata, aside = tmp_path / "people" / "metadata", tmp_path / "aside.json"
@@ -438,10 +438,10 @@ def version(spark: SparkSession, id_: int, name: str, day: int) -> DataFrame:
 
 
 @pytest.mark.parametrize("theirs_", ["nothing", "another key", "the same key"])
-def test_a_history_that_others_change_when_it_is_read_has_one_current_version_of_a_key(
+def test_concurrently_changed_history_has_one_current_version_per_key(
     spark: SparkSession, tmp_path: Path, theirs_: str
 ) -> None:
-    """Versions of a batch are found by reading the table, and put in by a MERGE after that."""
+    """The versions of a batch are computed from the table, and then inserted by a MERGE."""
     table = Table(str(tmp_path / "people"), "people")
     ref = resolve_table(spark, table).ref
 

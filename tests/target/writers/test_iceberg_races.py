@@ -1,4 +1,4 @@
-"""Two processes that load one Iceberg table at its birth: nothing is lost, and no key is twice."""
+"""Two processes that load one new Iceberg table: no row is lost, and no key is duplicated."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 RUNS = {"a": range(200_000), "b": range(199_990, 200_000)}
-"""Job to its ids; the ids of one are among those of the other."""
+"""The ids of each job; those of b are a subset of those of a."""
 
 
 @pytest.mark.parametrize("keys", [("id",), ()])
 @pytest.mark.parametrize("moment", ["at once", "when the table is there", "at random"])
-def test_two_jobs_at_the_birth_of_a_table_keep_their_rows_or_end_with_an_error(
+def test_two_jobs_loading_a_new_table_keep_their_rows_or_fail(
     spark: SparkSession, tmp_path: Path, keys: tuple[str, ...], moment: str
 ) -> None:
     tables = tmp_path / "tables"

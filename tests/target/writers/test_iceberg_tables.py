@@ -1,4 +1,4 @@
-"""Iceberg tables: where they lie, what their columns can be, and how they are laid out."""
+"""Iceberg tables: their locations, column types, layout and maintenance."""
 
 from __future__ import annotations
 
@@ -45,7 +45,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-from tests.target.writers.iceberg_rows import KEYS, LAYOUT, batch, content, know, line, marker, rows
+from tests.target.writers.iceberg_rows import (
+    KEYS,
+    LAYOUT,
+    add_catalog,
+    batch,
+    content,
+    line,
+    marker,
+    rows,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
@@ -59,22 +68,22 @@ def table(spark: SparkSession, tmp_path: Path) -> Table:
 
 @pytest.fixture
 def named(spark: SparkSession, tmp_path: Path) -> Table:
-    """A table in a catalog of the user's, whose database is not there yet."""
-    know(spark, "mine", type="hadoop", warehouse=to_spark_uri(str(tmp_path / "mine")))
+    """Return a table in a user's catalog, whose database does not exist yet."""
+    add_catalog(spark, "mine", type="hadoop", warehouse=to_spark_uri(str(tmp_path / "mine")))
     return Table("", "people", ("mine", "crm", "people"))
 
 
-# --------------------------------------------------------------------- tables and places
+# --------------------------------------------------------------------- tables and locations
 
 
-def test_a_table_lies_in_the_folder_of_its_name_and_others_read_it_by_that(spark, tmp_path):
+def test_table_is_in_the_folder_of_its_name_and_readable_by_others(spark, tmp_path):
     table = Table(str(tmp_path / "lake" / "people"), "people")
     IcebergWriter().create(spark, table, LAYOUT, TableLayout())
     IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     assert (tmp_path / "lake" / "people" / "metadata" / "v2.metadata.json").is_file()
     found = spark.read.format("iceberg").load(to_spark_uri(table.path))
     assert [tuple(row) for row in found.collect()] == [(1, "a", 1)]
-    know(spark, "theirs", type="hadoop", warehouse=to_spark_uri(str(tmp_path)))
+    add_catalog(spark, "theirs", type="hadoop", warehouse=to_spark_uri(str(tmp_path)))
     assert spark.table("theirs.lake.people").count() == 1
     assert [row.tableName for row in spark.sql("SHOW TABLES IN theirs.lake").collect()] == [
         "people"
@@ -84,7 +93,7 @@ def test_a_table_lies_in_the_folder_of_its_name_and_others_read_it_by_that(spark
 
 
 @pytest.mark.parametrize("name", ["files", "snapshots", "history", "changes", "odd.näme 😀'x'"])
-def test_names_that_mean_something_to_iceberg_are_names_of_tables(spark, tmp_path, name):
+def test_names_of_iceberg_metadata_tables_are_valid_table_names(spark, tmp_path, name):
     table = Table(str(tmp_path / name), name)
     writer = IcebergWriter()
     assert writer.get_column_types(spark, table) is None
@@ -106,7 +115,7 @@ def test_names_that_mean_something_to_iceberg_are_names_of_tables(spark, tmp_pat
         ("hdfs://host:9000/a/b/t", ("b",), "hdfs://host:9000/a"),
     ],
 )
-def test_the_folder_above_a_table_is_its_database(spark, path, database, warehouse):
+def test_parent_folder_of_a_table_is_its_database(spark, path, database, warehouse):
     place = resolve_table(spark, Table(path, "t"))
     assert place.catalog.startswith(f"{DEFAULT_CATALOG}_")
     assert (place.database, place.name) == (database, "t")
@@ -114,7 +123,7 @@ def test_the_folder_above_a_table_is_its_database(spark, path, database, warehou
     assert resolve_table(spark, Table(path, "t")) == place
 
 
-def test_a_path_right_below_the_root_works(spark):
+def test_path_directly_below_the_root_is_supported(spark):
     """As in containers, where a volume is mounted there."""
     folder = Path("/target-spark-test")
     try:
@@ -131,7 +140,7 @@ def test_a_path_right_below_the_root_works(spark):
         shutil.rmtree(folder)
 
 
-def test_a_catalog_of_the_users_gets_its_database_and_its_tables(spark, named):
+def test_tables_in_a_user_defined_catalog_are_created_written_and_dropped(spark, named):
     writer = IcebergWriter()
     assert writer.get_column_types(spark, named) is None
     assert writer.get_last_metadata(spark, named) is None
@@ -156,12 +165,12 @@ def test_a_catalog_of_the_users_gets_its_database_and_its_tables(spark, named):
     assert content(spark, named) == [(1, "a", 1)]
 
 
-def test_a_catalog_that_nothing_says_anything_of_is_named_with_the_way_out(spark):
+def test_unconfigured_catalog_is_an_error_with_a_remedy(spark):
     with pytest.raises(UnsupportedError, match=r"'nowhere' of.*catalog\.nowhere = org"):
         IcebergWriter().get_column_types(spark, Table("", "people", ("nowhere", "crm", "people")))
 
 
-def test_properties_of_tables_are_the_users(spark, tmp_path):
+def test_user_defined_table_properties_are_applied(spark, tmp_path):
     setting = f"spark.sql.catalog.{DEFAULT_CATALOG}.table-default.write.metadata.compression-codec"
     spark.conf.set(setting, "gzip")
     spark.conf.set(f"spark.sql.catalog.{DEFAULT_CATALOG}.table-default.format-version", "3")
@@ -175,17 +184,17 @@ def test_properties_of_tables_are_the_users(spark, tmp_path):
     assert ("format-version", "3") in {tuple(row) for row in found}
 
 
-def test_files_of_others_are_not_taken_for_an_empty_table(spark, tmp_path):
+def test_folder_with_foreign_files_is_an_error(spark, tmp_path):
     (tmp_path / "data.csv").write_text("a,b", encoding="utf-8")
     with pytest.raises(TableError, match=r"data\.csv.*no Iceberg table"):
         IcebergWriter().get_column_types(spark, Table(str(tmp_path), "x"))
 
 
-def test_a_table_of_another_catalog_is_not_written_behind_its_back(spark, tmp_path):
+def test_folder_of_a_catalog_table_is_rejected(spark, tmp_path):
     metadata = tmp_path / "x" / "metadata"
     metadata.mkdir(parents=True)
     table = Table(str(tmp_path / "x"), "x")
-    # What a run leaves that dies while it makes the table.
+    # The file of a run that died while it created the table.
     (metadata / "12345678-aaaa.metadata.json").write_text("{}")
     assert IcebergWriter().get_column_types(spark, table) is None
     (metadata / "00003-aaaa.metadata.json").write_text("{}")
@@ -193,14 +202,14 @@ def test_a_table_of_another_catalog_is_not_written_behind_its_back(spark, tmp_pa
         IcebergWriter().get_column_types(spark, table)
 
 
-def test_a_place_that_spark_cannot_reach_is_an_error_and_not_an_empty_table(spark):
+def test_unreachable_location_is_an_error_and_not_an_empty_table(spark):
     table = Table("nosuch://host/a/t", "t")
     for ask in (IcebergWriter().get_last_metadata, IcebergWriter().get_column_types):
         with pytest.raises(Exception, match="nosuch"):
             ask(spark, table)
 
 
-def test_a_table_that_is_gone_is_an_error_of_the_write(spark, table):
+def test_write_to_a_removed_table_is_an_error(spark, table):
     writer = IcebergWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     shutil.rmtree(table.path)
@@ -208,7 +217,7 @@ def test_a_table_that_is_gone_is_an_error_of_the_write(spark, table):
         writer.upsert(spark, table, batch(spark, (1, "b", 2)), KEYS, marker(2))
 
 
-def test_a_dropped_folder_is_gone(spark, table):
+def test_drop_removes_the_folder(spark, table):
     IcebergWriter().drop(spark, table)
     assert not Path(table.path).exists()
 
@@ -216,7 +225,7 @@ def test_a_dropped_folder_is_gone(spark, table):
 # ----------------------------------------------------------------------------- evolution
 
 
-def test_columns_fields_and_types_grow_and_the_marker_stays(spark, tmp_path):
+def test_schema_changes_are_applied_and_keep_the_metadata(spark, tmp_path):
     nested = Struct((Column("x", "x", Integer(32)), Column("x.y", "x.y", Text())))
     layout = TableSchema(
         (
@@ -272,7 +281,7 @@ REFUSED = [
 ]
 
 
-def test_iceberg_widens_what_we_say_and_nothing_else(spark, tmp_path):
+def test_can_widen_agrees_with_iceberg(spark, tmp_path):
     table = Table(str(tmp_path / "t"), "t")
     pairs = {f"c{n}": pair for n, pair in enumerate(WIDENED + REFUSED)}
     columns = (Column(name, name, parse_ddl(old)) for name, (old, _) in pairs.items())
@@ -288,7 +297,7 @@ def test_iceberg_widens_what_we_say_and_nothing_else(spark, tmp_path):
                 spark.sql(words)
 
 
-def test_a_type_that_cannot_grow_gets_a_column_beside_it():
+def test_type_that_cannot_be_widened_gets_another_column():
     wanted = TableSchema((Column("a", "a", Double()), Column("b", "b", Decimal(20, 4))))
     layout, steps = diff_with_table(wanted, {"a": "bigint", "b": "decimal(10,2)"}, iceberg_widens)
     assert [step.path for step in steps] == [("a__double",), ("b__decimal_20_4",)]
@@ -326,7 +335,7 @@ VALUES = [
 ]
 
 
-def test_every_type_of_ours_is_written_and_comes_back_equal(spark, tmp_path):
+def test_every_column_type_round_trips(spark, tmp_path):
     columns = tuple(Column(f"c{n}", f"c{n}", type_) for n, type_ in enumerate(ALL_TYPES))
     layout = TableSchema((Column("k.k", "k.k", Integer()), *columns))
     table = Table(str(tmp_path / "t"), "t")
@@ -347,7 +356,7 @@ def test_every_type_of_ours_is_written_and_comes_back_equal(spark, tmp_path):
         assert writer.rows(spark, table).count() == 1
 
 
-def test_odd_names_are_columns_fields_and_keys(spark, tmp_path):
+def test_special_characters_in_column_field_and_key_names_are_supported(spark, tmp_path):
     columns = tuple(Column(name, name, Integer()) for name in ODD)
     nested = Column("o.o", "o.o", Struct((Column("x.y", "x.y", Integer()),)))
     table = Table(str(tmp_path / "odd 'table'"), "odd")
@@ -362,7 +371,7 @@ def test_odd_names_are_columns_fields_and_keys(spark, tmp_path):
     assert content(spark, table) == [(*(1 for _ in ODD), (1, None))]
 
 
-def test_columns_that_iceberg_takes_for_one_are_refused_in_words(spark, tmp_path):
+def test_column_names_ambiguous_for_iceberg_are_rejected(spark, tmp_path):
     table = Table(str(tmp_path / "t"), "t")
     inner = Struct((Column("b", "b", Integer()),))
     layout = TableSchema((Column("a", "a", inner), Column("a.b", "a.b", Integer())))
@@ -375,20 +384,18 @@ def test_columns_that_iceberg_takes_for_one_are_refused_in_words(spark, tmp_path
         IcebergWriter().alter(spark, table, [SchemaChange("add", ("a.b",), "bigint")])
 
 
-def test_comments_are_in_the_table(spark, tmp_path):
+def test_created_table_has_column_comments(spark, tmp_path):
     table = Table(str(tmp_path / "t"), "t")
     comment = 'it\'s \\ "so"\n`x`'
     IcebergWriter().create(
         spark, table, TableSchema((Column("a", "a", Text(), comment),)), TableLayout()
     )
     assert IcebergWriter().rows(spark, table).schema["a"].metadata == {"comment": comment}
-    IcebergWriter().create(
-        spark, table, LAYOUT, TableLayout()
-    )  # a table that is there stays as it is
+    IcebergWriter().create(spark, table, LAYOUT, TableLayout())  # an existing table is not changed
     assert IcebergWriter().get_column_types(spark, table) == {"a": "string"}
 
 
-# ------------------------------------------------------------------------- layout and care
+# ------------------------------------------------------------------------- layout and maintenance
 
 DATED = TableSchema(
     (
@@ -400,7 +407,7 @@ DATED = TableSchema(
 )
 
 
-def test_a_design_is_the_partitions_the_order_and_the_size_of_the_files(spark, tmp_path):
+def test_layout_sets_partitions_sort_order_and_file_size(spark, tmp_path):
     design = TableLayout(
         partition_by=(
             PartitionField("at", "hour"),
@@ -432,20 +439,20 @@ def test_a_design_is_the_partitions_the_order_and_the_size_of_the_files(spark, t
 
 
 @pytest.mark.parametrize("transform", ["year", "month", "day", "hour"])
-def test_each_part_of_a_date_divides_a_table(spark, tmp_path, transform):
+def test_each_date_transform_partitions_a_table(spark, tmp_path, transform):
     table = Table(str(tmp_path / "t"), "t")
     IcebergWriter().create(spark, table, DATED, TableLayout((PartitionField("at", transform),)))
     (made,) = spark.sql(f"SHOW CREATE TABLE {resolve_table(spark, table).ref}").collect()
     assert f"PARTITIONED BY ({transform}s(`the.time`))" in made[0]
 
 
-def test_a_part_of_what_is_no_date_is_refused_in_words(spark, tmp_path):
+def test_date_transform_of_a_text_column_is_rejected(spark, tmp_path):
     table = Table(str(tmp_path / "t"), "t")
     with pytest.raises(TableError, match=r"layout of table t .*transform: day.*partition_by"):
         IcebergWriter().create(spark, table, DATED, TableLayout((PartitionField("kind", "day"),)))
 
 
-def test_rows_of_each_file_are_sorted_without_partitions_too(spark, tmp_path):
+def test_rows_of_each_file_are_sorted_without_partitions(spark, tmp_path):
     table = Table(str(tmp_path / "t"), "t")
     writer = IcebergWriter()
     writer.create(spark, table, LAYOUT, TableLayout(sort_by=("n",)))
@@ -454,7 +461,7 @@ def test_rows_of_each_file_are_sorted_without_partitions_too(spark, tmp_path):
     assert [row.n for row in writer.rows(spark, table).collect()] == sorted(range(10))
 
 
-def test_care_makes_few_files_of_many_and_the_marker_stays_newest(spark, table):
+def test_compaction_merges_files_and_repeats_the_metadata(spark, table):
     writer = IcebergWriter()
     for number in range(1, 8):
         writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number, f"[{number}]"))
@@ -463,7 +470,7 @@ def test_care_makes_few_files_of_many_and_the_marker_stays_newest(spark, table):
     assert newest.marker == marker(7, "[7]")
     assert newest.summary["total-data-files"] == "1"
     assert len(content(spark, table)) == 7
-    # A second time there is nothing to do, and nothing is committed.
+    # A second compaction has nothing to do and commits nothing.
     count = len(line(spark, table))
     writer.maintain(spark, table, MaintenanceOptions(compact=True))
     assert len(line(spark, table)) == count
@@ -476,18 +483,18 @@ def make_old(folder: Path) -> None:
         os.utime(file, (0, 0))
 
 
-def test_what_is_old_goes_and_the_newest_snapshot_with_the_marker_stays(spark, table):
+def test_old_snapshots_and_files_are_removed_and_the_metadata_kept(spark, table):
     writer = IcebergWriter()
     for number in (1, 2, 3):
         writer.replace(spark, table, rows(spark, (number, "a", 1)), marker(number, f"[{number}]"))
     place = resolve_table(spark, table)
-    rows(spark, (4, "z", 9)).writeTo(place.ref).append()  # another's
+    rows(spark, (4, "z", 9)).writeTo(place.ref).append()  # by another writer
     stray, fresh = (Path(table.path, "data", name) for name in ("a.parquet", "b.parquet"))
     stray.write_bytes(b"x")
     make_old(Path(table.path))
     fresh.write_bytes(b"x")
     writer.maintain(spark, table, MaintenanceOptions(retain_days=7))
-    assert len(line(spark, table)) == 5  # nothing is as old as that; the marker is repeated
+    assert len(line(spark, table)) == 5  # no snapshot is that old; the metadata is repeated
     assert line(spark, table)[0].marker == marker(3, "[3]")
     assert (stray.exists(), fresh.exists()) == (False, True)
     expire_snapshots(spark, place, -1)
@@ -498,7 +505,7 @@ def test_what_is_old_goes_and_the_newest_snapshot_with_the_marker_stays(spark, t
     assert len(content(spark, table)) == 3
 
 
-def test_files_of_a_table_that_lies_in_another_are_left_alone(spark, tmp_path):
+def test_files_of_a_table_inside_another_are_kept(spark, tmp_path):
     outer, inner = Table(str(tmp_path / "o"), "o"), Table(str(tmp_path / "o" / "data"), "data")
     writer = IcebergWriter()
     for table in (outer, inner):
@@ -509,7 +516,7 @@ def test_files_of_a_table_that_lies_in_another_are_left_alone(spark, tmp_path):
     assert content(spark, inner) == [(1, "a", 1)]
 
 
-def test_a_table_that_is_there_is_told_from_how_it_would_be_made_now(spark, tmp_path):
+def test_layout_mismatch_of_an_existing_table_is_described(spark, tmp_path):
     table, parted = Table(str(tmp_path / "t"), "t"), TableLayout((PartitionField("at", "day"),))
     writer = IcebergWriter()
     writer.create(spark, table, DATED, parted)

@@ -1,4 +1,4 @@
-"""Parquet folders: parts count when the manifest lists them, and nothing is there twice."""
+"""Parquet folders: only parts listed in the manifest count, and no row is duplicated."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def rows(spark: SparkSession, first: int, count: int = 1) -> DataFrame:
 
 
 def ids(spark: SparkSession, table: Table) -> list[int]:
-    """What a reader sees who lists the folder."""
+    """Return the ids that a reader finds by listing the folder."""
     return sorted(row.id for row in spark.read.parquet(f"file://{table.path}").collect())
 
 
@@ -61,14 +61,14 @@ def table(spark: SparkSession, tmp_path: Path) -> Table:
     return made
 
 
-def test_an_empty_table_can_be_read(spark, table):
+def test_empty_table_can_be_read(spark, table):
     assert ids(spark, table) == []
     types = {"id": "bigint", "a.b": "string", "o": "struct<`x_y`: bigint>"}
     assert ParquetWriter().get_column_types(spark, table) == types
     assert ParquetWriter().get_last_metadata(spark, table) is None
 
 
-def test_parts_are_numbered_and_the_manifest_says_which_count(spark, table):
+def test_parts_are_numbered_and_listed_in_the_manifest(spark, table):
     writer = ParquetWriter()
     writer.append(spark, table, rows(spark, 0), marker(1, '{"é": 1}'))
     writer.append(spark, table, rows(spark, 1).repartition(2), marker(2))
@@ -84,9 +84,9 @@ def test_parts_are_numbered_and_the_manifest_says_which_count(spark, table):
     assert others == {"_manifest.json", "_target_spark"}
 
 
-def test_a_repeated_batch_is_not_written_again(spark, table):
+def test_repeated_batch_is_not_written_again(spark, table):
     ParquetWriter().append(spark, table, rows(spark, 0), marker(1))
-    ParquetWriter().append(spark, table, rows(spark, 0), marker(1))  # its answer was lost
+    ParquetWriter().append(spark, table, rows(spark, 0), marker(1))  # its response was lost
     assert ids(spark, table) == [0]
     ParquetWriter().replace(spark, table, rows(spark, 5), marker(2))
     ParquetWriter().replace(spark, table, rows(spark, 5), marker(2))
@@ -96,7 +96,7 @@ def test_a_repeated_batch_is_not_written_again(spark, table):
     assert ids(spark, table) == [5]
 
 
-def test_a_batch_number_that_does_not_move_on_is_an_error(spark, table):
+def test_batch_number_that_does_not_increase_is_an_error(spark, table):
     writer = ParquetWriter()
     writer.append(spark, table, rows(spark, 0), marker(1))
     writer.append(spark, table, rows(spark, 1), marker(2))
@@ -114,13 +114,13 @@ def test_a_batch_number_that_does_not_move_on_is_an_error(spark, table):
 
 @pytest.mark.parametrize("way", ["append", "replace"])
 @pytest.mark.parametrize("breaks_at", ["staging", "moving", "manifest", "after"])
-def test_a_commit_that_breaks_off_leaves_nothing_behind(spark, table, monkeypatch, way, breaks_at):
-    """Killed at any step, the next run finds the table as it was, or the whole batch."""
+def test_interrupted_commit_is_removed_or_complete(spark, table, monkeypatch, way, breaks_at):
+    """Killed at any step, the next run finds the table unchanged, or with the whole batch."""
     ParquetWriter().append(spark, table, rows(spark, 0), marker(1, "{}"))
     real = Path.replace
 
     def breaking(self: Path, target: Path) -> Path:
-        """Stand in for a kill -9 at one of the renames that make up a commit."""
+        """Raise SystemExit, as a kill -9 would end the process, at one rename of a commit."""
         if breaks_at == "manifest" and target.name == "_manifest.json":
             raise SystemExit(9)
         done = real(self, target)
@@ -142,7 +142,7 @@ def test_a_commit_that_breaks_off_leaves_nothing_behind(spark, table, monkeypatc
 
     before = ParquetWriter().get_last_metadata(spark, table)
     assert before.batch == (2 if breaks_at == "after" else 1)
-    assert len(list(Path(table.path).iterdir())) > 2  # looking alone removes nothing
+    assert len(list(Path(table.path).iterdir())) > 2  # reading removes nothing
     getattr(ParquetWriter(), way)(spark, table, rows(spark, 1, 3), marker(2))
     ParquetWriter().append(spark, table, rows(spark, 4), marker(3))
 
@@ -151,8 +151,8 @@ def test_a_commit_that_breaks_off_leaves_nothing_behind(spark, table, monkeypatc
     assert not Path(table.path, "_staging").exists()
 
 
-def test_a_manifest_is_not_written_through_a_link(tmp_path: Path) -> None:
-    """Another user who may write the folder of a table may put a link there."""
+def test_manifest_is_not_written_through_a_symbolic_link(tmp_path: Path) -> None:
+    """Another user who may write the folder of a table can create a link there."""
     victim = tmp_path / "victim"
     victim.write_text("precious")
     folder = tmp_path / "t"
@@ -165,8 +165,8 @@ def test_a_manifest_is_not_written_through_a_link(tmp_path: Path) -> None:
     assert victim.read_text() == "precious"
 
 
-def test_a_rename_of_a_manifest_that_comes_late_does_nothing(tmp_path: Path, monkeypatch) -> None:
-    """A try whose answer was lost may be done after the next one has removed its parts."""
+def test_late_rename_of_a_manifest_has_no_effect(tmp_path: Path, monkeypatch) -> None:
+    """A try whose response was lost may be done after the next one has removed its parts."""
     table, late = Table(str(tmp_path / "t"), "t"), []
     rename = Path.replace
 
@@ -184,10 +184,8 @@ def test_a_rename_of_a_manifest_that_comes_late_does_nothing(tmp_path: Path, mon
     assert CommitManifest.read(tmp_path / "t").marker == marker(1, run="r2")
 
 
-def test_a_batch_whose_answer_was_lost_is_not_written_again_over_the_commit_of_another_run(
-    spark, table
-) -> None:
-    """The other run has put its marker in the place of ours meanwhile."""
+def test_retry_after_another_runs_commit_is_a_conflict(spark, table) -> None:
+    """The other run has replaced the metadata of the batch whose response was lost."""
     ours, others = ParquetWriter(), ParquetWriter()
     ours.get_column_types(spark, table)
     real = CommitManifest.write
@@ -206,7 +204,7 @@ def test_a_batch_whose_answer_was_lost_is_not_written_again_over_the_commit_of_a
     assert ids(spark, table) == [0, 1]
 
 
-def test_parts_of_a_dead_run_are_removed_and_files_of_others_stay(spark, table):
+def test_parts_of_a_dead_run_are_removed_and_foreign_files_kept(spark, table):
     ParquetWriter().append(spark, table, rows(spark, 0), marker(1))
     folder = Path(table.path)
     (folder / "part-00000009-00000.parquet").write_bytes(b"torn")
@@ -219,7 +217,7 @@ def test_parts_of_a_dead_run_are_removed_and_files_of_others_stay(spark, table):
     assert not (folder / "_staging").exists()
 
 
-def test_replace_puts_new_rows_in_the_place_of_the_old_and_keeps_the_columns(spark, table):
+def test_replace_replaces_the_rows_and_keeps_the_columns(spark, table):
     writer = ParquetWriter()
     writer.append(spark, table, rows(spark, 0, 2), marker(1, "{}"))
     types = writer.get_column_types(spark, table)
@@ -229,7 +227,7 @@ def test_replace_puts_new_rows_in_the_place_of_the_old_and_keeps_the_columns(spa
     assert writer.get_last_metadata(spark, table).state == "{}"
 
 
-def test_new_columns_come_with_new_parts_and_types_stay(spark, table):
+def test_columns_can_be_added_and_types_not_changed(spark, table):
     writer = ParquetWriter()
     writer.append(spark, table, rows(spark, 0), marker(1))
     writer.alter(
@@ -250,12 +248,12 @@ def test_new_columns_come_with_new_parts_and_types_stay(spark, table):
         writer.alter(spark, table, [SchemaChange("widen", ("id",), "decimal(38,0)")])
 
 
-def test_upsert_is_refused_with_the_way_out(spark, table):
+def test_upsert_is_rejected_with_a_remedy(spark, table):
     with pytest.raises(UnsupportedError, match="format to delta, or write_mode to append"):
         ParquetWriter().upsert(spark, table, rows(spark, 0), MergeKeys(("id",), "id"), marker(1))
 
 
-def test_folders_of_others_are_not_taken(spark, tmp_path):
+def test_folder_with_foreign_parquet_files_is_an_error(spark, tmp_path):
     assert ParquetWriter().get_column_types(spark, Table(str(tmp_path / "none"), "x")) is None
     assert ParquetWriter().get_column_types(spark, Table(str(tmp_path), "x")) is None
     (tmp_path / "_hidden").write_text("", encoding="utf-8")
@@ -266,18 +264,18 @@ def test_folders_of_others_are_not_taken(spark, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"commit": 1}', '{"commit":1,"marker":3,"parts":[]}'])
-def test_a_manifest_that_is_none_is_named(spark, tmp_path, text):
+def test_invalid_manifest_is_an_error(spark, tmp_path, text):
     (tmp_path / "_manifest.json").write_text(text, encoding="utf-8")
     with pytest.raises(TableError, match=r"_manifest\.json is not a manifest"):
         ParquetWriter().get_column_types(spark, Table(str(tmp_path), "x"))
 
 
-def test_other_places_are_refused_with_the_way_out(spark):
+def test_object_store_address_is_rejected_with_a_remedy(spark):
     with pytest.raises(UnsupportedError, match="Set format to delta"):
         ParquetWriter().append(spark, Table("s3a://b/t", "t"), spark.range(1), marker(1))
 
 
-def test_addresses_with_a_scheme_are_the_same_folder(spark, table):
+def test_file_uri_and_relative_path_are_the_same_folder(spark, table):
     ParquetWriter().append(spark, table, rows(spark, 0), marker(1))
     same = Table(f"file://{table.path}", "t")
     assert ParquetWriter().get_last_metadata(spark, same) == marker(1)
@@ -286,8 +284,8 @@ def test_addresses_with_a_scheme_are_the_same_folder(spark, table):
     assert ids(spark, table) == [0, 1]
 
 
-def test_two_runs_that_write_to_one_folder_take_turns(spark, tmp_path, monkeypatch):
-    """Else the second would remove the parts of the first, which no manifest lists yet."""
+def test_two_runs_commit_to_one_folder_one_at_a_time(spark, tmp_path, monkeypatch):
+    """Otherwise the second would remove the parts of the first that no manifest lists yet."""
     table = Table(str(tmp_path / "t"), "t")
     first, second = ParquetWriter(), ParquetWriter()
     for each in (first, second):

@@ -1,4 +1,4 @@
-"""The bounds of a Delta table's columns: those that Delta would write, never too narrow."""
+"""Column bounds in the log of a Delta table: equal to Delta's own, and never too narrow."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BOUNDED: dict[str, list[Any]] = {
     "STRING": ["", "☃ snow", "z" * 32, None],
     "TIMESTAMP": [datetime(2020, 1, 1, 0, 0, 0, 5000, UTC), datetime(1969, 12, 31, 23, tzinfo=UTC)],
 }
-"""Values whose bounds are the same however they are made."""
+"""Values whose bounds do not depend on the implementation."""
 
 LONG = [
     "a" * 33,
@@ -53,7 +53,7 @@ MOMENTS = [
 
 
 def written(spark: SparkSession, folder: Path, df: DataFrame, *, by_us: bool) -> list[Any]:
-    """Write a table through deltalake or through Spark; return what its log says of its files."""
+    """Write a table through deltalake or Spark; return the file statistics in its log."""
     table, writer = Table(str(folder), folder.name), DeltaWriter()
     if by_us:
         columns = (f"`{each.name}` {each.dataType.simpleString()}" for each in df.schema.fields)
@@ -78,7 +78,7 @@ def _micros(value: datetime) -> int:
 
 
 @pytest.mark.parametrize("kind", BOUNDED)
-def test_bounds_are_those_of_delta(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+def test_bounds_equal_those_of_delta(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     values = [(value,) for value in BOUNDED[kind]]
     df = spark.createDataFrame(values, f"x {kind}").coalesce(1)
     (ours,) = written(spark, tmp_path / "ours", df, by_us=True)
@@ -88,8 +88,8 @@ def test_bounds_are_those_of_delta(spark: SparkSession, tmp_path: Path, kind: st
     assert "x" in ours["minValues"]
 
 
-def test_what_has_no_bounds_has_none(spark: SparkSession, tmp_path: Path) -> None:
-    """Only how many are null; and nothing of what stands inside."""
+def test_unordered_and_nested_columns_have_no_bounds(spark: SparkSession, tmp_path: Path) -> None:
+    """Such columns have a null count, and nested fields have nothing."""
     df = spark.sql(
         "SELECT true AS b, 1.5D AS d, float('nan') AS f, unhex('00') AS y,"
         " CAST(NULL AS BIGINT) AS n, named_struct('x', 1) AS s, array(1) AS a, 7 AS `s.i`"
@@ -104,10 +104,10 @@ def test_what_has_no_bounds_has_none(spark: SparkSession, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("kind", "values"), [("STRING", LONG), ("TIMESTAMP", MOMENTS)])
-def test_a_bound_is_never_too_narrow(
+def test_bounds_include_every_value(
     spark: SparkSession, tmp_path: Path, kind: str, values: list[Any]
 ) -> None:
-    """Each value is found by itself, in a file of its own and in one with all others."""
+    """Each value is found by a filter, in its own file and in a file with all others."""
     alone = spark.createDataFrame([(value,) for value in values], f"x {kind}")
     for name, df in (("alone", alone.repartition(len(values), "x")), ("all", alone.coalesce(1))):
         stats = written(spark, tmp_path / name, df, by_us=True)
@@ -124,7 +124,9 @@ def test_a_bound_is_never_too_narrow(
             assert found.where(found.x >= same).where(found.x <= same).count() >= 1
 
 
-def test_no_more_columns_than_delta_counts_have_bounds(spark: SparkSession, tmp_path: Path) -> None:
+def test_only_the_columns_that_delta_indexes_have_bounds(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     columns = ", ".join(f"{number} AS c{number}" for number in range(40))
     df = spark.sql(f"SELECT {columns}").coalesce(1)
     (ours,) = written(spark, tmp_path / "ours", df, by_us=True)
@@ -132,7 +134,7 @@ def test_no_more_columns_than_delta_counts_have_bounds(spark: SparkSession, tmp_
     assert ours["minValues"] == theirs["minValues"]
 
 
-def test_a_file_without_rows_has_none(spark: SparkSession, tmp_path: Path) -> None:
+def test_file_without_rows_has_zero_records(spark: SparkSession, tmp_path: Path) -> None:
     spark.sql("SELECT 1 AS x WHERE false").write.parquet(str(tmp_path / "empty"))
     (file,) = (tmp_path / "empty").glob("*.parquet")
     assert json.loads(delta_statistics(file))["numRecords"] == 0

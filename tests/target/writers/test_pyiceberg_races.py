@@ -1,4 +1,4 @@
-"""The target and pyiceberg write one Iceberg table of a catalog, at the same time.
+"""Concurrent writes of the target and pyiceberg to one Iceberg table of a catalog.
 
 The moments are random; the seed of each race is printed.
 """
@@ -34,8 +34,8 @@ COUNT, MOST = 12_000, 100_000
 CONFLICT = "Another writer repeatedly changed the table at the same time"
 
 
-def theirs(folder: Path, *words: object) -> subprocess.Popen[str]:
-    """Start the other tool; its input stays open."""
+def start_pyiceberg(folder: Path, *words: object) -> subprocess.Popen[str]:
+    """Start the pyiceberg program; its input stays open."""
     command = [str(PYTHON), str(PROGRAM), str(folder), *map(str, words)]
     with (folder / "theirs.log").open("a") as errors:
         return subprocess.Popen(
@@ -43,8 +43,8 @@ def theirs(folder: Path, *words: object) -> subprocess.Popen[str]:
         )
 
 
-def told(process: subprocess.Popen[str]) -> list[Any]:
-    """Close the other tool's input; return what it printed up to its end."""
+def read_output(process: subprocess.Popen[str]) -> list[Any]:
+    """Close the program's input; return what it printed."""
     output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     return [json.loads(line) for line in output.splitlines()]
@@ -52,19 +52,19 @@ def told(process: subprocess.Popen[str]) -> list[Any]:
 
 @pytest.mark.parametrize("keys", KEYS)
 @pytest.mark.parametrize("before", ["no table", "no table until ours", "a table"])
-def test_pyiceberg_that_writes_all_the_while_loses_nothing_and_doubles_no_key(
+def test_concurrent_pyiceberg_writes_lose_no_rows_and_duplicate_no_keys(
     tmp_path: Path, keys: tuple[str, ...], before: str
 ) -> None:
-    """With keys, half of those that it takes are keys that we have as well."""
+    """With keys, half of those that pyiceberg writes are also written by the target."""
     chance = make_random(keys, before)
-    told(theirs(tmp_path, "init"))
+    read_output(start_pyiceberg(tmp_path, "init"))
     there = [] if before != "a table" else list(range(MOST, MOST + 10))
     if there:
-        told(theirs(tmp_path, "write", MOST, MOST + 10, "false", "true", 0))
+        read_output(start_pyiceberg(tmp_path, "write", MOST, MOST + 10, "false", "true", 0))
     least = COUNT - 150 if keys else COUNT
     most = COUNT + 150 if keys else MOST
     how = (str(bool(keys)).lower(), str(before == "no table").lower(), 6 if keys else 0.5)
-    other = theirs(tmp_path, "write", least, most, *how)
+    other = start_pyiceberg(tmp_path, "write", least, most, *how)
     config = in_catalog(tmp_path) | {"path": str(tmp_path / "tables"), "database": "db"}
     ours = ConcurrentLoad(tmp_path, "ours", flush_rows=1_000, **config)
     ours.start(ours.messages(range(COUNT), keys, state_every=500))
@@ -74,9 +74,9 @@ def test_pyiceberg_that_writes_all_the_while_loses_nothing_and_doubles_no_key(
     other.stdin.write("begin\n")
     other.stdin.flush()
     ours.end()
-    added = [id_ for ids in told(other) for id_ in ids]
+    added = [id_ for ids in read_output(other) for id_ in ids]
     ours.check_end(COUNT, may_fail=CONFLICT if keys else "")
-    (found,) = told(theirs(tmp_path, "read"))
+    (found,) = read_output(start_pyiceberg(tmp_path, "read"))
     print("exit:", ours.code, "commits of theirs:", len(added) // 10)
     done = ours.acknowledged()
     if keys:

@@ -1,4 +1,4 @@
-"""Every version of a row is kept: begun, ended and counted once, on real tables."""
+"""History tables (scd2): every version of a row is kept, with begin and end, on real tables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def at(second: int, stream: str = "a", **values: Any) -> dict[str, Any]:
 
 
 def versions(warehouse: Warehouse, *columns: str) -> list[tuple[Any, ...]]:
-    """Each version: its values, the seconds of its begin and end, whether it is current."""
+    """Return each version: its values, the seconds of its begin and end, whether it is current."""
     times = (f"unix_micros(_sdc_valid_{end}) - 1704067200000000" for end in ("from", "to"))
     found = warehouse.read("a").selectExpr("id", *columns, *times, "_sdc_is_current").collect()
     return sorted((tuple(row) for row in found), key=lambda row: (row[0], row[-3] or 0))
@@ -49,7 +49,7 @@ SECOND = 1_000_000
 
 
 @pytest.mark.parametrize("name", ["s", "t"])
-def test_a_table_of_any_name_keeps_its_versions(warehouse: Warehouse, name: str) -> None:
+def test_history_works_for_tables_named_like_sql_aliases(warehouse: Warehouse, name: str) -> None:
     described = schema(name, ID_AND_NAME, "id")
     warehouse.load(described, at(1, name, id=1, name="a"), **SCD2)
     warehouse.load(described, at(2, name, id=1, name="b"), **SCD2)
@@ -59,7 +59,7 @@ def test_a_table_of_any_name_keeps_its_versions(warehouse: Warehouse, name: str)
     ]
 
 
-def test_a_change_ends_a_version_and_begins_another(warehouse: Warehouse) -> None:
+def test_change_ends_a_version_and_begins_another(warehouse: Warehouse) -> None:
     described = schema("a", ID_AND_NAME, "id")
     states = warehouse.load(
         described, at(1, id=1, name="a"), at(2, id=1, name="b"), at(3, id=2), state(1), **SCD2
@@ -67,7 +67,7 @@ def test_a_change_ends_a_version_and_begins_another(warehouse: Warehouse) -> Non
     assert states == [1]
     warehouse.load(
         described,
-        at(5, id=1, name="b"),  # equal: nothing
+        at(5, id=1, name="b"),  # equal: no new version
         at(6, id=2, name="two"),
         at(7, id=2, name="two"),
         at(8, id=1, name=None),
@@ -91,7 +91,7 @@ def test_a_change_ends_a_version_and_begins_another(warehouse: Warehouse) -> Non
     assert (marker.batch, marker.run, marker.state) == (1, "run2", '{"at": 1}')
 
 
-def test_rows_that_are_sent_again_make_no_versions(warehouse: Warehouse) -> None:
+def test_resent_rows_add_no_versions(warehouse: Warehouse) -> None:
     described = schema("a", ID_AND_NAME, "id")
     sent = [at(n, id=1, name=name) for n, name in enumerate("abcb", 1)]
     gone = {**at(9, id=2), "record": {"id": 2, "_sdc_deleted_at": "2024-01-01T00:00:30Z"}}
@@ -105,7 +105,7 @@ def test_rows_that_are_sent_again_make_no_versions(warehouse: Warehouse) -> None
     assert len(versions(warehouse, "name")) == len(first) + 1
 
 
-def test_a_new_column_makes_no_versions_until_a_value_comes(warehouse: Warehouse) -> None:
+def test_new_column_adds_versions_only_with_a_value(warehouse: Warehouse) -> None:
     nested = {"o": {"type": "object", "properties": {"x": {"type": "integer"}}}}
     grown = {"o": {"type": "object", "properties": {**nested["o"]["properties"], "y.z": {}}}}
     rows = [at(1, id=1, name="a", o={"x": 1}), at(1, id=2, name="b", o=None)]
@@ -117,12 +117,12 @@ def test_a_new_column_makes_no_versions_until_a_value_comes(warehouse: Warehouse
         (2, None, 1 * SECOND, 2 * SECOND, False),
         (2, "new", 2 * SECOND, None, True),
     ]
-    # Nor does a column that the schema has no more.
+    # A column removed from the schema adds none either.
     warehouse.load(schema("a", ID_AND_NAME, "id"), at(3, id=2, name="b"), **SCD2)
     assert len(versions(warehouse)) == 3
 
 
-def test_a_table_that_was_written_otherwise_becomes_a_history(warehouse: Warehouse) -> None:
+def test_table_of_another_write_mode_becomes_a_history(warehouse: Warehouse) -> None:
     described = schema("a", ID_AND_NAME, "id")
     warehouse.load(described, *(record("a", id=n, name="old") for n in (1, 2, 3)), state(1))
     warehouse.load(described, record("a", id=3, _sdc_deleted_at="2024-01-01T00:00:00Z"))
@@ -130,7 +130,7 @@ def test_a_table_that_was_written_otherwise_becomes_a_history(warehouse: Warehou
     found = warehouse.rows("a", "id", "name", "_sdc_is_current")
     assert found == [(1, "new", True), (1, "old", False), (2, "old", True), (3, "old", False)]
     begun = {row[0] for row in warehouse.rows("a", "_sdc_valid_from", "name") if row[1] == "old"}
-    assert len(begun) == 1  # the start of the run, which a test's runs count from 1970 on
+    assert len(begun) == 1  # the start of the run, which tests count from 1970
     marker = warehouse.marker("a")
     assert marker is not None
     assert marker.state == '{"at": 1}'
@@ -143,7 +143,7 @@ def test_a_table_that_was_written_otherwise_becomes_a_history(warehouse: Warehou
     assert warehouse.rows("a", "name", "_sdc_is_current") == [("x", False), ("y", True)]
 
 
-def test_rows_without_a_time_begin_when_they_were_received(warehouse: Warehouse) -> None:
+def test_versions_without_a_time_begin_at_their_receipt(warehouse: Warehouse) -> None:
     warehouse.load(schema("a", ID, "id"), {**record("a", id=1), "time_extracted": "x"}, **SCD2)
     warehouse.load(schema("a", ID, "id"), record("a", id=2), add_record_metadata=True, **SCD2)
     found = warehouse.rows("a", "id", "_sdc_valid_from", "_sdc_received_at")
@@ -151,7 +151,7 @@ def test_rows_without_a_time_begin_when_they_were_received(warehouse: Warehouse)
     assert found[1][1] == found[1][2]
 
 
-def test_odd_names_are_keys_and_values(warehouse: Warehouse) -> None:
+def test_special_characters_in_key_and_value_names_are_supported(warehouse: Warehouse) -> None:
     odd = {name: {"type": "string"} for name in ("a.b", "q`t", "select", "_sdc_valid_from")}
     described = schema("a", odd, "a.b", "q`t")
     for word in ("one", "two"):
@@ -161,10 +161,10 @@ def test_odd_names_are_keys_and_values(warehouse: Warehouse) -> None:
     assert found == [("one", "one", False), ("two", "two", True)]
 
 
-def test_a_repeated_batch_is_found_and_not_written_again(
+def test_repeated_batch_is_recognized_and_not_written_again(
     warehouse: Warehouse, spark: SparkSession
 ) -> None:
-    """By a writer that knows nothing of the first try, as when its answer was lost."""
+    """The second writer has no result of the first try, as after a lost response."""
     warehouse.load(schema("a", ID_AND_NAME, "id"), at(1, id=1, name="a"), **SCD2)
     table = Table(f"{warehouse.folder}/a", "a")
     keys = MergeKeys(("id",), "at", compared=("name",))
@@ -180,7 +180,7 @@ def test_a_repeated_batch_is_found_and_not_written_again(
     assert len(versions(warehouse)) == 2
 
 
-def test_streams_without_keys_are_appended_unless_history_is_asked_of_them(
+def test_streams_without_keys_are_appended_unless_scd2_is_set_for_them(
     warehouse: Warehouse,
 ) -> None:
     warehouse.load(schema("a", ID), record("a", id=1), record("a", id=1), **SCD2)
@@ -189,14 +189,14 @@ def test_streams_without_keys_are_appended_unless_history_is_asked_of_them(
         warehouse.load(schema("a", ID), streams={"a": SCD2})
 
 
-def test_a_format_that_keeps_no_history_refuses_it_at_the_start() -> None:
+def test_format_without_history_rejects_scd2_at_start() -> None:
     config = {"path": "x", "format": "parquet"}
     for asked in (SCD2, {"streams": {"a": SCD2}}):
         (fault,) = settings.find_faults({**config, **asked})
         assert "format to delta" in fault
 
 
-def test_parquet_refuses_what_it_cannot_do(spark: SparkSession, tmp_path: Path) -> None:
+def test_parquet_writer_rejects_history(spark: SparkSession, tmp_path: Path) -> None:
     writer, table = ParquetWriter(), Table(str(tmp_path), "t")
     marker = CommitMetadata("job", "r", 1, 1, 0)
     with pytest.raises(UnsupportedError, match="Set format to delta"):

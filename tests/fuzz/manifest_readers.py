@@ -1,4 +1,4 @@
-"""YAML manifests: loaded, linted, and built into streams. No request is made."""
+"""YAML manifests: loaded, linted, and built into streams, without requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States, catalogs, stream maps and Airbyte's requests, into a tap that is then synced."""
+"""States, catalogs, stream maps and Airbyte's read requests, given to a tap that is then synced."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.fuzz.readers import Read
 __all__ = ["SmallTap", "make_airbyte_source", "make_catalogs", "make_states", "make_stream_maps"]
 
 SEPARATOR = b"\n----\n"
-"""Stands between the two files of Airbyte's read."""
+"""Separates the two files of Airbyte's read."""
 
 
 class Users(Stream):
-    """Records in the order of their cursor."""
+    """A sorted stream."""
 
     name = "users"
     primary_keys = ("id",)
@@ -52,12 +52,12 @@ class Users(Stream):
             }
 
     def get_child_context(self, record: dict[str, Any], context: Any) -> dict[str, Any]:
-        """Return what an order belongs to."""
+        """Return the context of a user's orders."""
         return {"user": record["id"]}
 
 
 class Orders(Stream):
-    """Records below each user, in no order: one bookmark for each."""
+    """An unsorted child stream: one bookmark per user."""
 
     name = "orders"
     parent_stream_type = Users
@@ -85,7 +85,7 @@ class SmallTap(Tap):
     ).to_dict()
 
     def discover_streams(self) -> list[Stream]:
-        """Return both."""
+        """Return both streams."""
         return [Users(self), Orders(self)]
 
 
@@ -111,7 +111,7 @@ def make_catalogs(_folder: Path) -> Read:
 
 
 def make_stream_maps(_folder: Path) -> Read:
-    """Return a reader of settings with stream maps, and the records that they are for."""
+    """Return a reader of settings with stream maps, and the records to map."""
 
     def read(data: bytes) -> None:
         try:
@@ -126,7 +126,7 @@ def make_stream_maps(_folder: Path) -> Read:
 
 
 def make_airbyte_source(_folder: Path) -> Read:
-    """Return a reader of a configured catalog and, behind a line of dashes, a state file."""
+    """Return a reader of a configured catalog and, after a line of dashes, a state file."""
 
     def read(data: bytes) -> None:
         catalog, _, state = data.partition(SEPARATOR)

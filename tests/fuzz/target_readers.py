@@ -1,4 +1,4 @@
-"""Singer lines into targets on the SDK: one that keeps nothing, and one of SQLite."""
+"""Singer lines into targets on the SDK: one that stores nothing, and one with SQLite."""
 
 from __future__ import annotations
 
@@ -21,47 +21,47 @@ MAPS = {
     "flattening_max_depth": 3,
     "stream_maps": {"a": {"__filter__": "id != 2", "name": "str(name)[:3]", "id": "id"}},
 }
-"""What becomes of stream ``a``; others are only flattened."""
+"""The maps of stream ``a``; other streams are only flattened."""
 
 
-class ForgetfulSink(BatchSink):
-    """Takes batches, with all that the SDK does to a record on its way."""
+class DiscardingSink(BatchSink):
+    """A sink that discards batches after the SDK's record processing."""
 
     max_size = 7
 
     def process_batch(self, context: dict[str, Any]) -> None:
-        """Look at each record."""
+        """Check each record."""
         for record in context["records"]:
             assert isinstance(record, dict)
 
 
-class ForgetfulTarget(Target):
-    """A target as an author writes it, on the SDK's defaults."""
+class DiscardingTarget(Target):
+    """A target with the SDK's defaults."""
 
     name = "target-forgetful"
     config_jsonschema = {"properties": {"add_record_metadata": {"type": "boolean"}}}
-    default_sink_class = ForgetfulSink
+    default_sink_class = DiscardingSink
 
 
 def make_sdk_target(_folder: Path) -> Read:
     """Return a reader that loads lines into a target of the SDK."""
 
     def read(data: bytes) -> None:
-        target = ForgetfulTarget(config={"add_record_metadata": True})
+        target = DiscardingTarget(config={"add_record_metadata": True})
         target.listen(io.BytesIO(data))
 
     return read
 
 
 def make_mapped_target(_folder: Path) -> Read:
-    """Return a reader that maps and flattens lines on their way into a target of the SDK."""
-    return lambda data: ForgetfulTarget(config=MAPS).listen(io.BytesIO(data))
+    """Return a reader that maps and flattens lines for a target of the SDK."""
+    return lambda data: DiscardingTarget(config=MAPS).listen(io.BytesIO(data))
 
 
 def make_sql_target(folder: Path) -> Read:
     """Return a reader that loads lines into SQLite.
 
-    What the database itself refuses is an error of the database's, which is typed too.
+    An error of the database counts as a typed error.
     """
 
     def read(data: bytes) -> None:

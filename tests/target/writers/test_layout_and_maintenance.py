@@ -1,4 +1,4 @@
-"""How tables are laid out and looked after, as they then are on disk."""
+"""Layout and maintenance of tables, checked on their files."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def live_files(warehouse: Warehouse, name: str) -> list[Path]:
 # Partitions
 
 
-def test_partitions_by_parts_of_a_date_time_are_generated_columns(delta: Warehouse) -> None:
+def test_date_time_partitions_are_generated_columns(delta: Warehouse) -> None:
     design = {"partition_by": ["region", "year(at)", "month(at)", "day(at)", "hour(at)"]}
     described = schema("sales", SALES, "id")
     delta.load(described, sale(1, "n", MIDNIGHT), sale(2, None, None), state(1), **design)
@@ -84,7 +84,7 @@ def test_partitions_by_parts_of_a_date_time_are_generated_columns(delta: Warehou
         ("2024", "2024-01", "2024-01-01", "2024-01-01-23"),
         ("None", "None", "None", "None"),
     }
-    # A merge moves rows to other parts, an evolution and an overwrite leave them alone.
+    # A merge moves rows between partitions; schema changes and overwrites keep the columns.
     grown = schema("sales", {**SALES, "n": {"type": "integer"}}, "id")
     moved = {**sale(2, "s", "0001-01-01T00:00:00Z")["record"], "n": 5}
     delta.load(grown, record("sales", **moved), state(2), **design)
@@ -96,7 +96,7 @@ def test_partitions_by_parts_of_a_date_time_are_generated_columns(delta: Warehou
     assert len(delta.read("sales").columns) == len(SALES) + 1 + len(parts)
 
 
-def test_a_date_divides_by_itself_or_by_its_month_and_year(delta: Warehouse) -> None:
+def test_date_column_partitions_by_day_month_or_year(delta: Warehouse) -> None:
     described = schema("sales", SALES)
     design = {"partition_by": ["day(on)", "month(on)", "year(on)"]}
     delta.load(described, sale(1, None, None, "1582-10-14"), sale(2, None, None), **design)
@@ -107,7 +107,7 @@ def test_a_date_divides_by_itself_or_by_its_month_and_year(delta: Warehouse) -> 
     ]
 
 
-def test_an_empty_text_that_would_divide_files_as_null_is_set_aside(delta: Warehouse) -> None:
+def test_empty_text_in_a_partition_column_is_quarantined(delta: Warehouse) -> None:
     rows = sale(1, "", MIDNIGHT), sale(2, None, MIDNIGHT), sale(3, " ", MIDNIGHT)
     delta.load(schema("sales", SALES), *rows, partition_by=["region"])
     assert set(delta.rows("sales", "id", "region")) == {(2, None), (3, " ")}
@@ -116,7 +116,7 @@ def test_an_empty_text_that_would_divide_files_as_null_is_set_aside(delta: Wareh
     assert json.loads(row.raw)["id"] == 1
 
 
-def test_a_reader_in_another_zone_finds_every_row_of_a_part(delta: Warehouse) -> None:
+def test_reader_in_another_time_zone_finds_all_rows_of_a_partition(delta: Warehouse) -> None:
     delta.load(
         schema("sales", SALES), sale(1, None, "2024-01-02T00:30:00Z"), partition_by=["day(at)"]
     )
@@ -126,7 +126,9 @@ def test_a_reader_in_another_zone_finds_every_row_of_a_part(delta: Warehouse) ->
     assert rows.where("at > timestamp'2024-01-01 17:00:00'").count() == 0
 
 
-def test_odd_names_can_divide_and_cluster(delta: Warehouse) -> None:
+def test_special_characters_in_partition_and_clustering_columns_are_supported(
+    delta: Warehouse,
+) -> None:
     odd = {"a.b": INSTANT, "x y": TEXT, "id": {"type": "integer"}}
     values = {"a.b": MIDNIGHT, "x y": "v", "id": 1}
     delta.load(schema("odd", odd), record("odd", **values), partition_by=["day(a.b)", "x y"])
@@ -136,7 +138,7 @@ def test_odd_names_can_divide_and_cluster(delta: Warehouse) -> None:
     assert delta.rows("two", "id") == [(1,)]
 
 
-def test_clusters_of_wide_tables_are_compared_too(delta: Warehouse) -> None:
+def test_clustering_column_beyond_the_indexed_columns_is_supported(delta: Warehouse) -> None:
     wide = {f"c{n}": {"type": "boolean"} for n in range(40)} | {"last": TEXT, "first": TEXT}
     delta.load(schema("wide", wide), record("wide", last="z"), cluster_by=["last"])
     assert detail(delta, "wide").clusteringColumns == ["last"]
@@ -144,7 +146,7 @@ def test_clusters_of_wide_tables_are_compared_too(delta: Warehouse) -> None:
     assert sorted(delta.rows("wide", "last")) == [("y",), ("z",)]
 
 
-def test_iceberg_divides_by_parts_too(make: Callable[[str], Warehouse]) -> None:
+def test_iceberg_table_is_partitioned_by_day(make: Callable[[str], Warehouse]) -> None:
     iceberg = make("iceberg")
     described = schema("sales", SALES, "id")
     for number in (1, 2):
@@ -158,10 +160,10 @@ def test_iceberg_divides_by_parts_too(make: Callable[[str], Warehouse]) -> None:
     assert "partitioned by days(at), which is not changed" in notes(iceberg, "sales")
 
 
-# What a stream does not have
+# Inapplicable layouts
 
 
-def test_what_all_streams_are_asked_for_holds_for_those_that_can(delta: Warehouse) -> None:
+def test_layout_for_all_streams_applies_where_possible(delta: Warehouse) -> None:
     delta.load(
         schema("sales", SALES),
         schema("people", {"name": TEXT, "tags": {"type": "array", "items": TEXT}}),
@@ -191,7 +193,7 @@ def test_what_all_streams_are_asked_for_holds_for_those_that_can(delta: Warehous
         ({"sort_by": ["nation"]}, SALES, "no property 'nation'"),
     ],
 )
-def test_what_one_stream_is_asked_for_and_cannot_is_an_error(
+def test_impossible_layout_of_one_stream_is_an_error(
     delta: Warehouse, asked: dict[str, Any], properties: dict[str, Any], word: str
 ) -> None:
     (setting,) = asked
@@ -201,7 +203,7 @@ def test_what_one_stream_is_asked_for_and_cannot_is_an_error(
     assert not delta.folder.exists()
 
 
-def test_a_table_that_is_there_stays_as_it_is_laid_out(delta: Warehouse) -> None:
+def test_layout_of_an_existing_table_is_not_changed(delta: Warehouse) -> None:
     described = schema("sales", SALES, "id")
     delta.load(described, sale(1, "n", MIDNIGHT), state(1))
     delta.load(described, sale(2, "s", MIDNIGHT), state(2), partition_by=["region"])
@@ -223,7 +225,7 @@ def shuffled(count: int) -> list[dict[str, Any]]:
 
 
 def incompressible(count: int) -> list[dict[str, Any]]:
-    """Return rows of about a kilobyte each, also in a file."""
+    """Return rows of about a kilobyte each that cannot be compressed."""
     made = random.Random(1)
     return [record("a", id=n, text=made.randbytes(700).hex()) for n in range(count)]
 
@@ -232,7 +234,7 @@ NUMBERED = {"id": {"type": "integer"}, "text": TEXT}
 
 
 def orders(warehouse: Warehouse, name: str) -> list[list[int]]:
-    """Return the ids of each file as they stand in it."""
+    """Return the ids of each file in their order in the file."""
     spark = warehouse.spark
     return [
         [row.id for row in spark.read.parquet(to_spark_uri(str(file))).select("id").collect()]
@@ -242,7 +244,7 @@ def orders(warehouse: Warehouse, name: str) -> list[list[int]]:
 
 @pytest.mark.parametrize("format", ["delta", "iceberg", "parquet"])
 @pytest.mark.parametrize("keys", [(), ("text",)])
-def test_the_rows_of_each_file_are_sorted(
+def test_rows_of_each_file_are_sorted(
     make: Callable[[str], Warehouse], format: str, keys: tuple[str, ...]
 ) -> None:
     warehouse = make(format)
@@ -254,7 +256,7 @@ def test_the_rows_of_each_file_are_sorted(
     assert found == [sorted(ids) for ids in found]
 
 
-def test_rows_are_sorted_in_their_partitions(delta: Warehouse) -> None:
+def test_rows_are_sorted_within_partitions(delta: Warehouse) -> None:
     rows = [record("a", id=n * 7919 % 300, text=str(n % 3)) for n in range(300)]
     delta.load(schema("a", NUMBERED), *rows, partition_by=["text"], sort_by=["id"])
     found = orders(delta, "a")
@@ -263,7 +265,7 @@ def test_rows_are_sorted_in_their_partitions(delta: Warehouse) -> None:
 
 
 @pytest.mark.parametrize("format", ["delta", "parquet"])
-def test_files_are_not_much_larger_than_asked(
+def test_files_are_at_most_slightly_larger_than_target_file_size(
     make: Callable[[str], Warehouse], format: str
 ) -> None:
     warehouse, size = make(format), 1 << 20
@@ -276,17 +278,17 @@ def test_files_are_not_much_larger_than_asked(
     assert warehouse.spark.conf.get("spark.sql.files.maxPartitionBytes") == before
 
 
-# Care
+# Maintenance
 
 
-def test_compaction_makes_one_file_and_the_newest_marker_stays(delta: Warehouse) -> None:
+def test_compaction_merges_files_and_keeps_the_metadata(delta: Warehouse) -> None:
     described = schema("a", NUMBERED, "id")
     for number in range(3):
         delta.load(described, record("a", id=number, text="x"), state(number))
     assert len(live_files(delta, "a")) == 3
     before = delta.marker("a")
     delta.load(described, state(9), compact=True, retain_days=7)
-    assert len(live_files(delta, "a")) == 3  # nothing was written to it
+    assert len(live_files(delta, "a")) == 3  # the run wrote no rows
     delta.load(described, record("a", id=9, text="x"), state(10), compact=True, retain_days=7.5)
     assert len(live_files(delta, "a")) == 1
     marker = delta.marker("a")
@@ -296,12 +298,12 @@ def test_compaction_makes_one_file_and_the_newest_marker_stays(delta: Warehouse)
     newest = next(iter(commits(delta.spark, place(delta, "a"))))
     assert newest.marker == marker
     assert sorted(delta.rows("a", "id")) == [(0,), (1,), (2,), (9,)]
-    # The next run goes on as if nothing had been tidied.
+    # The next run is not affected by the maintenance.
     delta.load(described, record("a", id=9, text="y"), state(11))
     assert delta.rows("a", "text").count(("y",)) == 1
 
 
-def test_compaction_aims_at_the_size_of_files(delta: Warehouse) -> None:
+def test_compaction_respects_target_file_size(delta: Warehouse) -> None:
     rows = incompressible(3000)
     options = {"target_file_size": 1 << 20, "compact": True}
     delta.load(schema("a", NUMBERED), *rows, **options)
@@ -310,14 +312,14 @@ def test_compaction_aims_at_the_size_of_files(delta: Warehouse) -> None:
     assert len(live_files(delta, "a")) == 1
 
 
-def test_only_files_that_are_out_for_long_enough_are_removed(delta: Warehouse) -> None:
+def test_only_files_older_than_retain_days_are_removed(delta: Warehouse) -> None:
     described = schema("a", NUMBERED)
     delta.load(described, record("a", id=1, text="old"), state(1))
     (old,) = live_files(delta, "a")
     delta.load(described, record("a", id=2, text="new"), state(2), full_refresh=["a"])
     delta.load(described, record("a", id=3, text="new"), state(3), retain_days=7)
     assert old.exists()
-    # The same, eight days later: what was taken out says when that was.
+    # The same eight days later, by the timestamps of the remove actions.
     for file in sorted((delta.folder / "a" / "_delta_log").glob("*.json")):
         aged = [_aged(json.loads(line)) for line in file.read_text().splitlines()]
         file.write_text("\n".join(map(json.dumps, aged)) + "\n")
@@ -339,24 +341,26 @@ def _aged(action: dict[str, Any]) -> dict[str, Any]:
     return action
 
 
-class Unlucky(DeltaWriter):
-    """A writer whose care meets another writer."""
+class FailingMaintenance(DeltaWriter):
+    """A writer whose maintenance conflicts with another writer."""
 
     def maintain(self, _spark: SparkSession, _table: Table, _care: MaintenanceOptions) -> None:
         raise RuntimeError("ConcurrentDeleteReadException: somebody else was faster")
 
 
-def test_a_failure_of_care_is_a_warning(
+def test_maintenance_failure_is_a_warning(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("target_spark.loader.batch_writer.get_writer", lambda *_, **__: Unlucky())
+    monkeypatch.setattr(
+        "target_spark.loader.batch_writer.get_writer", lambda *_, **__: FailingMaintenance()
+    )
     states = delta.load(schema("a", NUMBERED), record("a", id=1), state(1), compact=True)
     assert states == [1]
     assert "maintenance failed, the data is intact: ConcurrentDelete" in notes(delta, "a")
     assert "Maintenance of table" in caplog.text
 
 
-def test_a_run_that_is_not_complete_takes_no_care(
+def test_incomplete_run_does_no_maintenance(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cared: list[str] = []
@@ -380,6 +384,6 @@ def test_a_run_that_is_not_complete_takes_no_care(
     assert sorted(cared) == ["a", "b"]
 
 
-def test_parquet_is_not_tidied(spark: SparkSession, tmp_path: Path) -> None:
+def test_parquet_maintenance_is_rejected(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="not tidied"):
         ParquetWriter().maintain(spark, Table(str(tmp_path), "a"), MaintenanceOptions(compact=True))

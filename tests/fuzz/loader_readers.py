@@ -1,7 +1,7 @@
-"""Messages into target-spark's loader, as far as it goes without Spark.
+"""Messages into target-spark's loader, up to where Spark would start.
 
-Rows are read, classified and spooled by the real parts; the tables are the only thing left out:
-each commit reads back what was spooled for it.
+The real code reads, classifies and spools the rows; only the tables are missing: each commit reads
+back its spooled rows.
 """
 
 from __future__ import annotations
@@ -66,33 +66,33 @@ CATALOG = {
         ]
     ]
 }
-"""What the messages of the corpus belong to."""
+"""The catalog of the corpus's messages."""
 
 
-class Idle:
-    """An engine for tables that need none."""
+class StubEngine:
+    """An engine for tables that need no Spark."""
 
     started = False
     failure: TargetSparkError | None = None
 
     def begin(self) -> None:
-        """Begin with nothing."""
+        """Do nothing."""
         self.started = True
 
     def spark(self) -> Any:
-        """Return no Spark: nothing here may ask for it."""
+        """Raise an error: no code of these tests may use Spark."""
         raise AssertionError
 
     def close(self) -> None:
-        """End nothing."""
+        """Do nothing."""
 
 
-class Nowhere:
-    """Tables that keep nothing; each commit reads back the rows that were spooled for it."""
+class DiscardingTables:
+    """Tables that store nothing; each commit reads back its spooled rows."""
 
     @property
     def can_widen(self) -> CanWiden:
-        """Say that every type can be widened."""
+        """Allow every type change."""
         return lambda _old, _new: True
 
     def write(self, work: CommitRequest) -> CommitResult:
@@ -104,18 +104,18 @@ class Nowhere:
         return CommitResult(count, 0, work.covered(), {})
 
     def prepare(self, table: Table, layout: TableSchema, design: TableLayout) -> CommitResult:
-        """Make no table."""
+        """Create no table."""
         return CommitResult(0, 0, None, {})
 
     def has_others(self, table: Table, version: int) -> bool:
-        """Say that there are rows of other versions."""
+        """Return True, as if there were rows of other versions."""
         return True
 
     def maintain(self, table: Table, care: Any) -> str | None:
-        """Tidy nothing."""
+        """Do nothing."""
 
     def commit_state(self, table: Table, covered: CoveredState) -> None:
-        """Keep no state."""
+        """Store no state."""
 
 
 def make_singer(folder: Path) -> Read:
@@ -144,7 +144,9 @@ def _load(
     form: StateFormat | None = None,
 ) -> None:
     spool = SpoolFolder(folder / "spool")
-    loader = Loader(options, Idle(), spool, Nowhere, Report(), _take_state, form=form)
+    loader = Loader(
+        options, StubEngine(), spool, DiscardingTables, Report(), _take_state, form=form
+    )
     decoder = make_decoder()
     with contextlib.closing(spool), contextlib.closing(loader):
         for at in range(0, len(data), 1000):  # lines come in pieces
@@ -157,4 +159,4 @@ def _load(
 
 
 def _take_state(state: bytes) -> None:
-    json.loads(state, parse_int=str)  # what leaves is whole, whatever its numbers
+    json.loads(state, parse_int=str)  # an emitted state is valid JSON with any numbers

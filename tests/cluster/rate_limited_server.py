@@ -1,4 +1,4 @@
-"""A source that answers so many requests a second, and tells the others to come back."""
+"""A server that answers a limited number of requests per second, and the others with 429."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-__all__ = ["Limited", "limiting"]
+__all__ = ["RateLimitedServer", "serve_limited"]
 
 ROWS = 5
 
 
-class Limited(ThreadingHTTPServer):
-    """The server; ``refused`` counts the requests that came too soon."""
+class RateLimitedServer(ThreadingHTTPServer):
+    """The server; ``refused`` counts the requests answered with 429."""
 
     daemon_threads = True
 
@@ -31,11 +31,11 @@ class Limited(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The server's address."""
         return f"http://127.0.0.1:{self.server_port}"
 
     def admits(self) -> bool:
-        """Tell whether a request that comes now is answered."""
+        """Return True if a request is answered now."""
         with self._lock:
             now = time.monotonic()
             while self._answered and self._answered[0] <= now - 1:
@@ -48,7 +48,7 @@ class Limited(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Limited
+    server: RateLimitedServer
 
     def do_GET(self) -> None:
         if not self.server.admits():
@@ -67,13 +67,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
-def limiting(a_second: int) -> Iterator[Limited]:
-    """Serve in threads of its own."""
-    with Limited(a_second) as server:
+def serve_limited(a_second: int) -> Iterator[RateLimitedServer]:
+    """Serve in background threads during the context."""
+    with RateLimitedServer(a_second) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         yield server

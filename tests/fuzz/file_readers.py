@@ -1,7 +1,7 @@
-"""Fivetran's batch files: read as Spark's workers read them, without Spark.
+"""Fivetran's batch files, read as Spark's workers read them, without Spark.
 
-A seed is a line of JSON (how the file is packed, of which kind it is, bytes that are changed in
-the packed file) and the CSV behind it.
+A seed is a line of JSON (compression, encryption and kind of the file, bytes to change in the
+packed file), followed by the CSV.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def make_files(folder: Path) -> Read:
             kind = FileKind[said.get("kind", "REPLACE")]
             content = _packed(body, compression, bool(said.get("aes")), said.get("flips", ()))
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
-            return  # no file, but a seed that was spoiled
+            return  # the mutation no longer describes a file
         path.write_bytes(content)
         encryption = Encryption.AES if said.get("aes") else Encryption.NONE
         file = RequestFile(str(path), kind, KEY if said.get("aes") else None)
@@ -69,7 +69,7 @@ def make_files(folder: Path) -> Read:
 
 
 def _packed(body: bytes, compression: Compression, aes: bool, flips: Sequence[Any]) -> bytes:
-    """Return the content of a file, with some bytes of it changed."""
+    """Return the content of a file, with some bytes changed."""
     if compression in CODECS:
         sink = pa.BufferOutputStream()
         with pa.CompressedOutputStream(sink, CODECS[compression]) as stream:
@@ -83,7 +83,7 @@ def _packed(body: bytes, compression: Compression, aes: bool, flips: Sequence[An
 
 
 def _encrypted(content: bytes) -> bytes:
-    """Encrypt with a vector that is always the same, so that a seed is always the same file."""
+    """Encrypt with a constant vector, so that a seed always gives the same file."""
     vector = bytes(16)
     padder, encryptor = PKCS7(128).padder(), Cipher(AES(KEY), CBC(vector)).encryptor()
     return vector + encryptor.update(padder.update(content) + padder.finalize())

@@ -1,8 +1,8 @@
-"""Fivetran calls: bytes of a client's to the real servers, over gRPC.
+"""Fivetran calls: a client's bytes sent to the real servers by gRPC.
 
 A seed is JSON: the service and the call, and a message by its fields, or ``hex``; ``flips`` are
-places of the encoded message and the bytes that are put there. The destination is called as far
-as Spark would start. What a handler raises is seen where it is explained to the caller.
+positions in the encoded message and the bytes to put there. Destination calls end where Spark would
+start. A handler's exception is recorded where it is explained to the caller.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from target_spark.fivetran.allowed_settings import CallRules
 from target_spark.fivetran.destination_service import make_service
 from target_spark.fivetran.shared_spark import SharedSpark
 from target_spark.target import TargetSpark
-from tests.fuzz.of_taps import SmallTap
 from tests.fuzz.readers import Read, typed_errors
+from tests.fuzz.tap_readers import SmallTap
 
 __all__ = ["make_calls"]
 
@@ -36,18 +36,18 @@ SECONDS = 30
 ANSWERED = {"OK", "INVALID_ARGUMENT", "INTERNAL", "RESOURCE_EXHAUSTED", "UNIMPLEMENTED"}
 
 
-class NoSparks(SharedSpark):
-    """Where a call ends that would start Spark."""
+class UnavailableSpark(SharedSpark):
+    """A Spark that cannot start, which ends a call."""
 
     @contextmanager
     def session(self, config: Mapping[str, Any]) -> Iterator[Any]:
-        """Start none."""
+        """Raise an error instead of starting Spark."""
         raise SparkUnavailableError("not here")
         yield
 
 
 class Served:
-    """A service on a port of this machine, and what its handlers raised."""
+    """A service on a local port, and the exceptions of its handlers."""
 
     def __init__(self, service: Service, journal: JsonLogHandler) -> None:
         self.raised: list[BaseException] = []
@@ -64,7 +64,7 @@ class Served:
         self.call("ConfigurationForm", b"")
 
     def call(self, rpc: str, request: bytes) -> str:
-        """Call; return the name of the status, once all answers were read."""
+        """Make a call; return the name of its status, once all responses were read."""
         self.raised.clear()
         path = f"/fivetran_sdk.v2.{self.name}/{rpc}"
         try:
@@ -84,7 +84,7 @@ def make_calls(folder: Path) -> Read:
     rules = CallRules.of("target-spark", {})
     services = [
         make_connector_service(SmallTap, journal),
-        make_service(TargetSpark, NoSparks(), journal, rules),
+        make_service(TargetSpark, UnavailableSpark(), journal, rules),
     ]
     served = {service.name: Served(service, journal) for service in services}
 
@@ -95,8 +95,8 @@ def make_calls(folder: Path) -> Read:
             rpc.encode()  # a client cannot send other names
             request = _encode(server.name, rpc, call)
         except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
-            return  # no call, but a seed that was spoiled
-        except (json_format.Error, SystemError):  # a name of an enum that is no text
+            return  # the mutation is no longer a call
+        except (json_format.Error, SystemError):  # an enum name that is not text
             return
         status = server.call(rpc, request)
         for error in server.raised:
