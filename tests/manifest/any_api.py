@@ -1,8 +1,8 @@
-"""An API that fits whatever manifest: what it answers is made of the manifest alone.
+"""An API that fits any manifest: its responses are derived from the manifest.
 
-An answer is a function of the request, so that either side hears the same
-whatever it asked before. Under each path that an extractor looks at there are two records with all
-fields that the schemas name; a page after the second has none.
+A response is a function of the request, so both sides get the same responses in any order. Each
+path that an extractor reads has two records with all fields of the schemas; a page after the second
+has none.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["START", "AnyApi", "nodes", "written"]
 
 _NOW = dt.datetime.now(dt.timezone.utc).replace(microsecond=0)
 START = _NOW - dt.timedelta(days=2, minutes=25)
-"""When settings begin: at another minute than now, so that a time of now can be told from it."""
+"""The start date of the config: at another minute than now, to distinguish it from now."""
 
 _VALUES = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}, "null": None}
 _WORD = "2nd-page"
-_ENOUGH = 4000  # for pages without an end that could be told from the manifest
+_ENOUGH = 4000  # a bound for pagination whose end is not known from the manifest
 _CHAIN = re.compile(
     r"response((?:\.get\(\s*['\"][^'\"]+['\"][^)]*\)|\[['\"][^'\"]+['\"]\]|\.\w+)+)"
 )
@@ -36,7 +36,7 @@ _LINK = re.compile(r"get\(\s*['\"]([^'\"]+)['\"]|\[['\"]([^'\"]+)['\"]\]|\.(?!ge
 
 
 class AnyApi:
-    """Answers every request alike, but for pages after the second."""
+    """Sends the same response to every request, except for pages after the second."""
 
     def __init__(
         self, tree: Mapping[str, Any], url: str, schemas: Sequence[Mapping[str, Any]] = ()
@@ -56,7 +56,7 @@ class AnyApi:
         self._count = 0
 
     def answer(self, asked: Asked) -> Reply:
-        """Answer with two records under every path, with none on a page after the second."""
+        """Return two records under every path, none on a page after the second."""
         self._count += 1
         if self._count > _ENOUGH:
             return Reply({})
@@ -79,7 +79,7 @@ class AnyApi:
 
 
 def _path(extractor: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the steps to the records; those that are a parameter's as it is."""
+    """Yield the steps of the path to the records, with the values of parameters."""
     parameters = getattr(extractor, "parameters", {})
     given = extractor.get("field_path") or []
     for step in given if isinstance(given, list) else []:
@@ -88,7 +88,7 @@ def _path(extractor: Mapping[str, Any]) -> Iterator[str]:
 
 
 class _Page:
-    """Where requests say which page they want."""
+    """The part of a request that contains the page number."""
 
     def __init__(self, option: Mapping[str, Any]) -> None:
         name = option.get("field_name") or (option.get("field_path") or [""])[-1]
@@ -96,7 +96,7 @@ class _Page:
         self._spoken = re.compile(rf"\b{re.escape(self._name)}\"?\s*[:=]\s*\"?(\d+)")
 
     def is_late(self, asked: Asked) -> bool:
-        """Return whether a page after the second is asked for."""
+        """Return whether the request asks for a page after the second."""
         given = asked.query.get(self._name) or [asked.headers.get(self._name, "")]
         found = self._spoken.search(unquote_plus(asked.body.decode()))
         said = given[0] or (found[1] if found else "0")
@@ -115,7 +115,7 @@ def nodes(node: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def written(moment: dt.datetime, form: str) -> Any:
-    """Return a moment in a format, None where it is no format."""
+    """Return a datetime in a format, or None if the format is invalid."""
     with suppress(ValueError):
         return get_format(form).write(moment)
     return None
@@ -127,7 +127,7 @@ def _has_token(node: Mapping[str, Any]) -> bool:
 
 
 def _tokens(found: list[Mapping[str, Any]], url: str) -> Iterator[tuple[list[str], Any, Any]]:
-    """Yield where answers have a token of the next page, the token, and what a last page has."""
+    """Yield the path of each next-page token, the token, and its value on the last page."""
     for node in found:
         strategy = node.get("pagination_strategy")
         if not isinstance(strategy, dict):
@@ -142,7 +142,7 @@ def _tokens(found: list[Mapping[str, Any]], url: str) -> Iterator[tuple[list[str
 
 
 def _done(found: list[Mapping[str, Any]]) -> Iterator[tuple[list[str], Any]]:
-    """Yield where answers have the status of a job, and that it is done."""
+    """Yield the path of each job status, and the value for a completed job."""
     for node in found:
         if statuses := (node.get("status_mapping") or {}).get("completed"):
             yield node["status_extractor"]["field_path"], statuses[0]
@@ -159,7 +159,7 @@ def _is_more(name: str) -> Any:
 
 
 def _granted(found: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what a request for a token is answered with."""
+    """Return the response of a token request."""
     granted: dict[str, Any] = {"access_token": "granted-1", "expires_in": 7200, "id": 1}
     for node in found:
         if node.get("type") == "OAuthAuthenticator":

@@ -1,4 +1,4 @@
-"""Pieces of manifests, built from YAML as a manifest is, and what they need around them."""
+"""Single components built from YAML, with responses and a request sender for them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _AROUND = "type: DeclarativeSource\nversion: 6.0.0\nstreams: []\npiece:\n"
 
 
 def made(text: str, expected: Any, **config: Any) -> Any:
-    """Build a piece of YAML with a configuration."""
+    """Return the component of a YAML text, built with a config."""
     manifest = read_manifest(_AROUND + indent(dedent(text), "  "))
     return build_component(manifest, manifest.tree["piece"], expected, config)
 
 
 def answer(status: int = 200, body: bytes = b"{}", url: str = "http://x/y", **headers: str) -> Any:
-    """Return an answer as a stream gets it; ``_`` in names of headers stands for ``-``."""
+    """Return a response as a stream gets it; ``_`` in header names stands for ``-``."""
     found = requests.Response()
     found.status_code, found._content, found.url = status, body, url
     found.headers.update({name.replace("_", "-"): text for name, text in headers.items()})
@@ -33,7 +33,7 @@ def answer(status: int = 200, body: bytes = b"{}", url: str = "http://x/y", **he
 
 
 class Sender:
-    """A stream, as far as components ask for requests of their own."""
+    """The part of a stream that components use to send requests."""
 
     name = "readings"
 

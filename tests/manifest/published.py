@@ -1,8 +1,8 @@
-"""Published manifests of others, run by either side against one API that fits all of them.
+"""Published manifests of connectors, run by both sides against one API that fits all of them.
 
-The manifests lie in an environment of peers, and none of their text is kept
-here. Their hosts become paths of a server on loopback, their pages become small. A manifest is run
-twice: the second run begins with the states that the first one stored, each side's with its own.
+The manifests are in a peer's environment; none of their text is in this project. Their hosts become
+paths of a server on loopback, their pages become small. A manifest is run twice: the second run
+starts with the states of the first one of the same side.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ import yaml
 from tap_core.manifest.loader import read_manifest
 from tap_core.manifest.spec import config_jsonschema
 from tests.http.server import Asked, Server, serving
+from tests.manifest.airbyte_cdk_cases.cases import positions
 from tests.manifest.any_api import START, AnyApi, nodes, written
-from tests.manifest.beside.running import positions
 
-__all__ = ["Run", "Told", "by_airbyte_cdk", "by_us", "example"]
+__all__ = ["Run", "RunResult", "example", "run_airbyte_cdk", "run_tap_core"]
 
 _TIME = re.compile(r"\d\d(:|%3A)?(\d\d)(:|%3A)?\d\d([.,]\d+)?")
 _DAY = re.compile(
@@ -37,7 +37,7 @@ _DAY = re.compile(
 )
 _EPOCH = re.compile(r"(?<![\d.])(1[789]\d{8})(\d{3})?(\.\d+)?(?!\d)")
 _SIZE = re.compile(r"(\bpage_size: *[\"']?)[1-9]\d*(?=[\"']?\s*$)", re.MULTILINE)
-_BUDGET = re.compile(r"\napi_budget:.*\n(?:[ #-].*\n|\n)*")  # only how fast is asked
+_BUDGET = re.compile(r"\napi_budget:.*\n(?:[ #-].*\n|\n)*")  # affects only the speed
 _BASE = re.compile(r"url_base: *[\"']?\{\{ *config(?:\[[\"'](\w+)|\.get\([\"'](\w+)|\.(\w+))")
 _SETTING = re.compile(r"^\{\{ *config(?:\[[\"'](\w+)[\"']\]|\.get\([\"'](\w+)[^}]*|\.(\w+)) *\}\}$")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -55,8 +55,8 @@ _NOW_MINUTES = 6
 
 
 @dataclass
-class Told:
-    """What one run asked for, sent and stored, without the time of day."""
+class RunResult:
+    """The requests, records and states of one run, without the time of day."""
 
     code: int = 0
     requests: list[str] = field(default_factory=list)
@@ -68,25 +68,25 @@ class Told:
 
 @dataclass(frozen=True)
 class Run:
-    """How a side is run: its command, and what carries it out."""
+    """The command of a side, and the function that executes it."""
 
     command: Sequence[str]
     carry_out: Callable[[Sequence[str], Path], tuple[str, str, int]]
 
 
-def by_us(manifest: Path) -> list[Told]:
-    """Return what our Airbyte source makes of a manifest: once, and once more."""
+def run_tap_core(manifest: Path) -> list[RunResult]:
+    """Run a manifest twice with tap_core's Airbyte source and return the results."""
     command = [sys.executable, "-m", "tap_core.manifest.cli", "read", "--manifest"]
-    return told_of(manifest, Run(command, _carried_out))
+    return collect_results(manifest, Run(command, _execute))
 
 
-def by_airbyte_cdk(manifest: Path, python: Path) -> list[Told]:
-    """Return what airbyte-cdk makes of it."""
+def run_airbyte_cdk(manifest: Path, python: Path) -> list[RunResult]:
+    """Run a manifest twice with airbyte-cdk and return the results."""
     command = [str(python.with_name("source-declarative-manifest")), "read", "--manifest-path"]
-    return told_of(manifest, Run(command, _carried_out))
+    return collect_results(manifest, Run(command, _execute))
 
 
-def _carried_out(command: Sequence[str], folder: Path) -> tuple[str, str, int]:
+def _execute(command: Sequence[str], folder: Path) -> tuple[str, str, int]:
     places = [str(Path(__file__).parents[2]), str(folder)]
     ran = subprocess.run(
         [*command],
@@ -104,8 +104,8 @@ def _carried_out(command: Sequence[str], folder: Path) -> tuple[str, str, int]:
     return ran.stdout, ran.stderr, ran.returncode
 
 
-def told_of(manifest: Path, run: Run, choice: int = 0, runs: int = 2) -> list[Told]:
-    """Return what a side makes of a manifest in so many runs, each from the states before."""
+def collect_results(manifest: Path, run: Run, choice: int = 0, runs: int = 2) -> list[RunResult]:
+    """Return the results of several runs, each from the states of the previous one."""
     with serving() as server, TemporaryDirectory() as name:
         folder = Path(name)
         path = _copied(manifest, folder, server.url)
@@ -122,20 +122,20 @@ def told_of(manifest: Path, run: Run, choice: int = 0, runs: int = 2) -> list[To
         _begin(config, nodes(known.tree), config_jsonschema(known)["properties"])
         catalog = {"streams": [_configured(str(one["name"])) for one in known.streams]}
         files = {"config": config, "catalog": catalog}
-        told: list[Told] = []
+        results: list[RunResult] = []
         for _ in range(runs):
             arguments = [*run.command, str(path)]
             for word, content in files.items():
                 (file := folder / f"{word}.json").write_text(json.dumps(content), encoding="utf-8")
                 arguments += [f"--{word}", str(file)]
             server.asked.clear()
-            told.append(_told(server, *run.carry_out(arguments, folder)))
-            files["state"] = told[-1].stored
-        return told
+            results.append(_collect_result(server, *run.carry_out(arguments, folder)))
+            files["state"] = results[-1].stored
+        return results
 
 
 def _spec_of(package: Path) -> str:
-    """Return the specification that lies beside a manifest as a part of it."""
+    """Return the spec file beside a manifest as a ``spec`` section of it."""
     for file in package.glob("spec.*"):
         said = yaml.safe_load(file.read_text(encoding="utf-8"))
         said = said.get("connectionSpecification") or said["connection_specification"]
@@ -146,7 +146,7 @@ def _spec_of(package: Path) -> str:
 def _begin(
     config: dict[str, Any], found: Iterable[Mapping[str, Any]], schemas: Mapping[str, Any]
 ) -> None:
-    """Put where cursors begin into settings, in the format in which it is asked for."""
+    """Put the start dates of cursors into the config, in the formats of the manifest."""
     for node in found:
         start = node.get("start_datetime")
         start = start if isinstance(start, dict) else {"datetime": start}
@@ -163,7 +163,7 @@ def _read(file: Path) -> Any:
 
 
 def _copied(manifest: Path, folder: Path, url: str) -> Path:
-    """Return the manifest in a folder where its package lies, its hosts on our server."""
+    """Return a copy of the manifest and its package, with its hosts on the test's server."""
     package = folder / manifest.parent.name
     shutil.copytree(manifest.parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     for file in [*package.rglob("*.py"), package / manifest.name]:
@@ -174,7 +174,7 @@ def _copied(manifest: Path, folder: Path, url: str) -> Path:
 
 
 def example(schema: Mapping[str, Any], name: str = "", choice: int = 0) -> Any:
-    """Return settings that fit a schema, dates a few days ago; of choices that one."""
+    """Return a config that fits a schema, with recent dates; ``choice`` selects a oneOf."""
     said = [schema[word] for word in ("const", "default") if word in schema]
     said += (schema.get("enum") or [])[:1]
     if said and said[0] is not None and not ("start" in name and _DATE.match(str(said[0]))):
@@ -213,41 +213,41 @@ def _configured(name: str) -> dict[str, Any]:
     return {"stream": declared, "sync_mode": "incremental", "destination_sync_mode": "append"}
 
 
-# What it comes to
+# Results
 
 
-def _told(server: Server, output: str, errors: str, code: int) -> Told:
-    told = Told(code)
+def _collect_result(server: Server, output: str, errors: str, code: int) -> RunResult:
+    results = RunResult(code)
     stored: dict[str, Any] = {}
     for line in output.splitlines():
         message = json.loads(line) if line.startswith("{") else {"type": "LOG"}
         if message["type"] == "RECORD":
-            found = told.records.setdefault(message["record"]["stream"], [])
+            found = results.records.setdefault(message["record"]["stream"], [])
             found.append(json.loads(_masked(json.dumps(message["record"]["data"]), server)))
         elif message["type"] == "STATE":
             stored[message["state"]["stream"]["stream_descriptor"]["name"]] = message["state"]
         elif message["type"] == "TRACE" and message["trace"]["type"] == "ERROR":
-            told.errors.append(json.dumps(message["trace"]["error"]))
-    told.errors += [errors] if code else []
-    for found in told.records.values():
+            results.errors.append(json.dumps(message["trace"]["error"]))
+    results.errors += [errors] if code else []
+    for found in results.records.values():
         found.sort(key=lambda one: json.dumps(one, sort_keys=True))
-    told.stored = list(stored.values())
+    results.stored = list(stored.values())
     for name, state in stored.items():
         stands = positions(state["stream"].get("stream_state") or {})
-        told.states[name] = {
+        results.states[name] = {
             _masked(one, server): _masked(at, server)
             for one, at in stands.items()
             if not _is_start(at)
         }
-    told.states = {name: stands for name, stands in told.states.items() if stands}
-    told.requests = sorted({_masked(_shown(one), server) for one in server.asked})
-    return told
+    results.states = {name: stands for name, stands in results.states.items() if stands}
+    results.requests = sorted({_masked(_shown(one), server) for one in server.asked})
+    return results
 
 
 def _is_start(at: str) -> bool:
-    """Return whether a position is where settings begin, or before: nothing follows from it.
+    """Return whether a position is the start of the config or earlier, so without effect.
 
-    airbyte-cdk stores where settings begin, ours nothing.
+    airbyte-cdk stores the start of the config, tap_core stores nothing.
     """
     if re.match(r"\d{4}-\d\d-\d\d", at) and at[:10] < f"{START:%Y-%m-%d}":
         return True
@@ -275,7 +275,7 @@ def _shown(asked: Asked) -> str:
 
 
 def _masked(text: str, server: Server) -> str:
-    """Return a text without what is different each time: the server's port, and the time of now."""
+    """Return a text with the server's port and the current time masked."""
     text = text.replace(server.url.removeprefix("http://"), "the.server")
     text = re.sub(r"[Ss]ignature=[0-9a-f]{64}", "<signature>", text)
     return _EPOCH.sub(_epoch, _DAY.sub(_clock, text))

@@ -1,4 +1,4 @@
-"""An API that makes reports on loopback, streams that read them, and a clock that runs ahead."""
+"""An API of asynchronous report jobs on loopback, streams that read it, and a fake clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.http.server import Asked, Reply
 
-__all__ = ["Reports", "ahead", "reports"]
+__all__ = ["Reports", "make_fake_clock", "reports"]
 
 
 def reports(name: str = "items", retriever: str = "", more: str = "", body: str = "") -> str:
@@ -68,24 +68,24 @@ def reports(name: str = "items", retriever: str = "", more: str = "", body: str 
 
 
 class Reports:
-    """The API: what a job is asked about says in turn ``words``, and then the last of them.
+    """The API: polls of a job return ``statuses`` in turn, then repeat the last one.
 
-    ``said`` may say other words for a job, by what it is for; ``files`` what it has made.
+    ``statuses_by_slice`` has other statuses for the jobs of a slice; ``files`` returns the results.
     """
 
-    def __init__(self, *words: str) -> None:
-        self.words = list(words) or ["queued", "queued", "done"]
-        self.said: dict[str, list[str]] = {}
+    def __init__(self, *statuses: str) -> None:
+        self.statuses = list(statuses) or ["queued", "queued", "done"]
+        self.statuses_by_slice: dict[str, list[str]] = {}
         self.files: Callable[[str], Reply] = lambda _: Reply([{"id": 1}])
-        self.under_way: set[str] = set()
+        self.running_jobs: set[str] = set()
         self.most = 0
         self.until = 0
-        """How many jobs have to be under way at once before any is done."""
+        """The number of concurrent jobs that must be reached before any is completed."""
         self._made: dict[str, list[str]] = {}
         self._turn = threading.Lock()
 
     def __call__(self, asked: Asked) -> Reply:
-        """Answer a request."""
+        """Return the response to a request."""
         _, kind, *rest = asked.path.split("/")
         with self._turn:
             if kind == "files":
@@ -97,36 +97,36 @@ class Reports:
     def _created(self, body: dict[str, Any]) -> Reply:
         of = body.get("since") or body.get("slice") or body["name"]
         made = f"{len(self._made)}-{of}"
-        self._made[made] = list(self.said.get(of, self.words))
-        self.under_way.add(made)
-        self.most = max(self.most, len(self.under_way))
+        self._made[made] = list(self.statuses_by_slice.get(of, self.statuses))
+        self.running_jobs.add(made)
+        self.most = max(self.most, len(self.running_jobs))
         return Reply({"id": made})
 
     def _asked(self, asked: Asked, rest: list[str]) -> Reply:
         if asked.method == "DELETE":
             return Reply(status=204)
         if rest[1:] == ["abort"]:
-            self.under_way.discard(rest[0])
+            self.running_jobs.discard(rest[0])
             return Reply("ended")
         if self.most < self.until:
             return Reply({"status": "queued"})
         left = self._made[rest[0]]
         word = left.pop(0) if len(left) > 1 else left[0]
         if word != "queued":
-            self.under_way.discard(rest[0])
+            self.running_jobs.discard(rest[0])
         return Reply({"status": word} if word else {})
 
     def _of(self, job: str) -> str:
         return job.partition("-")[2]
 
 
-def ahead(waits: list[float]) -> SimpleNamespace:
-    """Return a clock that notes waits, and is ahead by them at once."""
+def make_fake_clock(waits: list[float]) -> SimpleNamespace:
+    """Return a clock whose sleep records the seconds and advances the time by them."""
     turn = threading.Lock()
 
     def sleep(seconds: float) -> None:
         with turn:
             waits.append(seconds)
-        time.sleep(0.001)  # others have their turn
+        time.sleep(0.001)  # lets other threads run
 
     return SimpleNamespace(monotonic=lambda: time.monotonic() + sum(waits), sleep=sleep)

@@ -1,4 +1,4 @@
-"""A small API on loopback, manifests that read it, and runs of them with what they wrote."""
+"""Manifests for an API on loopback, and runs of them with their output."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ streams:
 
 
 def stream(name: str, path: str, body: str = "", *, retriever: str = "", more: str = "") -> str:
-    """Return a declared stream whose records are the answer's ``data``.
+    """Return a declared stream whose records are the response's ``data``.
 
     ``retriever`` and ``more`` are further lines of the retriever and of the stream, ``body`` of
     the requester.
@@ -63,7 +63,7 @@ def stream(name: str, path: str, body: str = "", *, retriever: str = "", more: s
 
 
 def manifest(folder: Path, *streams: str, tail: str = "") -> Path:
-    """Write a manifest of these streams."""
+    """Write a manifest of these streams and return its path."""
     path = folder / "manifest.yaml"
     path.write_text(_HEAD + "".join(streams) + dedent(tail), encoding="utf-8")
     return path
@@ -71,7 +71,7 @@ def manifest(folder: Path, *streams: str, tail: str = "") -> Path:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run wrote."""
+    """The output of a run."""
 
     lines: list[dict[str, Any]]
     error: BaseException | None = None
@@ -82,12 +82,12 @@ class Ran:
 
     @property
     def states(self) -> list[dict[str, Any]]:
-        """All states."""
+        """The values of all STATE messages."""
         return [line["value"] for line in self._of("STATE")]
 
     @property
     def state(self) -> dict[str, Any]:
-        """The last state."""
+        """The value of the last STATE message."""
         return self.states[-1]
 
     def _of(self, kind: str) -> list[dict[str, Any]]:
@@ -103,7 +103,7 @@ def run(
     config: dict[str, Any] | None = None,
     fails: bool = False,
 ) -> Ran:
-    """Sync all streams of a manifest against a server; waits are not waited for."""
+    """Sync all streams of a manifest against a server, without sleeping between tries."""
     kind: type[ManifestTap] = make_tap_class(path, changes)
     written = io.StringIO()
     error: BaseException | None = None

@@ -1,4 +1,4 @@
-"""Manifests with templates of streams, and taps of them."""
+"""Manifests with dynamic streams, and taps of them."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ stream_parameters:
   list_of_parameters_for_stream: [{name: a, at: x}, {name: b, at: y}]
 """
 TABLES = {"tables": [{"name": "a"}, {"name": "b"}]}
-"""Settings from which a resolver of settings makes what the others make."""
+"""A config with which the config resolver creates the same streams as the other resolvers."""
 NAME = "{{ components_values['name'] }}"
 CREATES = "create_or_update: true"
 
 
 def put(path: str, value: str, *more: str) -> str:
-    """Return a mapping; ``more`` are further options of it."""
+    """Return a component mapping; ``more`` are further options of it."""
     lines = [f"field_path: {path}", f"value: {json.dumps(value)}", *more]
     return "".join(["- type: ComponentMappingDefinition\n", *(f"  {one}\n" for one in lines)])
 
@@ -104,15 +104,15 @@ def written(folder: Path, *dynamics: str, streams: tuple[str, ...] = (), check: 
 
 
 def of_tables(server: Server, *tables: dict[str, Any]) -> None:
-    """Let a server have tables, each with a record."""
-    told = tables or ({"name": "a"}, {"name": "b"})
+    """Let the server return these tables, and one record for each."""
+    rows = tables or ({"name": "a"}, {"name": "b"})
 
     def answer(request: Asked) -> Reply:
-        return page(*told) if request.path == "/tables" else page({"id": 1, "at": "2024-01-02"})
+        return page(*rows) if request.path == "/tables" else page({"id": 1, "at": "2024-01-02"})
 
     server.answers_by(answer)
 
 
 def tap(path: Path, url: str = "http://127.0.0.1:9", **config: Any) -> ManifestTap:
-    """Return the tap of a manifest, which has asked for nothing yet."""
+    """Return the tap of a manifest, before any request."""
     return make_tap_class(path)(config={"url": url, **config}, setup_mapper=False)

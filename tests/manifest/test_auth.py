@@ -1,4 +1,4 @@
-"""Credentials as a manifest declares them, seen on requests that arrive."""
+"""Authenticators of a manifest, checked on the requests that the server receives."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ OPTION = "inject_into: {{type: RequestOption, field_name: key, inject_into: {}}}
         (KEY.format("header: Authorization"), "s3cret"),
     ],
 )
-def test_credentials_are_put_into_a_header(text, header):
+def test_credentials_are_sent_in_a_header(text, header):
     assert signed(text, key="s3cret").headers.get("Authorization") == header
 
 
-def test_a_key_goes_where_an_option_says():
+def test_api_key_is_injected_by_its_request_option():
     def with_key(place: str, **more):
         return signed(KEY.format(OPTION.format(place)), **more, key="s3 cret")
 
@@ -95,13 +95,13 @@ authenticators:
 """
 
 
-def test_a_setting_chooses_the_authenticator_and_the_others_need_no_settings():
+def test_selective_authenticator_needs_only_the_settings_of_the_selected_one():
     request = signed(SELECTIVE, login={"kind": "key", "key": "k"})
     assert request.headers["X-Key"] == "k"
 
 
 @pytest.mark.parametrize("login", [{}, {"kind": "s3cret"}])
-def test_a_choice_that_is_none_says_which_there_are(login):
+def test_invalid_authenticator_selection_lists_the_choices(login):
     with pytest.raises(ManifestError, match=r"'login\.kind'.*key, oauth") as error:
         signed(SELECTIVE, login=login)
     assert "s3cret" not in str(error.value)
@@ -117,13 +117,13 @@ def test_a_choice_that_is_none_says_which_there_are(login):
         ("{type: JwtAuthenticator, secret_key: x, algorithm: none}", "none"),
     ],
 )
-def test_what_cannot_authenticate_is_refused_where_it_stands(text, words):
+def test_invalid_authenticator_is_rejected_with_its_line(text, words):
     with pytest.raises(ManifestError, match=words) as error:
         made(text, Authenticator)
     assert "line" in str(error.value)
 
 
-def test_nothing_shows_what_it_holds():
+def test_repr_of_authenticators_shows_no_secret():
     declared = made(SELECTIVE, Authenticator, login={"kind": "key", "key": "s3cret"})
     assert "s3cret" not in repr(declared) + repr(declared.auth(Sender()))
 
@@ -184,7 +184,7 @@ def form(asked):
         ),
     ],
 )
-def test_a_token_is_asked_for_with_the_names_of_the_manifest(server, more, sent, headers):
+def test_token_request_has_the_parameter_names_of_the_manifest(server, more, sent, headers):
     server.answers(Reply({"access_token": "t1", "expires_in": "3600"}))
     request = signed(OAUTH + more, url=server.url, **SETTINGS)
     assert request.headers["Authorization"] == "Bearer t1"
@@ -193,7 +193,7 @@ def test_a_token_is_asked_for_with_the_names_of_the_manifest(server, more, sent,
     assert headers.items() <= server.asked[0].headers.items()
 
 
-def test_a_token_may_be_asked_for_in_the_query(server):
+def test_token_request_can_use_query_parameters(server):
     server.answers(Reply({"access_token": "t1"}))
     more = "grant_type: client_credentials\nsend_refresh_request_as_query_params: true"
     signed(OAUTH + more, url=server.url, **SETTINGS)
@@ -205,7 +205,7 @@ def test_a_token_may_be_asked_for_in_the_query(server):
     assert server.asked[0].body == b""
 
 
-def test_a_token_is_found_below_other_members(server):
+def test_token_is_found_in_a_nested_response(server):
     server.answers(Reply({"data": [{"token": "t1", "lives": 60}]}))
     more = "grant_type: client_credentials\naccess_token_name: token\nexpires_in_name: lives"
     request = signed(OAUTH + more, url=server.url, **SETTINGS)
@@ -213,7 +213,7 @@ def test_a_token_is_found_below_other_members(server):
 
 
 @pytest.mark.parametrize(("hours", "asked"), [(2, 1), (-2, 2)])
-def test_a_lifetime_may_be_the_instant_of_its_end(server, hours, asked):
+def test_token_expiry_can_be_a_date(server, hours, asked):
     ends_at = utc_now() + timedelta(hours=hours)
     server.answers(Reply({"access_token": "t", "expires_at": f"{ends_at:%d.%m.%Y %H:%M}"}))
     more = (
@@ -228,7 +228,7 @@ def test_a_lifetime_may_be_the_instant_of_its_end(server, hours, asked):
     assert len(server.asked) == asked
 
 
-def test_a_lifetime_that_is_no_instant_is_the_usual_one(server):
+def test_invalid_token_expiry_date_uses_the_default_lifetime(server):
     server.answers(Reply({"access_token": "t", "expires_in": "soon"}))
     more = f"{CLIENT}\ntoken_expiry_date_format: '%Y-%m-%d'"
     auth = made(OAUTH + more, Authenticator, url=server.url, **SETTINGS).auth(Sender())
@@ -246,13 +246,13 @@ def test_a_lifetime_that_is_no_instant_is_the_usual_one(server):
         ("refresh_token: r\naccess_token_value: old", "new"),
     ],
 )
-def test_a_token_that_is_known_is_used_until_it_ends(server, more, token):
+def test_configured_access_token_is_used_until_it_expires(server, more, token):
     server.answers(Reply({"access_token": "new"}))
     request = signed(OAUTH + more, url=server.url, **SETTINGS)
     assert request.headers["Authorization"] == f"Bearer {token}"
 
 
-def test_a_token_without_an_endpoint_is_used_for_good():
+def test_access_token_without_an_endpoint_is_always_used():
     text = (
         "type: OAuthAuthenticator\nclient_id: a\nclient_secret: b\nrefresh_token: r\n"
         "access_token_value: given"
@@ -275,7 +275,7 @@ refresh_token_updater: {}
 
 
 class Tap:
-    """A tap whose changed settings are reported, as the Airbyte command does it."""
+    """A tap that reports config changes, as the Airbyte command does."""
 
     config_file = None
 
@@ -286,7 +286,7 @@ class Tap:
         self.settings = renew(self.settings)
 
 
-def test_tokens_that_are_replaced_are_handed_back_and_used_by_the_next_run(server):
+def test_refreshed_tokens_are_written_to_the_config_and_reused(server):
     server.answers(Reply({"access_token": "t1", "expires_in": 3600, "refresh_token": "r1"}))
     login = {"client_id": "me", "client_secret": "s3cret", "refresh_token": "r0"}
     tap = Tap({"url": server.url, "credentials": login})
@@ -301,7 +301,7 @@ def test_tokens_that_are_replaced_are_handed_back_and_used_by_the_next_run(serve
     assert [form(asked)["refresh_token"] for asked in server.asked] == ["r0"]
 
 
-def test_a_second_new_token_is_asked_for_with_the_newest_refresh_token(server):
+def test_token_request_uses_the_newest_refresh_token(server):
     server.answers(
         Reply({"access_token": "t1", "rt": "r1"}), Reply({"access_token": "t2", "rt": "r2"})
     )
@@ -312,14 +312,14 @@ def test_a_second_new_token_is_asked_for_with_the_newest_refresh_token(server):
     assert [form(asked)["rt"] for asked in server.asked] == ["r0", "r1"]
 
 
-def test_a_refusal_says_why_and_shows_no_secret(server):
+def test_refused_token_request_names_the_reason_without_secrets(server):
     server.answers(Reply({"error": "invalid_grant", "error_description": "no s3cret"}, 400))
     with pytest.raises(AccessTokenError, match="invalid_grant") as error:
         signed(f"{OAUTH}refresh_token: '{{{{ config.token }}}}'", url=server.url, **SETTINGS)
     assert "s3cret" not in str(error.value)
 
 
-def test_a_client_without_a_name_is_told_of(server):
+def test_missing_client_id_is_an_error(server):
     with pytest.raises(ManifestError, match="is the setting missing"):
         signed(f"{OAUTH}grant_type: client_credentials", url=server.url)
 
@@ -327,7 +327,7 @@ def test_a_client_without_a_name_is_told_of(server):
 # JSON Web Tokens
 
 
-def test_a_token_is_signed_with_claims_and_headers():
+def test_jwt_has_the_declared_claims_and_headers():
     jwt = pytest.importorskip("jwt")
     key = "k" * 40
     text = """
@@ -355,7 +355,7 @@ additional_jwt_payload: {scope: read}
     }
 
 
-def test_a_token_is_signed_once_while_it_is_good():
+def test_jwt_is_reused_while_it_is_valid():
     pytest.importorskip("jwt")
     text = f"type: JwtAuthenticator\nsecret_key: {'k' * 40}\nalgorithm: HS256\ntoken_duration: "
     auth = made(f"{text}1200", Authenticator).auth(Sender())
@@ -363,7 +363,7 @@ def test_a_token_is_signed_once_while_it_is_good():
     assert auth(requests.Request("GET", "http://api").prepare()).headers["Authorization"] == first
 
 
-def test_a_key_may_be_encoded_and_a_token_a_parameter():
+def test_jwt_key_can_be_base64_encoded_and_sent_as_a_parameter():
     jwt = pytest.importorskip("jwt")
     text = (
         f"type: JwtAuthenticator\nsecret_key: {'k' * 40}\nalgorithm: HS256\n"
@@ -374,7 +374,7 @@ def test_a_key_may_be_encoded_and_a_token_a_parameter():
     assert jwt.decode(token, base64.b64encode(b"k" * 40), algorithms=["HS256"])["exp"]
 
 
-def test_a_key_that_cannot_sign_is_told_of_and_not_shown():
+def test_invalid_jwt_key_is_an_error_without_the_key():
     pytest.importorskip("jwt")
     text = "type: JwtAuthenticator\nsecret_key: s3cret\nalgorithm: RS256\npassphrase: "
     for passphrase in ("''", "x"):
@@ -383,13 +383,13 @@ def test_a_key_that_cannot_sign_is_told_of_and_not_shown():
         assert "s3cret" not in str(error.value)
 
 
-def test_packages_that_are_missing_are_named(monkeypatch):
+def test_missing_jwt_packages_are_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "jwt", None)
     with pytest.raises(ManifestError, match="PyJWT and cryptography: pip install"):
         signed(f"type: JwtAuthenticator\nsecret_key: {'k' * 40}\nalgorithm: HS256")
 
 
-def test_claims_that_have_options_of_their_own_are_refused():
+def test_reserved_claims_in_the_payload_are_rejected():
     text = (
         "type: JwtAuthenticator\nsecret_key: s\nalgorithm: HS256\nadditional_jwt_payload: {exp: 1}"
     )
@@ -397,7 +397,7 @@ def test_claims_that_have_options_of_their_own_are_refused():
         signed(text)
 
 
-def test_an_assertion_asks_for_a_token(server):
+def test_profile_assertion_requests_an_access_token(server):
     jwt = pytest.importorskip("jwt")
     server.answers(Reply({"access_token": "t1", "expires_in": 3600}))
     text = f"""
@@ -413,7 +413,7 @@ profile_assertion: {{type: JwtAuthenticator, secret_key: {"k" * 40}, algorithm: 
     assert sent == {}
 
 
-# Sessions
+# Session tokens
 
 
 SESSION = """
@@ -440,7 +440,7 @@ IN_HEADER = "{type: ApiKey, inject_into: {type: RequestOption, inject_into: head
         (f"{IN_HEADER}, api_token: 'Token {{{{ session_token }}}}'}}", "X", "Token s1"),
     ],
 )
-def test_a_session_is_begun_with_a_request_of_its_own(server, how, header, expected):
+def test_session_token_is_requested_by_the_login_requester(server, how, header, expected):
     server.answers(Reply({"data": {"token": "s1"}}))
     request = signed(SESSION.replace("ANY", how), url=server.url, user="me")
     assert request.headers[header] == expected
@@ -450,7 +450,7 @@ def test_a_session_is_begun_with_a_request_of_its_own(server, how, header, expec
 
 
 @pytest.mark.parametrize(("duration", "logins"), [("PT0.001S", 2), ("PT1H", 1)])
-def test_a_session_is_begun_anew_when_it_has_ended(server, duration, logins):
+def test_expired_session_token_is_renewed(server, duration, logins):
     server.answers(Reply({"data": {"token": "s1"}}))
     text = SESSION.replace("ANY", BEARER) + f"expiration_duration: {duration}"
     auth = made(text, Authenticator, url=server.url, user="me").auth(Sender())
@@ -459,7 +459,7 @@ def test_a_session_is_begun_anew_when_it_has_ended(server, duration, logins):
     assert len(server.asked) == logins
 
 
-def test_a_session_that_is_refused_is_begun_anew_once(server):
+def test_refused_session_token_is_renewed_once(server):
     server.answers(Reply({"data": {"token": "s1"}}), Reply({"data": {"token": "s2"}}))
     text = SESSION.replace("ANY", BEARER)
     auth = made(text, Authenticator, url=server.url, user="me").auth(Sender())
@@ -472,13 +472,13 @@ def test_a_session_that_is_refused_is_begun_anew_once(server):
     assert len(server.asked) == 2
 
 
-def test_an_answer_without_a_token_says_where_it_was_looked_for(server):
+def test_missing_session_token_names_its_path(server):
     server.answers(Reply({"data": {}}))
     with pytest.raises(Exception, match=r"no token at the `session_token_path` data\.token"):
         signed(SESSION.replace("ANY", BEARER), url=server.url, user="me")
 
 
-def test_a_duration_that_is_none_is_refused_where_it_stands():
+def test_invalid_session_duration_is_rejected():
     with pytest.raises(ManifestError, match="no duration"):
         made(SESSION.replace("ANY", BEARER) + "expiration_duration: soon", Authenticator)
 
@@ -496,7 +496,7 @@ password: p
 
 
 class Requester:
-    """What knows the address that the login is below."""
+    """The part of a requester that provides the base URL."""
 
     def __init__(self, url):
         self.url = url
@@ -513,7 +513,7 @@ class Requester:
         (200, {"user": "me"}, "new"),
     ],
 )
-def test_an_older_session_is_used_while_it_is_good(server, status, config, token):
+def test_legacy_session_token_is_used_while_it_is_valid(server, status, config, token):
     server.answers_by(
         lambda asked: Reply({"id": "new"}) if asked.path == "/session" else Reply({}, status)
     )
@@ -524,7 +524,7 @@ def test_an_older_session_is_used_while_it_is_good(server, status, config, token
 
 
 @pytest.mark.parametrize("status", [401, 500])
-def test_an_older_session_without_a_way_to_log_in_is_told_of(server, status):
+def test_legacy_session_without_credentials_is_an_error(server, status):
     server.answers(Reply({}, status))
     stream = Sender()
     stream.retriever = type("Retriever", (), {"requester": Requester(server.url)})

@@ -1,4 +1,4 @@
-"""Bytes of answers to documents, also packed ones."""
+"""Decoders: response bodies, also compressed ones, to documents."""
 
 from __future__ import annotations
 
@@ -56,33 +56,33 @@ def zipped(**files: bytes) -> bytes:
     return packed.getvalue()
 
 
-def test_json_is_one_document_or_the_elements_of_a_list_with_all_digits():
+def test_json_decoder_yields_the_document_or_list_elements_exactly():
     assert decoded(JsonDecoder(), '{"a": 1.50}') == [{"a": Decimal("1.50")}]
     assert decoded(JsonDecoder(), '[{"a": 1}, {"a": 2}]') == [{"a": 1}, {"a": 2}]
     assert decoded(JsonDecoder(), "") == decoded(JsonDecoder(), "[]") == []
 
 
-def test_a_body_that_is_no_json_is_an_error_and_not_an_empty_page():
+def test_body_that_is_not_json_is_an_error():
     with pytest.raises(NotJSONError, match="not JSON"):
         decoded(JsonDecoder(), "<html>Log in</html>", "text/html")
     with pytest.raises(TruncatedBodyError, match="cut off"):
         decoded(JsonDecoder(), '{"data": [{"id": 1}, ')
 
 
-def test_lines_of_json_are_documents_and_one_that_is_none_is_reported(caplog):
-    """As airbyte-cdk, which warns of such a line and goes on."""
+def test_jsonl_decoder_skips_invalid_lines_with_a_warning(caplog):
+    """As in airbyte-cdk, which also logs a warning and continues."""
     caplog.set_level(logging.WARNING)
     body = '{"a": 1}\n\n{"a": \r\n{"a": 2.10}'
     assert decoded(JsonlDecoder(), body) == [{"a": 1}, {"a": Decimal("2.10")}]
     assert "Line 3 of a response is skipped" in caplog.text
 
 
-def test_lines_of_text_are_documents_with_one_field():
+def test_iterable_decoder_yields_a_record_per_line():
     body = "a@x.test\r\nb@x.test\n"
     assert decoded(IterableDecoder(), body) == [{"record": "a@x.test"}, {"record": "b@x.test"}]
 
 
-def test_the_elements_of_a_list_within_a_document():
+def test_json_items_decoder_yields_the_elements_of_a_nested_list():
     assert decoded(JsonItemsDecoder("data.users"), '{"data": {"users": [1, 2]}}') == [1, 2]
     assert decoded(JsonItemsDecoder("data.users"), "{}") == []
 
@@ -104,11 +104,11 @@ def test_the_elements_of_a_list_within_a_document():
         (CsvDecoder(), "", []),
     ],
 )
-def test_rows_of_csv_are_keyed_by_the_first_one(decoder, body, rows):
+def test_csv_decoder_uses_the_first_row_as_keys(decoder, body, rows):
     assert decoded(decoder, body) == rows
 
 
-def test_a_delimiter_is_one_character():
+def test_csv_delimiter_must_be_one_character():
     with pytest.raises(ManifestError, match="one character"):
         CsvDecoder(delimiter="||")
 
@@ -127,12 +127,12 @@ def test_a_delimiter_is_one_character():
         ("<!DOCTYPE r [<!ENTITY e 'long'>]><r>&e;x</r>", {"r": "x"}),
     ],
 )
-def test_xml_is_a_document_of_attributes_texts_and_lists(body, document):
-    """Airbyte's YAML reference, XmlDecoder; entities of the document are not expanded."""
+def test_xml_decoder_maps_attributes_texts_and_lists(body, document):
+    """As in Airbyte's YAML reference; entities of the document are not expanded."""
     assert decoded(XmlDecoder(), body, "text/xml") == [document]
 
 
-def test_xml_is_read_in_the_charset_of_the_answer():
+def test_xml_is_read_in_the_charset_of_the_response():
     body = "<r>é</r>".encode("latin-1")
     assert decoded(XmlDecoder(), body, "text/xml; charset=latin-1") == [{"r": "é"}]
     assert decoded(XmlDecoder(), "") == []
@@ -141,14 +141,14 @@ def test_xml_is_read_in_the_charset_of_the_answer():
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_gzip_is_unpacked_and_what_is_not_packed_is_read_as_it_is(packed):
+def test_gzip_decoder_also_reads_uncompressed_bodies(packed):
     body = b"a,b\n1,2\n"
     body = gzip.compress(body) if packed else body
     assert decoded(GzipDecoder(CsvDecoder()), body) == [{"a": "1", "b": "2"}]
     assert decoded(CompositeRawDecoder(GzipParser(CsvParser())), body) == [{"a": "1", "b": "2"}]
 
 
-def test_every_file_of_a_zip_archive_is_read():
+def test_zipfile_decoder_reads_every_file_of_the_archive():
     body = zipped(one=b'{"id": 1}', two=gzip.compress(b'[{"id": 2}]'))
     assert decoded(ZipfileDecoder(GzipDecoder(JsonDecoder())), body) == [{"id": 1}, {"id": 2}]
     assert decoded(ZipfileDecoder(parser=JsonLineParser()), zipped(a=b"{}\n1")) == [{}, 1]
@@ -158,8 +158,8 @@ def test_every_file_of_a_zip_archive_is_read():
         ZipfileDecoder()
 
 
-def test_a_packed_answer_of_a_server_is_unpacked_once():
-    """A body with a Content-Encoding is unpacked by the client; the file in it by the decoder."""
+def test_gzip_file_with_content_encoding_is_decompressed_twice():
+    """The client removes the Content-Encoding, the decoder decompresses the file in it."""
     body = gzip.compress(gzip.compress(b'{"id": 1}\n{"id": 2}'))
     with serving() as server:
         server.answers(Reply(body, headers={"Content-Encoding": "gzip"}))
@@ -167,8 +167,8 @@ def test_a_packed_answer_of_a_server_is_unpacked_once():
     assert list(GzipDecoder(JsonlDecoder()).decode(response)) == [{"id": 1}, {"id": 2}]
 
 
-def test_xml_that_takes_far_more_memory_than_its_bytes_is_refused():
-    """SEC13: elements with attributes become mappings, thirty times as large as their text."""
+def test_xml_that_needs_too_much_memory_when_parsed_is_rejected():
+    """SEC13: elements with attributes become dicts that are thirty times as large as their text."""
     body = b"<r>" + b'<a b=""/>' * 2_000 + b"</r>"
     small = JSONResponse.of(answer(body, "text/xml"), max_bytes=len(body))
     with pytest.raises(ResponseTooLargeError, match=r"XML .* raise max_response_bytes"):

@@ -1,4 +1,4 @@
-"""What error handlers of a manifest say of answers, and how long is waited."""
+"""Error handlers of a manifest: classification of responses and waits between tries."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def filtered(*filters: str, **config: Any) -> Any:
         ((418, 501), ResponseAction.RETRY, SYSTEM),
     ],
 )
-def test_a_status_has_its_usual_meaning(statuses, action, kind):
+def test_default_action_and_failure_type_per_status(statuses, action, kind):
     for status in statuses:
-        verdict = handler().interpret(answer(status), {})
-        assert (verdict.action, verdict.failure_type) == (action, kind)
+        resolution = handler().interpret(answer(status), {})
+        assert (resolution.action, resolution.failure_type) == (action, kind)
 
 
-def test_a_request_is_sent_six_times_within_ten_minutes():
+def test_default_is_six_tries_within_ten_minutes():
     found = handler()
     assert (found.max_tries, found.max_seconds) == (6, 600)
     assert handler("type: DefaultErrorHandler\nmax_retries: 2").max_tries == 3
@@ -79,13 +79,13 @@ def test_a_request_is_sent_six_times_within_ten_minutes():
         ("error_message_contains: again", answer(503, b"<p>try again</p>"), answer(503, b"no")),
     ],
 )
-def test_a_filter_knows_answers_by_status_condition_or_message(condition, matching, other):
+def test_response_filter_matches_status_predicate_or_message(condition, matching, other):
     found = filtered(f"{{type: HttpResponseFilter, action: IGNORE, {condition}}}")
     assert found.interpret(matching, {}).action is ResponseAction.IGNORE
     assert found.interpret(other, {}).action is not ResponseAction.IGNORE
 
 
-def test_the_first_filter_that_matches_decides_and_says_why():
+def test_first_matching_filter_sets_action_and_message():
     found = filtered(
         "{type: HttpResponseFilter, action: FAIL, http_codes: [403], failure_type: config_error,"
         " error_message: \"{{ config.name }}: {{ response['why'] }}\"}",
@@ -101,7 +101,7 @@ def test_the_first_filter_that_matches_decides_and_says_why():
     assert found.interpret(answer(405), {}).action is ResponseAction.FAIL
 
 
-def test_a_body_that_was_read_for_a_filter_is_still_there():
+def test_body_read_by_a_filter_is_still_available():
     found = filtered("{type: HttpResponseFilter, action: FAIL, predicate: '{{ response.bad }}'}")
     response = answer(200, b'{"data": [1]}')
     assert found.interpret(response, {}).action is ResponseAction.SUCCESS
@@ -145,20 +145,20 @@ error_handlers:
         ("FAIL", answer(200), ResponseResolution(ResponseAction.SUCCESS)),
     ],
 )
-def test_of_several_handlers_a_later_one_may_still_try_again_or_ignore(action, response, expected):
+def test_later_handler_of_a_composite_may_retry_or_ignore(action, response, expected):
     assert handler(COMPOSITE.replace("ACTION", action)).interpret(response, {}) == expected
 
 
 @pytest.mark.parametrize(("first", "then"), [("FAIL", "RATE_LIMITED"), ("RATE_LIMITED", "FAIL")])
-def test_of_several_handlers_one_that_knows_of_a_limit_is_heard(first, then):
-    """airbyte-cdk hears the last one, so the second case fails there."""
+def test_rate_limited_has_priority_in_a_composite_handler(first, then):
+    """airbyte-cdk uses the last handler, so the second case fails there."""
     limit = "{type: HttpResponseFilter, http_codes: [403], action: %s}"
     found = [filtered(limit % action) for action in (first, then)]
-    verdict = CompositeErrorHandler(error_handlers=found).interpret(answer(403), {})
-    assert verdict.action is ResponseAction.RATE_LIMITED
+    resolution = CompositeErrorHandler(error_handlers=found).interpret(answer(403), {})
+    assert resolution.action is ResponseAction.RATE_LIMITED
 
 
-def test_several_handlers_wait_by_the_first_strategy_that_knows():
+def test_composite_handler_uses_the_first_known_wait():
     found = handler(COMPOSITE.replace("ACTION", "FAIL"))
     assert (found.max_tries, found.max_seconds) == (4, 600)
     assert found.compute_wait(answer(429, Wait="3"), 1, {}) == 3
@@ -170,7 +170,7 @@ def test_several_handlers_wait_by_the_first_strategy_that_knows():
 
 
 class Silent:
-    """A handler of another's making, which leaves answers to others."""
+    """A custom handler that decides nothing."""
 
     max_tries, max_seconds = 1, None
 
@@ -181,13 +181,13 @@ class Silent:
         return None
 
 
-def test_a_handler_that_says_nothing_leaves_it_to_the_next():
+def test_handler_without_a_decision_defers_to_the_next():
     found = CompositeErrorHandler(error_handlers=[Silent(), handler()])
     assert found.interpret(answer(404), {}).action is ResponseAction.FAIL
     assert found.max_seconds == 600
 
 
-def test_answers_of_other_makings_are_read_as_well():
+def test_filters_accept_plain_requests_responses():
     found = filtered("{type: HttpResponseFilter, action: FAIL, predicate: '{{ response.bad }}'}")
     response = requests.Response()
     response.status_code, response._content = 200, b'{"bad": 1}'
@@ -228,11 +228,11 @@ FROM_BODY = "type: WaitTimeFromResponse, wait_time_in_seconds: '{{ response.seco
         (FROM_BODY, None, None),
     ],
 )
-def test_a_strategy_says_how_long_to_wait(strategy, response, seconds):
+def test_backoff_strategy_returns_the_wait(strategy, response, seconds):
     assert waited(strategy, response, s=9) == seconds
 
 
-def test_exponential_waits_double():
+def test_exponential_backoff_doubles_the_wait():
     waits = [waited("type: ExponentialBackoffStrategy, factor: 1", tries=n) for n in (1, 2, 3)]
     assert waits == [2, 4, 8]
 
@@ -250,7 +250,7 @@ def test_jitter_adds_up_to_twice_its_range(strategy):
     assert len(set(waits)) > 1
 
 
-def test_a_moment_in_a_header_is_waited_for():
+def test_wait_until_time_from_header_is_the_remaining_time():
     seconds = waited(UNTIL, answer(429, Until=str(time.time() + 60))) or 0.0
     assert 55 < seconds <= 60
 
@@ -263,12 +263,12 @@ def test_a_moment_in_a_header_is_waited_for():
         (FROM_BODY, answer(429, b'{"seconds": 31}')),
     ],
 )
-def test_a_wait_that_is_too_long_ends_the_stream(strategy, response):
+def test_wait_above_the_maximum_ends_the_stream(strategy, response):
     with pytest.raises(FatalAPIError, match="sync again later"):
         waited(f"{strategy}, max_waiting_time_in_seconds: 30", response)
 
 
-def test_a_filter_for_no_answer_is_warned_of_and_passed_over(caplog):
+def test_filter_without_a_condition_is_ignored_with_a_warning(caplog):
     found = handler(FILTER.replace("WHICH", ""))
     assert "response_filters[0]: This response filter matches no response" in caplog.text
     assert found.interpret(answer(200), {}).action is ResponseAction.SUCCESS
@@ -292,7 +292,7 @@ backoff_strategies: [{type: WaitTimeFromHeader, header: x, WHICH}]
         (WAITING.replace("WHICH", "regex: '('"), "not a valid regular expression"),
     ],
 )
-def test_handlers_that_cannot_work_are_refused_where_they_stand(text, words):
+def test_invalid_error_handler_is_rejected_with_its_line(text, words):
     with pytest.raises(ManifestError, match=words) as error:
         handler(text)
     assert "line" in str(error.value)

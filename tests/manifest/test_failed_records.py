@@ -1,4 +1,4 @@
-"""A template that fails on one record: the record is named and left out, the others are sent."""
+"""Templates that fail on a record: it is skipped and reported, the others are emitted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RECORDS = [{"id": 1, **GOOD}, {"id": 2, **BAD}, {"id": 3, **GOOD}]
 
 
 def added(value: str, path: str = "made") -> str:
-    """Return the transformation that adds a field."""
+    """Return a transformation that adds a field."""
     return f"""
 primary_key: id
 transformations:
@@ -54,9 +54,7 @@ def sent(ran: Ran, name: str = "items") -> list[int]:
 
 
 @pytest.mark.parametrize(("more", "field"), FAILING)
-def test_the_others_are_sent_and_the_error_names_record_and_field(
-    tmp_path: Path, more: str, field: str
-):
+def test_failed_record_is_skipped_and_named_with_its_field(tmp_path: Path, more: str, field: str):
     path = manifest(tmp_path, stream("items", "/items", more=more))
     with serving() as server:
         server.answers(page(*RECORDS))
@@ -70,7 +68,7 @@ def test_the_others_are_sent_and_the_error_names_record_and_field(
     assert "record[" not in records
 
 
-def test_a_filter_that_fails_on_a_record_leaves_out_no_other(tmp_path: Path):
+def test_filter_that_fails_on_a_record_skips_only_that_record(tmp_path: Path):
     text = stream("items", "/items").replace(
         "extractor:",
         "record_filter: {type: RecordFilter, condition: \"{{ 1 / record['d'] < 1 }}\"}\n"
@@ -84,7 +82,7 @@ def test_a_filter_that_fails_on_a_record_leaves_out_no_other(tmp_path: Path):
     assert "record_filter.condition" in str(ran.error)
 
 
-def test_a_template_that_fails_on_every_record_ends_the_stream(tmp_path: Path):
+def test_template_that_fails_on_every_record_ends_the_stream(tmp_path: Path):
     def answer(request: Asked) -> Reply:
         return page(*({"id": number, **BAD} for number in range(400)), next=len(server.asked))
 
@@ -104,7 +102,7 @@ paginator:
     assert "was not read to its end" in str(ran.error)
 
 
-def test_no_value_of_a_row_is_shown_where_rows_are_not(
+def test_record_values_are_hidden_if_row_logging_is_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setenv("TAP_CORE_LOG_ROWS", "false")
@@ -133,7 +131,7 @@ incremental_sync:
 
 
 def by_day(server: Server) -> None:
-    """Give a record for each day; that of the second one is bad."""
+    """Let the server return a record per day, with an invalid one on the second day."""
 
     def answer(request: Asked) -> Reply:
         [day] = request.query["since"]
@@ -144,7 +142,7 @@ def by_day(server: Server) -> None:
 
 
 @pytest.mark.parametrize("tail", [ONE, SEVERAL])
-def test_all_windows_are_read_and_the_bookmark_does_not_pass_the_record(tmp_path: Path, tail: str):
+def test_bookmark_does_not_advance_beyond_a_failed_record(tmp_path: Path, tail: str):
     more = added("{{ record['n'] + 1 }}") + CURSOR
     path = manifest(tmp_path, stream("items", "/items", more=more), tail=tail)
     with serving() as server:
@@ -165,7 +163,7 @@ partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b,
 
 
 @pytest.mark.parametrize("tail", [ONE, SEVERAL])
-def test_slices_without_such_a_record_are_kept(tmp_path: Path, tail: str):
+def test_slices_without_failed_records_keep_their_bookmarks(tmp_path: Path, tail: str):
     def answer(request: Asked) -> Reply:
         kind = request.path.strip("/")
         rows = [{"id": ord(kind), "at": "2024-01-02", **(BAD if kind == "b" else GOOD)}]
@@ -186,7 +184,7 @@ def test_slices_without_such_a_record_are_kept(tmp_path: Path, tail: str):
     assert sent(ran) == [1, 1, 1, ord("a"), ord("c")]
 
 
-def test_children_of_the_other_parents_are_read(tmp_path: Path):
+def test_children_of_other_parent_records_are_read(tmp_path: Path):
     parent = stream("parents", "/parents", more=added("{{ record['n'] + 1 }}"))
     router = """
 partition_router:

@@ -1,4 +1,4 @@
-"""Text of answers, settings and states is data: it is never rendered, and never names code."""
+"""Texts of responses, config and states are data: never rendered as templates or run as code."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def seen(server: Any) -> str:
     )
 
 
-def filled_by(
-    tmp_path: Path, resolver: str, value: str, table: dict[str, Any], **given: Any
+def read_mapped_stream(
+    tmp_path: Path, resolver: str, value: str, table: dict[str, Any], **settings: Any
 ) -> Any:
-    """Read a stream that a mapping filled with a value of a table; return the server."""
+    """Read a stream with a value of a table as query parameter; return the server."""
     mapping = NAMED + put(PARAM, value)
     made = dynamic(resolver, mapping, body="request_parameters: {q: x}")
 
@@ -50,7 +50,7 @@ def filled_by(
 
     with serving() as server:
         server.answers_by(answer)
-        config = {**SETTINGS, "tables": [table], **given}
+        config = {**SETTINGS, "tables": [table], **settings}
         run(written(tmp_path, made), server, config=config)
         return server
 
@@ -58,38 +58,42 @@ def filled_by(
 class TestResolvers:
     @pytest.mark.parametrize("resolver", [HTTP, CONFIG])
     @pytest.mark.parametrize("planted", PLANTED)
-    def test_a_value_of_an_answer_or_a_setting_is_sent_as_it_is(
+    def test_response_or_config_value_is_not_rendered_as_a_template(
         self, tmp_path: Path, resolver: str, planted: str
     ):
-        """SEC10: a value of an answer or a setting is sent as it is."""
+        """SEC10: a value of a response or of the config is sent unchanged."""
         value = "a {{ components_values['id'] }} z"
-        server = filled_by(tmp_path, resolver, value, {"name": "a", "id": planted})
+        server = read_mapped_stream(tmp_path, resolver, value, {"name": "a", "id": planted})
         assert queries(server) == [f"a {planted} z"]
         assert SECRET not in seen(server)
 
     @pytest.mark.parametrize("resolver", [HTTP, CONFIG])
-    def test_it_stays_data_within_a_template_of_the_manifest(self, tmp_path: Path, resolver: str):
+    def test_value_stays_data_within_a_template_of_the_manifest(
+        self, tmp_path: Path, resolver: str
+    ):
         """SEC10: a value of a response stays data within a template of the manifest."""
         value = "{{ components_values.id }}-{% raw %}{{ config['plain'] }}{% endraw %}"
         table = {"name": "a", "id": PLANTED[0]}
-        server = filled_by(tmp_path, resolver, value, table, plain="yes")
+        server = read_mapped_stream(tmp_path, resolver, value, table, plain="yes")
         assert queries(server) == [f"{PLANTED[0]}-yes"]
 
     @pytest.mark.parametrize("key", ["plain'] ~ config['other_secret", "config", "x }}{{ config"])
-    def test_it_is_no_part_of_an_expression(self, tmp_path: Path, key: str):
+    def test_value_inside_a_template_expression_is_rejected(self, tmp_path: Path, key: str):
         value = "{% raw %}{{ config.{% endraw %}{{ components_values.id }}{% raw %} }}{% endraw %}"
         with pytest.raises(ManifestError, match="put it outside the braces"):
-            filled_by(tmp_path, HTTP, value, {"name": "a", "id": key})
+            read_mapped_stream(tmp_path, HTTP, value, {"name": "a", "id": key})
 
-    def test_between_quotes_it_may_name_a_field(self, tmp_path: Path):
+    def test_value_in_quotes_may_be_a_field_name(self, tmp_path: Path):
         value = (
             "{% raw %}{{ config['{% endraw %}{{ components_values.id }}{% raw %}'] }}{% endraw %}"
         )
-        server = filled_by(tmp_path, HTTP, value, {"name": "a", "id": "plain"}, plain="yes")
+        server = read_mapped_stream(
+            tmp_path, HTTP, value, {"name": "a", "id": "plain"}, plain="yes"
+        )
         assert queries(server) == ["yes"]
 
-    def test_a_setting_is_data_for_a_resolver_of_lists_too(self, tmp_path: Path):
-        server = filled_by(tmp_path, LISTED, "{{ config['mine'] }}", {}, mine=PLANTED[0])
+    def test_setting_is_data_for_a_parametrized_resolver(self, tmp_path: Path):
+        server = read_mapped_stream(tmp_path, LISTED, "{{ config['mine'] }}", {}, mine=PLANTED[0])
         assert set(queries(server)) == {PLANTED[0]}
 
     @pytest.mark.parametrize("resolver", [HTTP, CONFIG])
@@ -104,8 +108,8 @@ class TestResolvers:
         assert node == table["id"]
 
     @pytest.mark.parametrize("resolver", [HTTP, CONFIG])
-    def test_no_component_comes_from_them(self, tmp_path: Path, resolver: str):
-        """SEC10: values of a response or a setting bring no component."""
+    def test_values_cannot_create_components(self, tmp_path: Path, resolver: str):
+        """SEC10: values of a response or of the config cannot create a component."""
         (tmp_path / "components.py").write_text("open('ran', 'w')\nclass X: pass\n")
         custom = {"type": "CustomTransformation", "class_name": "components.X"}
         for path, value in (
@@ -125,9 +129,7 @@ class TestResolvers:
                     list(made.streams["a"].get_records(None))
         assert not Path("ran").exists()
 
-    def test_a_text_of_a_setting_is_not_read_as_yaml_in_the_midst_of_a_component(
-        self, tmp_path: Path
-    ):
+    def test_setting_inside_a_yaml_component_is_not_parsed_as_yaml(self, tmp_path: Path):
         value = f'[{{type: AddFields, fields: [{{path: [new], value: "{NAME}"}}]}}]'
         mapping = put("[name]", "x") + put("[transformations]", value, "create_or_update: true")
         name = (
@@ -140,11 +142,13 @@ class TestResolvers:
         assert [one["new"] for one in ran.records("x")] == [name]
 
 
-class TestElsewhere:
-    """Values of records, pages, slices and states are rendered into a request once."""
+class TestOtherValues:
+    """Values of records, pages, slices and states are not rendered a second time."""
 
     @pytest.mark.parametrize("planted", PLANTED[:4])
-    def test_parents_and_pages_and_added_fields(self, tmp_path: Path, planted: str):
+    def test_values_of_parents_pages_and_added_fields_are_not_rendered(
+        self, tmp_path: Path, planted: str
+    ):
         """SEC10: text of parents, pages and added fields is not rendered as a template."""
         token = "{{ next_page_token.next_page_token }}"
         body = f'request_parameters: {{q: "{{{{ stream_partition.p }}}}", n: "{token}"}}'
@@ -186,9 +190,7 @@ class TestElsewhere:
         assert asked(server)
 
 
-def test_code_beside_a_manifest_is_told_of_when_it_is_loaded(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+def test_loading_custom_code_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     """SEC12: loading code beside a manifest is logged."""
     (tmp_path / "components.py").write_text(
         "from dataclasses import dataclass\n"
@@ -202,7 +204,7 @@ def test_code_beside_a_manifest_is_told_of_when_it_is_loaded(
         server.answers(page({"id": 1}))
         ran = run(path, server)
     assert [one["x"] for one in ran.records("items")] == [1]
-    told = [one for one in caplog.messages if "runs custom Python code" in one]
-    assert len(told) == 1
-    assert str(tmp_path / "components.py") in told[0]
-    assert "SHA-256" in told[0]
+    logged = [one for one in caplog.messages if "runs custom Python code" in one]
+    assert len(logged) == 1
+    assert str(tmp_path / "components.py") in logged[0]
+    assert "SHA-256" in logged[0]

@@ -1,4 +1,4 @@
-"""All problems of a manifest at once, with their lines."""
+"""Lint of manifests: all problems at once, with their lines."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ streams:
 """
 
 
-def _told(text: str) -> list[tuple[int, str, str]]:
+def _lint(text: str) -> list[tuple[int, str, str]]:
     return [(one.line, one.severity, one.message) for one in find_problems(text)]
 
 
-def test_a_good_manifest_has_no_problem_though_its_settings_are_not_known():
+def test_valid_manifest_has_no_problem_without_a_config():
     assert find_problems(_GOOD) == []
 
 
-def test_all_problems_are_told_each_with_its_line():
+def test_all_problems_are_reported_with_their_lines():
     text = (
         _GOOD.replace("step: P10D", "step: P10X")
         .replace("field_path: [data]", "fieldpath: [data]")
@@ -57,8 +57,8 @@ def test_all_problems_are_told_each_with_its_line():
         .replace("[planes]}", "[trains]}")
         .replace("type: PageIncrement", "type: PageIncrements")
     )
-    told = _told(text)
-    assert [(line, severity) for line, severity, _ in told] == [
+    problems = _lint(text)
+    assert [(line, severity) for line, severity, _ in problems] == [
         (3, "error"),
         (6, "error"),
         (21, "error"),
@@ -66,47 +66,47 @@ def test_all_problems_are_told_each_with_its_line():
         (25, "error"),
         (28, "error"),
     ]
-    said = " ".join(message for _, _, message in told)
+    messages = " ".join(message for _, _, message in problems)
     for part in ("'trains'", "'P10X'", "'interval'", "'fieldpath'", "field_path", "PageIncrements"):
-        assert part in said
+        assert part in messages
 
 
-def test_step_and_granularity_formats_and_feeds_are_checked_without_settings():
+def test_cursor_options_are_checked_without_a_config():
     cursor = "    is_data_feed: true\n    cursor_granularity: P1D\n"
-    feed = _told(_GOOD.replace("    cursor_granularity: P1D\n", cursor))
+    feed = _lint(_GOOD.replace("    cursor_granularity: P1D\n", cursor))
     assert [(line, severity) for line, severity, _ in feed] == [(6, "warning")]
-    alone = _told(_GOOD.replace("    cursor_granularity: P1D\n", ""))
+    alone = _lint(_GOOD.replace("    cursor_granularity: P1D\n", ""))
     assert "step and cursor_granularity belong together" in alone[0][2]
-    short = _told(_GOOD.replace("P10D", "PT1S"))
+    short = _lint(_GOOD.replace("P10D", "PT1S"))
     assert "shorter than the cursor_granularity" in short[0][2]
-    wrong = _told(_GOOD.replace("%Y-%m-%d", "%Q"))
+    wrong = _lint(_GOOD.replace("%Y-%m-%d", "%Q"))
     assert "%Q" in wrong[0][2]
 
 
-def test_references_that_lead_nowhere_are_all_told():
+def test_all_unresolvable_references_are_reported():
     text = _GOOD.replace("#/definitions/cursor", "#/definitions/curser").replace(
         "primary_key: id", 'primary_key: "#/key"'
     )
-    told = [message for _, severity, message in _told(text) if severity == "error"]
-    assert [message.split("'")[1] for message in told] == ["#/key", "#/definitions/curser"]
+    problems = [message for _, severity, message in _lint(text) if severity == "error"]
+    assert [message.split("'")[1] for message in problems] == ["#/key", "#/definitions/curser"]
 
 
-def test_a_fault_that_streams_share_is_told_once():
+def test_problem_shared_by_streams_is_reported_once():
     first, streams = _GOOD.split("streams:\n")
     second = streams.replace("name: planes", "name: trains")
     text = (first + "streams:\n" + streams + second).replace("step: P10D", "step: P10X")
     assert len(find_problems(text)) == 1
 
 
-def test_names_that_are_there_twice_and_keys_too():
+def test_duplicate_stream_names_and_keys_are_reported():
     first, streams = _GOOD.split("streams:\n")
-    told = _told(first + "streams:\n" + streams + streams)
-    assert {message for _, _, message in told} == {"2 streams are called 'planes'."}
-    twice = _told(_GOOD.replace("    step: P10D\n", "    step: P1D\n    step: P10D\n"))
+    problems = _lint(first + "streams:\n" + streams + streams)
+    assert {message for _, _, message in problems} == {"2 streams are called 'planes'."}
+    twice = _lint(_GOOD.replace("    step: P10D\n", "    step: P1D\n    step: P10D\n"))
     assert twice == [(11, "warning", "the key 'step' occurs twice: the last one counts.")]
 
 
-def test_what_cannot_be_read_is_one_problem_with_its_line(tmp_path):
+def test_invalid_yaml_is_one_problem_with_its_line(tmp_path):
     file = tmp_path / "m.yaml"
     file.write_text("a: [1\nb: 2\n")
     [problem] = find_problems(file)
@@ -114,7 +114,7 @@ def test_what_cannot_be_read_is_one_problem_with_its_line(tmp_path):
     assert str(problem).startswith(f"{file}:2: error: this is not YAML")
 
 
-def test_the_streams_of_parents_are_looked_into():
+def test_parent_streams_are_checked():
     text = _GOOD + dedent(
         """\
       - type: DeclarativeStream
@@ -130,12 +130,12 @@ def test_the_streams_of_parents_are_looked_into():
                 stream: {retriever: {requester: {url: x}}}
     """
     ).replace("\n", "\n  ").replace("- type", "  - type", 1).rstrip(" ")
-    told = _told(text)
-    assert [message for _, _, message in told] == ["SimpleRetriever needs record_selector."]
+    problems = _lint(text)
+    assert [message for _, _, message in problems] == ["SimpleRetriever needs record_selector."]
 
 
-def test_every_fault_of_one_cursor_is_reported():
-    """A bad step does not hide a bad format."""
+def test_every_problem_of_one_cursor_is_reported():
+    """An invalid step does not hide an invalid format."""
     text = """
     streams:
       - type: DeclarativeStream
@@ -155,10 +155,10 @@ def test_every_fault_of_one_cursor_is_reported():
           cursor_granularity: P1D
           lookback_window: two days
     """
-    [told] = [str(one) for one in find_problems(dedent(text)) if "incremental_sync" in one.path]
-    assert "%Q" in told
-    assert "PT1S" in told
-    assert "two days" in told
+    [problems] = [str(one) for one in find_problems(dedent(text)) if "incremental_sync" in one.path]
+    assert "%Q" in problems
+    assert "PT1S" in problems
+    assert "two days" in problems
 
 
 _NAMED = """\
@@ -230,11 +230,11 @@ streams:
         ),
     ],
 )
-def test_a_name_that_leads_nowhere_is_a_warning(old: str, new: str, line: int, message: str):
-    """All of these run, and lose data without a word."""
+def test_unknown_name_is_a_warning(old: str, new: str, line: int, message: str):
+    """Manifests with these mistakes run, but lose data silently."""
     assert find_problems(_NAMED) == []
     assert _NAMED.count(old) == 1
-    assert _told(_NAMED.replace(old, new)) == [(line, "warning", message)]
+    assert _lint(_NAMED.replace(old, new)) == [(line, "warning", message)]
 
 
 @pytest.mark.parametrize(
@@ -252,13 +252,13 @@ def test_a_name_that_leads_nowhere_is_a_warning(old: str, new: str, line: int, m
         ),
     ],
 )
-def test_what_cannot_be_known_is_passed_over(old: str, new: str):
+def test_names_that_cannot_be_verified_are_not_reported(old: str, new: str):
     text = _NAMED.replace(old, new)
     assert text != _NAMED
     assert find_problems(text) == []
 
 
-def test_a_name_that_is_a_number_in_yaml_is_one_in_the_schema():
+def test_numeric_property_name_is_found_in_the_schema():
     text = _NAMED.replace("id: {type: integer}", "id: {}\n          1: {type: [whole]}")
     [problem] = find_problems(text)
     assert problem.path == "streams[0].schema_loader.schema.properties.1.type"

@@ -1,6 +1,6 @@
-"""Slices that no earlier sync had: they begin at the start, or where all others had come to.
+"""New slices of a later sync: they start at the beginning or at the global cursor.
 
-What is expected of ``global_cursor`` is what airbyte-cdk 7.39.1 asks for in the same runs.
+The expected requests with ``global_cursor`` are those of airbyte-cdk 7.39.1 in the same runs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def declared(folder: Path, threads: int = 1, more: str = "") -> Path:
 
 
 def answering(server: Server, *refused: str) -> None:
-    """Give a record for slices that have one, and none for others; refuse some."""
+    """Let the server return the records of ``ROWS`` per slice, and refuse some slices."""
 
     def answer(request: Asked) -> Reply:
         kind = request.path.strip("/")
@@ -55,7 +55,7 @@ def answering(server: Server, *refused: str) -> None:
 
 
 def read(path: Path, server: Server, kinds: str, before: Ran | None = None, **more: Any) -> Ran:
-    """Sync the slices of these letters, from the state of a run before."""
+    """Sync the slices of these letters from the state of an earlier run."""
     server.asked.clear()
     state = before.state if before else None
     return run(path, server, state=state, config={"kinds": list(kinds)}, **more)
@@ -74,7 +74,7 @@ def kept(ran: Ran) -> dict[str, Any]:
     return found
 
 
-def test_they_begin_at_the_start_unless_asked_otherwise(tmp_path: Path):
+def test_new_slices_start_at_the_beginning_by_default(tmp_path: Path):
     path = declared(tmp_path)
     with serving() as server:
         answering(server)
@@ -86,10 +86,10 @@ def test_they_begin_at_the_start_unless_asked_otherwise(tmp_path: Path):
 
 @pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize("days", [0, 2])
-def test_they_begin_where_all_had_come_to_less_the_lookback(
+def test_new_slices_start_at_the_global_cursor_minus_the_lookback(
     tmp_path: Path, threads: int, days: int
 ):
-    """Those that were there and had no records are not new, and begin at the start again."""
+    """Earlier slices without records are not new and start at the beginning again."""
     path = declared(tmp_path, threads, f"  lookback_window: P{days}D\n" if days else "")
     with serving() as server:
         answering(server)
@@ -107,8 +107,8 @@ def test_they_begin_where_all_had_come_to_less_the_lookback(
 
 
 @pytest.mark.parametrize("threads", THREADS)
-def test_after_a_first_sync_that_failed_the_others_begin_at_the_start(tmp_path: Path, threads: int):
-    """How far the first slices came says nothing of those that were never read."""
+def test_new_slices_start_at_the_beginning_after_a_failed_first_sync(tmp_path: Path, threads: int):
+    """The positions of the first slices do not cover slices that were never read."""
     path = declared(tmp_path, threads)
     with serving() as server:
         answering(server, "b")
@@ -118,7 +118,7 @@ def test_after_a_first_sync_that_failed_the_others_begin_at_the_start(tmp_path: 
     assert since(server) == {"a": ROWS["a"], "b": START, "d": START}
 
 
-def test_a_new_slice_that_fails_begins_there_once_more(tmp_path: Path):
+def test_failed_new_slice_starts_at_the_same_position_again(tmp_path: Path):
     path = declared(tmp_path)
     with serving() as server:
         answering(server)
@@ -131,7 +131,7 @@ def test_a_new_slice_that_fails_begins_there_once_more(tmp_path: Path):
         assert since(server)["d"] == begin
 
 
-def test_a_state_of_airbyte_cdk_says_where_they_begin(tmp_path: Path):
+def test_global_cursor_of_an_airbyte_cdk_state_is_used(tmp_path: Path):
     theirs = {
         "use_global_cursor": False,
         "states": [{"partition": {"kind": "a"}, "cursor": {"at": ROWS["b"]}}],
@@ -151,7 +151,7 @@ def test_a_state_of_airbyte_cdk_says_where_they_begin(tmp_path: Path):
     ("value", "seconds"),
     [("soon", 1), (None, 1), (7, 1), (ROWS["a"], "long"), (ROWS["a"], 10**15), (ROWS["a"], [])],
 )
-def test_a_cursor_that_cannot_be_read_is_none(tmp_path: Path, value: Any, seconds: Any):
+def test_invalid_global_cursor_is_ignored(tmp_path: Path, value: Any, seconds: Any):
     entry = {"context": {"kind": "a"}, "replication_key": "at", "replication_key_value": ROWS["a"]}
     odd = {"replication_key": "at", "replication_key_value": value, "lookback_window": seconds}
     state = {"bookmarks": {"items": {"partitions": [entry], "global_cursor": odd}}}
@@ -162,7 +162,7 @@ def test_a_cursor_that_cannot_be_read_is_none(tmp_path: Path, value: Any, second
         assert since(server)["d"] == START
 
 
-def test_a_flag_asks_for_it(tmp_path: Path):
+def test_command_line_flag_enables_the_global_cursor(tmp_path: Path):
     path = declared(tmp_path)
     with serving() as server:
         answering(server)

@@ -1,4 +1,4 @@
-"""Credentials of a manifest stay with the origins that it names."""
+"""Credentials of a manifest are sent only to the origins that it declares."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def failure(ran: Ran) -> str:
 
 
 def answering(server: Server, replies: dict[str, Any]) -> None:
-    """Have paths answered, and each token endpoint with a token."""
+    """Let the server send these replies by path, and a token at the token endpoint."""
 
     def answer(asked: Asked) -> Reply:
         if asked.path == "/token":
@@ -102,7 +102,7 @@ def answering(server: Server, replies: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(AUTHENTICATORS))
-def test_a_link_to_another_origin_gets_no_credentials(tmp_path, server, other, kind):
+def test_next_link_to_another_origin_gets_no_credentials(tmp_path, server, other, kind):
     """SEC8: a link to another origin gets no credential of any authenticator."""
     for url in (other.url, other.url.replace("127.0.0.1", "localhost")):
         answering(server, {"/items": {"data": [{"id": 1}], "next": f"{url}/page2"}})
@@ -118,7 +118,7 @@ def test_a_link_to_another_origin_gets_no_credentials(tmp_path, server, other, k
 
 @pytest.mark.parametrize("kind", sorted(AUTHENTICATORS))
 @pytest.mark.parametrize("status", [302, 307])
-def test_a_redirect_to_another_origin_gets_no_credentials(tmp_path, server, other, kind, status):
+def test_redirect_to_another_origin_gets_no_credentials(tmp_path, server, other, kind, status):
     """SEC8: a redirect to another origin gets no credentials."""
     redirect = Reply(b"", status=status, headers={"Location": f"{other.url}/elsewhere"})
     answering(server, {"/items": redirect})
@@ -128,7 +128,7 @@ def test_a_redirect_to_another_origin_gets_no_credentials(tmp_path, server, othe
 
 
 @pytest.mark.parametrize("kind", sorted(AUTHENTICATORS))
-def test_a_link_of_the_same_origin_is_followed(tmp_path, server, kind):
+def test_next_link_of_the_same_origin_is_followed(tmp_path, server, kind):
     answering(
         server,
         {
@@ -145,7 +145,7 @@ def test_a_link_of_the_same_origin_is_followed(tmp_path, server, kind):
     "allowing",
     ["allowed_hosts: [\"{{ config['other'] }}\"]", '$parameters: {allowed_hosts: ["HOST"]}'],
 )
-def test_a_link_to_an_allowed_host_is_signed(tmp_path, server, other, allowing):
+def test_next_link_to_an_allowed_host_gets_credentials(tmp_path, server, other, allowing):
     answering(server, {"/items": {"data": [{"id": 1}], "next": f"{other.url}/page2"}})
     host = other.url.removeprefix("http://")
     body = f"{AUTHENTICATORS['bearer']}\n{allowing.replace('HOST', host)}"
@@ -155,7 +155,7 @@ def test_a_link_to_an_allowed_host_is_signed(tmp_path, server, other, allowing):
     assert other.asked[0].headers["Authorization"] == f"Bearer {KEY}"
 
 
-def test_a_link_without_credentials_is_followed(tmp_path, server, other):
+def test_next_link_without_credentials_is_followed(tmp_path, server, other):
     answering(server, {"/items": {"data": [{"id": 1}], "next": f"{other.url}/page2"}})
     ran = synced(tmp_path, server, stream("items", "items", retriever=LINKS))
     assert ran.records("items") == [{"id": 1}, {"id": 2}]
@@ -168,7 +168,7 @@ def test_a_link_without_credentials_is_followed(tmp_path, server, other):
         'cursor_value: "{{ last_record.next }}"',
     ],
 )
-def test_links_of_headers_and_records_are_checked(tmp_path, server, other, strategy):
+def test_next_links_of_headers_and_records_are_checked(tmp_path, server, other, strategy):
     reply = Reply(
         {"data": [{"id": 1, "next": f"{other.url}/2"}]},
         headers={"Link": f'<{other.url}/2>; rel="next"'},
@@ -183,8 +183,8 @@ def test_links_of_headers_and_records_are_checked(tmp_path, server, other, strat
 
 
 @pytest.mark.parametrize("place", ["path", "url_base", "url"])
-def test_a_token_in_the_address_is_checked(tmp_path, server, other, place):
-    """A manifest may put the next link into its address itself."""
+def test_next_page_token_in_the_url_is_checked(tmp_path, server, other, place):
+    """A manifest may use the next link in a template of its URL."""
     answering(server, {"/items": {"data": [{"id": 1}], "next": f"{other.url}/page2"}})
     links = LINKS.replace("  page_token_option: {type: RequestPath}\n", "")
     token = "{{ next_page_token.next_page_token if next_page_token else config.url ~ '/items' }}"
@@ -227,8 +227,10 @@ ADDRESSES = {
 
 
 @pytest.mark.parametrize("place", sorted(ADDRESSES))
-def test_an_address_of_a_record_gets_credentials_at_home_alone(tmp_path, server, other, place):
-    """A parent's record names the address: signed where the manifest has declared it."""
+def test_url_from_a_parent_record_gets_credentials_only_on_declared_hosts(
+    tmp_path, server, other, place
+):
+    """The URL of a child comes from a parent's record."""
     child = children(ADDRESSES[place], AUTHENTICATORS["bearer"])
     at_home = f"{server.url}/child"
     answering(
@@ -246,7 +248,7 @@ def test_an_address_of_a_record_gets_credentials_at_home_alone(tmp_path, server,
     assert other.asked == []
 
 
-def test_an_address_of_a_record_without_credentials_is_asked(tmp_path, server, other):
+def test_url_from_a_parent_record_without_credentials_is_requested(tmp_path, server, other):
     child = children(ADDRESSES["url"], "")
     answering(server, {"/parents": {"data": [{"link": f"{other.url}/child"}]}})
     ran = synced(tmp_path, server, PARENTS, child)
@@ -254,7 +256,7 @@ def test_an_address_of_a_record_without_credentials_is_asked(tmp_path, server, o
     assert "Authorization" not in other.asked[0].headers
 
 
-def test_hosts_of_a_list_in_the_manifest_are_its_own_word(tmp_path, server, other):
+def test_hosts_listed_in_the_manifest_get_credentials(tmp_path, server, other):
     router = """
 partition_router:
   type: ListPartitionRouter
@@ -322,7 +324,9 @@ def jobs_of(authenticator: str = "") -> str:
         ("home", "other", AUTHENTICATORS["bearer"] + "\n  allowed_hosts: [HOST]", False),
     ],
 )
-def test_addresses_of_jobs(tmp_path, server, other, poll, file, authenticator, refused):
+def test_job_urls_get_credentials_only_on_allowed_hosts(
+    tmp_path, server, other, poll, file, authenticator, refused
+):
     """SEC8: addresses of an asynchronous job on another host get no credentials."""
     places = {"home": server.url, "other": other.url}
     other.answers(Reply([{"id": 9}]))
@@ -345,7 +349,7 @@ def test_addresses_of_jobs(tmp_path, server, other, poll, file, authenticator, r
 @pytest.mark.parametrize("kind", ["oauth", "session"])
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("at_home", [True, False])
-def test_requests_for_tokens_follow_no_redirect(tmp_path, server, other, kind, status, at_home):
+def test_token_requests_follow_no_redirect(tmp_path, server, other, kind, status, at_home):
     """SEC9: a request for a token follows no redirect."""
     place = f"{server.url if at_home else other.url}/moved"
     server.answers(Reply(b"", status=status, headers={"Location": place}))
@@ -357,7 +361,7 @@ def test_requests_for_tokens_follow_no_redirect(tmp_path, server, other, kind, s
     assert other.asked == []
 
 
-# Streams of templates
+# Dynamic streams
 
 
 @pytest.mark.parametrize(
@@ -367,10 +371,10 @@ def test_requests_for_tokens_follow_no_redirect(tmp_path, server, other, kind, s
         ("oauth", "retriever, requester, authenticator, token_refresh_endpoint", "/token"),
     ],
 )
-def test_an_answer_that_fills_a_template_does_not_say_where_keys_go(
+def test_resolver_response_cannot_choose_the_host_of_credentials(
     tmp_path, server, other, kind, place, path
 ):
-    """SEC8: streams that an API describes get credentials on the hosts of the template alone."""
+    """SEC8: dynamic streams of an API get credentials only on the hosts of the template."""
     text = manifest(tmp_path, "  []\n").read_text()
     (tmp_path / "manifest.yaml").write_text(
         text.replace("streams:\n  []\n", "")
@@ -422,7 +426,7 @@ dynamic_streams:
     assert other.asked == []
 
 
-# Code beside the manifest
+# Custom components
 
 CODE = """
 from dataclasses import dataclass
@@ -440,7 +444,7 @@ class Mine(HttpRequester):
 """
 
 
-def test_a_requester_of_code_keeps_its_credentials_at_home(tmp_path, server, other):
+def test_custom_requester_sends_credentials_only_to_its_origin(tmp_path, server, other):
     (tmp_path / "components.py").write_text(CODE)
     mine = stream(
         "items",
@@ -467,8 +471,8 @@ def test_a_requester_of_code_keeps_its_credentials_at_home(tmp_path, server, oth
 # Limits
 
 
-def test_limits_of_a_requester(tmp_path, server):
-    """An answer that is too large ends its stream."""
+def test_response_size_limit_of_a_requester_ends_its_stream(tmp_path, server):
+    """The other streams are read."""
     answering(
         server,
         {"/big": {"data": [{"id": 1}], "x": "x" * 2_000}, "/items": {"data": [{"id": 2}]}},
@@ -481,7 +485,7 @@ def test_limits_of_a_requester(tmp_path, server):
     assert synced(tmp_path, server, enough).error is None
 
 
-def test_the_errors_are_those_of_a_stream():
+def test_origin_and_limit_errors_are_stream_errors():
     for kind in (UntrustedHostError, ResponseTooLargeError, ResponseTooSlowError):
         assert issubclass(kind, FatalAPIError)
         assert not issubclass(kind, DiscoveryError)

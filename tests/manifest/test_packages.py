@@ -1,4 +1,4 @@
-"""A connector's package beside its manifest: what its ``__init__.py`` exports."""
+"""A connector's Python package beside its manifest: exports, imports and files."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ INIT = """
 """
 
 
-def test_a_class_that_the_package_exports(tmp_path: Path):
-    """The source, which only airbyte-cdk runs, needs no more than to be imported."""
+def test_class_exported_by_the_package_is_loaded(tmp_path: Path):
+    """The module with the source class, which only airbyte-cdk runs, must be importable."""
     package(tmp_path, __init__=INIT, source=SOURCE, waits=WAITS)
     found = load_class("source_x.Waits", tmp_path)
     assert found.__module__.endswith(".waits")
@@ -61,13 +61,13 @@ def test_a_class_that_the_package_exports(tmp_path: Path):
     assert load_class("source_x.waits.Waits", tmp_path) is found
 
 
-def test_what_the_package_does_not_export_is_in_its_components(tmp_path: Path):
-    """As manifest-only connectors say it, for which the two are one."""
+def test_class_that_is_not_exported_is_loaded_from_components(tmp_path: Path):
+    """Manifest-only connectors use this form."""
     package(tmp_path, __init__="", components="class Only:\n    pass\n")
     assert load_class("source_x.Only", tmp_path).__name__ == "Only"
 
 
-def test_a_package_is_run_once_and_only_for_what_it_exports(tmp_path: Path):
+def test_package_init_is_run_once_and_only_for_its_exports(tmp_path: Path):
     init = "from pathlib import Path\nwith Path(__file__).with_name('n').open('a') as file:\n"
     init += "    file.write('x')\nfrom .waits import Waits\nLONG = 7\n"
     package(tmp_path, __init__=init, waits=WAITS.replace("from source_x import LONG", "LONG = 1"))
@@ -81,7 +81,7 @@ def test_a_package_is_run_once_and_only_for_what_it_exports(tmp_path: Path):
 @pytest.mark.skipif(
     importlib.util.find_spec("requests_cache") is not None, reason="requests_cache is installed"
 )
-def test_an_answer_may_be_typed_by_a_package_that_airbyte_cdk_brings(tmp_path: Path):
+def test_response_type_of_requests_cache_can_be_imported(tmp_path: Path):
     package(
         tmp_path, labels="from requests_cache import Response\n\nclass Labels:\n    of = Response\n"
     )
@@ -91,7 +91,7 @@ def test_an_answer_may_be_typed_by_a_package_that_airbyte_cdk_brings(tmp_path: P
         load_class("source_x.more.More", tmp_path)
 
 
-def test_a_file_of_the_package_is_read_by_the_name_of_the_package(tmp_path: Path):
+def test_pkgutil_get_data_reads_files_of_the_package(tmp_path: Path):
     text = """
         import pkgutil
         from pkgutil import get_data, iter_modules
@@ -110,7 +110,7 @@ def test_a_file_of_the_package_is_read_by_the_name_of_the_package(tmp_path: Path
     assert (found["none"], found["others"]) == (None, b"")
 
 
-def test_a_requester_knows_the_name_of_its_stream(tmp_path: Path):
+def test_custom_requester_has_the_name_of_its_stream(tmp_path: Path):
     text = """
         from airbyte_cdk.sources.declarative.requesters import HttpRequester
 
@@ -127,7 +127,7 @@ def test_a_requester_knows_the_name_of_its_stream(tmp_path: Path):
         assert asked(server) == ["/i?of=items", "/i?of=others"]
 
 
-def test_a_strategy_whose_size_goes_nowhere_is_not_asked_for_it(tmp_path: Path):
+def test_page_size_without_an_option_is_not_requested_from_the_strategy(tmp_path: Path):
     text = """
         from airbyte_cdk.sources.declarative.requesters.paginators.strategies import PageIncrement
 
@@ -167,7 +167,7 @@ OLD = """
 """
 
 
-def test_a_backoff_strategy_of_older_days_is_asked_of_answers(tmp_path: Path):
+def test_old_backoff_method_of_a_strategy_is_called(tmp_path: Path):
     package(tmp_path, waits=OLD, none=OLD.replace("def backoff", "def other"))
     waits = CustomBackoffStrategy(class_name="source_x.waits.Waits", folder=tmp_path)
     assert waits.compute_wait(answer(429), 1, {}) == 30
@@ -176,7 +176,7 @@ def test_a_backoff_strategy_of_older_days_is_asked_of_answers(tmp_path: Path):
         CustomBackoffStrategy(class_name="source_x.none.Waits", folder=tmp_path)
 
 
-def test_a_name_that_is_not_there_may_be_part_of_a_hint_and_of_nothing_else(tmp_path: Path):
+def test_unsupported_name_is_accepted_only_in_annotations(tmp_path: Path):
     text = (
         "from airbyte_cdk.sources.streams.http import MAP\n\nclass X:\n    of: MAP | None = None\n"
     )
@@ -188,7 +188,7 @@ def test_a_name_that_is_not_there_may_be_part_of_a_hint_and_of_nothing_else(tmp_
         load_class("source_x.use.X", tmp_path)
 
 
-def test_a_package_that_cannot_be_run_is_told_with_its_line(tmp_path: Path):
+def test_error_in_the_package_init_names_its_line(tmp_path: Path):
     package(tmp_path, __init__="LONG = 7\nimport not_there_at_all\n")
     with pytest.raises(
         ManifestError, match=r"__init__\.py, line 2: the package 'not_there_at_all'"
@@ -199,7 +199,7 @@ def test_a_package_that_cannot_be_run_is_told_with_its_line(tmp_path: Path):
         load_class("source_x.Waits", tmp_path)
 
 
-def test_a_file_of_the_package_is_imported_by_its_whole_name(tmp_path: Path):
+def test_module_of_the_package_can_be_imported_by_its_full_name(tmp_path: Path):
     """``import source_x.model`` binds the package, ``import source_x.model as m`` the file."""
     package(
         tmp_path,
@@ -211,7 +211,7 @@ def test_a_file_of_the_package_is_imported_by_its_whole_name(tmp_path: Path):
     assert vars(load_class("source_x.named.Named", tmp_path))["kind"] == "daily"
 
 
-def test_components_are_imported_by_their_name_alone(tmp_path: Path):
+def test_components_module_can_be_imported_by_its_short_name(tmp_path: Path):
     package(
         tmp_path,
         components="KIND = 'daily'\n",
@@ -220,7 +220,7 @@ def test_components_are_imported_by_their_name_alone(tmp_path: Path):
     assert vars(load_class("source_x.other.Other", tmp_path))["kind"] == "daily"
 
 
-def test_a_schema_loader_may_settle_its_file_by_itself(tmp_path: Path):
+def test_custom_schema_loader_may_set_its_own_file(tmp_path: Path):
     loader = """
         from dataclasses import InitVar, dataclass
         from airbyte_cdk.sources.declarative.interpolation.interpolated_string import (

@@ -1,4 +1,4 @@
-"""Walks from page to page, as the paginators of a manifest say."""
+"""Paginators of a manifest: the parameters of each page, and the end of the pagination."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def paginator(strategy: str, *, option: str = "request_parameter", **config: Any
     )
 
 
-def walked(declared: Any, *pages: Page, scope: dict[str, Any] | None = None):
-    """Return the parameters of each page that is asked for."""
-    walk, asked = declared.start_pagination(scope or {}), []
+def paginate(declared: Any, *pages: Page, scope: dict[str, Any] | None = None):
+    """Return the query parameters of each requested page."""
+    pages_state, asked = declared.start_pagination(scope or {}), []
     for one in pages:
         request = HTTPRequest("http://api")
-        walk.put(request, scope or {})
+        pages_state.put(request, scope or {})
         asked.append(request.params)
-        if not walk.advance(one, scope or {}):
+        if not pages_state.advance(one, scope or {}):
             break
     return asked
 
@@ -60,34 +60,34 @@ OFFSETS = "type: OffsetIncrement, page_size: '{{ config.size }}'"
         (f"{OFFSETS}, inject_on_first_request: true", [2, 0], [0, 2]),
     ],
 )
-def test_pages_are_counted_until_one_is_short(strategy, sizes, asked):
-    found = walked(paginator(strategy, size=2), *map(page, sizes))
+def test_pagination_ends_after_an_incomplete_page(strategy, sizes, asked):
+    found = paginate(paginator(strategy, size=2), *map(page, sizes))
     assert [params.get("page") for params in found] == asked
     assert {params["limit"] for params in found} == {2}
 
 
 @pytest.mark.parametrize("strategy", ["type: PageIncrement", "type: OffsetIncrement"])
-def test_without_a_size_pages_end_with_an_empty_one(strategy):
+def test_pagination_without_a_page_size_ends_after_an_empty_page(strategy):
     declared = made(
         f"type: DefaultPaginator\npagination_strategy: {{{strategy}}}", DefaultPaginator
     )
-    assert len(walked(declared, page(9), page(1), page(0), page(5))) == 3
+    assert len(paginate(declared, page(9), page(1), page(0), page(5))) == 3
 
 
-def test_a_filter_does_not_end_the_walk():
-    """The size of a page is what the answer holds, not what was kept of it."""
-    assert len(walked(paginator(PAGES), page(2, kept=0), page(1))) == 2
+def test_record_filter_does_not_end_the_pagination():
+    """The size of a page is the number of records in the response, before the filter."""
+    assert len(paginate(paginator(PAGES), page(2, kept=0), page(1))) == 2
 
 
-def test_the_size_of_a_page_may_stand_in_the_answer():
+def test_page_size_can_be_read_from_the_response():
     strategy = "{type: OffsetIncrement, page_size: \"{{ response['per_page'] }}\"}"
     declared = made(f"type: DefaultPaginator\npagination_strategy: {strategy}", DefaultPaginator)
     body = {"per_page": 3}
-    assert len(walked(declared, page(3, body=body), page(2, body=body), page(3))) == 2
+    assert len(paginate(declared, page(3, body=body), page(2, body=body), page(3))) == 2
 
 
 def cursor(value: str, stop: str = "") -> str:
-    """Return a strategy; quotes within the templates are single ones."""
+    """Return a CursorPagination strategy; the templates must use single quotes."""
     until = f', stop_condition: "{{{{ {stop} }}}}"' if stop else ""
     return f'type: CursorPagination, page_size: 2, cursor_value: "{{{{ {value} }}}}"{until}'
 
@@ -123,18 +123,18 @@ def cursor(value: str, stop: str = "") -> str:
         ),
     ],
 )
-def test_a_cursor_comes_from_what_was_answered(strategy, pages, asked):
-    found = walked(paginator(strategy), *pages, scope={"stream_partition": {"id": "p"}})
+def test_cursor_value_is_read_from_the_response(strategy, pages, asked):
+    found = paginate(paginator(strategy), *pages, scope={"stream_partition": {"id": "p"}})
     assert [params.get("page") for params in found] == asked
 
 
-def test_templates_see_the_token_of_the_page_that_is_asked_for():
-    walk = paginator(f"{PAGES}, inject_on_first_request: true").start_pagination({})
-    assert walk.token == {"next_page_token": 0}
-    walk.advance(page(2), {})
-    assert walk.token == {"next_page_token": 1}
-    walk.reset()
-    assert walk.token == {"next_page_token": 0}
+def test_next_page_token_is_that_of_the_requested_page():
+    pages_state = paginator(f"{PAGES}, inject_on_first_request: true").start_pagination({})
+    assert pages_state.token == {"next_page_token": 0}
+    pages_state.advance(page(2), {})
+    assert pages_state.token == {"next_page_token": 1}
+    pages_state.reset()
+    assert pages_state.token == {"next_page_token": 0}
     assert paginator(PAGES).start_pagination({}).token is None
 
 
@@ -142,15 +142,15 @@ def test_templates_see_the_token_of_the_page_that_is_asked_for():
     ("option", "expected"),
     [("body_json", {"page": 1, "limit": 2}), ("body_data", {"page": 1, "limit": 2})],
 )
-def test_token_and_size_may_go_into_the_body(option, expected):
-    walk = paginator(PAGES, option=option).start_pagination({})
-    walk.advance(page(2), {})
+def test_page_token_and_size_can_be_injected_into_the_body(option, expected):
+    pages_state = paginator(PAGES, option=option).start_pagination({})
+    pages_state.advance(page(2), {})
     request = HTTPRequest("http://api", "POST")
-    walk.put(request, {})
+    pages_state.put(request, {})
     assert (request.data, request.as_json) == (expected, option == "body_json")
 
 
-def test_a_token_may_be_a_url():
+def test_page_token_can_replace_the_url():
     declared = made(
         """
         type: DefaultPaginator
@@ -159,30 +159,30 @@ def test_a_token_may_be_a_url():
         """,
         DefaultPaginator,
     )
-    walk = declared.start_pagination({})
-    walk.advance(page(body={"next": "http://api/x?page=2"}), {})
+    pages_state = declared.start_pagination({})
+    pages_state.advance(page(body={"next": "http://api/x?page=2"}), {})
     request = HTTPRequest("http://api/y?page=1")
-    walk.put(request, {})
+    pages_state.put(request, {})
     assert request.url == "http://api/x?page=2"
 
 
-def test_one_page_is_all_there_is_without_pagination():
-    walk = made("type: NoPagination", NoPagination).start_pagination({})
+def test_no_pagination_requests_one_page():
+    pages_state = made("type: NoPagination", NoPagination).start_pagination({})
     request = HTTPRequest("http://api")
-    walk.put(request, {})
-    walk.reset()
-    assert (request, walk.token, walk.advance(page(9), {})) == (
+    pages_state.put(request, {})
+    pages_state.reset()
+    assert (request, pages_state.token, pages_state.advance(page(9), {})) == (
         HTTPRequest("http://api"),
         None,
         False,
     )
 
 
-def test_a_size_option_needs_a_size():
+def test_page_size_option_without_a_page_size_is_an_error():
     with pytest.raises(ManifestError, match="no page size to send"):
         paginator("type: PageIncrement")
 
 
-def test_a_size_is_a_whole_number():
+def test_page_size_must_be_an_integer():
     with pytest.raises(ManifestError, match="'many', and must be an integer"):
-        walked(paginator(OFFSETS, size="many"), page(1))
+        paginate(paginator(OFFSETS, size="many"), page(1))

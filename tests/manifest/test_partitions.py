@@ -1,4 +1,4 @@
-"""Slices: values of lists, records of parents, groups of them, and where they are put."""
+"""Partition routers: lists, parent records, groups, unions, and request options."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tap_core.state.partition_index import freeze_context
 
 
 class Parent:
-    """A stream whose slices and records are told; it notes what was read of it."""
+    """A stream with given slices and records that records the ids that were read."""
 
     name = "parents"
     config: dict[str, Any] = {}
@@ -49,11 +49,11 @@ class Parent:
                     yield record
 
     def log(self, message: str, *args: Any, **options: Any) -> None:
-        """Leave it."""
+        """Log nothing."""
 
 
 class Child(Parent):
-    """A stream with that parent, which keeps how far it was read."""
+    """A stream with this parent that stores the parent's position."""
 
     def __init__(self, parent: Parent) -> None:
         super().__init__()
@@ -70,8 +70,8 @@ class Child(Parent):
         self.positions[parent] = position
 
 
-class Moving(Parent):
-    """A parent that can go on from a position: so many records have been read."""
+class ResumableParent(Parent):
+    """A parent that can resume from a position, which is a number of records."""
 
     resume_position = 0
 
@@ -87,11 +87,11 @@ def contexts(router: Any, parent: Parent | None = None) -> list[dict[str, Any]]:
     return [dict(one) for one in router.generate_contexts(Child(parent or Parent()))]
 
 
-def of(key: str = "id", **options: Any) -> SubstreamPartitionRouter:
+def make_substream_router(key: str = "id", **options: Any) -> SubstreamPartitionRouter:
     return SubstreamPartitionRouter([ParentStreamConfig({}, key, "parent_id", **options)])
 
 
-def test_each_value_of_a_list_is_a_slice():
+def test_each_value_of_a_list_is_a_partition():
     router = ListPartitionRouter("section", ["a", "b"])
     assert contexts(router) == [{"section": "a"}, {"section": "b"}]
 
@@ -106,8 +106,8 @@ def test_each_value_of_a_list_is_a_slice():
         ('"{{ parameters.known }}"', ["p"]),
     ],
 )
-def test_values_may_be_a_list_or_a_template_that_gives_one(tmp_path: Path, values, found):
-    """Airbyte's YAML reference, ListPartitionRouter: values of a list are texts."""
+def test_list_values_can_be_a_list_or_a_template(tmp_path: Path, values, found):
+    """As in Airbyte's YAML reference, the values of a list are strings."""
     file = tmp_path / "manifest.yaml"
     file.write_text(
         f"""
@@ -130,42 +130,48 @@ definitions:
     assert [one["section"] for one in contexts(router)] == found
 
 
-def test_values_that_are_no_list_are_refused_with_their_place():
+def test_values_that_are_not_a_list_are_rejected_with_their_line():
     router = ListPartitionRouter("section", 5, place="manifest.yaml, line 3")
     with pytest.raises(ManifestError, match=r"line 3: values is 5, and must be a list"):
         contexts(router)
 
 
-def test_each_record_of_a_parent_is_a_slice_and_one_without_the_key_is_not():
-    """Nothing is said of a parent that has no slices of its own."""
+def test_each_parent_record_with_the_key_is_a_partition():
+    """Without slices of the parent the context has no ``parent_slice``."""
     parent = Parent((None, [{"id": 1}, {"id": None}, {"name": "x"}, {"id": 0}, {"id": 1}]))
-    assert contexts(of(), parent) == [{"parent_id": 1}, {"parent_id": 0}, {"parent_id": 1}]
+    assert contexts(make_substream_router(), parent) == [
+        {"parent_id": 1},
+        {"parent_id": 0},
+        {"parent_id": 1},
+    ]
 
 
-def test_slices_of_a_parent_are_named_by_those_of_its_children():
+def test_context_of_a_child_contains_the_parent_slice():
     parent = Parent(({"team": "a"}, [{"id": 1}]), ({"team": "b"}, [{"id": 1}]))
-    assert contexts(of(), parent) == [
+    assert contexts(make_substream_router(), parent) == [
         {"parent_id": 1, "parent_slice": {"team": "a"}},
         {"parent_id": 1, "parent_slice": {"team": "b"}},
     ]
 
 
-def test_a_key_may_lie_deep_in_a_record_or_be_the_record():
+def test_parent_key_can_be_a_path_or_the_whole_record():
     record = {"owner": {"login": "x"}}
-    assert contexts(of("owner/login"), Parent((None, [record]))) == [{"parent_id": "x"}]
-    assert contexts(of("/"), Parent((None, [record]))) == [{"parent_id": record}]
+    assert contexts(make_substream_router("owner/login"), Parent((None, [record]))) == [
+        {"parent_id": "x"}
+    ]
+    assert contexts(make_substream_router("/"), Parent((None, [record]))) == [{"parent_id": record}]
 
 
-def test_a_parent_is_read_no_further_than_its_children_ask():
+def test_parent_records_are_read_lazily():
     parent = Parent((None, [{"id": number} for number in range(100)]))
-    assert len(list(islice(of().generate_contexts(Child(parent)), 3))) == 3
+    assert len(list(islice(make_substream_router().generate_contexts(Child(parent)), 3))) == 3
     assert parent.read == [0, 1, 2]
 
 
-def test_extra_fields_hang_on_a_slice_and_are_no_part_of_it():
-    """What tells slices apart is stored with the state, and extra fields are not."""
+def test_extra_fields_are_attached_to_the_slice_but_not_part_of_it():
+    """Extra fields do not identify a slice and are not stored in the state."""
     parent = Parent((None, [{"id": 1, "team": {"slug": "t"}}]))
-    router = of(extra_fields=[["team", "slug"], ["absent"]])
+    router = make_substream_router(extra_fields=[["team", "slug"], ["absent"]])
     [context] = router.generate_contexts(Child(parent))
     assert context == {"parent_id": 1}
     assert freeze_context(context) == freeze_context({"parent_id": 1})
@@ -173,32 +179,34 @@ def test_extra_fields_hang_on_a_slice_and_are_no_part_of_it():
     assert copy.copy(context).extra_fields == context.extra_fields
 
 
-def test_records_of_children_within_a_parent_come_as_an_answer():
-    """Airbyte's YAML reference, lazy_read_pointer."""
+def test_lazy_read_pointer_provides_children_as_a_response():
+    """As in Airbyte's YAML reference for ``lazy_read_pointer``."""
     parent = Parent((None, [{"id": 1, "lines": {"data": [{"n": 1}]}}, {"id": 2}]))
     found = [
         one.extra_fields["child_response"].json()
-        for one in of(lazy_read_pointer=["lines"]).generate_contexts(Child(parent))
+        for one in make_substream_router(lazy_read_pointer=["lines"]).generate_contexts(
+            Child(parent)
+        )
     ]
     assert found == [{"data": [{"n": 1}]}, []]
 
 
-def test_a_parent_that_moves_on_is_read_from_where_its_children_left_it():
-    """Airbyte's YAML reference, incremental_dependency."""
-    parent = Moving((None, [{"id": 1}, {"id": 2}]))
+def test_incremental_dependency_resumes_the_parent_from_its_position():
+    """As in Airbyte's YAML reference for ``incremental_dependency``."""
+    parent = ResumableParent((None, [{"id": 1}, {"id": 2}]))
     child = Child(parent)
-    router = of(incremental_dependency=True)
-    walk = router.generate_contexts(child)
-    assert next(walk) == {"parent_id": 1}
-    assert next(walk) == {"parent_id": 2}
+    router = make_substream_router(incremental_dependency=True)
+    iterator = router.generate_contexts(child)
+    assert next(iterator) == {"parent_id": 1}
+    assert next(iterator) == {"parent_id": 2}
     assert child.positions == {}, "the slice of the last record is not synced yet"
-    assert list(walk) == []
+    assert list(iterator) == []
     assert child.positions == {"parents": 2}
-    child._parent = Moving((None, [{"id": 1}, {"id": 2}, {"id": 3}]))
+    child._parent = ResumableParent((None, [{"id": 1}, {"id": 2}, {"id": 3}]))
     assert [dict(one) for one in router.generate_contexts(child)] == [{"parent_id": 3}]
 
 
-def test_several_parents_come_one_after_the_other():
+def test_several_parents_are_read_in_order():
     parents = [ParentStreamConfig({}, "id", name) for name in ("a", "b")]
     parent = Parent((None, [{"id": 1}]))
     assert contexts(SubstreamPartitionRouter(parents), parent) == [{"a": 1}, {"b": 1}]
@@ -206,10 +214,10 @@ def test_several_parents_come_one_after_the_other():
         SubstreamPartitionRouter([])
 
 
-def test_slices_in_groups_hold_lists_and_each_value_once():
-    """Airbyte's YAML reference, GroupingPartitionRouter."""
+def test_grouping_router_creates_deduplicated_lists():
+    """As in Airbyte's YAML reference for GroupingPartitionRouter."""
     parent = Parent((None, [{"id": one, "name": f"n{one}"} for one in (1, 2, 1, 3)]))
-    inner = of(extra_fields=[["name"]])
+    inner = make_substream_router(extra_fields=[["name"]])
     groups = list(GroupingPartitionRouter(2, inner).generate_contexts(Child(parent)))
     assert groups == [{"parent_id": [1, 2]}, {"parent_id": [3]}]
     assert [one.extra_fields for one in groups] == [{"name": ["n1", "n2"]}, {"name": ["n3"]}]
@@ -220,24 +228,26 @@ def test_slices_in_groups_hold_lists_and_each_value_once():
         GroupingPartitionRouter(0, inner)
 
 
-def test_slices_of_several_routers_one_after_the_other():
+def test_union_router_yields_the_slices_of_all_routers():
     lists = [ListPartitionRouter("a", ["1"]), ListPartitionRouter("a", ["2"])]
     assert contexts(UnionPartitionRouter(lists)) == [{"a": "1"}, {"a": "2"}]
 
 
-def test_two_slices_together_are_one_and_the_first_counts():
+def test_joined_slices_keep_the_values_of_the_first():
     made = PartitionSlice({"a": 1}, extra_fields={"x": 1}).merge(PartitionSlice({"a": 2, "b": 3}))
     assert made == {"a": 1, "b": 3}
     assert made.extra_fields == {"x": 1}
 
 
 @pytest.mark.parametrize("value, params", [("x", {"section": "x"}), ("", {}), (0, {}), (None, {})])
-def test_the_value_of_a_slice_is_put_where_an_option_says_so(value, params):
-    """An empty one is left out, as in airbyte-cdk."""
+def test_request_option_injects_the_value_of_a_slice(value, params):
+    """An empty value is omitted, as in airbyte-cdk."""
     option = RequestOption("request_parameter", "section")
     request = HTTPRequest("http://x.test")
     ListPartitionRouter("of", [], option).put(request, {"stream_partition": {"of": value}})
     assert request.params == params
     request = HTTPRequest("http://x.test")
-    of(request_option=option).put(request, {"stream_partition": {"parent_id": value}})
+    make_substream_router(request_option=option).put(
+        request, {"stream_partition": {"parent_id": value}}
+    )
     assert request.params == params

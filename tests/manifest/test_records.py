@@ -1,4 +1,4 @@
-"""From documents to records: extraction, filters, order of the steps, types of values."""
+"""Record selectors: extraction, filters, order of transformations, normalization of values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def value(text: str) -> Any:
     return BoundTemplate(compile_template(text), {}, "value")
 
 
-def selected(selector: RecordSelector, *documents: Any, **options: Any) -> list[Any]:
+def select_records(selector: RecordSelector, *documents: Any, **options: Any) -> list[Any]:
     found = selector.make_selection(**options)
     return list(found(documents, {"stream_slice": {}}, lambda: None))
 
@@ -46,8 +46,8 @@ def selected(selector: RecordSelector, *documents: Any, **options: Any) -> list[
         (["groups", "*", "members", "*"], [{"id": 4}, {"id": 5}]),
     ],
 )
-def test_a_path_gives_the_elements_of_a_list_or_one_object(path, records):
-    """Airbyte's YAML reference, DpathExtractor: an empty object or nothing gives no record."""
+def test_dpath_extractor_yields_list_elements_or_one_object(path, records):
+    """As in Airbyte's YAML reference, an empty object or null yields no record."""
     document = {
         "data": [{"id": 1}, {"id": 2}],
         "one": {"id": 3},
@@ -55,34 +55,36 @@ def test_a_path_gives_the_elements_of_a_list_or_one_object(path, records):
         "null": None,
         "groups": [{"members": [{"id": 4}]}, {"members": [{"id": 5}]}],
     }
-    assert selected(RecordSelector(DpathExtractor(path)), document) == records
+    assert select_records(RecordSelector(DpathExtractor(path)), document) == records
 
 
-def test_without_a_path_a_document_is_a_record_and_a_list_is_many():
+def test_empty_path_yields_documents_and_list_elements():
     selector = RecordSelector(DpathExtractor([]))
-    assert selected(selector, {"id": 1}, [{"id": 2}], {}) == [{"id": 1}, {"id": 2}]
+    assert select_records(selector, {"id": 1}, [{"id": 2}], {}) == [{"id": 1}, {"id": 2}]
 
 
 @pytest.mark.parametrize("mode, records", [("union", [1, 2, 3]), ("first_match", [1, 2])])
-def test_several_extractors_are_joined_or_tried_in_turn(mode, records):
-    """Airbyte's YAML reference, CombinedExtractor."""
+def test_combined_extractor_uses_the_union_or_first_match(mode, records):
+    """As in Airbyte's YAML reference for CombinedExtractor."""
     paths = [["absent"], ["a"], ["b"]]
     combined = CombinedExtractor(
         [DpathExtractor(path) for path in paths], mode, skip_empty_records=True
     )
     document = {"a": [{"n": 1}, None, {"n": 2}], "b": [{"n": 3}]}
-    assert [one["n"] for one in selected(RecordSelector(combined), document)] == records
+    assert [one["n"] for one in select_records(RecordSelector(combined), document)] == records
 
 
 @pytest.mark.parametrize("more", [{}, {"record_filter": RecordFilter(condition("{{ true }}"))}])
 @pytest.mark.parametrize("found", [1, "a", None, [1]])
-def test_what_is_no_object_is_no_record(more, found):
+def test_extracted_value_that_is_not_an_object_is_an_error(more, found):
     with pytest.raises(FatalAPIError, match="not an object"):
-        selected(RecordSelector(DpathExtractor(["data"]), **more), {"data": [{"id": 1}, found]})
+        select_records(
+            RecordSelector(DpathExtractor(["data"]), **more), {"data": [{"id": 1}, found]}
+        )
 
 
 def test_every_extracted_record_is_counted_before_the_filter():
-    """Paginators go by what the API sent, not by what stayed."""
+    """Paginators use the number of records that the API returned."""
     counted: list[None] = []
     selector = RecordSelector(DpathExtractor([]), RecordFilter(condition("{{ record.id == 2 }}")))
     kept = selector.make_selection()([[{"id": 1}, {"id": 2}]], {}, lambda: counted.append(None))
@@ -90,7 +92,7 @@ def test_every_extracted_record_is_counted_before_the_filter():
     assert len(counted) == 2
 
 
-def test_a_filter_sees_the_record_the_slice_and_the_configuration():
+def test_filter_condition_can_use_record_slice_and_config():
     text = "{{ record.id >= config.least and record.of == stream_slice.group }}"
     select = RecordSelector(DpathExtractor([]), RecordFilter(condition(text))).make_selection()
     records = [{"id": 1, "of": "a"}, {"id": 2, "of": "a"}, {"id": 2, "of": "b"}]
@@ -99,19 +101,17 @@ def test_a_filter_sees_the_record_the_slice_and_the_configuration():
 
 
 @pytest.mark.parametrize(
-    "asked, default, kept",
+    "setting, default, kept",
     [(None, False, []), (None, True, [{"id": 1, "new": 1}]), (True, False, [{"id": 1, "new": 1}])],
 )
-def test_records_are_filtered_before_they_are_transformed_unless_asked_otherwise(
-    asked, default, kept
-):
+def test_transform_before_filtering_sets_the_order(setting, default, kept):
     adding = AddFields([AddedFieldDefinition(["new"], value("{{ record.id }}"))])
     selector = RecordSelector(
         DpathExtractor([]),
         RecordFilter(condition("{{ record.new == 1 }}")),
-        transform_before_filtering=asked,
+        transform_before_filtering=setting,
     )
-    found = selected(selector, [{"id": 1}], transformations=[adding], transform_first=default)
+    found = select_records(selector, [{"id": 1}], transformations=[adding], transform_first=default)
     assert found == kept
 
 
@@ -137,7 +137,7 @@ SCHEMA = {
 
 def normalized(record: dict[str, Any]) -> dict[str, Any]:
     selector = RecordSelector(DpathExtractor([]), schema_normalization="Default")
-    [found] = selected(selector, [record], schema=lambda: SCHEMA)
+    [found] = select_records(selector, [record], schema=lambda: SCHEMA)
     return found
 
 
@@ -165,15 +165,15 @@ def normalized(record: dict[str, Any]) -> dict[str, Any]:
         ("unknown", "1", "1"),
     ],
 )
-def test_default_normalization_brings_values_to_the_types_of_the_schema(field, given, made):
-    """Airbyte's YAML reference, SchemaNormalization; the rules are airbyte-cdk's."""
+def test_default_normalization_converts_values_to_schema_types(field, given, made):
+    """As in Airbyte's YAML reference for SchemaNormalization, by the rules of airbyte-cdk."""
     found = normalized({field: given})[field]
     assert found == made
     assert type(found) is type(made)
 
 
-def test_a_list_within_a_record_can_be_expanded_into_records():
-    """Airbyte's YAML reference, RecordExpander."""
+def test_record_expander_expands_a_nested_list():
+    """As in Airbyte's YAML reference for RecordExpander."""
     expander = RecordExpander(
         ["lines"],
         parent_fields=[ParentFieldPath(["id"], ["order", "id"])],
@@ -183,20 +183,20 @@ def test_a_list_within_a_record_can_be_expanded_into_records():
     selector = RecordSelector(DpathExtractor(["data"], expander))
     order = {"id": 1, "lines": [{"n": 1}, 2]}
     empty = {"id": 2, "lines": []}
-    assert selected(selector, {"data": [order, empty]}) == [
+    assert select_records(selector, {"data": [order, empty]}) == [
         {"n": 1, "order": {"id": 1}, "original_record": order},
         {"value": 2, "order": {"id": 1}, "original_record": order},
         empty,
     ]
 
 
-def test_an_expanded_record_can_hold_all_else_of_its_parent():
+def test_expanded_record_can_be_merged_with_its_parent():
     expander = RecordExpander(["lines", "data"], merge_parent=True)
     selector = RecordSelector(DpathExtractor([], expander))
     order = {"id": 1, "lines": {"data": [{"id": 9}], "more": False}}
-    assert selected(selector, order) == [{"id": 9, "lines": {"more": False}}]
+    assert select_records(selector, order) == [{"id": 9, "lines": {"more": False}}]
 
 
-def test_a_parent_field_with_a_wildcard_is_refused():
+def test_parent_field_with_a_wildcard_is_rejected():
     with pytest.raises(ManifestError, match="exactly one field"):
         ParentFieldPath(["*"], ["id"])

@@ -1,4 +1,4 @@
-"""What a requester of a manifest asks for: URL, parameters, headers, body."""
+"""Requests of a manifest's requester: URL, parameters, headers, body."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ URL = "type: HttpRequester\nurl: http://api/v1\n"
 
 
 def sent(requester: HttpRequester, **scope):
-    """Return the request as it would leave."""
+    """Return the prepared request."""
     asked = finalize_request(requester.request(scope))
     body = build_body_arguments(asked.data, as_json=bool(asked.as_json))
     headers = {**body.pop("headers", {}), **asked.headers}
@@ -54,7 +54,7 @@ def query(requester: HttpRequester, **scope):
         ),
     ],
 )
-def test_a_url_is_joined_of_base_and_path(options, url):
+def test_url_is_joined_from_base_and_path(options, url):
     requester = made(f"type: HttpRequester\n{options}", HttpRequester, host="h")
     assert sent(requester, stream_partition={"id": 7}).url == url
 
@@ -63,14 +63,14 @@ def test_a_url_is_joined_of_base_and_path(options, url):
     base=st.sampled_from(BASES),
     path=st.text("ab/.-_:?#;é%", min_size=1, max_size=8),
 )
-def test_a_path_of_plain_words_is_joined_like_any_other(base: str, path: str):
-    """What is quick is what the standard library says."""
+def test_fast_url_join_equals_urljoin(base: str, path: str):
+    """The fast path for plain paths gives the result of the standard library."""
     requester, path = HttpRequester(url_base=base, path=path), path.lstrip("/")
     folder = base if base.endswith("/") else f"{base}/"
     assert requester.request({}).url == (urljoin(folder, path) if path else base)
 
 
-def test_parameters_are_texts_and_lists_and_what_is_empty_is_left_out():
+def test_empty_parameters_are_omitted_and_lists_repeated():
     requester = made(
         f"""{URL}request_parameters:
   number: "{{{{ 1.50 }}}}"
@@ -95,8 +95,8 @@ def test_parameters_are_texts_and_lists_and_what_is_empty_is_left_out():
     ]
 
 
-def test_the_end_of_a_block_of_text_is_no_newline_whether_it_is_a_template_or_not():
-    """As under airbyte-cdk, which reads every text as a template: the last newline goes."""
+def test_final_newline_of_a_text_block_is_removed():
+    """As in airbyte-cdk, where every string is a template, which loses its last newline."""
     requester = made(
         f"""{URL}request_parameters:
   plain: |
@@ -116,8 +116,8 @@ request_body_json:
     assert json.loads(sent(requester).body) == {"query": "{ a }"}
 
 
-def test_parameters_fill_a_body_that_says_a_type():
-    """It is a component to airbyte-cdk, and ``$parameters`` stand in it; a JSON Schema is none."""
+def test_parameters_are_inherited_by_a_body_with_a_type():
+    """airbyte-cdk treats such a body as a component, except if its type is one of JSON Schema."""
     requester = made(
         f"""{URL}$parameters: {{size: 2, word: "{{{{ config.word }}}}"}}
 request_body_json:
@@ -138,7 +138,7 @@ request_body_json:
     }
 
 
-def test_one_template_may_give_all_parameters():
+def test_one_template_can_provide_all_parameters():
     requester = made(
         URL + """request_parameters: "{{ {'type': 'x', 'none': none, 'empty': ''} }}" """,
         HttpRequester,
@@ -146,18 +146,18 @@ def test_one_template_may_give_all_parameters():
     assert query(requester) == [("type", "x"), ("empty", "")]
 
 
-def test_a_parameter_that_is_an_object_is_refused():
+def test_parameter_that_is_an_object_is_rejected():
     requester = made(URL + "request_parameters: \"{{ {'a': stream_slice} }}\"", HttpRequester)
     with pytest.raises(ManifestError, match="'a' is an object"):
         requester.request({"stream_slice": {"b": 1}})
 
 
-def test_a_parameter_of_the_url_is_sent_once_and_with_another_value_twice():
+def test_parameter_of_the_url_is_repeated_only_with_another_value():
     text = "type: HttpRequester\nurl: http://api/v1?a=1&b=2\nrequest_parameters: {a: '1', b: '3'}"
     assert query(made(text, HttpRequester)) == [("a", "1"), ("b", "2"), ("b", "3")]
 
 
-def test_headers_are_read_as_literals_and_nulls_left_out():
+def test_headers_are_parsed_as_literals_and_nulls_omitted():
     requester = made(
         f"""{URL}request_headers:
   x-number: "{{{{ 1.50 }}}}"
@@ -175,7 +175,7 @@ def test_headers_are_read_as_literals_and_nulls_left_out():
     assert "x-none" not in headers
 
 
-def test_a_json_body_keeps_types_and_leaves_out_what_is_empty_on_all_levels():
+def test_json_body_keeps_types_and_omits_empty_values():
     requester = made(
         f"""{URL}http_method: POST
 request_body_json:
@@ -218,14 +218,14 @@ request_body_json:
         ("request_body_json: {}", None),
     ],
 )
-def test_a_body_has_one_of_four_forms(body, expected):
+def test_request_body_types_are_encoded(body, expected):
     request = sent(made(f"{URL}http_method: POST\n{body}", HttpRequester, x=5))
     found = request.body.encode() if isinstance(request.body, str) else request.body
     assert found == expected
 
 
-def test_a_request_that_gets_has_a_body_where_the_manifest_says_so():
-    """As airbyte-cdk 7.39 sends it."""
+def test_get_request_can_have_a_body():
+    """airbyte-cdk 7.39 sends the same."""
     requester = made(f"{URL}request_body_json: {{a: 1}}", HttpRequester)
     asked = requester.request({})
     RequestOption(inject_into="body_json", field_name="b").put(asked, 2)
@@ -236,7 +236,7 @@ def test_a_request_that_gets_has_a_body_where_the_manifest_says_so():
     )
 
 
-def test_options_of_pages_and_slices_are_added_to_the_body():
+def test_request_options_are_added_to_the_body():
     requester = made(f"{URL}http_method: POST\nrequest_body_json: {{a: {{x: 1}}}}", HttpRequester)
     asked = requester.request({})
     RequestOption(inject_into="body_json", field_path=["a", "y"]).put(asked, 2)
@@ -253,7 +253,7 @@ def test_options_of_pages_and_slices_are_added_to_the_body():
         ("url_base: http://api/v1\npath: users", "?p=2", "http://api/v1/?p=2"),
     ],
 )
-def test_a_token_may_be_the_path_of_the_next_page(options, token, url):
+def test_page_token_can_be_the_path_of_the_next_page(options, token, url):
     asked = made(f"type: HttpRequester\n{options}", HttpRequester).request({})
     RequestPath().put(asked, token)
     assert asked.url == url
@@ -268,21 +268,21 @@ def test_a_token_may_be_the_path_of_the_next_page(options, token, url):
         (f"{URL}verb: GET", "no option 'verb'"),
     ],
 )
-def test_what_makes_no_request_is_refused_where_it_stands(text, words):
+def test_invalid_requester_is_rejected_with_its_line(text, words):
     with pytest.raises(ManifestError, match=words) as error:
         made(text, HttpRequester)
     assert "line" in str(error.value)
     assert "piece" in str(error.value)
 
 
-def test_limits_of_time_are_handed_on():
+def test_read_timeout_is_passed_to_the_client():
     assert made(URL, HttpRequester).timeout is None
     limited = made(f"{URL}read_timeout_in_seconds: 5", HttpRequester)
     assert limited.timeout == (None, 5)
 
 
 @given(st.text(min_size=1, max_size=20), st.integers(-(10**20), 10**20))
-def test_values_of_slices_reach_parameters_unchanged(text, number):
+def test_slice_values_are_sent_unchanged_as_parameters(text, number):
     requester = REQUESTER
     asked = requester.request({"stream_partition": {"text": f"x{text}", "number": number}})
     assert asked.params == {"text": f"x{text}", "number": str(number)}

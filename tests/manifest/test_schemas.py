@@ -1,4 +1,4 @@
-"""Schemas: in the manifest, in files, merged, and made of what an API says of its fields."""
+"""Schema loaders: inline, files, merged schemas, and dynamic schemas from an API."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tap_core.manifest.interpolation import BoundTemplate, compile_template
 
 
 class Users:
-    """A stream; its retrievers bring what they are told."""
+    """A stream whose retrievers are lists of records."""
 
     name = "users"
     config: dict[str, Any] = {}
@@ -40,7 +40,7 @@ def written(file: Path, schema: Any) -> Path:
     return file
 
 
-def of(**properties: Any) -> dict[str, Any]:
+def make_schema(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
 
 
@@ -48,8 +48,8 @@ TEXT = {"type": "string"}
 NUMBER = {"type": "number"}
 
 
-def test_a_schema_in_the_manifest_is_taken_as_it_is():
-    assert InlineSchemaLoader(of(id=TEXT)).json_schema(Users()) == of(id=TEXT)
+def test_inline_schema_is_used_unchanged():
+    assert InlineSchemaLoader(make_schema(id=TEXT)).json_schema(Users()) == make_schema(id=TEXT)
     assert InlineSchemaLoader().json_schema(Users()) == {}
 
 
@@ -63,53 +63,58 @@ def test_a_schema_in_the_manifest_is_taken_as_it_is():
         ("other/people.json", "other/people.json"),
     ],
 )
-def test_a_file_is_found_in_the_folder_of_the_manifest(tmp_path, place, path):
-    """A path may begin with the package that the connector once was."""
+def test_schema_file_is_found_in_the_folder_of_the_manifest(tmp_path, place, path):
+    """A path may start with the name of the connector's former package."""
     folder = tmp_path / "connector"
-    written(folder / place, of(id=TEXT))
-    assert JsonFileSchemaLoader(path, folder).json_schema(Users()) == of(id=TEXT)
+    written(folder / place, make_schema(id=TEXT))
+    assert JsonFileSchemaLoader(path, folder).json_schema(Users()) == make_schema(id=TEXT)
 
 
-def test_a_path_may_begin_with_the_folder_of_the_manifest_itself(tmp_path):
-    written(tmp_path / "source_x" / "schemas" / "users.json", of(id=TEXT))
+def test_schema_path_may_start_with_the_folder_of_the_manifest(tmp_path):
+    written(tmp_path / "source_x" / "schemas" / "users.json", make_schema(id=TEXT))
     loader = JsonFileSchemaLoader("./source_x/schemas/users.json", tmp_path / "source_x")
-    assert loader.json_schema(Users()) == of(id=TEXT)
+    assert loader.json_schema(Users()) == make_schema(id=TEXT)
 
 
-def test_a_file_that_is_not_there_is_an_error_with_a_way_out(tmp_path):
+def test_missing_schema_file_is_an_error_with_a_hint(tmp_path):
     loader = JsonFileSchemaLoader("a.json", tmp_path, "manifest.yaml, line 7")
     with pytest.raises(ManifestError, match=r"line 7: there is no file 'a\.json'.*Inline"):
         loader.json_schema(Users())
 
 
-def test_references_within_and_to_shared_files_are_resolved(tmp_path):
-    """As connectors have them: ``shared`` lies beside the schema."""
+def test_references_to_the_file_and_to_shared_files_are_resolved(tmp_path):
+    """As in connectors, the folder ``shared`` is beside the schema."""
     shared = {"type": "object", "properties": {"n": {"$ref": "#/definitions/n"}}}
     written(tmp_path / "schemas/shared/inner.json", {**shared, "definitions": {"n": NUMBER}})
-    schema = of(a={"$ref": "inner.json"}, b={"$ref": "#/definitions/t"}, c={"$ref": "inner.json"})
+    schema = make_schema(
+        a={"$ref": "inner.json"}, b={"$ref": "#/definitions/t"}, c={"$ref": "inner.json"}
+    )
     written(tmp_path / "schemas/users.json", {**schema, "definitions": {"t": TEXT}})
     found = JsonFileSchemaLoader("", tmp_path).json_schema(Users())
-    assert found == of(a=of(n=NUMBER), b=TEXT, c=of(n=NUMBER))
+    assert found == make_schema(a=make_schema(n=NUMBER), b=TEXT, c=make_schema(n=NUMBER))
 
 
 @pytest.mark.parametrize(
     "reference, message",
     [("#/properties/a", "refers to itself"), ("b.json", "not exist"), ("#/x", "not exist")],
 )
-def test_references_that_lead_nowhere_are_refused(tmp_path, reference, message):
-    written(tmp_path / "users.json", of(a={"$ref": reference}))
+def test_unresolvable_schema_reference_is_rejected(tmp_path, reference, message):
+    written(tmp_path / "users.json", make_schema(a={"$ref": reference}))
     with pytest.raises(ManifestError, match=message):
         JsonFileSchemaLoader("", tmp_path).json_schema(Users())
 
 
-def test_without_a_loader_the_file_of_the_streams_name_counts_or_nothing(tmp_path):
+def test_schema_defaults_to_the_file_of_the_stream_name(tmp_path):
     assert load_schema(None, Users(), tmp_path) == {}
-    written(tmp_path / "schemas/users.json", of(id=TEXT))
-    assert load_schema(None, Users(), tmp_path) == of(id=TEXT)
+    written(tmp_path / "schemas/users.json", make_schema(id=TEXT))
+    assert load_schema(None, Users(), tmp_path) == make_schema(id=TEXT)
 
 
-def test_of_several_schemas_the_first_that_has_a_property_counts():
-    loaders = [InlineSchemaLoader(of(id=TEXT)), InlineSchemaLoader(of(id=NUMBER, more=NUMBER))]
+def test_several_schemas_are_merged_and_the_first_definition_wins():
+    loaders = [
+        InlineSchemaLoader(make_schema(id=TEXT)),
+        InlineSchemaLoader(make_schema(id=NUMBER, more=NUMBER)),
+    ]
     found = load_schema(loaders, Users())
     assert found["properties"] == {"id": TEXT, "more": NUMBER}
     assert found["type"] == ["null", "object"]
@@ -121,13 +126,13 @@ def identifier(**options: Any) -> SchemaTypeIdentifier:
     )
 
 
-def described(*fields: dict[str, Any], **options: Any) -> dict[str, Any]:
+def load_dynamic_properties(*fields: dict[str, Any], **options: Any) -> dict[str, Any]:
     loader = DynamicSchemaLoader([{"fields": list(fields)}], **options)
     return loader.json_schema(Users())["properties"]
 
 
-def test_a_schema_is_made_of_what_the_api_says_of_its_fields():
-    """Airbyte's YAML reference, DynamicSchemaLoader and SchemaTypeIdentifier."""
+def test_dynamic_schema_is_created_from_the_fields_of_the_api():
+    """As in Airbyte's YAML reference for DynamicSchemaLoader and SchemaTypeIdentifier."""
     condition = BoundTemplate(compile_template("{{ raw_schema.size > 1 }}"), {}, "condition")
     types = [
         TypesMap("timestamp_with_timezone", "datetime"),
@@ -137,7 +142,7 @@ def test_a_schema_is_made_of_what_the_api_says_of_its_fields():
         TypesMap("boolean", ["bool", "null"]),
     ]
     whole = {"type": ["null", "integer"]}
-    assert described(
+    assert load_dynamic_properties(
         {"name": "at", "type": "datetime"},
         {"name": "grid", "type": "grid"},
         {"name": "mixed", "type": "mixed"},
@@ -158,12 +163,12 @@ def test_a_schema_is_made_of_what_the_api_says_of_its_fields():
     }
 
 
-def test_properties_can_be_filtered_and_changed():
+def test_dynamic_properties_can_be_filtered_and_transformed():
     name = AddedFieldDefinition(
         ["added"], BoundTemplate(compile_template("{{ {'type': 'string'} }}"), {}, "value")
     )
     kept = RecordFilter(BoundTemplate(compile_template("{{ 'a' in record }}"), {}, "condition"))
-    assert described(
+    assert load_dynamic_properties(
         {"name": "a"},
         {"name": "b"},
         schema_type_identifier=identifier(),
@@ -172,7 +177,7 @@ def test_properties_can_be_filtered_and_changed():
     ) == {"a": {"type": ["null", "string"]}, "added": TEXT}
 
 
-def test_an_api_that_says_nothing_gives_no_properties():
+def test_dynamic_schema_without_fields_has_no_properties():
     loader = DynamicSchemaLoader([], identifier())
     assert loader.json_schema(Users())["properties"] == {}
 
@@ -184,11 +189,11 @@ def test_an_api_that_says_nothing_gives_no_properties():
         ({"type": "string"}, "without a name"),
     ],
 )
-def test_a_field_that_cannot_be_understood_is_an_error(field, message):
+def test_invalid_field_of_a_dynamic_schema_is_an_error(field, message):
     with pytest.raises(ManifestError, match=message):
-        described(field, schema_type_identifier=identifier())
+        load_dynamic_properties(field, schema_type_identifier=identifier())
 
 
-def test_items_belong_to_arrays():
+def test_items_of_a_type_other_than_array_are_an_error():
     with pytest.raises(ManifestError, match="items belong"):
         ComplexFieldType("object", "string")

@@ -1,4 +1,4 @@
-"""The settings that a manifest declares."""
+"""The spec of a manifest: settings, secrets, documentation and OAuth flow."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ spec:
 """
 
 
-def test_the_settings_are_a_json_schema_with_airbytes_words_kept_and_secrets_marked():
-    """Only what the settings need is resolved: a broken stream does not hide them."""
+def test_config_schema_keeps_airbyte_keywords_and_marks_secrets():
+    """Only references of the spec are resolved: an invalid stream does not matter."""
     schema = config_jsonschema(read_manifest(_TEXT))
     assert schema["type"] == "object"
     assert schema["required"] == ["pat"]
@@ -56,22 +56,22 @@ def test_the_settings_are_a_json_schema_with_airbytes_words_kept_and_secrets_mar
     json.dumps(schema)
 
 
-def test_what_is_marked_is_hidden_and_airbytes_spec_has_the_order():
+def test_secrets_are_redacted_and_the_spec_keeps_the_order():
     schema = config_jsonschema(read_manifest(_TEXT))
     assert "hush-hush" not in collect_secrets({"pat": "hush-hush"}, schema).hide("a hush-hush b")
-    told = specification(schema)["connectionSpecification"]
-    assert told["properties"]["pat"]["order"] == 1
-    assert told["properties"]["pat"]["airbyte_secret"] is True
+    spec = specification(schema)["connectionSpecification"]
+    assert spec["properties"]["pat"]["order"] == 1
+    assert spec["properties"]["pat"]["airbyte_secret"] is True
 
 
-def test_a_secret_of_one_alternative_is_hidden_too():
+def test_secret_of_a_oneof_alternative_is_redacted():
     schema = config_jsonschema(read_manifest(_TEXT))
     settings = {"login": {"door": "hush-hush"}}
     assert "hush-hush" not in collect_secrets(settings, schema).hide("a hush-hush b")
     assert "hush-hush" not in make_redactor(settings, schema)("a hush-hush b")
 
 
-def test_a_manifest_without_settings_takes_any():
+def test_manifest_without_a_spec_accepts_any_setting():
     manifest = read_manifest("streams: []\n")
     assert config_jsonschema(manifest) == {
         "type": "object",
@@ -81,13 +81,13 @@ def test_a_manifest_without_settings_takes_any():
     assert documentation_url(manifest) is None
 
 
-def test_the_address_of_the_documentation_is_found_under_both_names():
+def test_documentation_url_is_found_under_both_names():
     assert documentation_url(read_manifest(_TEXT)) == "https://x/docs"
     assert documentation_url(read_manifest("spec: {documentationUrl: y}\n")) == "y"
 
 
 @pytest.mark.parametrize("name", ["changelog_url", "changelogUrl"])
-def test_the_address_of_the_changes_is_reported(name: str, tmp_path: Path) -> None:
+def test_changelog_url_is_reported(name: str, tmp_path: Path) -> None:
     text = f"{_TEXT}  {name}: https://x/changes\n"
     assert changelog_url(read_manifest(text)) == "https://x/changes"
     assert changelog_url(read_manifest(_TEXT)) is None
@@ -120,31 +120,29 @@ def _spec_of(path: Path, capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
     with pytest.raises(SystemExit) as ended:
         main(["spec", "--manifest", str(path)])
     assert ended.value.code == 0
-    told: dict[str, Any] = json.loads(capfd.readouterr().out)["spec"]
-    return told
+    spec: dict[str, Any] = json.loads(capfd.readouterr().out)["spec"]
+    return spec
 
 
-def test_how_a_platform_gets_credentials_is_passed_on_as_it_stands(
+def test_advanced_auth_is_passed_to_the_spec_unchanged(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
-    """Templates are the platform's own; references are resolved."""
+    """Templates are kept for the platform; references are resolved."""
     (path := tmp_path / "x.yaml").write_text(_CONSENT, encoding="utf-8")
-    told = _spec_of(path, capfd)["advanced_auth"]
-    assert told == get_oauth_spec(read_manifest(_CONSENT))
-    flow = told.pop("oauth_config_specification")
-    assert told == {
+    spec = _spec_of(path, capfd)["advanced_auth"]
+    assert spec == get_oauth_spec(read_manifest(_CONSENT))
+    flow = spec.pop("oauth_config_specification")
+    assert spec == {
         "auth_flow_type": "oauth2.0",
         "predicate_key": ["credentials", "kind"],
         "predicate_value": "browser",
     }
-    said = flow["oauth_connector_input_specification"]["consent_url"]
-    assert said == "https://x/authorize?{{ client_id_key }}={{ client_id_value }}"
+    consent_url = flow["oauth_connector_input_specification"]["consent_url"]
+    assert consent_url == "https://x/authorize?{{ client_id_key }}={{ client_id_value }}"
     token = flow["complete_oauth_output_specification"]["properties"]["token"]
     assert token == {"type": "string", "path_in_connector_config": ["credentials", "token"]}
 
 
-def test_nothing_is_passed_on_where_nothing_is_said(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-):
+def test_spec_without_advanced_auth_has_none(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     (path := tmp_path / "x.yaml").write_text("streams: []\n", encoding="utf-8")
     assert "advanced_auth" not in _spec_of(path, capfd)

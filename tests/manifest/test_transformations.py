@@ -1,4 +1,4 @@
-"""Changes to records: the results are those of airbyte-cdk 7.39 for the same records."""
+"""Transformations of records: the results equal those of airbyte-cdk 7.39."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ definitions:
 
 
 @pytest.fixture
-def changed(tmp_path: Path):
-    """Return what a list of transformations, written as YAML, makes of a record."""
+def transform(tmp_path: Path):
+    """Return a function that applies transformations, written as YAML, to a record."""
 
     def change(text: str, record: dict[str, Any], **scope: Any) -> dict[str, Any]:
         lines = "".join(f"    {line}\n" for line in text.strip().splitlines())
@@ -76,8 +76,8 @@ def added(value: str, more: str = "") -> str:
         ('"{{ stream_slice.parent_slice.x }}|{{ stream_slice.id }}"', "", "|9"),
     ],
 )
-def test_an_added_value_is_a_literal_where_it_reads_as_one(changed, value, more, found):
-    """Airbyte's YAML reference, AddFields; ``value_type`` keeps other literals as texts."""
+def test_added_value_is_parsed_as_a_literal_by_value_type(transform, value, more, found):
+    """As in Airbyte's YAML reference; ``value_type`` keeps literals of other types as strings."""
     record = {
         "id": 7,
         "price": Decimal("1.50"),
@@ -85,18 +85,18 @@ def test_an_added_value_is_a_literal_where_it_reads_as_one(changed, value, more,
         "inner": {"price": Decimal("1.50")},
         "nothing": None,
     }
-    made = changed(added(value, more), record, stream_slice=PartitionSlice({"id": 9}))
+    made = transform(added(value, more), record, stream_slice=PartitionSlice({"id": 9}))
     assert made == {**record, "new": found}
 
 
-def test_objects_and_lists_on_the_way_to_an_added_field_are_made(changed):
+def test_add_fields_creates_missing_objects_and_lists(transform):
     text = added("x").replace("[new]", "[a, b, '1']")
-    assert changed(text, {"a": None}) == {"a": {"b": [None, "x"]}}
+    assert transform(text, {"a": None}) == {"a": {"b": [None, "x"]}}
     with pytest.raises(ManifestError, match=r"a\.b\.1 cannot be added"):
-        changed(text, {"a": 5})
+        transform(text, {"a": 5})
 
 
-def test_fields_are_added_where_the_condition_holds(changed):
+def test_fields_are_added_if_the_condition_is_true(transform):
     text = """
 - type: AddFields
   condition: "{{ value and path[0] == 'a' }}"
@@ -104,8 +104,8 @@ def test_fields_are_added_where_the_condition_holds(changed):
     - {type: AddedFieldDefinition, path: [a], value: "{{ record.id }}"}
     - {type: AddedFieldDefinition, path: [b], value: "{{ record.id }}"}
 """
-    assert changed(text, {"id": 1}) == {"id": 1, "a": 1}
-    assert changed(text, {"id": 0}) == {"id": 0}
+    assert transform(text, {"id": 1}) == {"id": 1, "a": 1}
+    assert transform(text, {"id": 0}) == {"id": 0}
 
 
 @pytest.mark.parametrize(
@@ -118,26 +118,26 @@ def test_fields_are_added_where_the_condition_holds(changed):
         ("[]", {"id": 1, "a": {"b": 1, "c": [{"d": 1}, {"d": 2}]}, "x-y": 1}),
     ],
 )
-def test_fields_are_removed_wherever_a_pointer_leads(changed, pointers, made):
+def test_remove_fields_removes_all_matches_of_its_pointers(transform, pointers, made):
     record = {"id": 1, "a": {"b": 1, "c": [{"d": 1}, {"d": 2}]}, "x-y": 1}
-    assert changed(f"- {{type: RemoveFields, field_pointers: {pointers}}}", record) == made
+    assert transform(f"- {{type: RemoveFields, field_pointers: {pointers}}}", record) == made
 
 
-def test_a_condition_removes_every_plain_value_for_which_it_holds(changed):
-    """It looks at ``property``, wherever the pointers lead (airbyte-cdk, RemoveFields)."""
+def test_remove_fields_condition_is_evaluated_per_value(transform):
+    """As in airbyte-cdk, ``property`` is each scalar value, independent of the pointers."""
     text = """
 - type: RemoveFields
   field_pointers: [["**"]]
   condition: "{{ property|string == '' }}"
 """
-    assert changed(text, {"a": "", "b": {"c": "", "d": Decimal("0.5")}, "e": []}) == {
+    assert transform(text, {"a": "", "b": {"c": "", "d": Decimal("0.5")}, "e": []}) == {
         "b": {"d": Decimal("0.5")},
         "e": [],
     }
 
 
-def test_names_in_lower_case(changed):
-    assert changed("- type: KeysToLower", {"Id": 1, "In": {"X": 1}}) == {"id": 1, "in": {"X": 1}}
+def test_keys_to_lower_changes_top_level_keys(transform):
+    assert transform("- type: KeysToLower", {"Id": 1, "In": {"X": 1}}) == {"id": 1, "in": {"X": 1}}
 
 
 @pytest.mark.parametrize(
@@ -153,14 +153,14 @@ def test_names_in_lower_case(changed):
         ("Имя", "имя"),
     ],
 )
-def test_names_in_snake_case(changed, name, snake):
-    made = changed("- type: KeysToSnakeCase", {name: {name: [{name: 1}]}})
+def test_keys_to_snake_case_changes_all_keys(transform, name, snake):
+    made = transform("- type: KeysToSnakeCase", {name: {name: [{name: 1}]}})
     assert made == {snake: {snake: [{name: 1}]}}
 
 
-def test_a_text_in_names_is_replaced(changed):
+def test_keys_replace_replaces_text_in_all_keys(transform):
     text = "- {type: KeysReplace, old: '$', new: \"{{ record['_'] }}\"}"
-    assert changed(text, {"$a": {"$b": 1}, "_": "x"}) == {"xa": {"xb": 1}, "_": "x"}
+    assert transform(text, {"$a": {"$b": 1}, "_": "x"}) == {"xa": {"xb": 1}, "_": "x"}
 
 
 @pytest.mark.parametrize(
@@ -175,15 +175,15 @@ def test_a_text_in_names_is_replaced(changed):
         ),
     ],
 )
-def test_the_fields_of_one_object_are_lifted(changed, options, made):
+def test_dpath_flatten_fields_lifts_the_fields_of_an_object(transform, options, made):
     text = f"- {{type: DpathFlattenFields, field_path: [p]{options}}}"
-    assert changed(text, {"id": 1, "p": {"a": 1}}) == made
-    assert changed(text, {"id": 1, "p": 5}) == {"id": 1, "p": 5}
+    assert transform(text, {"id": 1, "p": {"a": 1}}) == made
+    assert transform(text, {"id": 1, "p": 5}) == {"id": 1, "p": 5}
 
 
-def test_fields_that_are_there_already_are_not_overwritten_by_lifted_ones(changed):
+def test_dpath_flatten_fields_does_not_overwrite_existing_fields(transform):
     text = "- {type: DpathFlattenFields, field_path: [p], delete_origin_value: true}"
-    assert changed(text, {"a": 0, "p": {"a": 1, "b": 2}}) == {"a": 0, "p": {"a": 1, "b": 2}}
+    assert transform(text, {"a": 0, "p": {"a": 1, "b": 2}}) == {"a": 0, "p": {"a": 1, "b": 2}}
 
 
 @pytest.mark.parametrize(
@@ -193,6 +193,6 @@ def test_fields_that_are_there_already_are_not_overwritten_by_lifted_ones(change
         ("false", {"id": 1, "x": 2, "l": [5, 6]}),
     ],
 )
-def test_all_nested_values_are_lifted(changed, into_lists, made):
+def test_flatten_fields_lifts_all_nested_values(transform, into_lists, made):
     text = f"- {{type: FlattenFields, flatten_lists: {into_lists}}}"
-    assert changed(text, {"l": [5, 6], "id": 1, "o": {"x": 2}}) == made
+    assert transform(text, {"l": [5, 6], "id": 1, "o": {"x": 2}}) == made

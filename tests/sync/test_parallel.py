@@ -698,7 +698,7 @@ class Api(BaseHTTPRequestHandler):
 class Server(ThreadingHTTPServer):
     request_queue_size = 64
     pause = 0.0
-    wait_for_all: threading.Barrier | None = None
+    meeting: threading.Barrier | None = None
     wanted: str | None = None
     tokens = 0
 

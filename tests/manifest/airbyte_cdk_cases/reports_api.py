@@ -1,0 +1,80 @@
+"""An API of asynchronous jobs for the manifest ``reports.yaml``."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from typing import Any
+
+from tests.http.server import Asked, Reply
+
+__all__ = ["reports"]
+
+TABLE = 'id,name,name,\n1,"a, b",x,NA\n\n2,,null,7\n3\n'
+
+
+def reports(url: str) -> Callable[[Asked], Reply]:
+    """Return the API: a job is queued at its first poll and completed at the second."""
+    return _Reports(url).answer
+
+
+class _Reports:
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._polls: dict[str, Any] = {}
+
+    def answer(self, asked: Asked) -> Reply:
+        """Return the response for the first step of the path."""
+        kind, *rest = asked.path.strip("/").split("/")
+        if kind == "reports":
+            return self._report(asked, rest[0])
+        if kind == "results":
+            page = int(asked.query.get("page", ["1"])[0])
+            rows = [{"id": number, "deep": {"page": page}} for number in (1, 2, 3)]
+            return Reply({"data": rows[2 * page - 2 : 2 * page]})
+        if kind == "files":
+            named = [f"{self._url}/sales/{rest[0]}/{number}" for number in (1, 2)]
+            return Reply({"files": [{"href": name} for name in named]})
+        return Reply({"sales": _sales, "links": _links, "table": _table}[kind](rest))
+
+    def _report(self, asked: Asked, name: str) -> Reply:
+        if asked.path.endswith("/removal"):
+            return Reply("removed", headers={"Content-Type": "text/plain"})
+        if asked.method == "POST":
+            body = json.loads(asked.body)
+            made = "_".join([name, *(body.get(key, "") for key in ("region", "from", "to"))])
+            return Reply({"id": made}, headers={"X-Place": "here"})
+        self._polls[name] = self._polls.get(name, 0) + 1
+        return Reply({"state": self._state(name), "links": self._links(name)})
+
+    def _state(self, name: str) -> Any:
+        word = "queued" if self._polls[name] % 2 else "done"
+        if "_broken_" in name and self._polls[name] == 2:
+            word = "broken"
+        if "_empty_" in name and word == "done":
+            word = "empty"
+        return {"word": word, "of": name}
+
+    def _links(self, name: str) -> list[str]:
+        kind = name.partition("_")[0]
+        numbers = (1,) if kind == "table" else (1, 2)
+        return [f"{kind}/{name}/{number}" for number in numbers]
+
+
+def _sales(rest: list[str]) -> bytes:
+    _, region, since, _ = rest[0].split("_")
+    number = int(rest[1])
+    day = f"{since[:8]}{int(since[8:]) + number:02}"
+    rows = [f"{number};{day};{number}.50;{region}", f"9;{day};0;{region}"]
+    return gzip.compress("\n".join(["id;day;net;of", *rows, ""]).encode())
+
+
+def _links(rest: list[str]) -> str:
+    named = {"of": rest[0], "none": None}
+    lines = [{"rows": [{"id": int(rest[1]), **named}, {"id": 8, **named}]}, {"rows": []}]
+    return "\n".join(map(json.dumps, lines))
+
+
+def _table(_rest: list[str]) -> bytes:
+    return gzip.compress(TABLE.encode())

@@ -1,0 +1,186 @@
+"""States stored by airbyte-cdk and by custom cursors, translated to states of this SDK."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core.manifest.state_translation import (
+    from_cdk_state,
+    to_cursor_state,
+    to_parent_state,
+    to_state_entry,
+    translate_custom_state,
+)
+from tests.http.server import page, serving
+from tests.manifest.running import asked, manifest, run, stream
+
+NONE: dict[str, Any] = {}
+
+
+def at(value: Any) -> dict[str, Any]:
+    """Return a stream state with this bookmark."""
+    return {"replication_key": "at", "replication_key_value": value}
+
+
+def slices(*runs: tuple[str, str, str]) -> dict[str, Any]:
+    """Return a date-range state of completed windows."""
+    names = ("start", "end", "most_recent_cursor_value")
+    return {
+        "state_type": "date-range",
+        "slices": [dict(zip(names, run, strict=True)) for run in runs],
+    }
+
+
+@pytest.mark.parametrize(
+    ("stored", "ours"),
+    [
+        (NONE, NONE),
+        ({"__ab_no_cursor_state_message": True}, NONE),
+        ({"__ab_full_refresh_sync_complete": True}, NONE),
+        ({"at": "2024-01-05"}, at("2024-01-05")),
+        ({"at": "1704207600"}, at("1704207600")),
+        ({"at": ""}, NONE),
+        (at("2024-01-05"), at("2024-01-05")),
+        ({"partitions": [{"context": {"a": 1}}]}, {"partitions": [{"context": {"a": 1}}]}),
+        ({"something": "else"}, {"something": "else"}),
+    ],
+)
+def test_state_without_slices_becomes_the_bookmark(stored: dict[str, Any], ours: dict[str, Any]):
+    assert from_cdk_state(stored, cursor_field="at", partition_field=None) == ours
+
+
+def test_windows_after_a_gap_are_ignored():
+    """The end of the first contiguous windows is the bookmark."""
+    stored = slices(("03", "04", "04"), ("01", "02", "01-15"))
+    assert from_cdk_state(stored, cursor_field="at", partition_field=None) == at("01-15")
+
+
+def test_each_slice_keeps_its_cursor_and_context():
+    stored = {
+        "use_global_cursor": False,
+        "states": [
+            {"partition": {"id": 1, "parent_slice": {}}, "cursor": {"at": "05"}},
+            {"partition": {"id": 2, "parent_slice": {"of": 7, "parent_slice": {}}}, "cursor": {}},
+            {"partition": {"id": 3}, "cursor": slices(("01", "02", "02"))},
+        ],
+        "parent_state": {"parents": {"at": "04"}},
+    }
+    assert from_cdk_state(stored, cursor_field="at", partition_field="id") == {
+        "partitions": [
+            {"context": {"id": 1}, **at("05")},
+            {"context": {"id": 2, "parent_slice": {"of": 7}}},
+            {"context": {"id": 3}, **at("02")},
+        ],
+        "parent_state": {"parents": {"at": "04"}},
+    }
+
+
+def test_global_cursor_becomes_the_bookmark_of_the_stream():
+    stored = {"use_global_cursor": True, "state": {"at": "05"}, "states": []}
+    assert from_cdk_state(stored, cursor_field="at", partition_field="id") == at("05")
+
+
+def test_legacy_state_by_parent_keys_becomes_partitions():
+    stored = {"13": {"at": "05"}, "14": {"at": "06"}}
+    assert from_cdk_state(stored, cursor_field="at", partition_field="id") == {
+        "partitions": [{"context": {"id": "13"}, **at("05")}, {"context": {"id": "14"}, **at("06")}]
+    }
+
+
+def test_state_of_a_stream_without_a_cursor_is_ignored():
+    assert from_cdk_state({"at": "05"}, cursor_field=None, partition_field=None) == {}
+
+
+# Custom cursors
+
+MORE = {"at": 3, "prior_state": {"at": 1}}
+NESTED = {"at": {"7": 3}}
+
+
+@pytest.mark.parametrize(
+    ("own", "ours"),
+    [
+        (NONE, NONE),
+        ({"at": 3}, at(3)),
+        ({"at": None}, NONE),
+        (MORE, {**at(3), "cursor_state": MORE}),
+        (NESTED, {"cursor_state": NESTED}),
+        ({"7": {"at": 3}}, {"cursor_state": {"7": {"at": 3}}}),
+    ],
+)
+def test_custom_cursor_state_survives_a_round_trip(own: dict[str, Any], ours: dict[str, Any]):
+    assert to_state_entry(own, "at") == ours
+    assert translate_custom_state(own, "at", by_slices=True) == ours
+    assert translate_custom_state(ours, "at", by_slices=True) == ours
+    assert to_cursor_state(ours, "at") == {
+        name: one for name, one in own.items() if one is not None
+    }
+    assert to_parent_state(ours, "at") == to_cursor_state(ours, "at")
+
+
+def test_slices_keep_the_states_of_their_custom_cursors():
+    stored = {
+        "states": [{"partition": {"a": 1, "parent_slice": {}}, "cursor": MORE}],
+        "state": {"at": 9},
+        "use_global_cursor": False,
+    }
+    ours = translate_custom_state(stored, "at", by_slices=True)
+    assert ours == {"partitions": [{"context": {"a": 1}, **at(3), "cursor_state": MORE}]}
+    parent_state = to_parent_state(ours, "at")
+    assert parent_state == {"states": [{"partition": {"a": 1}, "cursor": MORE}]}
+    assert translate_custom_state(parent_state, "at", by_slices=True) == ours
+    assert translate_custom_state({**stored, "use_global_cursor": True}, "at", by_slices=True) == {
+        **ours,
+        **at(9),
+    }
+    assert translate_custom_state(stored, "at", by_slices=False) == {"cursor_state": stored}
+
+
+def test_state_without_a_position_is_empty():
+    assert (
+        translate_custom_state({"__ab_no_cursor_state_message": True}, "at", by_slices=False) == {}
+    )
+    assert to_parent_state(None, "at") == {}
+    assert to_cursor_state({"replication_key": "other", "replication_key_value": 1}, "at") == {}
+
+
+def test_slices_with_a_global_cursor_share_the_end_of_the_first_slice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Records that change while other slices are read are read by the next run."""
+    days = (dt.datetime(2024, 1, day, tzinfo=dt.timezone.utc) for day in range(10, 30))
+    monkeypatch.setattr("tap_core.streams.windows.utc_now", lambda: next(days))
+    router = """
+    partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}
+    """
+    more = """
+    incremental_sync:
+      type: DatetimeBasedCursor
+      cursor_field: at
+      datetime_format: "%Y-%m-%d"
+      start_datetime: "2024-01-01"
+      start_time_option: {type: RequestOption, inject_into: request_parameter, field_name: since}
+      end_time_option: {type: RequestOption, inject_into: request_parameter, field_name: until}
+      global_substream_cursor: true
+    """
+    declared = stream("items", "/{{ stream_partition.kind }}", retriever=router, more=more)
+    with serving() as server:
+        server.answers_by(lambda one: page({"at": f"2024-01-{'08' if one.path == '/a' else 11}"}))
+        ran = run(manifest(tmp_path, declared), server)
+        state = {"use_global_cursor": True, "state": {"at": "2024-01-05"}, "states": []}
+        state["lookback_window"] = 90_000
+        again = run(manifest(tmp_path, declared), server, state={"bookmarks": {"items": state}})
+    first, second, *resumed = asked(server)
+    assert (
+        first.partition("?")[2] == second.partition("?")[2] == ("since=2024-01-01&until=2024-01-10")
+    )
+    assert ran.state["bookmarks"]["items"]["replication_key_value"] == "2024-01-10"
+    assert [one.partition("&")[0] for one in resumed] == [
+        "/a?since=2024-01-03",
+        "/b?since=2024-01-03",
+    ]
+    assert "lookback_window" not in again.state["bookmarks"]["items"]

@@ -1,0 +1,368 @@
+"""Building components from the manifest: values per field type, and errors with their line."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from textwrap import dedent, indent
+from typing import Annotated, Any, ClassVar, Literal
+
+import pytest
+
+from tap_core.incremental.cursor import DatetimeBasedCursor
+from tap_core.manifest.builder import Builder, build_component
+from tap_core.manifest.components.paginators import CursorPagination
+from tap_core.manifest.components.partition_routers import SubstreamPartitionRouter
+from tap_core.manifest.components.requester import HttpRequester
+from tap_core.manifest.components.transformations import AddFields
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.interfaces import (
+    Authenticator,
+    Condition,
+    InterpolatedText,
+    InterpolatedValue,
+    Paginator,
+    Parameter,
+    StateMigration,
+    Transformation,
+)
+from tap_core.manifest.loader import read_manifest
+from tap_core.manifest.state_translation import LegacyToPerPartitionStateMigration
+
+_CONFIG = {"size": "50", "name": "acme", "flag": True, "ids": ["a", 1], "nothing": None}
+_SCOPE = {"config": _CONFIG, "record": {"id": 7}, "stream_slice": {"id": "s"}}
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A component within another."""
+
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A component with a field of each type."""
+
+    text: str = ""
+    size: int | None = None
+    ratio: float = 0.0
+    flag: bool = False
+    choice: Literal["a", "b"] = "a"
+    names: list[str] = field(default_factory=list)
+    levels: dict[str, int] = field(default_factory=dict)
+    says: InterpolatedText = ""
+    maybe: InterpolatedText | None = None
+    value: InterpolatedValue = None
+    parameter: Parameter = None
+    condition: Condition = True
+    inner: Inner | list[Inner] | None = None
+    raw: Annotated[Mapping[str, Any], "node"] | None = None
+    anything: Any = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    folder: Path = Path()
+    place: str = ""
+
+    IGNORED: ClassVar[frozenset[str]] = frozenset({"old"})
+
+
+def _manifest(text: str, top: str = ""):
+    return read_manifest(
+        "type: DeclarativeSource\nversion: 6.0.0\npiece:\n" + indent(dedent(text), "  ") + top
+    )
+
+
+def _made(text: str, expected: Any = Piece, config: Any = None) -> Any:
+    manifest = _manifest(text)
+    return build_component(
+        manifest, manifest.tree["piece"], expected, _CONFIG if config is None else config
+    )
+
+
+def _refusal(text: str, expected: Any = Piece) -> str:
+    with pytest.raises(ManifestError) as refused:
+        _made(text, expected)
+    return str(refused.value)
+
+
+# Values of fields
+
+
+def test_plain_fields_are_evaluated_before_construction():
+    made = _made(
+        """\
+        text: "{{ config['name'] }}-1"
+        size: "{{ config['size'] }}"
+        ratio: 3
+        flag: "{{ config.flag }}"
+        choice: b
+        names: "{{ config['ids'] }}"
+        levels: {low: "1", high: "{{ 2 + 3 }}"}
+        """
+    )
+    assert (made.text, made.size, made.ratio, made.flag) == ("acme-1", 50, 3.0, True)
+    assert (made.choice, made.names, made.levels) == ("b", ["a", "1"], {"low": 1, "high": 5})
+
+
+def test_only_templates_that_vary_per_request_stay_callable():
+    made = _made(
+        """\
+        says: "{{ config.name }}/{{ stream_slice.id }}"
+        value: {fixed: "{{ config.size }}", "{{ config.name }}": "{{ record.id }}", none: ""}
+        parameter: {number: "{{ 1.50 }}", list: "{{ [1] }}", plain: '1_000', yaml: 5}
+        condition: "{{ record.id > 5 }}"
+        """
+    )
+    assert made.says(_SCOPE) == "acme/s"
+    assert (made.value["fixed"], made.value["acme"](_SCOPE), made.value["none"]) == (50, 7, None)
+    assert made.parameter == {"number": "1.5", "list": [1], "plain": "1_000", "yaml": 5}
+    assert made.condition(_SCOPE) is True
+    assert _made("{maybe: '{{ none }}', text: '{{ none }}'}") == _made("text: None")
+    assert _made("says: 1e3\nvalue: 1e3\ncondition: 'no'\n") == _made(
+        "{says: '1e3', value: 1000.0, condition: true}"
+    )
+
+
+def test_nested_components_are_built():
+    assert _made("inner: {size: 3}\n").inner == Inner(3)
+    assert _made("inner: [{size: 3}, {}]\n").inner == [Inner(3), Inner()]
+    found = _made("value: {type: AddFields, fields: [{path: [a], value: b}]}\n").value
+    assert isinstance(found, AddFields)
+
+
+def test_value_with_a_type_key_can_be_a_plain_mapping():
+    made = _made("value: {type: [string, 'null'], deep: {type: object}}\n")
+    assert made.value == {"type": ["string", "null"], "deep": {"type": "object"}}
+
+
+def test_component_type_can_be_omitted_if_implied():
+    """As in Airbyte's YAML reference for MinMaxDatetime and RequestOption."""
+    made = _made(
+        """\
+        type: DatetimeBasedCursor
+        cursor_field: at
+        datetime_format: "%Y-%m-%d"
+        start_datetime: {datetime: "2024-01-01"}
+        start_time_option: {inject_into: header, field_name: from}
+        """,
+        DatetimeBasedCursor,
+    )
+    assert made.start_datetime.datetime == "2024-01-01"
+    assert made.start_time_option.field_name == "from"
+
+
+def test_component_fields_receive_parameters_config_folder_and_place():
+    made = _made("$parameters: {text: from above}\ntype: \nsize: 1\ntext: mine\n")
+    assert made.text == "mine"
+    assert made.config == _CONFIG
+    assert made.folder == Path()
+    assert made.place == "manifest, line 4, piece"
+
+
+def test_node_field_receives_the_unbuilt_node():
+    made = _made("raw: {type: AddFields, fields: []}\n")
+    assert made.raw["type"] == "AddFields"
+    assert made.raw.path == "piece.raw"
+
+
+def test_null_options_use_the_default():
+    assert _made("size: null\ntext: ~\nvalue:\n") == _made("{}")
+
+
+def test_equal_templates_are_equal_and_hashable():
+    """Equal authenticators share their tokens."""
+    text = "says: '{{ stream_slice.id }}'\nvalue: ['{{ record.id }}']\n"
+    assert _made(text).says == _made(text).says
+    assert hash(_made(text).says) == hash(_made(text).says)
+
+
+def test_failing_config_template_raises_when_it_is_evaluated(caplog):
+    with caplog.at_level(logging.WARNING):
+        made = _made("says: \"{{ config['missing']['deeper'] }}\"\n")
+    assert "config['missing']['deeper']" in caplog.text
+    with pytest.raises(ManifestError, match=r"line 4, piece\.says"):
+        made.says(_SCOPE)
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("sise: 3\n", "line 4, piece.sise: this component has no option 'sise'. Is 'size' meant?"),
+        ("size: many\n", "line 4, piece.size: 'many' is not an integer."),
+        ("names: one\n", "piece.names: 'one' is not a list."),
+        ("names: [a, {b: c}]\n", "piece.names[1]: a mapping is not a text."),
+        ("size: [1]\n", "piece.size: a list is not an integer."),
+        ("levels: {low: x}\n", "piece.levels.low: 'x' is not an integer."),
+        ("choice: c\n", "piece.choice: 'c' is not 'a' or 'b'."),
+        ("inner: 5\n", "piece.inner: 5 is not Inner or a list."),
+        ("inner: {size: x}\n", "piece.inner.size: 'x' is not an integer."),
+        ("says: {a: b}\n", "piece.says: a mapping is not a text."),
+        ("condition: [a]\n", "piece.condition: a list is not a value."),
+        ("raw: text\n", "piece.raw: a component must be a mapping with a `type`."),
+        ("text: '{{ record.id }}'\n", "uses record: this option is evaluated before any request"),
+        ("says: '{{ nobody.id }}'\n", "piece.says: the template '{{ nobody.id }}' uses 'nobody'"),
+        ("says: '{{ 1'\n", "line 4, piece.says: the template '{{ 1' does not parse"),
+        ("value: {type: AddFields}\n", "piece.value: AddFields needs fields."),
+        (
+            "value:\n  type: AddFields\n  fields: [{path: [], value: a}]\n",
+            "line 6, piece.value.fields[0]: path is empty",
+        ),
+    ],
+)
+def test_invalid_option_is_rejected_with_line_and_path(text, message):
+    assert message in _refusal(text)
+
+
+def test_invalid_setting_value_is_not_shown_in_the_error():
+    refusal = _refusal("size: \"{{ config['name'] }}\"\n")
+    assert "the template \"{{ config['name'] }}\" does not give an integer." in refusal
+    assert "acme" not in refusal
+
+
+@pytest.mark.parametrize(
+    "text, expected, message",
+    [
+        ("{type: PageIncrements}", Paginator, "no component 'PageIncrements'. Is 'PageIncrement'"),
+        (
+            "{type: AddFields, fields: []}",
+            Paginator,
+            "the component 'AddFields' is not allowed here.",
+        ),
+        ("{fields: []}", Transformation, "this component has no `type`."),
+        (
+            "{type: HttpRequester, url: x, truncated_list_retriever: {}}",
+            HttpRequester,
+            "the option 'truncated_list_retriever' of HttpRequester is not supported.",
+        ),
+    ],
+)
+def test_unknown_component_is_rejected(text, expected, message):
+    assert message in _refusal(text, expected)
+
+
+def test_irrelevant_options_are_ignored_with_a_warning(caplog):
+    """airbyte-cdk ignores options of other components silently; tap_core logs a warning."""
+    text = "{type: HttpRequester, url: x, description: y, cursor_field: z, zzz: n}"
+    with caplog.at_level(logging.WARNING):
+        made = _made(text, HttpRequester)
+    assert made.url == "x"
+    assert "description" not in caplog.text
+    assert "HttpRequester has no option 'cursor_field'. It is ignored." in caplog.text
+    assert _made("old: 1\n") == _made("{}")
+    with pytest.raises(ManifestError, match="no option 'old_name'"):
+        _made("{type: HttpRequester, url: x, old_name: n}", HttpRequester)
+
+
+def test_state_migration_without_a_type_is_the_legacy_migration():
+    """It is the only built-in migration, so its type may be missing or misspelled."""
+    text = "type: DeclarativeStream\nstate_migrations:\n  - Type: anything\n"
+    manifest = read_manifest(f"type: DeclarativeSource\nstreams: []\npiece:\n{indent(text, '  ')}")
+    [node] = manifest.tree["piece"]["state_migrations"]
+    assert node["type"] == "LegacyToPerPartitionStateMigration"
+    made = build_component(manifest, node, StateMigration)
+    assert isinstance(made, LegacyToPerPartitionStateMigration)
+
+
+_PAGES = "{type: CursorPagination, cursor_value: x, OPTION: y}"
+_PARENTS = """\
+    type: SubstreamPartitionRouter
+    OPTION: y
+    parent_stream_configs:
+      - type: ParentStreamConfig
+        parent_key: id
+        partition_field: p
+        stream: {type: DeclarativeStream}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "option"),
+    [
+        (_PAGES, CursorPagination, "extractorPath"),
+        (_PARENTS, SubstreamPartitionRouter, "stream_name"),
+    ],
+)
+def test_ineffective_options_of_published_manifests_are_logged_and_typos_rejected(
+    text: str, expected: type, option: str, caplog: pytest.LogCaptureFixture
+):
+    """airbyte-cdk 6 and 7 accept these options without any effect."""
+    with caplog.at_level(logging.WARNING):
+        _made(text.replace("OPTION", option), expected)
+    assert f"has no option '{option}'. It is ignored." in caplog.text
+    with pytest.raises(ManifestError, match=f"no option '{option}_x'"):
+        _made(text.replace("OPTION", f"{option}_x"), expected)
+    with pytest.raises(ManifestError, match=f"no option '{option}'"):
+        _made(f"{{type: HttpRequester, url: x, {option}: y}}", HttpRequester)
+
+
+def test_only_the_selected_authenticator_is_built():
+    """The templates of the others may fail because their settings are missing."""
+    text = """\
+    type: SelectiveAuthenticator
+    authenticator_selection_path: [kind]
+    authenticators:
+      key: {type: BearerAuthenticator, api_token: "{{ config['key'] }}"}
+      jwt: {type: JwtAuthenticator, algorithm: HS256, secret_key: "{{ config['a']['b'] }}"}
+    """
+    assert list(_made(text, Authenticator, {"kind": "key", "key": "k"}).authenticators) == ["key"]
+    with pytest.raises(ManifestError, match=r"authenticators\.jwt\.secret_key"):
+        _made(text, Authenticator, {"kind": "jwt"})
+
+
+def test_warning_of_a_component_has_its_line_and_path(caplog):
+    text = """\
+    cursor_field: at
+    datetime_format: "%Y-%m-%d"
+    start_datetime: "2024-01-01"
+    is_data_feed: true
+    step: P1D
+    cursor_granularity: P1D
+    """
+    with caplog.at_level(logging.WARNING):
+        _made(text, DatetimeBasedCursor)
+    assert "manifest, line 4, piece: The cursor 'at' belongs to a feed" in caplog.text
+
+
+def test_custom_class_receives_options_with_built_components(tmp_path):
+    (tmp_path / "components.py").write_text(
+        "class Mine:\n    def transform(self, record):\n        pass\n"
+    )
+    file = tmp_path / "manifest.yaml"
+    file.write_text(
+        "piece:\n"
+        "  type: CustomTransformation\n"
+        "  class_name: source_x.components.Mine\n"
+        "  limit: '{{ config.size }}'\n"
+        "  inner: [{type: AddFields, fields: []}, {other: 1}]\n"
+    )
+    manifest = read_manifest(file)
+    made = build_component(manifest, manifest.tree["piece"], Transformation, _CONFIG)
+    assert made.class_name == "source_x.components.Mine"
+    assert made.fields == {
+        "limit": "{{ config.size }}",
+        "inner": [AddFields(fields=[]), {"other": 1}],
+    }
+    assert (made.config, made.folder) == (_CONFIG, tmp_path)
+
+
+def test_building_without_a_config_collects_all_errors():
+    manifest = _manifest(
+        """\
+        size: "{{ config['size'] }}"
+        text: "{{ record.id }}"
+        names: 5
+        condition: "{{ config['flag'] }}"
+        """
+    )
+    problems: list[Any] = []
+    assert Builder(manifest, None, problems).build(manifest.tree["piece"], Piece) is None
+    assert [(problem.line, problem.path) for problem in problems] == [
+        (5, "piece.text"),
+        (6, "piece.names"),
+    ]

@@ -1,0 +1,893 @@
+"""Custom Python components of connectors, written for airbyte-cdk and run unchanged."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from tap_core.manifest.cdk_compat import dpath_stub
+from tap_core.manifest.cdk_compat.datetimes import ab_datetime_format, ab_datetime_parse
+from tap_core.manifest.cdk_compat.import_hook import load_class
+from tap_core.manifest.cdk_compat.models import CdkStreamSlice
+from tap_core.manifest.cdk_compat.records import TransformConfig, TypeTransformer
+from tap_core.manifest.errors import ManifestError
+from tests.http.server import Asked, Reply, Server, page, serving
+from tests.manifest.running import Ran, asked, manifest, run, stream
+
+PLACE = "source_declarative_manifest.components"
+MIGRATED = f"""
+incremental_sync:
+  type: DatetimeBasedCursor
+  cursor_field: at
+  datetime_format: "%Y-%m-%d"
+  start_datetime: "2024-01-01"
+  start_time_option: {{type: RequestOption, inject_into: request_parameter, field_name: since}}
+state_migrations:
+  - {{type: CustomStateMigration, class_name: {PLACE}.NAME}}
+"""
+CDK = "airbyte_cdk.sources.declarative"
+
+
+def written(folder: Path, text: str, name: str = "components.py") -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(dedent(text), encoding="utf-8")
+    return path
+
+
+def read(folder: Path, server: Server, components: str, *streams: str, **more: Any) -> Ran:
+    written(folder, components)
+    return run(manifest(folder, *streams), server, **more)
+
+
+def test_custom_extractor_reads_the_response(tmp_path: Path):
+    components = f"""
+    import requests
+    from dataclasses import dataclass
+    from {CDK}.extractors.record_extractor import RecordExtractor
+    from {CDK}.types import Record
+
+    @dataclass
+    class Table(RecordExtractor):
+        def extract_records(self, response: requests.Response) -> list[Record]:
+            head, *rows = response.json()
+            return [dict(zip(head, row)) for row in rows]
+    """
+    declared = stream("items", "/items").replace(
+        "{type: DpathExtractor, field_path: [data]}",
+        f"{{type: CustomRecordExtractor, class_name: {PLACE}.Table}}",
+    )
+    with serving() as server:
+        server.answers(Reply([["id", "name"], [1, "a"], [2, "b"]]))
+        ran = read(tmp_path, server, components, declared)
+    assert ran.records("items") == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+
+
+def test_custom_extractor_subclass_uses_the_decoder_of_the_retriever(tmp_path: Path):
+    components = f"""
+    from dataclasses import dataclass
+    from {CDK}.extractors import DpathExtractor
+
+    @dataclass
+    class Unfolded(DpathExtractor):
+        def extract_records(self, response):
+            for record in super().extract_records(response):
+                yield from ({{**one, "of": record["id"]}} for one in record["parts"])
+    """
+    extractor = (
+        f"{{type: CustomRecordExtractor, class_name: {PLACE}.Unfolded,"
+        " field_path: ['{{ parameters.key }}']}"
+    )
+    declared = stream(
+        "items",
+        "/items",
+        retriever="decoder: {type: JsonlDecoder}",
+        more="$parameters: {key: row}",
+    ).replace("{type: DpathExtractor, field_path: [data]}", extractor)
+    with serving() as server:
+        lines = '{"row": {"id": 1, "parts": [{"n": 1}, {"n": 2}]}}\n{"row": {"id": 2, "parts": []}}'
+        server.answers(Reply(lines))
+        ran = read(tmp_path, server, components, declared)
+    assert ran.records("items") == [{"n": 1, "of": 1}, {"n": 2, "of": 1}]
+
+
+def test_custom_extractor_can_contain_other_extractors(tmp_path: Path):
+    """One is declared, the other is custom and contains a declared one itself."""
+    components = f"""
+    from dataclasses import dataclass
+    from typing import List
+    from {CDK}.extractors.record_extractor import RecordExtractor
+
+    @dataclass
+    class Named(RecordExtractor):
+        names: RecordExtractor
+        values: RecordExtractor
+
+        def extract_records(self, response):
+            yield dict(zip(*(one.extract_records(response) for one in (self.names, self.values))))
+
+    @dataclass
+    class Loud(RecordExtractor):
+        inner: RecordExtractor
+
+        def extract_records(self, response):
+            yield from (one.upper() for one in self.inner.extract_records(response))
+    """
+    declared_one = "{type: DpathExtractor, field_path: [%s, '*', x]}"
+    own = f"{{type: CustomRecordExtractor, class_name: {PLACE}.Loud, inner: {declared_one}}}"
+    extractor = (
+        f"{{type: CustomRecordExtractor, class_name: {PLACE}.Named,"
+        f" names: {own % 'heads'}, values: {declared_one % 'row'}}}"
+    )
+    declared = stream("items", "/items").replace(
+        "{type: DpathExtractor, field_path: [data]}", extractor
+    )
+    with serving() as server:
+        server.answers(Reply({"heads": [{"x": "a"}, {"x": "b"}], "row": [{"x": 1}, {"x": 2}]}))
+        ran = read(tmp_path, server, components, declared)
+    assert ran.records("items") == [{"A": 1, "B": 2}]
+
+
+def test_custom_filter_transformation_and_normalization_are_applied(tmp_path: Path):
+    components = f"""
+    from dataclasses import InitVar, dataclass
+    from typing import Any, Mapping
+    from {CDK}.extractors.record_filter import RecordFilter
+    from {CDK}.transformations import AddFields, RecordTransformation
+    from airbyte_cdk.sources.utils.transform import TransformConfig, TypeTransformer
+
+    @dataclass
+    class Once(RecordFilter):
+        def __post_init__(self, parameters):
+            super().__post_init__(parameters)
+            self._seen = set()
+
+        def filter_records(self, records, stream_state, stream_slice=None, **kwargs):
+            for record in super().filter_records(records, stream_state, stream_slice):
+                if record["id"] not in self._seen:
+                    self._seen.add(record["id"])
+                    yield record
+
+    @dataclass
+    class Told(RecordTransformation):
+        config: Mapping[str, Any]
+        parameters: InitVar[Mapping[str, Any]]
+        field: str = "told"
+
+        def __post_init__(self, parameters):
+            self._word = parameters["word"]
+
+        def transform(self, record, config=None, stream_state=None, stream_slice=None):
+            told = [self._word, config["url"][:4], stream_slice["kind"]]
+            record[self.field] = [*told, sorted(stream_slice.partition)]
+
+    class Upper(TypeTransformer):
+        def __init__(self):
+            super().__init__(TransformConfig.CustomSchemaNormalization)
+            self.registerCustomTransform(lambda value, schema: str(value).upper())
+    """
+    retriever = (
+        "partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [cat, dog]}"
+    )
+    more = f"""
+    transformations:
+      - {{type: CustomTransformation, class_name: {PLACE}.Told, field: said}}
+    $parameters: {{word: hello}}
+    """
+    selector = f"""extractor: {{type: DpathExtractor, field_path: [data]}}
+        record_filter:
+          type: CustomRecordFilter
+          class_name: {PLACE}.Once
+          condition: "{{{{ record.id < 3 }}}}"
+        schema_normalization: {{type: CustomSchemaNormalization, class_name: {PLACE}.Upper}}"""
+    declared = stream("items", "/items", retriever=retriever, more=more).replace(
+        "extractor: {type: DpathExtractor, field_path: [data]}", selector
+    )
+    with serving() as server:
+        server.answers(page({"id": 1, "at": "x"}, {"id": 1}, {"id": 3}), page({"id": 2}))
+        ran = read(tmp_path, server, components, declared)
+    assert ran.records("items") == [
+        {"id": "1", "at": "X", "said": ["hello", "http", "cat", ["kind"]]},
+        {"id": "2", "said": ["hello", "http", "dog", ["kind"]]},
+    ]
+
+
+AUTHENTICATOR = f"""
+import requests
+from dataclasses import dataclass
+from typing import Any, Mapping, Union
+from {CDK}.auth.declarative_authenticator import NoAuth
+from {CDK}.interpolation import InterpolatedString
+from {CDK}.types import Config
+
+@dataclass
+class Login(NoAuth):
+    config: Config
+    key: Union[InterpolatedString, str]
+
+    _token = None
+
+    def __post_init__(self, parameters: Mapping[str, Any]):
+        self._key = InterpolatedString.create(self.key, parameters=parameters).eval(self.config)
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        if self._token is None:
+            answer = requests.post(f"{{self.config['url']}}/login", json={{"key": self._key}})
+            self._token = answer.json()["token"]
+        request.headers["X-Session"] = self._token
+        return request
+"""
+
+
+def test_custom_authenticator_logs_in_once_for_all_streams(tmp_path: Path):
+    body = f"""
+    authenticator:
+      type: CustomAuthenticator
+      class_name: {PLACE}.Login
+      key: "{{{{ config['api_key'] }}}}"
+    """
+    with serving() as server:
+        server.answers(Reply({"token": "t-1"}), page({"id": 1}))
+        streams = stream("items", "/items", body), stream("others", "/others", body)
+        read(tmp_path, server, AUTHENTICATOR, *streams, config={"api_key": "k"})
+    assert asked(server) == ["/login", "/items", "/others"]
+    assert server.asked[0].json == {"key": "k"}
+    assert [one.headers.get("X-Session") for one in server.asked[1:]] == ["t-1", "t-1"]
+
+
+@pytest.mark.parametrize("hook", ["_make_handled_request", "_get_refresh_access_token_response"])
+def test_token_of_a_custom_oauth_class_can_be_nested(tmp_path: Path, hook: str):
+    """The first hook is of airbyte-cdk 7, the second of earlier versions."""
+    components = f"""
+    from {CDK}.auth import DeclarativeOauth2Authenticator
+
+    class Granted(DeclarativeOauth2Authenticator):
+        def {hook}(self):
+            return {{"data": [{{"access_token": "t-1", "expires_in": 3600}}]}}
+    """
+    body = f"authenticator: {{type: CustomAuthenticator, class_name: {PLACE}.Granted}}"
+    with serving() as server:
+        server.answers(page({"id": 1}))
+        read(tmp_path, server, components, stream("items", "/items", body))
+    assert server.asked[0].headers["Authorization"] == "Bearer t-1"
+
+
+def test_custom_authenticator_may_change_the_body(tmp_path: Path):
+    """The Content-Length is that of the changed body."""
+    components = f"""
+    import json
+    from {CDK}.auth.declarative_authenticator import NoAuth
+
+    class Signed(NoAuth):
+        def __call__(self, request):
+            document = {{**json.loads(request.body), "signed": "very much"}}
+            request.body = json.dumps(document).encode()
+            return request
+    """
+    body = f"""
+    http_method: POST
+    request_body_json: {{kind: all}}
+    authenticator: {{type: CustomAuthenticator, class_name: {PLACE}.Signed}}
+    """
+    with serving() as server:
+        server.answers(page({"id": 1}))
+        read(tmp_path, server, components, stream("items", "/items", body))
+    assert server.asked[0].json == {"kind": "all", "signed": "very much"}
+
+
+def test_custom_requester_provides_path_parameters_and_headers(tmp_path: Path):
+    components = f"""
+    from dataclasses import dataclass
+    from typing import Any, Mapping, Optional
+    from {CDK}.requesters.http_requester import HttpRequester
+
+    @dataclass
+    class Asking(HttpRequester):
+        request_parameters: Optional[Mapping[str, Any]] = None
+
+        def get_path(self, **kwargs):
+            return super().get_path(**kwargs) + "/v2"
+
+        def get_request_params(self, *, stream_state=None, stream_slice=None, next_page_token=None):
+            return {{**(self.request_parameters or {{}}), "page": (next_page_token or {{}}).get(
+                "next_page_token", "first")}}
+
+        def get_request_headers(self, **kwargs):
+            return {{"X-Name": self.name}}
+    """
+    declared = f"""
+  - type: DeclarativeStream
+    name: items
+    $parameters: {{name: items}}
+    retriever:
+      type: SimpleRetriever
+      requester:
+        type: CustomRequester
+        class_name: {PLACE}.Asking
+        url_base: "{{{{ config['url'] }}}}/base/"
+        path: "/items"
+        request_parameters: {{a: 1}}
+        authenticator: {{type: BearerAuthenticator, api_token: "{{{{ config['api_key'] }}}}"}}
+      record_selector:
+        type: RecordSelector
+        extractor: {{type: DpathExtractor, field_path: [data]}}
+      paginator:
+        type: DefaultPaginator
+        pagination_strategy: {{type: CursorPagination, cursor_value: "{{{{ response.next }}}}"}}
+    schema_loader: {{type: InlineSchemaLoader, schema: {{type: object, properties: {{}}}}}}
+"""
+    with serving() as server:
+        server.answers(page({"id": 1}, next="n2"), page({"id": 2}))
+        read(tmp_path, server, components, declared, config={"api_key": "k"})
+    assert asked(server) == ["/base/items/v2?a=1&page=first", "/base/items/v2?a=1&page=n2"]
+    assert server.asked[0].headers["X-Name"] == "items"
+    assert server.asked[0].headers["Authorization"] == "Bearer k"
+
+
+PARENT = """
+  partition_router:
+    type: CustomPartitionRouter
+    class_name: {name}
+    parent_stream_configs:
+      - type: ParentStreamConfig
+        stream: "#/streams/0"
+        parent_key: id
+        partition_field: parent
+        request_option: {{type: RequestOption, inject_into: request_parameter, field_name: of}}
+"""
+
+
+def test_custom_partition_router_filters_parent_records(tmp_path: Path):
+    components = f"""
+    from dataclasses import dataclass
+    from typing import Iterable
+    from airbyte_cdk.models import SyncMode
+    from {CDK}.partition_routers.substream_partition_router import SubstreamPartitionRouter
+    from {CDK}.types import StreamSlice
+
+    @dataclass
+    class Odd(SubstreamPartitionRouter):
+        def stream_slices(self) -> Iterable[StreamSlice]:
+            parent = self.parent_stream_configs[0]
+            field = parent.partition_field.eval(self.config)
+            assert parent.stream.name == "items" and parent.parent_key.string == "id"
+            for record in parent.stream.read_records(sync_mode=SyncMode.full_refresh):
+                if record["id"] % 2:
+                    partition = {{field: record["id"], "parent_slice": {{}}}}
+                    yield StreamSlice(partition=partition, cursor_slice={{}})
+    """
+    children = stream(
+        "children",
+        "/children/{{ stream_partition.parent }}",
+        retriever=dedent(PARENT.format(name=f"{PLACE}.Odd")),
+    )
+
+    def answer(request: Asked) -> Reply:
+        ids = [1, 2, 3] if request.path == "/items" else [10]
+        return page(*({"id": one} for one in ids))
+
+    with serving() as server:
+        server.answers_by(answer)
+        ran = read(tmp_path, server, components, stream("items", "/items"), children)
+    assert [one for one in asked(server) if "of=" in one] == [
+        "/children/1?of=1",
+        "/children/3?of=3",
+    ]
+    assert len(ran.records("children")) == 2
+
+
+def test_custom_router_can_have_stream_fields(tmp_path: Path):
+    components = f"""
+    from dataclasses import dataclass
+    from typing import Any, Mapping
+    from {CDK}.stream_slicers.stream_slicer import StreamSlicer
+    from airbyte_cdk.sources.streams.core import Stream
+
+    @dataclass
+    class Pairs(StreamSlicer):
+        first: Stream
+        config: Mapping[str, Any]
+
+        def stream_slices(self):
+            for record in self.first.read_records():
+                yield {{"a": record["id"], "b": record.data["id"] + 1}}
+    """
+    router = f"""
+    partition_router:
+      type: CustomPartitionRouter
+      class_name: {PLACE}.Pairs
+      first: "#/streams/0"
+    """
+    children = stream(
+        "children", "/{{ stream_slice['a'] }}/{{ stream_slice.b }}", retriever=dedent(router)
+    )
+    with serving() as server:
+        server.answers(page({"id": 1}))
+        read(tmp_path, server, components, stream("items", "/items"), children)
+    assert "/1/2" in asked(server)
+
+
+def test_custom_error_handler_backoff_and_pagination_are_used(tmp_path: Path):
+    components = f"""
+    from dataclasses import dataclass
+    from airbyte_cdk.models import FailureType
+    from {CDK}.requesters.error_handlers import DefaultErrorHandler
+    from {CDK}.requesters.paginators.strategies.page_increment import PageIncrement
+    from airbyte_cdk.sources.streams.http.error_handlers import (
+        BackoffStrategy, ErrorResolution, ResponseAction
+    )
+
+    @dataclass
+    class Patient(DefaultErrorHandler):
+        def interpret_response(self, response_or_exception):
+            if response_or_exception.status_code == 418:
+                return ErrorResolution(
+                    ResponseAction.RETRY, FailureType.transient_error, "a teapot"
+                )
+            return super().interpret_response(response_or_exception)
+
+    class Short(BackoffStrategy):
+        def backoff_time(self, response_or_exception, attempt_count):
+            return 0.01
+
+    @dataclass
+    class Halves(PageIncrement):
+        def next_page_token(
+            self, response, last_page_size, last_record, last_page_token_value=None
+        ):
+            known = super().next_page_token(
+                response, last_page_size, last_record, last_page_token_value
+            )
+            return None if last_record["id"] > 3 else known
+    """
+    body = f"""
+    error_handler:
+      type: CustomErrorHandler
+      class_name: {PLACE}.Patient
+      max_retries: 2
+      response_filters:
+        - {{type: HttpResponseFilter, http_codes: [404], action: IGNORE}}
+      backoff_strategies:
+        - {{type: CustomBackoffStrategy, class_name: {PLACE}.Short}}
+    """
+    retriever = f"""
+    paginator:
+      type: DefaultPaginator
+      page_token_option: {{type: RequestOption, inject_into: request_parameter, field_name: page}}
+      pagination_strategy:
+        type: CustomPaginationStrategy
+        class_name: {PLACE}.Halves
+        page_size: 2
+        start_from_page: 1
+    """
+    streams = (
+        stream("items", "/items", body, retriever=dedent(retriever)),
+        stream("none", "/none", body),
+    )
+    with serving() as server:
+        server.answers(
+            Reply(status=418),
+            *(page({"id": 1}, {"id": 2}), page({"id": 3}, {"id": 4}), Reply(status=404)),
+        )
+        ran = read(tmp_path, server, components, *streams)
+    assert asked(server) == ["/items", "/items", "/items?page=2", "/none"]
+    assert len(ran.records("items")) == 4
+
+
+def test_custom_state_migration_receives_states_in_the_format_of_airbyte(tmp_path: Path):
+    """The migration changes old states, and a second sync resumes from the first."""
+    components = f"""
+    from {CDK}.migrations.state_migration import StateMigration
+
+    class Nested(StateMigration):
+        def should_migrate(self, stream_state):
+            return len(stream_state) > 0 and "states" not in stream_state
+
+        def migrate(self, stream_state):
+            states = [
+                {{"partition": {{"kind": kind}}, "cursor": cursor}}
+                for kind, cursor in stream_state.items()
+            ]
+            return {{"use_global_cursor": False, "states": states}}
+    """
+    more = MIGRATED.replace("NAME", "Nested")
+    router = """
+    partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}
+    """
+    path = "/{{ stream_partition.kind }}"
+    declared = stream("items", path, retriever=dedent(router), more=more)
+    old = {"bookmarks": {"items": {"a": {"at": "2024-02-03"}, "b": {"at": "2024-03-04"}}}}
+    with serving() as server:
+        server.answers_by(lambda one: page({"at": "2024-05-06"}) if one.path == "/a" else page())
+        first = read(tmp_path, server, components, declared, state=old)
+        read(tmp_path, server, components, declared, state=first.state)
+    assert asked(server) == [
+        *("/a?since=2024-02-03", "/b?since=2024-03-04"),
+        *("/a?since=2024-05-06", "/b?since=2024-03-04"),
+    ]
+
+
+def test_custom_schema_loader_decoder_and_state_migration_are_used(tmp_path: Path):
+    written(tmp_path, '{"type": "object", "properties": {"id": {}}}', "schemas/items.json")
+    components = f"""
+    from dataclasses import dataclass
+    from {CDK}.decoders.decoder import Decoder
+    from {CDK}.migrations.state_migration import StateMigration
+    from {CDK}.schema import JsonFileSchemaLoader
+
+    @dataclass
+    class More(JsonFileSchemaLoader):
+        def get_json_schema(self):
+            found = super().get_json_schema()
+            return {{**found, "properties": {{**found["properties"], "more": {{}}}}}}
+
+    class Words(Decoder):
+        def decode(self, response):
+            yield {{"data": [{{"id": word}} for word in response.text.split()]}}
+
+    class Renamed(StateMigration):
+        def should_migrate(self, stream_state):
+            return "old" in stream_state
+
+        def migrate(self, stream_state):
+            return {{"at": stream_state["old"]}}
+    """
+    more = MIGRATED.replace("NAME", "Renamed")
+    declared = stream(
+        "items",
+        "/items",
+        retriever=f"decoder: {{type: CustomDecoder, class_name: {PLACE}.Words}}",
+        more=more,
+    )
+    head, loader, _ = declared.partition("schema_loader:")
+    declared = f"""{head}{loader}
+      type: CustomSchemaLoader
+      class_name: {PLACE}.More
+      file_path: ./schemas/items.json
+"""
+    state = {"bookmarks": {"items": {"old": "2024-02-03"}}}
+    with serving() as server:
+        server.answers(Reply("a b"))
+        ran = read(tmp_path, server, components, declared, state=state)
+    assert asked(server) == ["/items?since=2024-02-03"]
+    assert ran.records("items") == [{"id": "a"}, {"id": "b"}]
+    schema = next(line["schema"] for line in ran.lines if line["type"] == "SCHEMA")
+    assert {"id", "more"} <= schema["properties"].keys()
+
+
+def test_custom_retriever_can_read_nested_slices(tmp_path: Path):
+    components = f"""
+    from dataclasses import dataclass
+    from {CDK}.retrievers.simple_retriever import SimpleRetriever
+    from {CDK}.types import StreamSlice
+
+    @dataclass
+    class Deep(SimpleRetriever):
+        def read_records(self, records_schema, stream_slice=None):
+            for record in super().read_records(records_schema, stream_slice):
+                if record.data.get("has_more"):
+                    inner = StreamSlice(
+                        partition={{"block": record["id"], "parent_slice": {{}}}}, cursor_slice={{}}
+                    )
+                    yield from self.read_records(records_schema, inner)
+                record.data["at"] = stream_slice["block"]
+                yield record
+    """
+    retriever = """
+    partition_router: {type: ListPartitionRouter, cursor_field: block, values: [a, b]}
+    """
+    declared = stream("items", "/{{ stream_partition.block }}", retriever=retriever).replace(
+        "type: SimpleRetriever", f"type: CustomRetriever\n      class_name: {PLACE}.Deep"
+    )
+
+    def answer(request: Asked) -> Reply:
+        if request.path == "/a":
+            return page({"id": "a1", "has_more": True}, {"id": "a2"})
+        return page({"id": f"{request.path[1:]}1"})
+
+    with serving() as server:
+        server.answers_by(answer)
+        ran = read(tmp_path, server, components, declared)
+    assert asked(server) == ["/a", "/a1", "/b"]
+    assert [(one["id"], one["at"]) for one in ran.records("items")] == [
+        *(("a11", "a1"), ("a1", "a"), ("a2", "a"), ("b1", "b")),
+    ]
+
+
+def test_custom_state_migration_can_access_the_declared_stream(tmp_path: Path):
+    components = f"""
+    from typing import Any, Mapping
+    from {CDK}.declarative_stream import DeclarativeStream
+    from {CDK}.interpolation.interpolated_string import InterpolatedString
+    from {CDK}.migrations.legacy_to_per_partition_state_migration import (
+        LegacyToPerPartitionStateMigration,
+    )
+    from {CDK}.types import Config
+
+    class Numbered(LegacyToPerPartitionStateMigration):
+        declarative_stream: DeclarativeStream
+        config: Config
+
+        def __init__(self, declarative_stream: DeclarativeStream, config: Config):
+            super().__init__(
+                declarative_stream.retriever.partition_router,
+                declarative_stream.incremental_sync,
+                config,
+                declarative_stream.parameters,
+            )
+            assert declarative_stream.retriever.paginator is None
+            assert dict(declarative_stream.incremental_sync)["type"] == "DatetimeBasedCursor"
+
+        def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
+            found = super().migrate(stream_state)["states"]
+            return {{
+                "states": [
+                    {{
+                        "partition": {{name: int(key) for name, key in one["partition"].items()}},
+                        "cursor": one["cursor"],
+                    }}
+                    for one in found
+                ]
+            }}
+    """
+    more = f"""
+    $parameters: {{slice: parent, at: at}}
+    incremental_sync:
+      type: DatetimeBasedCursor
+      cursor_field: "{{{{ parameters.at }}}}"
+      datetime_format: "%Y-%m-%d"
+      start_datetime: "2024-01-01"
+      start_time_option: {{type: RequestOption, inject_into: request_parameter, field_name: since}}
+    state_migrations:
+      - {{type: CustomStateMigration, class_name: {PLACE}.Numbered}}
+    """
+    router = """
+    partition_router:
+      type: SubstreamPartitionRouter
+      parent_stream_configs:
+        - {stream: "#/streams/0", parent_key: id, partition_field: "{{ parameters.slice }}"}
+    """
+    children = stream(
+        "children", "/{{ stream_slice.parent }}", retriever=dedent(router), more=dedent(more)
+    )
+    state = {"bookmarks": {"children": {"1": {"at": "2024-02-03"}}}}
+    with serving() as server:
+        server.answers_by(
+            lambda one: page({"id": 1}, {"id": 2}) if one.path == "/items" else page()
+        )
+        read(tmp_path, server, components, stream("items", "/items"), children, state=state)
+    assert {"/1?since=2024-02-03", "/2?since=2024-01-01"} <= set(asked(server))
+
+
+# Loading of modules
+
+
+def test_modules_of_two_connectors_are_isolated(tmp_path: Path):
+    found: list[Any] = []
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        written(folder, f"WORD = '{name}'", "words.py")
+        written(
+            folder,
+            f"""
+            from source_x.words import WORD
+            from .words import WORD as SAME
+            from {CDK}.transformations import RecordTransformation
+
+            class Said(RecordTransformation):
+                word = WORD + SAME
+            """,
+        )
+        found.append(load_class("source_x.components.Said", folder))
+    assert [one.word for one in found] == ["oneone", "twotwo"]
+    assert "airbyte_cdk" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "reason"),
+    [
+        ("", f"{PLACE}.Missing", "There is no class 'Missing' in .*components.py"),
+        ("", "source_x.elsewhere.Missing", "no such Python file .* put the connector's"),
+        ("\nx = = 1", f"{PLACE}.X", "components.py, line 2: SyntaxError"),
+        ("x = 1\ny = {}[0]", f"{PLACE}.X", "components.py, line 2: KeyError"),
+        ("import nothing_like_it", f"{PLACE}.X", "line 1: the package 'nothing_like_it' is not"),
+        ("import airbyte_cdk.models", f"{PLACE}.X", "line 1: 'import airbyte_cdk.models' is not"),
+        (
+            "from source_x.utils import a",
+            "source_x.components.X",
+            "line 1: there is no file utils.py",
+        ),
+        (
+            "from airbyte_cdk.models import Thing\nclass X(Thing): pass",
+            f"{PLACE}.X",
+            "components.py, class X: 'Thing' of airbyte_cdk.models is not supported in",
+        ),
+    ],
+)
+def test_load_error_names_file_and_line(tmp_path: Path, text: str, name: str, reason: str):
+    written(tmp_path, text)
+    with pytest.raises(ManifestError, match=reason):
+        load_class(name, tmp_path)
+
+
+def test_unsupported_import_affects_only_classes_that_use_it(tmp_path: Path):
+    text = """
+    from dataclasses import dataclass
+    from airbyte_cdk.somewhere import Elsewhere
+
+    @dataclass
+    class Off(Elsewhere):
+        field: str = ""
+
+    class On:
+        def made(self, it: Elsewhere | None = None) -> Elsewhere:
+            return Elsewhere()
+    """
+    written(tmp_path, text)
+    made = load_class(f"{PLACE}.On", tmp_path)()
+    with pytest.raises(ImportError, match=r"'Elsewhere' of airbyte_cdk\.somewhere"):
+        made.made()
+    with pytest.raises(ManifestError, match="class Off: 'Elsewhere'"):
+        load_class(f"{PLACE}.Off", tmp_path)
+
+
+REFUSED = f"""
+from dataclasses import dataclass
+from {CDK}.requesters import HttpRequester
+from {CDK}.retrievers import SimpleRetriever
+from {CDK}.requesters.paginators.strategies.page_increment import PageIncrement
+
+class Any: pass
+
+@dataclass
+class Sends(HttpRequester):
+    def send_request(self, **kwargs): ...
+
+class Own(SimpleRetriever):
+    def _read_pages(self, *args): ...
+
+class Old(PageIncrement):
+    def next_page_token(self, response, last_records): ...
+"""
+
+CURSOR = """incremental_sync:
+      {{type: CustomIncrementalSync, class_name: {0}Any, cursor_field: at}}
+    schema_loader:"""
+OLD = """paginator:
+        type: DefaultPaginator
+        pagination_strategy: {{type: CustomPaginationStrategy, class_name: {0}Old}}
+      record_selector:"""
+
+
+@pytest.mark.parametrize(
+    ("replaced", "by", "reason"),
+    [
+        (
+            "type: SimpleRetriever",
+            "type: CustomRetriever\n      class_name: {0}Any",
+            "no method read_records",
+        ),
+        (
+            "type: SimpleRetriever",
+            "type: CustomRetriever\n      class_name: {0}Own",
+            "overrides _read_pages",
+        ),
+        ("type: HttpRequester", "type: CustomRequester\n    class_name: {0}Sends", "send_request"),
+        (
+            "type: DpathExtractor",
+            "type: CustomRecordExtractor, class_name: {0}Any",
+            "no method extract_records",
+        ),
+        ("schema_loader:", CURSOR, "no method stream_slices"),
+        (
+            "record_selector:",
+            OLD,
+            "takes last_records",
+        ),
+    ],
+)
+def test_unsupported_custom_class_is_rejected_before_any_request(
+    tmp_path: Path, replaced: str, by: str, reason: str
+):
+    written(tmp_path, REFUSED)
+    path = manifest(tmp_path, stream("items", "/items"))
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(replaced, by.format(f"{PLACE}."), 1), encoding="utf-8")
+    with serving() as server, pytest.raises(ManifestError, match=reason) as raised:
+        run(path, server)
+    assert "manifest.yaml, line" in str(raised.value)
+    assert server.asked == []
+
+
+def test_error_in_a_constructor_is_reported_without_settings(tmp_path: Path):
+    components = f"""
+    from {CDK}.transformations import RecordTransformation
+
+    class Broken(RecordTransformation):
+        config: dict
+
+        def __init__(self, config):
+            raise RuntimeError(config["api_key"])
+    """
+    written(tmp_path, components)
+    more = f"transformations: [{{type: CustomTransformation, class_name: {PLACE}.Broken}}]"
+    path = manifest(tmp_path, stream("items", "/items", more=more))
+    with serving() as server:
+        server.answers(page({"id": 1}))
+        ran = run(path, server, config={"api_key": "hush"}, fails=True)
+    assert "Broken cannot be instantiated: RuntimeError" in str(ran.error)
+    assert "hush" not in str(ran.error)
+
+
+# Helpers of airbyte-cdk
+
+
+def test_stream_slice_is_a_mapping_of_partition_and_cursor_slice():
+    one = CdkStreamSlice(partition={"a": 1}, cursor_slice={"b": 2}, extra_fields={"c": 3})
+    assert one == {"a": 1, "b": 2}
+    assert (one["b"], one.partition, dict(one.cursor_slice)) == (2, {"a": 1}, {"b": 2})
+    assert one.extra_fields["c"] == 3
+    with pytest.raises(ValueError, match="a: a key of"):
+        CdkStreamSlice(partition={"a": 1}, cursor_slice={"a": 2})
+
+
+def test_datetime_helpers_equal_those_of_airbyte_cdk():
+    for given, expected in [
+        ("2024-01-02", "2024-01-02T00:00:00Z"),
+        ("2024-01-02T03:04:05+02:00", "2024-01-02T03:04:05+02:00"),
+        (1704164645, "2024-01-02T03:04:05Z"),
+        ("2024-01-02 03:04:05.678", "2024-01-02T03:04:05.678Z"),
+    ]:
+        assert ab_datetime_format(ab_datetime_parse(given)) == expected
+    day = ab_datetime_parse("2024-01-02") - ab_datetime_parse("2024-01-01")
+    assert day.total_seconds() == 86_400
+
+
+def test_type_transformer_applies_the_schema_then_its_function():
+    both = TransformConfig.DefaultSchemaNormalization | TransformConfig.CustomSchemaNormalization
+    transformer = TypeTransformer(both)
+    transformer.registerCustomTransform(
+        lambda value, schema: value * 2 if schema.get("double") else value
+    )
+    record = {"n": "4", "list": [{"n": 1}], "other": "x"}
+    inner = {"type": "object", "properties": {"n": {"type": "integer", "double": True}}}
+    schema = {"properties": {**inner["properties"], "list": {"type": "array", "items": inner}}}
+    transformer.transform(record, schema)
+    assert record == {"n": 8, "list": [{"n": 2}], "other": "x"}
+
+
+def test_dpath_functions_work_as_in_the_package_dpath():
+    document = {"a": {"b": [{"c": 1}, {"c": 2}]}, "x": 5}
+    assert dpath_stub.get(document, "a/b/1/c") == 2
+    assert dpath_stub.get(document, ["a", "z"], default=None) is None
+    assert dpath_stub.values(document, "a/b/*/c") == [1, 2]
+    assert dpath_stub.set(document, "a/b/*/c", 9) == 2
+    dpath_stub.new(document, "n/m", 1)
+    assert dict(dpath_stub.search(document, "**/c", yielded=True)) == {"a/b/0/c": 9, "a/b/1/c": 9}
+    assert dpath_stub.delete(document, "a/*/0") == 1
+    assert document == {"a": {"b": [{"c": 9}]}, "x": 5, "n": {"m": 1}}
+    with pytest.raises(KeyError):
+        dpath_stub.get(document, "a/q")
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("dpath") is not None, reason="the package dpath is installed"
+)
+def test_connector_can_import_dpath_without_the_package(tmp_path: Path):
+    written(
+        tmp_path,
+        """
+        import dpath.util
+        from dpath import get
+        import dpath
+
+        class Paths:
+            found = dpath.util.get({"a": {"b": 1}}, "a/b"), get({"a": 2}, ["a"])
+        """,
+    )
+    assert load_class(f"{PLACE}.Paths", tmp_path).found == (1, 2)  # type: ignore[attr-defined]

@@ -1,0 +1,135 @@
+"""A failing slice: the other slices are still read, and the stream fails at the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core.exceptions import FatalAPIError, RetriableAPIError
+from tests.http.server import Asked, Reply, Server, page, serving
+from tests.manifest.running import manifest, run, stream
+
+SLICES = """
+partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b, c]}
+"""
+CURSOR = """
+incremental_sync:
+  type: DatetimeBasedCursor
+  cursor_field: at
+  datetime_format: "%Y-%m-%d"
+  start_datetime: "2024-01-01"
+  end_datetime: "2024-01-25"
+  start_time_option: {type: RequestOption, inject_into: request_parameter, field_name: since}
+"""
+SEVERAL = "concurrency_level: {type: ConcurrencyLevel, default_concurrency: 2}"
+ONE = "concurrency_level: {type: ConcurrencyLevel, default_concurrency: 1}"
+
+
+def declared(folder: Path, tail: str, more: str = CURSOR) -> Path:
+    items = stream("items", "/{{ stream_slice.kind }}", retriever=SLICES, more=more)
+    return manifest(folder, items, tail=tail)
+
+
+def failing(server: Server, status: int, *kinds: str) -> None:
+    """Let the server refuse the slices of these kinds and return a record for the others."""
+
+    def answer(asked: Asked) -> Reply:
+        kind = asked.path.strip("/")
+        return Reply("", status) if kind in kinds else page({"id": 1, "at": "2024-01-20"})
+
+    server.answers_by(answer)
+
+
+def kept(state: dict[str, Any]) -> list[str]:
+    """Return the kinds of the slices that have a bookmark."""
+    entries = state["bookmarks"]["items"].get("partitions", [])
+    return sorted(one["context"]["kind"] for one in entries if "replication_key_value" in one)
+
+
+@pytest.mark.parametrize("tail", [ONE, SEVERAL])
+@pytest.mark.parametrize(("status", "kind"), [(404, FatalAPIError), (503, RetriableAPIError)])
+def test_other_slices_are_read_and_keep_their_bookmarks(
+    tmp_path: Path, tail: str, status: int, kind: type[Exception]
+):
+    path = declared(tmp_path, tail)
+    with serving() as server:
+        failing(server, status, "b")
+        ran = run(path, server, fails=True)
+        first = kept(ran.state)
+        server.asked.clear()
+        failing(server, status)
+        again = run(path, server, state=ran.state)
+    assert isinstance(ran.error, kind)
+    assert len(ran.records("items")) == 2
+    assert first == ["a", "c"]
+    since = {one.path: one.query["since"] for one in server.asked}
+    assert since == {"/a": ["2024-01-20"], "/b": ["2024-01-01"], "/c": ["2024-01-20"]}
+    assert kept(again.state) == ["a", "b", "c"]
+
+
+def test_first_of_several_failures_is_raised(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    with serving() as server:
+        failing(server, 404, "a", "c")
+        ran = run(declared(tmp_path, ONE), server, fails=True)
+    assert f"{server.url}/a?" in str(ran.error)
+    assert caplog.text.count("A context of 'items' failed; the other contexts are still read") == 2
+    assert kept(ran.state) == ["b"]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_other_slices_are_not_read_with_wrong_credentials(tmp_path: Path, status: int):
+    with serving() as server:
+        failing(server, status, "a", "b", "c")
+        ran = run(declared(tmp_path, ONE), server, fails=True)
+    assert isinstance(ran.error, FatalAPIError)
+    assert {one.path for one in server.asked} == {"/a"}
+
+
+def test_global_cursor_does_not_advance_if_a_slice_failed(tmp_path: Path):
+    whole = CURSOR + "  global_substream_cursor: true\n"
+    path = declared(tmp_path, ONE, whole)
+    with serving() as server:
+        failing(server, 404, "b")
+        ran = run(path, server, fails=True)
+        server.asked.clear()
+        failing(server, 404)
+        run(path, server, state=ran.state)
+    assert {one.query["since"][0] for one in server.asked} == {"2024-01-01"}
+
+
+PARENTS = """
+paginator:
+  type: DefaultPaginator
+  pagination_strategy: {type: CursorPagination, cursor_value: "{{ response.next }}"}
+  page_token_option: {type: RequestOption, inject_into: request_parameter, field_name: page}
+"""
+CHILDREN = """
+partition_router:
+  type: SubstreamPartitionRouter
+  parent_stream_configs:
+  - type: ParentStreamConfig
+    parent_key: id
+    partition_field: parent
+    stream: {$ref: "#/streams/1"}
+"""
+
+
+@pytest.mark.parametrize("tail", [ONE, SEVERAL])
+def test_children_of_parents_before_a_failed_page_are_read(tmp_path: Path, tail: str):
+    """This does not depend on the number of threads."""
+
+    def answer(asked: Asked) -> Reply:
+        if asked.path == "/parents":
+            rows = [{"id": number} for number in range(1, 6)]
+            return Reply("", 404) if asked.query else page(*rows, next="second")
+        return page({"id": int(asked.path.rpartition("/")[2])})
+
+    children = stream("children", "/children/{{ stream_slice.parent }}", retriever=CHILDREN)
+    path = manifest(tmp_path, children, stream("parents", "/parents", retriever=PARENTS), tail=tail)
+    with serving() as server:
+        server.answers_by(answer)
+        ran = run(path, server, fails=True)
+    assert isinstance(ran.error, FatalAPIError)
+    assert sorted(one["id"] for one in ran.records("children")) == [1, 2, 3, 4, 5]

@@ -1,0 +1,259 @@
+"""Limits for untrusted manifests: YAML and templates; each error names the setting to raise."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jinja2 import UndefinedError
+
+from tap_core.exceptions import LimitExceededError
+from tap_core.limits.expressions import TEMPLATE_SECONDS
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.interpolation import compile_template
+from tap_core.manifest.lint import find_problems
+from tap_core.manifest.loader import read_manifest
+from tap_core.schema.yaml import load_yaml
+from tests.http.server import page, serving
+from tests.manifest.running import manifest, stream
+
+LEVELS = range(1, 30)
+
+
+def make_nested_aliases() -> str:
+    lists = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in LEVELS]
+    return "\n".join(["a0: &a0 [x]", *lists])
+
+
+def make_nested_merges() -> str:
+    maps = [f"a{n}: &a{n}\n  <<: [{', '.join([f'*a{n - 1}'] * 10)}]" for n in LEVELS]
+    return "\n".join(["a0: &a0 {x: 1}", *maps])
+
+
+def make_nested_references() -> str:
+    lists = [
+        f"  a{n}: [{', '.join([f'{chr(39)}#/definitions/a{n - 1}{chr(39)}'] * 10)}]" for n in LEVELS
+    ]
+    return "\n".join(["definitions:", "  a0: {x: 1}", *lists, "streams: '#/definitions/a29'"])
+
+
+@pytest.mark.parametrize(
+    "text", [make_nested_aliases(), make_nested_merges(), make_nested_references()]
+)
+def test_exponentially_expanding_manifest_is_rejected(tmp_path: Path, text: str):
+    """SEC12: a manifest that expands exponentially is refused."""
+    with pytest.raises(ManifestError, match="raise TAP_CORE_YAML_NODES"):
+        _ = read_manifest(text).tree
+    file = tmp_path / "manifest.yaml"
+    file.write_text(text)
+    assert any("TAP_CORE_YAML_NODES" in str(one) for one in find_problems(file))
+
+
+@pytest.mark.parametrize("text", [make_nested_aliases(), make_nested_merges()])
+def test_exponentially_expanding_yaml_document_is_rejected(text: str):
+    with pytest.raises(LimitExceededError, match="raise TAP_CORE_YAML_NODES"):
+        load_yaml(text)
+
+
+@pytest.mark.parametrize("text", ["a: " + "[" * 100_000, "- " * 100_000 + "x", "{a: " * 200_000])
+def test_deeply_nested_document_is_rejected(text: str):
+    with pytest.raises(ManifestError, match="100 levels deep"):
+        read_manifest(text)
+    with pytest.raises(LimitExceededError, match="100 levels deep"):
+        load_yaml(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: !!python/object/apply:os.system [x]",
+        "a: !!python/name:os.system",
+        "a: !foo {b: 1}",
+        "a: !foo [1]",
+        "a: !foo x",
+        "!foo a: 1",
+        "a: !!set {b}",
+        "a: !!omap [b: 1]",
+        "a: !!binary aGFsbG8=",
+    ],
+)
+def test_yaml_tags_are_rejected(text: str):
+    """SEC12: tags are refused."""
+    with pytest.raises(ManifestError, match=r"line 1: .* the tag .* is not known"):
+        read_manifest(text)
+    with pytest.raises(ValueError, match=r"the tag .* is not known"):
+        load_yaml(text)
+
+
+def test_aliases_and_core_tags_are_supported():
+    read = read_manifest("a: &a {x: !!str 1}\nb: [*a, *a]\nc: {<<: *a, y: !!int 2}\n").raw
+    assert read["b"] == [{"x": "1"}, {"x": "1"}]
+    assert read["c"] == {"x": "1", "y": 2}
+
+
+@pytest.mark.parametrize(
+    "scalar",
+    ["!!int", "!!int '-'", "!!int _", "!!int a", "!!bool maybe", "!!float ''", "!!float 1:x"],
+)
+def test_scalar_that_does_not_match_its_tag_is_rejected(scalar: str):
+    """SEC21: a scalar that its tag does not fit is refused, with its line."""
+    with pytest.raises(ManifestError, match=r"line 2: .* is no (int|bool|float)"):
+        read_manifest(f"b: 1\na: {scalar}\n")
+    with pytest.raises(ValueError, match=r"(?s)is no (int|bool|float).*line 2"):
+        load_yaml(f"b: 1\na: {scalar}\n")
+
+
+def test_invalid_timestamp_tag_is_rejected_outside_of_manifests():
+    """SEC21: a manifest reads timestamps as strings."""
+    with pytest.raises(ValueError, match="'soon' is no timestamp"):
+        load_yaml("a: !!timestamp soon")
+    assert read_manifest("a: !!timestamp soon").raw == {"a": "soon"}
+
+
+@pytest.mark.parametrize(
+    "number", ["1" + ":1" * 1_000_000, "1" + ":1" * 500 + ".5", "0x" + "f" * 9_000, "9" * 5_000]
+)
+def test_very_long_number_is_rejected(number: str):
+    """SEC21: a number in base 60 costs the square of its length."""
+    with pytest.raises(ManifestError, match=r"line 1: .*(more than 4,300 characters|is no float)"):
+        read_manifest(f"a: {number}")
+    with pytest.raises(ValueError, match=r"more than 4,300 characters|is no float"):
+        load_yaml(f"a: !!{'float' if '.' in number else 'int'} {number}")
+
+
+DOUBLES = "{% for i in record.many %}{% set ns.x = OP %}{% endfor %}{{ ns.x | string | length }}"
+BOMBS = [
+    "{{ '%1000000000d' % 1 }}",
+    "{{ '%*d' % (1000000000, 1) }}",
+    "{{ '%1000000000d' | format(1) }}",
+    "{{ '{:1000000000d}'.format(1) }}",
+    "{{ '{:{w}}'.format(1, w='1000000000') }}",
+    "{{ 'a' * 10**9 }}",
+    "{{ [0] * 10**8 }}",
+    "{{ [[[0] * 3000] * 3000] * 3000 }}",
+    "{{ (2**1000)**(2**20) }}",
+    "{{ 'a' | center(1000000000) }}",
+    "{{ 'a\nb' | indent(1000000000) }}",
+    "{{ 'a b' | wordwrap(1, wrapstring='x' * 9000000) }}",
+    "{{ ('a' * 9000) | replace('a', 'b' * 9000) }}",
+    "{{ ('a' * 9000).replace('a', 'b' * 9000) }}",
+    "{{ ('a' * 9000) | regex_replace('a', 'b' * 9000) }}",
+    "{{ 'a'.ljust(1000000000) }}",
+    "{{ 'a'.encode().rjust(1000000000) }}",
+    "{{ 'x'.zfill(1000000000) }}",
+    "{{ '\t'.expandtabs(1000000000) }}",
+    "{{ ('a' * 9000).translate({97: 'b' * 9000}) }}",
+    "{{ (5).to_bytes(1000000000, 'big') }}",
+    "{{ 'a' | attr('ljust')(1000000000) }}",
+    "{{ ('b' * 9000).join(('c' * 9000) | list) }}",
+    "{{ ('c' * 9000) | list | join('b' * 9000) }}",
+    "{{ record.many | map('center', 100000) | list | length }}",
+    "{{ [[1] * 1000] * 1000 | tojson(indent=1000000000) }}",
+    "{{ record.many | batch(1000000000) | list }}",
+    "{{ record.many | slice(1000000000) | list }}",
+    "{{ 1.5 | round(1000000000) }}",
+    "{{ ('a' * 900000) | wordwrap(1) }}",
+    "{{ lipsum(n=1000000) }}",
+    "{% set ns = namespace(x='ab') %}" + DOUBLES.replace("OP", "ns.x ~ ns.x"),
+    "{% set ns = namespace(x='ab') %}" + DOUBLES.replace("OP", "ns.x + ns.x"),
+    "{% set ns = namespace(x=[1]) %}" + DOUBLES.replace("OP", "[ns.x, ns.x]"),
+    "{% for i in record.many %}{{ 'x' * 1000000 }}{% endfor %}",
+    "{% for i in record.many %}{% set _ = record.l.extend(record.l) %}{% endfor %}",
+    "{% macro f(n) %}{{ f(n - 1) ~ f(n - 1) if n else 'x' }}{% endmacro %}{{ f(60) }}",
+    "{% for a in record.many %}{% for b in record.many %}{% endfor %}{% endfor %}",
+    "{% block a %}{{ self.a() }}{{ self.a() }}{% endblock %}",
+    "{{ (('a' * 27) ~ '!') | regex_search('(a|a)*$') }}",
+    "{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}",
+    "{% for i in record.l %}" * 30 + "x" + "{% endfor %}" * 30,
+    "{{ '" + "x" * 200_001 + "' }}",
+]
+
+
+@pytest.mark.parametrize("text", BOMBS, ids=lambda text: text[:40])
+def test_template_with_excessive_output_or_time_is_rejected(
+    text: str, monkeypatch: pytest.MonkeyPatch
+):
+    """SEC14: a template that needs excessive memory or time is refused."""
+    monkeypatch.setitem(vars(TEMPLATE_SECONDS), "value", 0.5)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    scope: dict[str, Any] = {"record": {"many": list(range(10_000)), "l": [1, 2, 3]}}
+    with pytest.raises(ManifestError):
+        compile_template(text).render(scope, {})
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 600 * 1024
+
+
+def get_rendered_length(text: str) -> int:
+    """Return the length that a template renders; 0 if it is refused or invalid."""
+    try:
+        return int(compile_template(text).render({}, {}) or 0)
+    except (ManifestError, TypeError, UndefinedError):
+        return 0
+
+
+def test_methods_of_plain_values_cannot_exceed_the_limits():
+    """SEC14: no method of a plain value creates a large string from a large number."""
+    names = sorted({*dir(str), *dir(bytes), *dir(int)} - {*dir(object)})
+    for name in (one for one in names if not one.startswith("_")):
+        for arguments in ("10**9", "10**9, 'b'", "'', 'b' * 10**6", "10**9, 'big'"):
+            for owner in ("('a' * 1000)", "('a' * 1000).encode()", "(5)"):
+                text = f"{{{{ {owner}.{name}({arguments}) | string | length }}}}"
+                assert get_rendered_length(text) <= 50_000_000, text
+
+
+def test_ordinary_templates_work_within_the_limits():
+    text = (
+        "{{ '%s-%05d' % ('a', 5) }} {{ 'a' ~ 1 }} {{ 7 % 3 }} {{ 2 ** 8 }} {{ [1, 2] | join('-') }}"
+        " {% for x in record.l %}{{ loop.index }}/{{ loop.length }}{{ ',' if not loop.last }}"
+        "{% else %}none{% endfor %} {{ '{}-{a}'.format(1, a=2) }}"
+        " {{ none | default(17000000, true) }}"
+        " {{ '12' | int(99999999) }} {{ 'abc'.replace('a', 'b') }} {{ 'ab' | center(6) }}"
+    )
+    found = compile_template(text).render({"record": {"l": [1, 2]}}, {})
+    assert found == "a-00005 a1 1 256 1-2 1/2,2/2 1-2 17000000 12 bbc   ab  "
+
+
+def test_other_streams_are_read_when_a_template_exceeds_a_limit(tmp_path: Path):
+    """SEC13: under Airbyte the other streams are read after a limit is exceeded."""
+    value = "{{ 'a' * 10**9 }}"
+    bomb = f'transformations: [{{type: AddFields, fields: [{{path: [a], value: "{value}"}}]}}]'
+    path = manifest(tmp_path, stream("bad", "/bad", more=bomb), stream("good", "/good"))
+    one = {"sync_mode": "full_refresh", "destination_sync_mode": "append"}
+    names = ("bad", "good")
+    configured = [{**one, "stream": {"name": name, "json_schema": {}}} for name in names]
+    (tmp_path / "catalog.json").write_text(json.dumps({"streams": configured}))
+    with serving() as server:
+        server.answers(page({"id": 1}))
+        (tmp_path / "config.json").write_text(json.dumps({"url": server.url}))
+        command = [sys.executable, "-m", "tap_core.manifest.cli", "read", "--manifest", path]
+        files = ["--config", tmp_path / "config.json", "--catalog", tmp_path / "catalog.json"]
+        done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    streams = [line["record"]["stream"] for line in lines if line["type"] == "RECORD"]
+    assert streams == ["good"]
+    assert "raise TAP_CORE_TEMPLATE_LENGTH" in done.stdout
+    assert done.returncode != 0
+
+
+def test_limits_are_set_by_environment_variables():
+    code = (
+        "from tap_core.manifest.interpolation import compile_template\n"
+        "print(len(compile_template(\"{{ 'a' * 30 }}\").render({}, {})))\n"
+    )
+    for value, expected in (
+        ("40", "30"),
+        ("20", "raise TAP_CORE_TEMPLATE_LENGTH"),
+        ("x", "a number"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={"TAP_CORE_TEMPLATE_LENGTH": value, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert expected in done.stdout + done.stderr

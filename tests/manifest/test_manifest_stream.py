@@ -1,0 +1,264 @@
+"""Declared streams in a sync: requests, records, slices, parents, errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tap_core.exceptions import FatalAPIError
+from tests.http.server import Asked, Reply, page, serving
+from tests.manifest.running import asked, manifest, run, stream
+
+PAGES = """
+paginator:
+  type: DefaultPaginator
+  page_token_option: {type: RequestOption, inject_into: request_parameter, field_name: page}
+  pagination_strategy: {type: PageIncrement, page_size: 2}
+"""
+CHILDREN = """
+partition_router:
+  type: SubstreamPartitionRouter
+  parent_stream_configs:
+    - {type: ParentStreamConfig, stream: "#/streams/0", parent_key: id, partition_field: parent}
+"""
+
+
+def test_pages_are_requested_until_one_is_incomplete(tmp_path: Path):
+    with serving() as server:
+        server.answers(page({"id": 1}, {"id": 2}), page({"id": 3}))
+        ran = run(manifest(tmp_path, stream("items", "/items", retriever=PAGES)), server)
+    assert asked(server) == ["/items", "/items?page=1"]
+    assert [one["id"] for one in ran.records("items")] == [1, 2, 3]
+
+
+def test_only_top_level_nulls_of_a_record_are_removed(tmp_path: Path):
+    with serving() as server:
+        server.answers(page({"id": 1, "a": None, "b": {"c": None}, "d": [None]}))
+        ran = run(manifest(tmp_path, stream("items", "/items")), server)
+    assert ran.records("items") == [{"id": 1, "b": {"c": None}, "d": [None]}]
+
+
+def test_parameters_of_a_stream_are_available_in_its_templates(tmp_path: Path):
+    body = 'request_headers: {X-Kind: "{{ parameters.kind }}"}'
+    declared = stream("items", "/{{ parameters.kind }}s", body, more="$parameters: {kind: cat}")
+    with serving() as server:
+        server.answers(page({"id": 1}))
+        run(manifest(tmp_path, declared), server)
+    assert asked(server) == ["/cats"]
+    assert server.asked[0].headers["X-Kind"] == "cat"
+
+
+def test_paginator_reads_the_response_before_transformations(tmp_path: Path):
+    retriever = """
+    paginator:
+      type: DefaultPaginator
+      page_token_option: {type: RequestOption, inject_into: request_parameter, field_name: after}
+      pagination_strategy:
+        type: CursorPagination
+        cursor_value: "{{ response.data[-1].key }}"
+        stop_condition: "{{ last_page_size == 0 }}"
+    """
+    more = "transformations: [{type: RemoveFields, field_pointers: [[key]]}]"
+    with serving() as server:
+        server.answers(page({"id": 1, "key": "k1"}), page({"id": 2, "key": "k2"}), page())
+        ran = run(manifest(tmp_path, stream("items", "/i", retriever=retriever, more=more)), server)
+    assert asked(server) == ["/i", "/i?after=k1", "/i?after=k2"]
+    assert ran.records("items") == [{"id": 1}, {"id": 2}]
+
+
+class TestSlices:
+    def test_parent_is_requested_once_for_several_child_streams(self, tmp_path: Path):
+        def answer(request: Asked) -> Reply:
+            is_parent = request.path == "/items"
+            return page({"id": 1}, {"id": 2}) if is_parent else page({"of": request.path})
+
+        children = stream("sub", "/sub/{{ stream_partition.parent }}", retriever=CHILDREN)
+        again = stream("more", "/more/{{ stream_slice['parent'] }}", retriever=CHILDREN)
+        with serving() as server:
+            server.answers_by(answer)
+            ran = run(manifest(tmp_path, stream("items", "/items"), children, again), server)
+        assert sorted(asked(server)) == ["/items", "/more/1", "/more/2", "/sub/1", "/sub/2"]
+        assert ran.records("sub") == [{"of": "/sub/1"}, {"of": "/sub/2"}]
+        assert ran.records("items") == [{"id": 1}, {"id": 2}]
+
+    def test_several_routers_yield_all_combinations(self, tmp_path: Path):
+        retriever = """
+        partition_router:
+          - type: ListPartitionRouter
+            cursor_field: a
+            values: ["1", "2"]
+            request_option: {type: RequestOption, inject_into: request_parameter, field_name: a}
+          - {type: ListPartitionRouter, cursor_field: b, values: [x, y]}
+        """
+        declared = stream("items", "/{{ stream_partition.b }}", retriever=retriever)
+        with serving() as server:
+            server.answers(page())
+            run(manifest(tmp_path, declared), server)
+        assert asked(server) == ["/x?a=1", "/y?a=1", "/x?a=2", "/y?a=2"]
+
+    def test_slices_without_a_cursor_are_not_in_the_state(self, tmp_path: Path):
+        with serving() as server:
+            server.answers(page({"id": 1}))
+            ran = run(
+                manifest(
+                    tmp_path,
+                    stream("items", "/items"),
+                    stream("sub", "/sub", retriever=CHILDREN),
+                ),
+                server,
+            )
+        assert ran.state["bookmarks"] == {"items": {}, "sub": {}}
+
+    def test_grandchild_has_the_slice_of_its_parent(self, tmp_path: Path):
+        grand = CHILDREN.replace("/streams/0", "/streams/1").replace("field: parent", "field: sub")
+        with serving() as server:
+            server.answers(page({"id": 7}))
+            run(
+                manifest(
+                    tmp_path,
+                    stream("items", "/items"),
+                    stream("sub", "/sub/{{ stream_partition.parent }}", retriever=CHILDREN),
+                    stream(
+                        "zz",
+                        "/{{ stream_slice.parent_slice.parent }}/{{ stream_slice.sub }}",
+                        retriever=grand,
+                    ),
+                ),
+                server,
+            )
+        assert asked(server) == ["/items", "/sub/7", "/7/7"]
+
+
+class TestErrors:
+    def test_ignored_response_ends_the_slice_without_records(self, tmp_path: Path):
+        body = """
+        error_handler:
+          type: DefaultErrorHandler
+          response_filters: [{type: HttpResponseFilter, http_codes: [404], action: IGNORE}]
+        """
+        with serving() as server:
+            server.answers(Reply({"data": [{"id": 1}]}, status=404))
+            ran = run(manifest(tmp_path, stream("items", "/items", body)), server)
+        assert ran.records("items") == []
+        assert len(server.asked) == 1
+
+    def test_temporary_failure_is_retried_by_the_error_handler(self, tmp_path: Path):
+        body = "error_handler: {type: DefaultErrorHandler, max_retries: 2}"
+        with serving() as server:
+            server.answers(Reply(status=503), Reply(status=503), page({"id": 1}))
+            ran = run(manifest(tmp_path, stream("items", "/items", body)), server)
+        assert ran.records("items") == [{"id": 1}]
+        with serving() as server:
+            server.answers(Reply(status=503))
+            ran = run(manifest(tmp_path, stream("items", "/items", body)), server, fails=True)
+        assert len(server.asked) == 3
+        assert "503" in str(ran.error)
+
+    @pytest.mark.parametrize(("status", "kind"), [(401, "config_error"), (400, "system_error")])
+    def test_refused_request_is_not_retried_and_has_a_failure_type(
+        self, tmp_path: Path, status: int, kind: str
+    ):
+        with serving() as server:
+            server.answers(Reply({"message": "no"}, status=status))
+            ran = run(manifest(tmp_path, stream("items", "/items")), server, fails=True)
+        assert isinstance(ran.error, FatalAPIError)
+        assert ran.error.failure_type == kind
+        assert len(server.asked) == 1
+
+    def test_error_message_of_a_filter_is_shown_without_secrets(self, tmp_path: Path):
+        body = """
+        authenticator:
+          type: ApiKeyAuthenticator
+          api_token: "{{ config['api_key'] }}"
+          inject_into: {type: RequestOption, inject_into: request_parameter, field_name: key}
+        error_handler:
+          type: DefaultErrorHandler
+          response_filters:
+            - type: HttpResponseFilter
+              predicate: "{{ response.code == 7 }}"
+              action: FAIL
+              error_message: "Out of cats: {{ response.why }}"
+        """
+        with serving() as server:
+            server.answers(Reply({"code": 7, "why": "holiday s3cr3t-key"}))
+            path = manifest(tmp_path, stream("items", "/items", body))
+            ran = run(path, server, config={"api_key": "s3cr3t-key"}, fails=True)
+        assert "Out of cats: holiday" in str(ran.error)
+        assert "s3cr3t-key" not in str(ran.error)
+        assert server.asked[0].query["key"] == ["s3cr3t-key"]
+
+
+def test_children_in_the_parent_record_are_not_requested(tmp_path: Path):
+    """With ``lazy_read_pointer`` a parent record contains the first page of its children."""
+    router = CHILDREN.replace(
+        "partition_field: parent", "partition_field: parent, lazy_read_pointer: [kids]"
+    )
+    with serving() as server:
+        server.answers(page({"id": 1, "kids": {"data": [{"id": 7}, {"id": 8}]}}))
+        items = stream("items", "/items")
+        ran = run(manifest(tmp_path, items, stream("sub", "/sub", retriever=router)), server)
+    assert asked(server) == ["/items"]
+    assert ran.records("sub") == [{"id": 7}, {"id": 8}]
+
+
+def test_duplicate_slice_with_a_bookmark_is_read_once(tmp_path: Path):
+    cursor = """
+    incremental_sync:
+      type: DatetimeBasedCursor
+      cursor_field: at
+      datetime_format: "%Y-%m-%d"
+      start_datetime: "2024-01-01"
+      end_datetime: "2024-01-25"
+    """
+    declared = stream("sub", "/sub", retriever=CHILDREN, more=cursor)
+    with serving() as server:
+        server.answers(page({"id": 1, "at": "2024-01-02"}, {"id": 1, "at": "2024-01-03"}))
+        run(manifest(tmp_path, stream("items", "/items"), declared), server)
+    assert asked(server) == ["/items", "/sub"]
+
+
+def test_reset_pagination_restarts_a_limited_number_of_times(tmp_path: Path):
+    body = """
+    error_handler:
+      type: DefaultErrorHandler
+      max_retries: 1
+      response_filters: [{type: HttpResponseFilter, http_codes: [410], action: RESET_PAGINATION}]
+    """
+    declared = stream("items", "/i", body, retriever=PAGES)
+    with serving() as server:
+        pages = [page({"id": 1}, {"id": 2}), Reply(status=410)]
+        server.answers(*pages, page({"id": 1}, {"id": 2}), page({"id": 3}))
+        ran = run(manifest(tmp_path, declared), server)
+    assert asked(server) == ["/i", "/i?page=1", "/i", "/i?page=1"]
+    assert [one["id"] for one in ran.records("items")] == [1, 2, 1, 2, 3]
+    with serving() as server:
+        server.answers(Reply(status=410))
+        ran = run(manifest(tmp_path, declared), server, fails=True)
+    assert asked(server) == ["/i", "/i"]
+    assert "410" in str(ran.error)
+
+
+@pytest.mark.parametrize(
+    ("bookmark", "start"),
+    [(None, "2024-01-05"), ("2024-02-01", "2024-02-01"), ("2023-01-01", "2024-01-05")],
+)
+def test_intermediate_states_have_the_start_of_the_manifest(
+    tmp_path: Path, bookmark: str | None, start: str
+):
+    """A setting ``start_date`` that the manifest does not use is ignored."""
+    cursor = """
+    incremental_sync:
+      type: DatetimeBasedCursor
+      cursor_field: at
+      start_datetime: "2024-01-05"
+      datetime_format: "%Y-%m-%d"
+    """
+    path = manifest(tmp_path, stream("items", "/items", more=cursor))
+    known = {"replication_key": "at", "replication_key_value": bookmark}
+    state = {"bookmarks": {"items": known}} if bookmark else None
+    with serving() as server:
+        server.answers(Reply(status=404))
+        failed = run(path, server, state=state, config={"start_date": "2020-01-01"}, fails=True)
+    entry = failed.state["bookmarks"]["items"]
+    assert entry["starting_replication_value"] == start

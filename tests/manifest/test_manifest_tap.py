@@ -1,0 +1,583 @@
+"""Manifests as taps: windows and states, connection check, settings, commands."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent, indent
+from typing import Any
+
+import pytest
+
+from tap_core.exceptions import ConfigurationError
+from tap_core.manifest.cli import main
+from tap_core.manifest.tap import make_tap_class
+from tests.http.server import Asked, Reply, Server, page, serving
+from tests.manifest.running import Ran, asked, manifest, run, stream
+
+CURSOR = """
+incremental_sync:
+  type: DatetimeBasedCursor
+  cursor_field: at
+  datetime_format: "%Y-%m-%d"
+  cursor_datetime_formats: ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"]
+  start_datetime: "2024-01-01"
+  end_datetime: "2024-01-25"
+  step: P10D
+  cursor_granularity: P1D
+  start_time_option: {type: RequestOption, inject_into: request_parameter, field_name: since}
+  end_time_option: {type: RequestOption, inject_into: request_parameter, field_name: until}
+"""
+GROWING = CURSOR.replace('"2024-01-25"', "\"{{ config.get('end', '2024-01-20') }}\"")
+"""A cursor without steps; the setting ``end`` is the end of the window."""
+GROWING = GROWING.replace("step: P10D", "").replace("cursor_granularity: P1D", "")
+DAYS = [f"2024-01-{day:02}" for day in range(1, 26)]
+
+
+def dated(server: Server) -> None:
+    """Let the server return records by date."""
+
+    def answer(request: Asked) -> Reply:
+        since, until = (request.query.get(name, [""])[0] for name in ("since", "until"))
+        found = [(n, day) for n, day in enumerate(DAYS) if since <= day <= until]
+        return page(*({"id": n, "at": day} for n, day in found if n % 3 == 0))
+
+    server.answers_by(answer)
+
+
+class TestWindows:
+    def test_each_window_is_requested_and_updates_the_bookmark(self, tmp_path: Path):
+        with serving() as server:
+            dated(server)
+            ran = run(manifest(tmp_path, stream("items", "/i", more=CURSOR)), server)
+        assert asked(server) == [
+            "/i?since=2024-01-01&until=2024-01-10",
+            "/i?since=2024-01-11&until=2024-01-20",
+            "/i?since=2024-01-21&until=2024-01-25",
+        ]
+        kept = [state["bookmarks"]["items"].get("replication_key_value") for state in ran.states]
+        assert list(dict.fromkeys(kept)) == ["2024-01-10", "2024-01-19", "2024-01-25"]
+
+    def test_sync_can_resume_from_each_of_its_states(self, tmp_path: Path):
+        path = manifest(tmp_path, stream("items", "/i", more=CURSOR))
+        with serving() as server:
+            dated(server)
+            whole = run(path, server)
+            everything = {one["id"] for one in whole.records("items")}
+            for number, line in enumerate(whole.lines):
+                if line["type"] == "STATE":
+                    before = [one for one in whole.lines[:number] if one["type"] == "RECORD"]
+                    rest = run(path, server, state=line["value"]).records("items")
+                    got = {one["record"]["id"] for one in before} | {one["id"] for one in rest}
+                    assert got == everything
+
+    def test_sync_resumes_from_a_state_of_airbyte_cdk(self, tmp_path: Path):
+        path = manifest(tmp_path, stream("items", "/i", more=CURSOR))
+        with serving() as server:
+            dated(server)
+            run(path, server, state={"bookmarks": {"items": {"at": "2024-01-20"}}})
+        assert asked(server) == ["/i?since=2024-01-20&until=2024-01-25"]
+
+    def test_cutoff_and_boundary_can_be_set_from_outside(self, tmp_path: Path):
+        path = manifest(tmp_path, stream("items", "/i", more=CURSOR))
+        with serving() as server:
+            dated(server)
+            ran = run(path, server, changes={"cutoff": "interval_end"})
+            again = run(path, server, state=ran.state, changes={"boundary": "drop"})
+        kept = [state["bookmarks"]["items"].get("replication_key_value") for state in ran.states]
+        assert list(dict.fromkeys(kept)) == ["2024-01-10", "2024-01-20", "2024-01-25"]
+        assert again.records("items") == []
+
+    def test_window_is_available_in_path_templates(self, tmp_path: Path):
+        path = "/{{ stream_interval.start_time }}/{{ stream_slice['end_time'] }}"
+        with serving() as server:
+            server.answers(page())
+            run(manifest(tmp_path, stream("items", path, more=CURSOR)), server)
+        assert asked(server)[0] == "/2024-01-01/2024-01-10?since=2024-01-01&until=2024-01-10"
+
+    def test_parallel_windows_give_the_same_records_in_order(self, tmp_path: Path):
+        level = "concurrency_level: {type: ConcurrencyLevel, default_concurrency: 3}"
+        declared = stream("items", "/i", more=CURSOR)
+        with serving() as server:
+            dated(server)
+            one = run(manifest(tmp_path, declared), server)
+            several = run(manifest(tmp_path, declared, tail=level), server)
+        assert several.records("items") == one.records("items")
+        assert several.state == one.state
+
+    def test_grouped_partitions_share_a_cursor(self, tmp_path: Path):
+        """A new value changes the later groups; airbyte-cdk also has one state for all groups."""
+        router = """
+        partition_router:
+          type: GroupingPartitionRouter
+          group_size: 2
+          underlying_partition_router:
+            {type: ListPartitionRouter, cursor_field: kind, values: "{{ config['kinds'] }}"}
+        """
+        path = "/{{ stream_slice.kind | join('+') }}"
+        path = manifest(tmp_path, stream("items", path, retriever=router, more=GROWING))
+        with serving() as server:
+            dated(server)
+            ran = run(path, server, config={"kinds": ["a", "b", "c"]})
+            run(
+                path,
+                server,
+                state=ran.state,
+                config={"kinds": ["new", "a", "b", "c"], "end": "2024-01-25"},
+            )
+        assert asked(server) == [
+            "/a+b?since=2024-01-01&until=2024-01-20",
+            "/c?since=2024-01-01&until=2024-01-20",
+            "/new+a?since=2024-01-19&until=2024-01-25",
+            "/b+c?since=2024-01-19&until=2024-01-25",
+        ]
+        assert "partitions" not in ran.state["bookmarks"]["items"]
+
+    def test_last_page_size_counts_only_records_that_the_cursor_keeps(self, tmp_path: Path):
+        """With ``is_client_side_incremental`` a page of old records is empty, as in airbyte-cdk."""
+        pages = """
+        paginator:
+          type: DefaultPaginator
+          page_token_option: {type: RequestOption, inject_into: request_parameter, field_name: page}
+          pagination_strategy:
+            type: CursorPagination
+            cursor_value: "{{ last_record.id }}:{{ last_page_size }}"
+            stop_condition: "{{ last_page_size == 0 }}"
+        """
+        own = CURSOR.replace("step: P10D", "is_client_side_incremental: true")
+        own = own.replace("cursor_granularity: P1D", "")
+        path = manifest(tmp_path, stream("items", "/i", retriever=pages, more=own))
+        state = {"bookmarks": {"items": {"at": "2024-01-20"}}}
+        days = [["25", "20", "19"], ["18", "21"], ["03"], ["24"]]
+        answers = [
+            page(*({"id": int(day), "at": f"2024-01-{day}"} for day in each)) for each in days
+        ]
+        with serving() as server:
+            server.answers(*answers)
+            ran = run(path, server, state=state)
+        assert [one.query.get("page") for one in server.asked] == [None, ["20:2"], ["21:1"]]
+        assert [one["id"] for one in ran.records("items")] == [25, 20, 21]
+
+    def test_each_slice_has_its_own_cursor(self, tmp_path: Path):
+        router = """
+        partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}
+        """
+        declared = stream("items", "/{{ stream_slice.kind }}", retriever=router, more=CURSOR)
+        with serving() as server:
+            dated(server)
+            ran = run(manifest(tmp_path, declared), server)
+            run(manifest(tmp_path, declared), server, state=ran.state)
+        assert ran.state["bookmarks"]["items"]["partitions"] == [
+            {
+                "context": {"kind": kind},
+                "replication_key": "at",
+                "replication_key_value": "2024-01-25",
+            }
+            for kind in "ab"
+        ]
+        assert asked(server)[6:] == [f"/{kind}?since=2024-01-25&until=2024-01-25" for kind in "ab"]
+
+
+def test_slices_have_separate_states_if_a_parameter_names_the_cursor_field(tmp_path: Path):
+    router = "partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}"
+    more = CURSOR.replace("cursor_field: at", "cursor_field: \"{{ parameters['key'] }}\"", 1)
+    declared = stream(
+        "items",
+        "/{{ stream_partition.kind }}",
+        retriever=router,
+        more=f"{more}$parameters: {{key: at}}",
+    )
+    with serving() as server:
+        server.answers_by(
+            lambda one: page({"at": "2024-01-04" if one.path == "/a" else "2024-01-22"})
+        )
+        ran = run(manifest(tmp_path, declared), server)
+    kept = ran.state["bookmarks"]["items"]["partitions"]
+    assert [(one["context"]["kind"], one["replication_key_value"]) for one in kept] == [
+        *(("a", "2024-01-04"), ("b", "2024-01-22")),
+    ]
+
+
+def test_killed_sync_resumes_after_the_last_completed_window(tmp_path: Path):
+    path = manifest(tmp_path, stream("items", "/i", more=CURSOR))
+    config = tmp_path / "c.json"
+    with serving() as server:
+        dated(server)
+        answer = server.reply
+
+        def silent_at_last(request: Asked) -> Reply:
+            reply = answer(request)
+            return Reply(silent=True) if request.query["since"] == ["2024-01-21"] else reply
+
+        server.reply = silent_at_last
+        config.write_text(json.dumps({"url": server.url}), encoding="utf-8")
+        words = ["--manifest", str(path), "--config", str(config)]
+        command = [sys.executable, "-m", "tap_core.manifest.cli", *words]
+        lines: list[dict[str, Any]] = []
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            while sum(line["type"] == "STATE" for line in lines) < 2:
+                lines.append(json.loads(process.stdout.readline()))
+            process.kill()
+        server.reply = answer
+        before = Ran(lines)
+        ran = run(path, server, state=before.state)
+    assert asked(server)[-1] == "/i?since=2024-01-19&until=2024-01-25"
+    got = {one["id"] for one in [*before.records("items"), *ran.records("items")]}
+    assert got == set(range(0, 25, 3))
+
+
+class TestIncrementalDependency:
+    """``incremental_dependency``: parents resume from the position in their child's state."""
+
+    ROUTER = """
+    partition_router:
+      type: SubstreamPartitionRouter
+      parent_stream_configs:
+        - type: ParentStreamConfig
+          stream: "#/streams/0"
+          parent_key: id
+          partition_field: parent
+          incremental_dependency: true
+    """
+
+    def declared(self, folder: Path) -> Path:
+        of_parent = CURSOR.replace("step: P10D", "").replace("cursor_granularity: P1D", "")
+        sub = stream("sub", "/sub/{{ stream_slice.parent }}", retriever=self.ROUTER, more=of_parent)
+        return manifest(folder, stream("items", "/i", more=of_parent), sub)
+
+    def test_parent_position_is_stored_in_the_state_of_the_child(self, tmp_path: Path):
+        path = self.declared(tmp_path)
+        with serving() as server:
+            dated(server)
+            ran = run(path, server)
+            first = len(server.asked)
+            only = {"bookmarks": {"sub": ran.state["bookmarks"]["sub"]}}
+            run(path, server, state=only)
+        parents = ran.state["bookmarks"]["sub"]["parent_state"]
+        assert parents["items"]["replication_key_value"] == "2024-01-25"
+        again = asked(server)[first:]
+        assert again == ["/i?since=2024-01-01&until=2024-01-25"]  # the parent stream's own sync
+
+    def test_all_parents_are_read_with_several_routers(self, tmp_path: Path):
+        """As in airbyte-cdk, which stores no parent position in this case."""
+        others = "- {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}"
+        head, router = dedent(self.ROUTER).strip().split("\n", 1)
+        several = f"{head}\n- {indent(dedent(router), '  ').strip()}\n{others}\n"
+        sub = stream("sub", "/sub/{{ stream_slice.parent }}", retriever=several, more=GROWING)
+        path = manifest(tmp_path, stream("items", "/i", more=GROWING), sub)
+        with serving() as server:
+            dated(server)
+            ran = run(path, server)
+            first = asked(server)
+            server.asked.clear()
+            known = {
+                **ran.state["bookmarks"]["sub"],
+                "parent_state": {"items": {"at": "2024-01-20"}},
+            }
+            run(path, server, state={"bookmarks": {"sub": known}}, config={"end": "2024-01-25"})
+        assert "parent_state" not in ran.state["bookmarks"]["sub"]
+        again = {one.partition("?")[0] for one in asked(server)}
+        assert again > {one.partition("?")[0] for one in first}
+
+    def test_parent_position_of_an_airbyte_cdk_state_is_used(self, tmp_path: Path):
+        path = self.declared(tmp_path)
+        stored = {
+            "use_global_cursor": False,
+            "states": [
+                {"partition": {"parent": 3, "parent_slice": {}}, "cursor": {"at": "2024-01-09"}}
+            ],
+            "parent_state": {"items": {"at": "2024-01-20"}},
+        }
+        with serving() as server:
+            dated(server)
+            run(path, server, state={"bookmarks": {"sub": stored}})
+        assert "/i?since=2024-01-20&until=2024-01-25" in asked(server)
+        slices = {one.partition("?")[0] for one in asked(server) if one.startswith("/sub")}
+        assert slices == {"/sub/21", "/sub/24"}
+
+
+class TestTapClass:
+    def test_tap_is_named_after_the_file_or_folder(self, tmp_path: Path):
+        folder = tmp_path / "source-cats"
+        folder.mkdir()
+        made = manifest(folder, stream("items", "/i"))
+        assert make_tap_class(made).name == "tap-cats"
+        assert make_tap_class(made.rename(folder / "big_dogs.yaml")).name == "tap-big-dogs"
+
+    def test_config_schema_comes_from_the_manifest(self, tmp_path: Path):
+        kind = make_tap_class(manifest(tmp_path, stream("items", "/i")))
+        settings = kind.config_jsonschema
+        assert settings["required"] == ["url"]
+        assert settings["properties"]["api_key"]["secret"] is True
+
+    def test_defaults_of_settings_are_not_applied(self, tmp_path: Path):
+        """A template provides its own default for a missing setting."""
+        path = manifest(tmp_path, stream("items", "/i/{{ config.get('kind', 'cats') }}"))
+        text = path.read_text().replace(
+            "url: {type: string}", "url: {type: string}\n      kind: {type: string, default: dogs}"
+        )
+        path.write_text(text)
+        with serving() as server:
+            server.answers(page())
+            run(path, server)
+        assert asked(server) == ["/i/cats"]
+
+    def test_connection_check_reads_the_named_streams(self, tmp_path: Path):
+        path = manifest(tmp_path, stream("items", "/i"), stream("other", "/o"))
+        with serving() as server:
+            server.answers(page({"id": 1}))
+            make_tap_class(path)(config={"url": server.url}).check_connection()
+        assert asked(server) == ["/i"]
+
+    def test_connection_check_accepts_a_stream_without_slices(self, tmp_path: Path):
+        router = """
+        partition_router: {type: ListPartitionRouter, cursor_field: kind, values: []}
+        """
+        path = manifest(tmp_path, stream("items", "/{{ stream_slice.kind }}/i", retriever=router))
+        with serving() as server:
+            server.answers(Reply("", 404))
+            make_tap_class(path)(config={"url": server.url}).check_connection()
+        assert server.asked == []
+
+    def test_connection_check_of_an_unknown_stream_is_an_error(self, tmp_path: Path):
+        path = manifest(tmp_path, stream("other", "/o"))
+        with pytest.raises(ConfigurationError, match=r"'items'.*'other'"):
+            make_tap_class(path)(config={"url": "http://127.0.0.1:9"}).check_connection()
+
+    def test_discovery_works_without_settings(self, tmp_path: Path):
+        tap = make_tap_class(manifest(tmp_path, stream("items", "/i", more=CURSOR)))
+        found = tap(config={}, validate_config=False).catalog_dict["streams"]
+        assert [(one["stream"], one["replication_key"]) for one in found] == [("items", "at")]
+
+    def test_dynamic_schema_is_discovered(self, tmp_path: Path):
+        """The response cache is set up before any schema is loaded."""
+        described = """\
+      type: DynamicSchemaLoader
+      retriever:
+        type: SimpleRetriever
+        requester: {$ref: "#/definitions/requester", path: fields}
+        record_selector:
+          type: RecordSelector
+          extractor: {type: DpathExtractor, field_path: []}
+      schema_type_identifier:
+        type: SchemaTypeIdentifier
+        schema_pointer: [data]
+        key_pointer: [name]
+"""
+        path = manifest(tmp_path, stream("items", "/i"))
+        text = path.read_text()
+        path.write_text(text[: text.index("      type: InlineSchemaLoader")] + described)
+        with serving() as server:
+            server.answers(page({"name": "a"}))
+            found = make_tap_class(path)(config={"url": server.url}).catalog_dict["streams"]
+        assert list(found[0]["schema"]["properties"]) == ["a"]
+        assert asked(server) == ["/fields"]
+
+
+START, END = '"2024-01-01"', '"2024-01-25"'
+FROM = "{{ config['from'] }}"
+LATER_OF_TWO = (
+    "{type: MinMaxDatetime, datetime: \"{{ config.get('from') }}\","
+    ' min_datetime: "{{ config.floor }}"}'
+)
+
+
+class TestDatesFromSettings:
+    """An invalid start or end date is rejected before a catalog is written."""
+
+    @pytest.mark.parametrize(
+        ("replaced", "given", "named"),
+        [
+            (START, f'"{FROM}"', "The start_datetime is no date-time: .*the setting 'from'"),
+            (END, f'"{FROM}"', "The end_datetime is no date-time: .*the setting 'from'"),
+            (START, LATER_OF_TWO, "The start_datetime is .*the settings 'floor' and 'from'"),
+        ],
+    )
+    @pytest.mark.parametrize("word", ["discover", "--discover"])
+    def test_invalid_date_names_stream_and_setting(
+        self,
+        tmp_path: Path,
+        word: str,
+        replaced: str,
+        given: str,
+        named: str,
+    ):
+        declared = stream("items", "/i", more=CURSOR.replace(replaced, given))
+        path = manifest(tmp_path, stream("other", "/o"), declared)
+        config = {"url": "http://127.0.0.1:9", "floor": "2024-01-01"}
+        for start, code in [("01/02/2024", 1), ("2024-01-02", 0)]:
+            file = tmp_path / "config.json"
+            file.write_text(json.dumps({**config, "from": start}), encoding="utf-8")
+            arguments = ["--manifest", str(path), "--config", str(file)]
+            words = [word, *arguments] if word == "discover" else [*arguments, word]
+            done = subprocess.run(
+                [sys.executable, "-m", "tap_core.manifest.cli", *words],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == code
+            assert ('"streams"' in done.stdout) != bool(code)
+            refused = re.search(f"Stream 'items': {named}", done.stdout + done.stderr)
+            assert bool(refused) == bool(code)
+
+    def test_missing_date_setting_is_named(self, tmp_path: Path):
+        declared = stream("items", "/i", more=CURSOR.replace(START, f'"{FROM}"'))
+        tap = make_tap_class(manifest(tmp_path, declared))(config={"url": "http://127.0.0.1:9"})
+        with pytest.raises(ConfigurationError, match=r"Stream 'items': .*the setting 'from'"):
+            tap.check_streams()
+
+    def test_secret_used_as_a_date_is_not_shown(self, tmp_path: Path):
+        given = "\"{{ config['api_key'] }}\""
+        declared = stream("items", "/i", more=CURSOR.replace(START, given))
+        config = {"url": "http://127.0.0.1:9", "api_key": "sesame-open"}
+        with pytest.raises(ConfigurationError, match="'api_key'") as raised:
+            make_tap_class(manifest(tmp_path, declared))(config=config).check_streams()
+        assert "sesame" not in str(raised.value)
+
+    def test_invalid_start_date_does_not_affect_other_streams(self, tmp_path: Path):
+        declared = stream("items", "/i", more=CURSOR.replace(START, f'"{FROM}"'))
+        path = manifest(tmp_path, declared, stream("other", "/o"))
+        with serving() as server:
+            server.answers(page({"id": 1}))
+            tap = make_tap_class(path)(config={"url": server.url, "from": "soon"})
+            assert [one["id"] for one in tap.streams["other"].get_records(None)] == [1]
+
+
+class TestCommand:
+    def test_command_without_a_manifest_prints_its_usage(self, capsys: pytest.CaptureFixture[str]):
+        assert main([]) == 2
+        assert "--manifest FILE" in capsys.readouterr().err
+
+    def test_invalid_manifest_is_reported_with_its_line(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        path = tmp_path / "m.yaml"
+        path.write_text("a: [\n", encoding="utf-8")
+        assert main(["--manifest", str(path), "--discover"]) == 1
+        assert "m.yaml, line 2" in capsys.readouterr().err
+
+    def test_missing_package_is_named_with_the_extra_to_install(self, tmp_path: Path):
+        path = manifest(tmp_path, stream("items", "/i"))
+        program = (
+            "import sys; sys.modules['yaml'] = None\n"
+            "from tap_core.manifest.cli import main\n"
+            f"sys.exit(main(['--manifest', {str(path)!r}, '--discover']))"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+        assert done.returncode == 1
+        assert b"tap-core-sdk[manifest]" in done.stderr
+
+    def test_invalid_option_value_is_rejected(self, capsys: pytest.CaptureFixture[str]):
+        assert main(["--manifest", "m.yaml", "--cutoff", "later"]) == 1
+        assert "last_record, interval_end" in capsys.readouterr().err
+
+    def test_lint_lists_problems_by_line(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+        good = manifest(tmp_path, stream("items", "/i"))
+        assert main(["lint", str(good)]) == 0
+        assert capsys.readouterr().out == f"{good}: no problems\n"
+        bad = manifest(tmp_path, stream("items", "/{{ confg.x }}"))
+        assert main(["lint", str(bad)]) == 1
+        shown = capsys.readouterr().out
+        assert f"{bad}:" in shown
+        assert "confg" in shown
+
+    def test_lint_accepts_the_manifest_like_other_commands(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ):
+        path = str(manifest(tmp_path, stream("items", "/{{ confg.x }}")))
+        for arguments in ([path], ["--manifest", path], [f"--manifest={path}"]):
+            assert main(["lint", *arguments]) == 1
+            assert capsys.readouterr().out.startswith(f"{path}:")
+        monkeypatch.setenv("TAP_MANIFEST_FILE", path)
+        assert main(["lint"]) == 1
+        assert main(["lint", "--manifest", "there-is-none.yaml"]) == 1
+        assert capsys.readouterr().out.count(f"{path}:") == 1
+
+    def test_installed_program_runs_its_manifest(self, tmp_path: Path):
+        path = manifest(tmp_path, stream("items", "/i"))
+        program, victim = tmp_path / "source-items", tmp_path / "victim"
+        program.symlink_to(victim)  # the link is replaced, its target is not written
+        assert main(["install", str(program), "--manifest", str(path)]) == 0
+        assert not victim.exists()
+        done = subprocess.run(
+            [str(program), "spec"], capture_output=True, check=True, cwd=Path.cwd()
+        )
+        message: dict[str, Any] = json.loads(done.stdout)
+        settings = message["spec"]["connectionSpecification"]["properties"]
+        assert settings["api_key"]["airbyte_secret"] is True
+
+    def test_manifest_can_be_set_by_an_environment_variable(self, tmp_path: Path):
+        path = manifest(tmp_path, stream("items", "/i"))
+        with serving() as server:
+            server.answers(page({"id": 1}))
+            config = tmp_path / "c.json"
+            config.write_text(json.dumps({"url": server.url}), encoding="utf-8")
+            done = subprocess.run(
+                [sys.executable, "-m", "tap_core.manifest.cli", "--config", str(config)],
+                capture_output=True,
+                check=True,
+                env={"TAP_MANIFEST_FILE": str(path), "PATH": ""},
+            )
+        kinds = [json.loads(line)["type"] for line in done.stdout.splitlines()]
+        assert kinds == ["SCHEMA", "RECORD", "STATE"]
+
+
+class TestFailingStream:
+    def refusing(self, server: Server) -> None:
+        def answer(request: Asked) -> Reply:
+            return Reply(status=403) if request.path == "/a" else page({"id": 1})
+
+        server.answers_by(answer)
+
+    def test_other_streams_are_read_under_airbyte(self, tmp_path: Path):
+        """As in airbyte-cdk; the exit code reports the failure."""
+        path = manifest(tmp_path, stream("items", "/a"), stream("other", "/b"))
+        config, catalog = tmp_path / "config.json", tmp_path / "catalog.json"
+        declared = {"json_schema": {}, "supported_sync_modes": ["full_refresh"]}
+        streams = [
+            {
+                "stream": {"name": name, **declared},
+                "sync_mode": "full_refresh",
+                "destination_sync_mode": "append",
+            }
+            for name in ("items", "other")
+        ]
+        catalog.write_text(json.dumps({"streams": streams}), encoding="utf-8")
+        with serving() as server:
+            self.refusing(server)
+            config.write_text(json.dumps({"url": server.url}), encoding="utf-8")
+            words = ["read", "--manifest", path, "--config", config, "--catalog", catalog]
+            done = subprocess.run(
+                [sys.executable, "-m", "tap_core.manifest.cli", *map(str, words)],
+                capture_output=True,
+                check=False,
+            )
+        messages = [json.loads(line) for line in done.stdout.splitlines()]
+        traces = [one["trace"] for one in messages if one["type"] == "TRACE"]
+        ends = {
+            one["stream_status"]["stream_descriptor"]["name"]: one["stream_status"]["status"]
+            for one in traces
+            if one["type"] == "STREAM_STATUS"
+        }
+        assert done.returncode == 1
+        assert ends == {"items": "INCOMPLETE", "other": "COMPLETE"}
+        assert [one["record"]["stream"] for one in messages if one["type"] == "RECORD"] == ["other"]
+        [error] = [one["error"] for one in traces if one["type"] == "ERROR"]
+        assert error["failure_type"] == "config_error"
+
+    def test_singer_tap_ends_at_the_first_failing_stream(self, tmp_path: Path):
+        """A Singer target would take the last state as complete for all streams."""
+        path = manifest(tmp_path, stream("items", "/a"), stream("other", "/b"))
+        with serving() as server:
+            self.refusing(server)
+            ran = run(path, server, fails=True)
+        assert asked(server) == ["/a"]
+        assert ran.state["currently_syncing"] == "items"

@@ -1,0 +1,181 @@
+"""Page size reduction: sizes, waits, its end, and invalid configurations."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+from tap_core.exceptions import SyncError
+from tap_core.manifest.components.page_size_reduction import PageSizeReduction, PageSizeState
+from tap_core.manifest.components.retrievers import SimpleRetriever
+from tap_core.manifest.errors import ManifestError
+from tests.http.server import Asked, Reply, page, serving
+from tests.manifest.pieces import made
+from tests.manifest.running import asked, manifest, run, stream
+
+ERROR = SyncError("status 502")
+
+
+def test_page_size_is_reduced_to_the_minimum_with_growing_waits():
+    sizes = PageSizeState(PageSizeReduction(minimum_page_size=2, retries_at_minimum_page_size=1), 9)
+    assert [(sizes.reduce(ERROR), sizes.size) for _ in range(3)] == [(0.5, 4), (1.0, 2), (0.5, 2)]
+    with pytest.raises(SyncError, match=r"The API rejects a page of 2 records.* status 502"):
+        sizes.reduce(ERROR)
+    sizes.record_success()
+    assert (sizes.reduce(ERROR), sizes.size) == (0.5, 2)
+
+
+def test_consecutive_reductions_are_limited_and_reported():
+    declared = PageSizeReduction(
+        max_attempts=1, failure_message="Select less.", reset_policy="AFTER_SUCCESSFUL_PAGE"
+    )
+    sizes = PageSizeState(declared, 100)
+    for _ in range(2):
+        assert (sizes.reduce(ERROR), sizes.size) == (0.5, 50)
+        sizes.record_success()
+        assert sizes.size is None
+    sizes.reduce(ERROR)
+    with pytest.raises(SyncError, match=r"down to one of 50 .* Select less") as raised:
+        sizes.reduce(ERROR)
+    assert raised.value.failure_type == "transient_error"
+    with pytest.raises(SyncError, match="no page size to reduce"):
+        PageSizeState(declared, None).reduce(ERROR)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("reduction_factor: 1", "does not reduce the page size"),
+        ("minimum_page_size: 0", "at least 1"),
+        ("backoff_seconds: -1", "at least 0"),
+    ],
+)
+def test_invalid_page_size_reduction_is_rejected(option: str, said: str):
+    with pytest.raises(ManifestError, match=said):
+        made(f"{{type: PageSizeReduction, {option}}}", PageSizeReduction)
+
+
+FILTER = "{type: HttpResponseFilter, http_codes: [502], action: REDUCE_PAGE_SIZE}"
+CURSOR = "{type: CursorPagination, page_size: 9, cursor_value: x}"
+SIZE = "{type: RequestOption, inject_into: request_parameter, field_name: size}"
+SMALLER = "{type: PageSizeReduction, backoff_seconds: 0}"
+
+
+def retriever(
+    strategy: str = CURSOR,
+    *,
+    options: str = f"page_size_option: {SIZE}",
+    handler: str = f"{{type: DefaultErrorHandler, response_filters: [{FILTER}]}}",
+    more: str = f"page_size_reduction: {SMALLER}",
+    requester: str = "",
+) -> str:
+    return (
+        f"type: SimpleRetriever\n"
+        f"requester: {{type: HttpRequester, url: x, error_handler: {handler}{requester}}}\n"
+        f"record_selector: {{type: RecordSelector, extractor: {{type: DpathExtractor,"
+        f" field_path: []}}}}\n"
+        f"paginator: {{type: DefaultPaginator, {options}, pagination_strategy: {strategy}}}\n"
+        f"{more}\n"
+    )
+
+
+WITHOUT = "{type: DefaultErrorHandler}"
+PROPERTIES = ", query_properties: {type: QueryProperties, property_list: [a]}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (retriever(more=""), "the retriever needs a `page_size_reduction`"),
+        (
+            retriever(
+                handler="{type: CompositeErrorHandler, error_handlers: [{type:"
+                f" DefaultErrorHandler, response_filters: [{FILTER}]}}]}}",
+                more="",
+            ),
+            "the retriever needs a `page_size_reduction`",
+        ),
+        (retriever(options="decoder: {type: JsonDecoder}"), "needs a DefaultPaginator"),
+        (
+            retriever(
+                options=f"page_size_option: {SIZE}, page_token_option: {{type: RequestPath}}"
+            ),
+            "RequestPath",
+        ),
+        (retriever("{type: PageIncrement, page_size: 9}"), "PageIncrement"),
+        (retriever(CURSOR.replace("9", "1")), "above its `minimum_page_size`"),
+        (retriever(requester=PROPERTIES), "properties"),
+        (
+            retriever(CURSOR.replace("}", ', stop_condition: "{{ last_page_size < 9 }}"}')),
+            "last_page_size without page_size",
+        ),
+    ],
+)
+def test_reduction_without_a_reducible_paginator_is_rejected(text: str, said: str):
+    with pytest.raises(ManifestError, match=said):
+        made(text, SimpleRetriever)
+
+
+def test_stop_conditions_independent_of_the_page_size_are_accepted(
+    caplog: pytest.LogCaptureFixture,
+):
+    for condition in ("last_page_size == 0", "last_page_size < page_size", "not response"):
+        strategy = CURSOR.replace("}", f', stop_condition: "{{{{ {condition} }}}}"}}')
+        assert made(retriever(strategy), SimpleRetriever).page_size_reduction
+    with warnings.catch_warnings():
+        made(retriever(handler=WITHOUT), SimpleRetriever)
+    assert "No response filter has the action REDUCE_PAGE_SIZE" in caplog.text
+
+
+OWN = """
+from dataclasses import dataclass
+from airbyte_cdk.sources.declarative.requesters.paginators.strategies import PaginationStrategy
+
+@dataclass
+class Sized(PaginationStrategy):
+    def next_page_token(self, response, last_page_size, last_record, last_page_token_value=None,
+                        page_size_override=None):
+        return None if last_page_size < (page_size_override or 8) else "more"
+
+    def get_page_size(self):
+        return 8
+
+@dataclass
+class Unsized(Sized):
+    def next_page_token(self, response, last_page_size, last_record, last_page_token_value=None):
+        return None
+"""
+
+
+def test_custom_strategy_receives_the_reduced_page_size(tmp_path: Path):
+    (tmp_path / "components.py").write_text(OWN, encoding="utf-8")
+    more = f"""\
+    paginator:
+      type: DefaultPaginator
+      page_size_option: {SIZE}
+      page_token_option: {{type: RequestOption, inject_into: request_parameter, field_name: at}}
+      pagination_strategy: {{type: CustomPaginationStrategy, class_name: components.Sized}}
+    page_size_reduction: {SMALLER}
+    """
+    body = f"error_handler: {{type: DefaultErrorHandler, response_filters: [{FILTER}]}}\n"
+
+    def answer(one: Asked) -> Reply:
+        size = int(one.query["size"][0])
+        if size > 2:
+            return Reply(status=502)
+        return page({"id": 1}, {"id": 2}) if "at" not in one.query else page({"id": 3})
+
+    with serving() as server:
+        server.answers_by(answer)
+        ran = run(manifest(tmp_path, stream("items", "/i", body, retriever=more)), server)
+        assert asked(server) == ["/i?size=8", "/i?size=4", "/i?size=2", "/i?at=more&size=2"]
+    assert [one["id"] for one in ran.records("items")] == [1, 2, 3]
+    with serving() as server:
+        server.answers_by(answer)
+        path = manifest(
+            tmp_path, stream("items", "/i", body, retriever=more.replace("Sized", "Unsized"))
+        )
+        ran = run(path, server, fails=True)
+    assert "page_size_override" in str(ran.error)

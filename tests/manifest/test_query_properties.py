@@ -1,0 +1,114 @@
+"""Query properties: chunks of requested properties, and the merge of their records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core.manifest.components.query_properties import PropertyChunking
+from tap_core.manifest.components.requester import HttpRequester
+from tap_core.manifest.errors import ManifestError
+from tests.http.server import Asked, Reply, page, serving
+from tests.manifest.pieces import made
+from tests.manifest.running import asked, manifest, run, stream
+
+NAMES = ["one", "three", "eleventwelve", "x"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit", "chunks"),
+    [
+        ("property_count", 2, [["id", "one", "three"], ["id", "eleventwelve", "x"]]),
+        ("property_count", 4, [["id", *NAMES]]),
+        ("characters", 14, [["id", "one", "three"], ["id", "eleventwelve"], ["id", "x"]]),
+        ("characters", 4, [["id", "one"], ["id", "three"], ["id", "eleventwelve"], ["id", "x"]]),
+        ("property_count", None, [[*NAMES, "id"]]),
+    ],
+)
+def test_property_chunks_respect_the_limit(kind: Any, limit: int | None, chunks: Any):
+    assert list(PropertyChunking(kind, limit).make_chunks(NAMES, ["id"], None)) == chunks
+
+
+def test_properties_that_are_not_selected_are_not_requested():
+    chunks = PropertyChunking("property_count", 2).make_chunks(NAMES, [], {"one", "x", "other"})
+    assert list(chunks) == [["one", "x"]]
+    assert list(PropertyChunking("property_count", 2).make_chunks(NAMES, [], ())) == [[]]
+
+
+FIELDS = """\
+    request_parameters:
+      fields:
+        type: QueryProperties
+        property_list: [a, b]
+        property_chunking:
+          type: PropertyChunking
+          property_limit_type: property_count
+          property_limit: 1
+"""
+
+
+def test_ignored_error_of_a_chunk_keeps_the_records_of_others(tmp_path: Path):
+    """Records without a merge key are not merged, and come before those with a key."""
+    handler = """\
+    error_handler:
+      type: DefaultErrorHandler
+      response_filters: [{type: HttpResponseFilter, http_codes: [404], action: IGNORE}]
+    """
+    declared = stream("items", "/items", FIELDS + handler)
+
+    def answer(one: Asked) -> Reply:
+        if one.query["fields"] == ["a"]:
+            return Reply({"data": []}, status=404)
+        return page({"id": 7, "b": {"c": 1}}, {"id": 0, "b": 2})
+
+    with serving() as server:
+        server.answers_by(answer)
+        ran = run(manifest(tmp_path, declared), server)
+        assert asked(server) == ["/items?fields=a", "/items?fields=b"]
+    assert ran.records("items") == [{"id": 0, "b": 2}, {"id": 7, "b": {"c": 1}}]
+
+
+def test_nested_objects_of_several_chunks_are_merged(tmp_path: Path):
+    def answer(one: Asked) -> Reply:
+        [name] = one.query["fields"]
+        return page({"id": 7, "inner": {name: 1}, "last": name})
+
+    with serving() as server:
+        server.answers_by(answer)
+        ran = run(manifest(tmp_path, stream("items", "/items", FIELDS)), server)
+    assert ran.records("items") == [{"id": 7, "inner": {"a": 1, "b": 1}, "last": "b"}]
+
+
+def test_custom_requester_receives_the_properties(tmp_path: Path):
+    (tmp_path / "components.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from typing import Any\n"
+        "from airbyte_cdk.sources.declarative.requesters import HttpRequester\n"
+        "from airbyte_cdk.sources.declarative.requesters.request_options import (\n"
+        "    InterpolatedRequestOptionsProvider)\n"
+        "@dataclass\n"
+        "class Asks(HttpRequester):\n"
+        "    request_parameters: Any = None\n"
+        "    query_properties_key: Any = None\n"
+        "    def __post_init__(self, parameters):\n"
+        "        self.request_options_provider = InterpolatedRequestOptionsProvider(\n"
+        "            request_parameters=self.request_parameters, config=self.config,\n"
+        "            query_properties_key=self.query_properties_key, parameters=parameters)\n"
+        "        super().__post_init__(parameters)\n",
+        encoding="utf-8",
+    )
+    own = "type: CustomRequester\n    class_name: components.Asks\n    http_method: GET\n"
+    declared = stream("items", "/items", f"    {own}{FIELDS}      k: v\n")
+    with serving() as server:
+        server.answers(page({"id": 1}))
+        run(manifest(tmp_path, declared), server)
+        assert asked(server) == ["/items?k=v&fields=a", "/items?k=v&fields=b"]
+
+
+def test_two_query_properties_in_a_requester_are_rejected():
+    one = "{type: QueryProperties, property_list: [a]}"
+    text = f"{{type: HttpRequester, url: x, request_parameters: {{a: {one}, b: {one}}}}}"
+    with pytest.raises(ManifestError, match="one list of properties"):
+        made(text, HttpRequester)

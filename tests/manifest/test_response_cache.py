@@ -1,0 +1,123 @@
+"""The response cache: a response is requested once for all streams that need it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import requests
+
+from tap_core.http.response import parse_json
+from tap_core.manifest.response_cache import ResponseCache
+from tests.http.server import Asked, Reply, Server, serving
+
+
+@pytest.fixture
+def server():
+    with serving() as found:
+        found.answers_by(lambda asked: Reply({"path": asked.path, "query": asked.query, "n": 1.50}))
+        yield found
+
+
+def asked(server: Server, path: str = "/a", **options: Any) -> requests.PreparedRequest:
+    method = options.pop("method", "GET")
+    return requests.Request(method, f"{server.url}{path}", **options).prepare()
+
+
+def fetched(cache: ResponseCache, request: requests.PreparedRequest) -> requests.Response:
+    with requests.Session() as session:
+        return cache.fetch(request, lambda one: session.send(one, timeout=10))
+
+
+def test_equal_requests_are_sent_once(server):
+    cache = ResponseCache()
+    first, second, third = (fetched(cache, asked(server)) for _ in range(3))
+    assert len(server.asked) == 1
+    assert parse_json(first) == parse_json(second) == parse_json(third)
+    assert second.headers == first.headers
+    assert (second.url, second.status_code, second.reason) == (first.url, 200, first.reason)
+    assert second.json() is not third.json(), "each caller may change its records"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"path": "/b"},
+        {"params": {"page": 2}},
+        {"headers": {"X-Account": "2"}},
+        {"method": "POST"},
+        {"method": "POST", "json": {"page": 2}},
+    ],
+)
+def test_different_requests_have_separate_responses(server, other):
+    """Requests differ by method, URL, headers (such as an account) and body."""
+    cache = ResponseCache()
+    fetched(cache, asked(server))
+    fetched(cache, asked(server, **other))
+    assert len(server.asked) == 2
+
+
+def test_error_response_is_not_cached(server):
+    replies = [Reply("no", status=500), Reply({"id": 1})]
+    server.answers(*replies)
+    cache = ResponseCache()
+    assert fetched(cache, asked(server)).status_code == 500
+    assert fetched(cache, asked(server)).json() == {"id": 1}
+    assert fetched(cache, asked(server)).json() == {"id": 1}
+    assert len(server.asked) == 2
+
+
+def test_threads_with_the_same_request_wait_for_one_response(server):
+    together = threading.Barrier(5)
+    all_came = threading.Event()
+    cache = ResponseCache()
+
+    def slow(_: Asked) -> Reply:
+        all_came.wait(60)
+        return Reply({"id": 1})
+
+    def ask() -> Any:
+        together.wait(60)
+        return fetched(cache, asked(server)).json()
+
+    server.answers_by(slow)
+    with ThreadPoolExecutor(4) as threads:
+        found = [threads.submit(ask) for _ in range(4)]
+        together.wait(60)
+        all_came.set()
+        assert [one.result(60) for one in found] == [{"id": 1}] * 4
+    assert len(server.asked) == 1
+
+
+def test_waiting_thread_sends_the_request_if_the_first_failed(server):
+    cache = ResponseCache()
+
+    def broken(_: requests.PreparedRequest) -> requests.Response:
+        raise requests.ConnectionError("gone")
+
+    with pytest.raises(requests.ConnectionError):
+        cache.fetch(asked(server), broken)
+    assert fetched(cache, asked(server)).ok
+
+
+def test_requests_with_streamed_bodies_are_not_cached(server):
+    cache = ResponseCache()
+    for _ in range(2):
+        fetched(cache, asked(server, method="POST", data=iter([b"1"])))
+    assert len(server.asked) == 2
+
+
+def test_cached_responses_are_in_an_unlinked_private_file(server):
+    cache = ResponseCache()
+    fetched(cache, asked(server))
+    assert cache._file is not None
+    found = os.fstat(cache._file.fileno())
+    assert stat.S_IMODE(found.st_mode) == 0o600
+    assert found.st_nlink == 0
+    cache.close()
+    assert fetched(cache, asked(server)).ok
+    assert len(server.asked) == 2

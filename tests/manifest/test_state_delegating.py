@@ -1,0 +1,106 @@
+"""StateDelegatingStream: full-refresh or incremental variant, also as a parent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from textwrap import indent
+from typing import Any
+
+import pytest
+
+from tap_core.manifest.tap import make_tap_class
+from tests.http.server import page, serving
+from tests.manifest.running import asked, manifest, run, stream
+
+CURSOR = """
+incremental_sync:
+  type: DatetimeBasedCursor
+  cursor_field: at
+  datetime_format: "%Y-%m-%d"
+  start_datetime: "2024-01-01"
+"""
+ROUTER = """
+partition_router:
+  type: SubstreamPartitionRouter
+  parent_stream_configs:
+    - {type: ParentStreamConfig, stream: "#/streams/0", parent_key: id, partition_field: one}
+"""
+
+
+def declared() -> list[str]:
+    """Return a state-delegating stream, and a child stream with a slice per record."""
+    whole, news = (
+        indent(stream("all", path, more=CURSOR).replace("  - ", "    ", 1), "    ")
+        for path in ("/all", "/news")
+    )
+    both = f"""\
+  - type: StateDelegatingStream
+    name: all
+    full_refresh_stream:
+{whole}
+    incremental_stream:
+{news}
+"""
+    return [both, stream("each", "/each/{{ stream_partition.one }}", retriever=ROUTER)]
+
+
+def test_parent_uses_the_full_refresh_variant_in_the_first_run(
+    tmp_path: Path,
+):
+    """The state at the start of the run decides, as in airbyte-cdk 7.39."""
+    with serving() as server:
+        server.answers(page({"id": 1, "at": "2024-01-02"}))
+        run(manifest(tmp_path, *declared()), server)
+    assert set(asked(server)) == {"/all", "/each/1"}
+
+
+def test_stream_with_a_state_is_incremental_but_full_as_a_parent(tmp_path: Path):
+    """As in airbyte-cdk 7.39: slices of children do not depend on the state of the parent."""
+    state = {"bookmarks": {"all": {"at": "2024-01-02"}}}
+    with serving() as server:
+        server.answers(page({"id": 1, "at": "2024-01-03"}))
+        run(manifest(tmp_path, *declared()), server, state=state)
+    assert sorted(asked(server)) == ["/all", "/each/1", "/news"]
+
+
+@pytest.mark.parametrize(("period", "path"), [("P30D", "/all"), ("P90Y", "/news")])
+def test_state_older_than_the_retention_period_is_ignored(tmp_path: Path, period: str, path: str):
+    both = declared()[0] + f"    api_retention_period: {period}\n"
+    state = {"bookmarks": {"all": {"at": "2024-01-02"}}}
+    with serving() as server:
+        server.answers(page({"id": 1, "at": "2024-01-03"}))
+        ran = run(manifest(tmp_path, both), server, state=state)
+    assert asked(server) == [path]
+    assert ran.state["bookmarks"]["all"]["replication_key_value"] == "2024-01-03"
+
+
+@pytest.mark.parametrize(
+    ("stream_name", "paths"), [("all", ["/news"]), ("each", ["/all", "/each/1"])]
+)
+def test_single_selected_stream_uses_the_variant_of_its_state(
+    tmp_path: Path, stream_name: str, paths: list[str]
+):
+    """Under Airbyte the catalog is read before the state is known."""
+    kept = {"stream_descriptor": {"name": "all"}, "stream_state": {"at": "2024-01-02"}}
+    files = {"catalog": {"streams": [_configured(stream_name)]}}
+    files["state"] = [{"type": "STREAM", "stream": kept}]
+    with serving() as server:
+        server.answers(page({"id": 1, "at": "2024-01-03"}))
+        files["config"] = {"url": server.url}
+        command = ["read"]
+        for name, content in files.items():
+            (file := tmp_path / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+            command += [f"--{name}", str(file)]
+        make_tap_class(manifest(tmp_path, *declared())).cli(command, standalone_mode=False)
+    assert sorted(asked(server)) == paths
+
+
+def _configured(name: str) -> dict[str, Any]:
+    declared = {"name": name, "json_schema": {}, "supported_sync_modes": ["incremental"]}
+    return {
+        "stream": declared,
+        "sync_mode": "incremental",
+        "destination_sync_mode": "append",
+        "cursor_field": ["at"],
+    }
