@@ -53,7 +53,7 @@ from tap_core.sync.concurrency import apply_user_limit, stream_classes
 from tap_core.sync.engine import sync_work_unit
 from tap_core.sync.estimates import emit_total_estimate, estimate_total
 from tap_core.sync.override_detection import get_member, is_overridden
-from tap_core.sync.scheduler import StreamScheduler
+from tap_core.sync.stream_scheduler import StreamScheduler
 from tap_core.sync.sync_run import ProtocolWriter, SyncRun
 from tap_core.types import JsonSchema, TapState
 

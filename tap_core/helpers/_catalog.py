@@ -1,12 +1,12 @@
 """Compatibility import path of singer_sdk; nothing is defined here.
 
-The names are defined in `tap_core.records.select` and `tap_core.singerlib.catalog`.
+The names are defined in `tap_core.records.prune` and `tap_core.singerlib.catalog`.
 """
 
 from __future__ import annotations
 
-from tap_core.records.select import get_selected_schema as get_selected_schema
-from tap_core.records.select import (
+from tap_core.records.prune import get_selected_schema as get_selected_schema
+from tap_core.records.prune import (
     pop_deselected_record_properties as pop_deselected_record_properties,
 )
 from tap_core.singerlib.catalog import deselect_all_streams as deselect_all_streams

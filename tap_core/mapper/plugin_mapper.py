@@ -40,7 +40,7 @@ from tap_core.mapper.stream_maps import (
     StreamMap,
 )
 from tap_core.records.flatten import FlatteningOptions, get_flattening_options
-from tap_core.records.select import selected_schema
+from tap_core.records.prune import selected_schema
 from tap_core.singerlib.catalog import Catalog
 from tap_core.types import JsonSchema
 

@@ -24,7 +24,7 @@ from tap_core.records.conform import (
     has_uniform_items,
     to_json_compatible,
 )
-from tap_core.records.select import compile_pruner
+from tap_core.records.prune import compile_pruner
 from tap_core.typing.inspect import (
     TypeConformanceLevel,
     is_exclusive_boolean_type,

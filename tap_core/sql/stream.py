@@ -18,7 +18,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from tap_core.exceptions import InvalidReplicationKeyException
-from tap_core.records.select import get_selected_schema
+from tap_core.records.prune import get_selected_schema
 from tap_core.records.serializer import TypedRecordSerializer
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL, Catalog, CatalogEntry
 from tap_core.sql.connector import SQLConnector

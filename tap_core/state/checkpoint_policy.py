@@ -1,9 +1,9 @@
 """Policy for the frequency of optional STATE messages.
 
-States after every ``STATE_MSG_FREQUENCY`` records, and the last state of a stream or tap, are
-always written; this policy does not decide about them. Additional states, at the end of a
-partition or of a child's context, may use a small share of the bytes of the rows written since
-the start of the sync. An initial allowance lets small syncs write all of them. If a source is
+`tap_core.sync.engine.state_is_due` decides on the states after every ``STATE_MSG_FREQUENCY``
+records, which are always written, like the last state of a stream or tap. Additional states, at the
+end of a partition or of a child's context, may use a small share of the bytes of the rows written
+since the start of the sync. An initial allowance lets small syncs write all of them. If a source is
 slow, one such state is written every few seconds in any case.
 """
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tap_core.parsing.datetimes import utc_now
 from tap_core.records.conform import conform_record_data_types
-from tap_core.records.select import pop_deselected_record_properties
+from tap_core.records.prune import pop_deselected_record_properties
 from tap_core.singerlib.messages import (
     ActivateVersionMessage,
     Message,

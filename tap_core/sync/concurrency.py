@@ -5,6 +5,8 @@
 - A thread syncs all descendants of its stream too, so the smallest number of the stream and
   its descendants applies.
 - Streams whose contexts depend on each other or must keep their order use one thread.
+- `tap_core.sync.engine` hands out the contexts of a stream, in the order of ``partitions``;
+  `tap_core.sync.stream_scheduler` orders the streams.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tap_core.events import SchemaEvent, StreamId
 from tap_core.records.conform import warn_once
-from tap_core.records.select import selected_schema
+from tap_core.records.prune import selected_schema
 from tap_core.records.serializer import (
     RecordSerializer,
     compile_conformer_only,

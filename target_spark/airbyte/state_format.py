@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from tap_core.io.json_lines import DECODE_ERRORS
-from target_spark.loader.state_tracking import CoveredState
+from target_spark.loader.pending_states import CoveredState
 
 __all__ = ["PerStreamStateFormat"]
 

@@ -24,8 +24,8 @@ from target_spark.errors import TargetSparkError
 
 if TYPE_CHECKING:
     from target_spark.cli.last_state import RecoveredTable
-    from target_spark.loader.ledger import CommitMetadata
     from target_spark.loader.load_session import CommandTarget
+    from target_spark.tables.commit_metadata import CommitMetadata
 
 __all__ = ["AIRBYTE_COMMANDS", "COMMANDS", "HELP", "RUN_COMMAND", "SubCommand"]
 

@@ -31,7 +31,6 @@ from target_spark.columns import ColumnOptions, schema_from_json_schema
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions, RunInfo
 from target_spark.errors import SparkUnavailableError, TargetSparkError
-from target_spark.loader.ledger import CommitMetadata
 from target_spark.spark.access_protection import find_weaknesses, find_weaknesses_of_remote
 from target_spark.spark.engine import start_spark
 from target_spark.spark.jars import format_conf, required_jars, required_s3_jars, uses_s3
@@ -41,6 +40,7 @@ from target_spark.storage.job_lock import get_lock_holder
 from target_spark.storage.retry import first_error_line
 from target_spark.storage.spool import SpoolFolder
 from target_spark.storage.uris import to_local_folder
+from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import Table, TableLayout
 

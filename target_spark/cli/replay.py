@@ -44,7 +44,7 @@ from target_spark.storage.staging import stage_frame
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import Table, TableLayout
-from target_spark.tables.quarantine import LAYOUT, get_quarantine_table
+from target_spark.tables.quarantine_table import LAYOUT, get_quarantine_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -48,8 +48,7 @@ from target_spark.loader.commit_attempt import (
     check_count,
 )
 from target_spark.loader.commit_request import CommitRequest, CommitResult
-from target_spark.loader.ledger import CommitMetadata
-from target_spark.loader.state_tracking import CoveredState
+from target_spark.loader.pending_states import CoveredState
 from target_spark.loader.write_modes import (
     build_version_delete,
     check_scd2_compatible,
@@ -71,7 +70,8 @@ from target_spark.storage.spool import SpoolFolder
 from target_spark.storage.staging import stage_frame, temporary_location, translate_write_errors
 from target_spark.storage.staging_upload import StagingArea, staged_for_spark
 from target_spark.storage.uris import to_local_folder, to_spark_uri
-from target_spark.tables import quarantine
+from target_spark.tables import quarantine_table
+from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.constraints import check_constraint_violation, is_not_null_violation
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import (
@@ -183,7 +183,9 @@ class BatchWriter:
         self._asked = options.of
         self._versions_in = options.columns.version_column
         self._one_version = options.columns.airbyte  # a run loads one generation of a stream
-        self._guard = quarantine.QuarantineGuard(options.max_quarantined, withholds=not run.replays)
+        self._guard = quarantine_table.QuarantineGuard(
+            options.max_quarantined, withholds=not run.replays
+        )
         self._limits = options.batch_limits
         self._delete_files = options.delete_files and not options.dry_run
 
@@ -631,14 +633,14 @@ class BatchWriter:
         state = self._tables[work.table.key]
         bad = attempt.bad
         if bad is None:
-            bad = BadRows(count, quarantine.find_reasons(rows, work.layout))
+            bad = BadRows(count, quarantine_table.find_reasons(rows, work.layout))
             self._guard.add(work, count, state.written, state.quarantined, bad.reasons)
             attempt.bad = bad
-        table = quarantine.get_quarantine_table(work.table)
-        self._prepare_columns(spark, table, quarantine.LAYOUT, TableLayout(), has_rows=True)
+        table = quarantine_table.get_quarantine_table(work.table)
+        self._prepare_columns(spark, table, quarantine_table.LAYOUT, TableLayout(), has_rows=True)
         observed = Observation()
         counted = rows.observe(observed, F.count(F.lit(1)).alias("rows"))
-        values = counted.selectExpr(*quarantine.get_values(state.commits + 1, self._run.id))
+        values = counted.selectExpr(*quarantine_table.get_values(state.commits + 1, self._run.id))
         with stage_frame(spark, self._reach, values) as aside:
             check_count(work, work.count - count, get_row_count(spark, observed, lambda: aside))
             self._writer.append(spark, table, aside, self._marker(table, None), count)

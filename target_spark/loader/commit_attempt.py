@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from target_spark.errors import RowCountError
 from target_spark.frames import Counts
 from target_spark.loader.commit_request import CommitRequest
-from target_spark.loader.ledger import CommitMetadata
-from target_spark.loader.state_tracking import CoveredState
+from target_spark.loader.pending_states import CoveredState
+from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.model import CommitStats
 from target_spark.tables.quarantine_summary import Reason
 

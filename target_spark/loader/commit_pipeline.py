@@ -23,9 +23,9 @@ from tap_core.events import StreamId
 from target_spark.columns import TableSchema
 from target_spark.config.options import WriteMode
 from target_spark.loader.commit_request import CommitRequest, CommitResult
-from target_spark.loader.ledger import Ledger
 from target_spark.loader.metrics import batch_timer, count_records
 from target_spark.loader.report import Report
+from target_spark.loader.state_release import Ledger
 from target_spark.loader.stream_context import LoadedStream
 from target_spark.storage.spool import Batch
 from target_spark.tables.model import QUARANTINE, MaintenanceOptions, Table, TableLayout

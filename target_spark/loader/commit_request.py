@@ -12,8 +12,8 @@ from datetime import datetime, timezone
 from tap_core.events import StreamId
 from target_spark.columns import SchemaChange, TableSchema
 from target_spark.config.options import WriteMode
-from target_spark.loader.ledger import Ledger
-from target_spark.loader.state_tracking import CoveredState
+from target_spark.loader.pending_states import CoveredState
+from target_spark.loader.state_release import Ledger
 from target_spark.storage.spool import Batch
 from target_spark.tables.model import CommitStats, Table, TableLayout
 from target_spark.tables.quarantine_summary import Reason

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from tap_core.events import Event, StreamId
 from target_spark.config.options import LoadOptions
+from target_spark.loader.pending_states import StateFormat
 from target_spark.loader.state_output import StateMessageWriter
-from target_spark.loader.state_tracking import StateFormat
 
 __all__ = ["EventReader", "ProtocolBinding"]
 

@@ -1,7 +1,7 @@
 """The event loop of a load: events in, commits and states out.
 
 - One thread processes events; the threads of `target_spark.loader.commit_pipeline` commit. They
-share `target_spark.loader.ledger`, which has a lock.
+share `target_spark.loader.state_release`, which has a lock.
 - A state is emitted right after the commit that makes all rows with smaller ordinals committed.
 - A full batch in append or scd2 mode waits for the next STATE up to 1.5 times its size: its commit
 then carries a state that covers all of it, and a resume repeats no row.
@@ -39,10 +39,10 @@ from target_spark.config.options import LoadOptions, WriteMode
 from target_spark.loader.batch_files import batch_files
 from target_spark.loader.commit_pipeline import CommitPipeline
 from target_spark.loader.finalization import TableFinalizer
-from target_spark.loader.ledger import Ledger
+from target_spark.loader.pending_states import CoveredState, StateFormat
 from target_spark.loader.report import Report
 from target_spark.loader.state_inspection import is_empty, is_final
-from target_spark.loader.state_tracking import CoveredState, StateFormat
+from target_spark.loader.state_release import Ledger
 from target_spark.loader.stream_context import (
     LoadedStream,
     check_table_conflicts,

@@ -24,7 +24,7 @@ from target_spark.columns import (
 from target_spark.config.options import StreamOptions, WriteMode
 from target_spark.errors import UnsupportedError
 from target_spark.loader.commit_request import CommitRequest
-from target_spark.loader.ledger import CommitMetadata
+from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import CommitStats, Table
 from target_spark.writers import MergeKeys, Writer, latest_by_key

@@ -20,7 +20,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from target_spark.columns import TABLE_VERSION, SchemaChange, TableSchema
 from target_spark.errors import CommitLostError, RowCountError, TableError, TableOwnerError
-from target_spark.loader.ledger import CommitMetadata
+from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, TableLayout
 

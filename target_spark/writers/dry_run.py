@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.columns import SchemaChange, TableSchema
-from target_spark.loader.ledger import CommitMetadata
 from target_spark.spark.observation import get_row_count
+from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, TableLayout
 from target_spark.writers.base import MergeKeys, VersionDelete, Writer, latest_by_key

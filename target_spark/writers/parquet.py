@@ -31,11 +31,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.columns import SchemaChange, TableSchema
 from target_spark.errors import ConflictError, TableError, UnsupportedError
-from target_spark.loader.ledger import CommitMetadata
 from target_spark.spark.observation import counted
 from target_spark.storage.hadoop_fs import remove_folder, sync
 from target_spark.storage.lock_files import open_lease
 from target_spark.storage.uris import to_local_folder, to_spark_uri
+from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, TableLayout
 from target_spark.writers.base import (

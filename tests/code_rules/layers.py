@@ -105,8 +105,9 @@ LAYERS: dict[str, int] = {
     "target_spark.tables.model": 1,  # tables and their layout
     "target_spark.spark.jvm": 1,  # JVM options
     "target_spark.loader": 1,
-    "target_spark.loader.state_tracking": 1,  # states that wait, and the form in which they leave
-    "target_spark.loader.ledger": 1,  # what is committed, and the states that leave for it
+    "target_spark.tables.commit_metadata": 1,  # metadata stored in each commit
+    "target_spark.loader.pending_states": 1,  # states that wait for the commit of their rows
+    "target_spark.loader.state_release": 1,  # committed batches and emitted states
     "target_spark.loader.report": 1,  # counts of a run
     "target_spark.loader.metrics": 1,  # METRIC lines
     "target_spark.loader.progress": 2,  # progress for people
@@ -137,7 +138,7 @@ LAYERS: dict[str, int] = {
     "target_spark.loader.table_versions": 1,  # ACTIVATE_VERSION and versions of rows
     "target_spark.loader.stream_context": 3,  # loader state of one stream
     "target_spark.loader.commit_request": 3,  # requests from the loader to the batch writer
-    "target_spark.tables.quarantine": 3,  # quarantine table and limit
+    "target_spark.tables.quarantine_table": 3,  # quarantine table and limit
     "target_spark.cli": 1,
     "target_spark.cli.schema_input": 2,  # SCHEMA given by a user
     "target_spark.cli.last_state": 5,  # last state in the tables
@@ -254,7 +255,7 @@ HEAVY: dict[str, LibraryUse] = {
             "target_spark.loader.batch_file_download",
             "target_spark.storage.staging",
             "target_spark.storage.staging_upload",
-            "target_spark.tables.quarantine",
+            "target_spark.tables.quarantine_table",
             "target_spark.cli.last_state",
             "target_spark.cli.replay",
             "target_spark.cli.doctor",
@@ -344,7 +345,7 @@ HEAVY: dict[str, LibraryUse] = {
         why="needed only for remote files",
     ),
     "deltalake": LibraryUse(
-        ("target_spark.writers.delta.transaction",),
+        ("target_spark.writers.delta.deltalake_commit",),
         lazily=True,
         why="commits to Delta tables in local folders; never needed by a tap",
     ),

@@ -24,8 +24,8 @@ from target_spark.config.options import LoadOptions
 from target_spark.errors import TargetSparkError
 from target_spark.loader.commit_request import CommitRequest, CommitResult
 from target_spark.loader.loader import Loader
+from target_spark.loader.pending_states import CoveredState, StateFormat
 from target_spark.loader.report import Report
-from target_spark.loader.state_tracking import CoveredState, StateFormat
 from target_spark.storage.spool import SpoolFolder
 from target_spark.tables.model import Table, TableLayout
 from tests.fuzz.readers import Read

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tap_core.records.select import (
+from tap_core.records.prune import (
     compile_pruner,
     get_selected_schema,
     pop_deselected_record_properties,

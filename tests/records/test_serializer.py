@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tap_core.protocols.singer.writer import encode_body
 from tap_core.records.conform import compile_conformer, to_json_compatible
-from tap_core.records.select import pop_deselected_record_properties
+from tap_core.records.prune import pop_deselected_record_properties
 from tap_core.records.serializer import compile_serializer
 from tap_core.singerlib.catalog import SelectionMask
 from tap_core.typing.inspect import TypeConformanceLevel

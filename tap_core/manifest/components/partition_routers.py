@@ -5,6 +5,8 @@
   record are attributes of the `PartitionSlice`, for templates.
 - ``parent_slice`` holds the partition of the parent's slice; it is omitted if the parent has no
   partitions.
+- A stream with several routers has the Cartesian product of their slices (Airbyte's
+  ``CartesianProductStreamSlicer``), see `tap_core.manifest.partitions.cartesian_product`.
 """
 
 from __future__ import annotations

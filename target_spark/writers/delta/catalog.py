@@ -21,6 +21,7 @@ from target_spark.storage.uris import to_local_folder, to_spark_uri
 from target_spark.tables.identifiers import quote, sql_literal
 from target_spark.tables.model import Table, TableLayout
 from target_spark.writers.base import column_ddl
+from target_spark.writers.delta.deltalake_commit import DeltaSnapshot, create_table, read_snapshot
 from target_spark.writers.delta.layout import (
     build_layout_ddl,
     build_partition_specs,
@@ -29,7 +30,6 @@ from target_spark.writers.delta.layout import (
     layout_columns,
 )
 from target_spark.writers.delta.log_reader import NO_TABLE, delta_ref
-from target_spark.writers.delta.transaction import DeltaSnapshot, create_table, read_snapshot
 from target_spark.writers.sql import check_folder_is_table, format_properties, get_columns
 from target_spark.writers.table_properties import build_properties, get_table_properties
 

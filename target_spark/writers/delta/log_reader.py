@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from target_spark.loader.ledger import CommitMetadata
 from target_spark.storage.uris import to_local_folder, to_spark_uri
+from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import CommitStats, Table
 

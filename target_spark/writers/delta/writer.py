@@ -5,7 +5,7 @@
 - After each write the commit is read back. It must have this batch's metadata, belong to the table
   that was read, and name files that exist and have the rows that were written.
 - In a local folder, rows that match no others are committed through deltalake
-  (`target_spark.writers.delta.transaction`), everything else through Spark's Delta. Session
+  (`target_spark.writers.delta.deltalake_commit`), everything else through Spark's Delta. Session
   settings pass transaction id and metadata to MERGE and ALTER, so each writer thread has a session.
 - Tables are created for the oldest possible reader version; type widening is enabled with the first
   column that widens. `target_spark.tables.identifiers` produces no names that need column mapping,
@@ -26,9 +26,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.columns import IS_CURRENT, SchemaChange, TableSchema
 from target_spark.errors import CommitLostError, ConflictError, RowCountError, TargetSparkError
-from target_spark.loader.ledger import CommitMetadata, txn_app_id
 from target_spark.spark.observation import Count, counted
 from target_spark.storage.uris import to_local_folder
+from target_spark.tables.commit_metadata import CommitMetadata, txn_app_id
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, TableLayout
 from target_spark.writers.base import (
@@ -58,13 +58,13 @@ from target_spark.writers.delta.data_files import (
     remove_stale_staging,
     write_files,
 )
-from target_spark.writers.delta.log_reader import Commit, commits, delta_ref, find_latest_metadata
-from target_spark.writers.delta.maintenance import optimize_and_vacuum
-from target_spark.writers.delta.transaction import (
+from target_spark.writers.delta.deltalake_commit import (
     DeltaSnapshot,
     commit_files,
     read_snapshot,
 )
+from target_spark.writers.delta.log_reader import Commit, commits, delta_ref, find_latest_metadata
+from target_spark.writers.delta.maintenance import optimize_and_vacuum
 from target_spark.writers.merge_statement import Merge, build_upsert
 from target_spark.writers.scd2 import (
     build_adoption_sql,

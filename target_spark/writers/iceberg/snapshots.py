@@ -21,9 +21,9 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from target_spark.errors import CommitLostError, TableError
-from target_spark.loader.ledger import CommitMetadata
 from target_spark.storage.hadoop_fs import is_remote_session, sync_table
 from target_spark.storage.uris import to_local_folder
+from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.model import CommitStats, Table
 from target_spark.writers.iceberg.catalog import catalog_table_exists, load, resolve_table
 from target_spark.writers.parquet_footers import describe_file_fault

@@ -34,10 +34,10 @@ from target_spark.errors import (
     TableError,
     TargetSparkError,
 )
-from target_spark.loader.ledger import CommitMetadata
 from target_spark.spark.observation import Count, counted
 from target_spark.storage.hadoop_fs import remove_folder
 from target_spark.storage.retry import FailureKind, classify_failure, first_error_line
+from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, TableLayout
 from target_spark.writers.base import (

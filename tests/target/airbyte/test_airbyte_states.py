@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from tap_core.events import StreamId
 from target_spark.airbyte.state_format import PerStreamStateFormat
-from target_spark.loader.ledger import CommitMetadata, find_latest_metadata
-from target_spark.loader.state_tracking import CoveredState, merge_states
-from tests.target.loader.test_ledger import OpenLedger
+from target_spark.loader.pending_states import CoveredState
+from target_spark.tables.commit_metadata import CommitMetadata, find_latest_metadata, merge_states
+from tests.target.loader.test_state_release import OpenLedger
 
 STREAM_NAMES = ("a", "b", "c")
 SCOPES = ("a", "b", None)

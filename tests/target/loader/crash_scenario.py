@@ -24,12 +24,12 @@ from target_spark.columns import IS_CURRENT, VALID_FROM, VALID_TO
 from target_spark.config import settings
 from target_spark.config.options import RunInfo as LoadRun
 from target_spark.loader.batch_writer import BatchWriter
-from target_spark.loader.ledger import find_latest_metadata
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
 from target_spark.spark.session import Session
 from target_spark.storage.job_lock import monotonic_run_start
 from target_spark.storage.spool import SpoolFolder
+from target_spark.tables.commit_metadata import find_latest_metadata
 from target_spark.tables.model import Table
 from target_spark.writers import get_writer
 from tests.target.loader.crash_run import Run, left_behind

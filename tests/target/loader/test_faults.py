@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from target_spark.errors import StorageError
-from target_spark.loader.ledger import find_latest_metadata
 from target_spark.storage import retry
 from target_spark.storage.retry import FailureKind
+from target_spark.tables.commit_metadata import find_latest_metadata
 from target_spark.tables.model import Table
 from target_spark.writers import get_writer
 from target_spark.writers.delta import writer as delta_writer

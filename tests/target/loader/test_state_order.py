@@ -18,10 +18,10 @@ from target_spark.columns import CanWiden, TableSchema
 from target_spark.config.options import LoadOptions, StreamOptions, WriteMode
 from target_spark.errors import IncompleteError, QuarantineError, TargetSparkError
 from target_spark.loader.commit_request import CommitRequest, CommitResult
-from target_spark.loader.ledger import Ledger
 from target_spark.loader.loader import Loader
+from target_spark.loader.pending_states import CoveredState
 from target_spark.loader.report import Report
-from target_spark.loader.state_tracking import CoveredState
+from target_spark.loader.state_release import Ledger
 from target_spark.loader.table_versions import VersionTracker
 from target_spark.storage.spool import SpoolFolder
 from target_spark.tables.model import Table, TableLayout

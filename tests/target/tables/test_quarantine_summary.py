@@ -17,8 +17,8 @@ from target_spark.columns import ColumnOptions, TableSchema, schema_from_json_sc
 from target_spark.config.options import QuarantineLimit
 from target_spark.config.settings import load_options
 from target_spark.loader.report import COMPLETE, Report
-from target_spark.tables.quarantine import QuarantineGuard, find_example
 from target_spark.tables.quarantine_summary import QuarantineSummary, Reason, replay_command
+from target_spark.tables.quarantine_table import QuarantineGuard, find_example
 from target_spark.target import TargetSpark
 
 # Limits

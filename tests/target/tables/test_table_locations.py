@@ -14,7 +14,7 @@ import pytest
 from tap_core.events import StreamId
 from target_spark.config.options import LoadOptions, StreamOptions
 from target_spark.errors import IncompleteError, TableError, UnsupportedError
-from target_spark.loader.ledger import CommitMetadata
+from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import catalog_identifier, is_valid_folder_name, table_name
 from target_spark.tables.model import Table
 from target_spark.writers.delta.writer import DeltaWriter

@@ -10,7 +10,7 @@ from target_spark.columns import (
     TableSchema,
     Text,
 )
-from target_spark.loader.ledger import CommitMetadata
+from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.model import Table
 from target_spark.writers import MergeKeys
 from target_spark.writers.iceberg.snapshots import IcebergSnapshot, snapshots

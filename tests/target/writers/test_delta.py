@@ -24,8 +24,8 @@ from target_spark.columns import (
     Timestamp,
 )
 from target_spark.errors import CommitLostError, TableError, UnsupportedError
-from target_spark.loader.ledger import CommitMetadata, txn_app_id
 from target_spark.storage.uris import to_spark_uri
+from target_spark.tables.commit_metadata import CommitMetadata, txn_app_id
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import Table, TableLayout
 from target_spark.writers import MergeKeys, get_writer

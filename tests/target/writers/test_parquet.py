@@ -14,7 +14,7 @@ import pytest
 
 from target_spark.columns import Column, Integer, SchemaChange, Struct, TableSchema, Text
 from target_spark.errors import CommitLostError, ConflictError, TableError, UnsupportedError
-from target_spark.loader.ledger import CommitMetadata
+from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.model import Table, TableLayout
 from target_spark.writers import MergeKeys, parquet
 from target_spark.writers.parquet import CommitManifest, ParquetWriter

@@ -6,131 +6,24 @@ batch is identified by its first ordinal, and the frontier is the first ordinal 
 uncommitted batch over all streams. A state, even of a single stream, is released only if it comes
 before the frontier. It is emitted while the lock is held, so an older one never follows a newer
 one.
-
-Each commit carries a `CommitMetadata` in the table's metadata: the batch (`job`, `run`, `batch`)
-and the newest state that the commit covers with its position (`run_started`, `ordinal`, `state`). A
-commit that covers no state of its run repeats the table's previous position and state.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import asdict, dataclass, field, replace
-from functools import reduce
-from typing import Any
+from dataclasses import dataclass
 
-from target_spark.loader.report import Report
-from target_spark.loader.state_tracking import (
+from target_spark.loader.pending_states import (
     CoveredState,
     GlobalStateFormat,
     PendingStates,
     StateFormat,
-    merge_states,
 )
+from target_spark.loader.report import Report
 
-__all__ = ["CommitMetadata", "Ledger", "find_latest_metadata", "txn_app_id"]
-
-_FIELD = "target_spark"
-"""The only key of the commit metadata's JSON; it identifies metadata of target-spark."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommitMetadata:
-    """Metadata that target-spark stores in each commit of a table.
-
-    Attributes:
-        job: Name of the job that loads the table.
-        run: Id of the run.
-        run_started: Start of the run, in milliseconds since 1970.
-        batch: Number of the commit within the run and table, from 1.
-        ordinal: Position of ``state`` in the input; with ``run_started`` it orders the states.
-        state: The newest state that the table's commits cover, or None.
-        replay: Id of the last run that reloaded rows from the table's quarantine, or None.
-        former: Names that earlier releases gave the job; not written.
-    """
-
-    job: str
-    run: str
-    run_started: int
-    batch: int
-    ordinal: int
-    state: str | None = None
-    replay: str | None = None
-    former: tuple[str, ...] = field(default=(), compare=False)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields that are stored in the commit, by name."""
-        fields = asdict(self)
-        del fields["former"]
-        return fields
-
-    def to_json(self) -> str:
-        """Return the metadata as one line of JSON, in an object under the key ``target_spark``."""
-        return json.dumps({_FIELD: self.as_dict()}, ensure_ascii=False, separators=(",", ":"))
-
-    @classmethod
-    def from_json(cls, text: str | None) -> CommitMetadata | None:
-        """Parse metadata from a commit; return None if the commit was made by another program."""
-        try:
-            document = json.loads(text or "")
-            return cls(**document[_FIELD])
-        except (ValueError, TypeError, KeyError):
-            return None
-
-    def is_same_run(self, other: CommitMetadata | None) -> bool:
-        """Return True if both commits were made by the same run of the same job."""
-        return other is not None and (self.job, self.run) == (other.job, other.run)
-
-    def same_batch(self, other: CommitMetadata | None) -> bool:
-        """Return True if both describe the same commit: equal job, run and commit number."""
-        return other is not None and self.is_same_run(other) and self.batch == other.batch
-
-    def with_earlier_state(self, before: CommitMetadata | None) -> CommitMetadata:
-        """Return a copy completed with the state of the table's previous commit.
-
-        A missing state is replaced by that of ``before``; states of single streams are merged.
-        """
-        if before is None:
-            return self
-        completed = replace(self, replay=self.replay or before.replay)
-        if before.state is None:
-            return completed
-        if self.state is not None:
-            return replace(completed, state=merge_states(before.state, self.state))
-        return replace(
-            completed,
-            run_started=before.run_started,
-            ordinal=before.ordinal,
-            state=before.state,
-        )
-
-
-def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMetadata | None:
-    """Merge the commit metadata of a job's tables into the one from which the next run resumes.
-
-    The result has the last position in the input among entries with a state, and the merged states
-    of all entries. None if ``markers`` has no metadata.
-    """
-    present = [marker for marker in markers if marker is not None]
-    in_order = sorted(
-        present, key=lambda each: (each.state is not None, each.run_started, each.ordinal)
-    )
-    states = [marker.state for marker in in_order if marker.state is not None]
-    if not states:
-        return in_order[-1] if in_order else None
-    return replace(in_order[-1], state=reduce(merge_states, states))
-
-
-def txn_app_id(job: str, stream: str, run: str) -> str:
-    """Return the application id under which a run commits to a table in a transaction log.
-
-    The id differs for each run, because a table format silently skips a transaction version that it
-    has seen, and after a restart the batches have other boundaries.
-    """
-    return f"target-spark:{job}:{stream}:{run}"
+__all__ = ["Ledger"]
 
 
 @dataclass(slots=True)

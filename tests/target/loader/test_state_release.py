@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from target_spark.errors import TableOwnerError
-from target_spark.loader.ledger import CommitMetadata, Ledger, find_latest_metadata, txn_app_id
+from target_spark.loader.pending_states import CoveredState
 from target_spark.loader.report import Report
-from target_spark.loader.state_tracking import CoveredState
+from target_spark.loader.state_release import Ledger
+from target_spark.tables.commit_metadata import CommitMetadata, find_latest_metadata, txn_app_id
 from target_spark.tables.model import Table
 from target_spark.writers.base import next_metadata
 

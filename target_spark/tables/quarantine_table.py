@@ -1,8 +1,8 @@
 """The quarantine table of a table: its columns, its rows, and the limit on their number.
 
-A record is kept unchanged, byte by byte, with every reason why it did not match its schema and its
-position in the input, so that it can be replayed. The writers create the quarantine table and
-commit to it.
+A record is stored unchanged, with every reason why it does not match its schema and its position in
+the input, so that it can be replayed. `target_spark.frames.conversion_errors` finds the reasons;
+`target_spark.loader.batch_writer` separates the rows and commits them here.
 """
 
 from __future__ import annotations

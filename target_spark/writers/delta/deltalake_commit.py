@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import types as T  # noqa: N812
 
-from target_spark.loader.ledger import CommitMetadata
+from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.writers.delta.data_files import DataFile
 
 if TYPE_CHECKING:

@@ -12,13 +12,9 @@ from bisect import bisect_right
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Final, Protocol
+from typing import Protocol
 
-import msgspec
-
-__all__ = ["CoveredState", "GlobalStateFormat", "PendingStates", "StateFormat", "merge_states"]
-
-_decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+__all__ = ["CoveredState", "GlobalStateFormat", "PendingStates", "StateFormat"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,30 +66,6 @@ class GlobalStateFormat:
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
         """Do nothing, since Singer states do not report quarantined rows."""
-
-
-def merge_states(before: str, after: str) -> str:
-    """Merge the state text of an older and a newer commit.
-
-    For states of all streams the result is ``after``. A JSON list holds one state per stream; a
-    stream that ``after`` does not mention keeps its state from ``before``.
-    """
-    if not (before.startswith("[") and after.startswith("[")):
-        return after
-    from tap_core.protocols.airbyte.reader import get_stream_id
-
-    try:
-        states = [bytes(body) for text in (before, after) for body in _decode_list(text)]
-    except msgspec.DecodeError:  # not written by target-spark
-        return after
-    newest: dict[Hashable, bytes] = {}
-    for body in states:
-        scope = get_stream_id(body)
-        if scope is None:
-            newest.clear()
-        newest.pop(scope, None)  # so that the newest state is last
-        newest[scope] = body
-    return "[" + b",".join(newest.values()).decode() + "]"
 
 
 class PendingStates:
