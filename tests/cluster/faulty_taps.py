@@ -41,13 +41,15 @@ class Faults:
         """Use a folder, which the first fault creates."""
         self._folder = Path(folder)
 
-    def say(self, stream: str, key: object, how: str, after: int = 0, times: int = 1 << 30) -> None:
+    def set_fault(
+        self, stream: str, key: object, how: str, after: int = 0, times: int = 1 << 30
+    ) -> None:
         """Let a context fail ``times`` times, each time after ``after`` of its rows."""
         self._folder.mkdir(exist_ok=True)
         told = json.dumps({"how": how, "after": after, "times": times})
         self._place(stream, key).write_text(told)
 
-    def mend(self) -> None:
+    def clear(self) -> None:
         """Remove all faults."""
         for path in self._folder.glob("*.json"):
             path.unlink()
@@ -330,7 +332,7 @@ class FaultyTap(Tap):
     ).to_dict()
 
     def discover_streams(self) -> list[Stream]:
-        """Return the streams that are asked for."""
+        """Return the streams selected by the configuration."""
         wanted = set(self.config["streams"])
         return [kind(self) for kind in _KINDS if kind.name in wanted]
 

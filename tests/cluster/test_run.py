@@ -54,7 +54,7 @@ def received(done: Done) -> dict[str, int]:
 @pytest.mark.thorough
 def test_tap_runs_on_a_cluster_in_one_application(job: Job) -> None:
     """Each context's rows are loaded once, read by Spark's workers, with their bookmarks."""
-    job.faults.say("orders", 1, "raise", after=5, times=1)
+    job.faults.set_fault("orders", 1, "raise", after=5, times=1)
     running = job.start()
     done = running.end().check()
     rows = [json.loads(row) for row in job.rows("orders").elements()]
@@ -129,10 +129,10 @@ def test_incomplete_version_deletes_no_rows(job: Job) -> None:
     job.run().check()
     before = job.rows("prices")
     job.config["shops"] = 3
-    job.faults.say("prices", 1, "raise", after=3)
+    job.faults.set_fault("prices", 1, "raise", after=3)
     job.run().check(1)
     assert before - job.rows("prices") == {}
-    job.faults.mend()
+    job.faults.clear()
     job.run().check()
     assert sum(job.rows("prices").values()) == 60
 

@@ -199,21 +199,21 @@ def test_failing_context_does_not_prevent_the_others(job: Job, kind: str) -> Non
     """The others are committed with their bookmarks; the error names it; later it is repaired."""
     form, mode = kind.split()
     job.target.update(format=form, write_mode=mode)
-    job.faults.say("orders", 2, "raise", after=7)
+    job.faults.set_fault("orders", 2, "raise", after=7)
     check_all_but(job, 2)
-    job.faults.mend()
+    job.faults.clear()
     job.run().check()
     check_whole(job)
 
 
 def test_contexts_that_end_their_process_are_reported_as_failures(job: Job) -> None:
     """SystemExit, KeyboardInterrupt, and a process that kills itself: each is named."""
-    job.faults.say("orders", 0, "exit", after=7)
-    job.faults.say("orders", 2, "interrupt", after=7)
-    job.faults.say("orders", 3, "kill", after=7)
+    job.faults.set_fault("orders", 0, "exit", after=7)
+    job.faults.set_fault("orders", 2, "interrupt", after=7)
+    job.faults.set_fault("orders", 3, "kill", after=7)
     err = check_all_but(job, 0, 2, 3)
     assert "SIGKILL" in err
-    job.faults.mend()
+    job.faults.clear()
     job.run().check()
     check_whole(job)
 
@@ -221,13 +221,13 @@ def test_contexts_that_end_their_process_are_reported_as_failures(job: Job) -> N
 def test_failing_window_holds_back_later_windows(job: Job) -> None:
     """Windows count in their order: the bookmark is before the failed one."""
     job.config.update(streams=["readings"], day=6, rows=5)
-    job.faults.say("readings", "2024-01-04", "raise", after=2)
+    job.faults.set_fault("readings", "2024-01-04", "raise", after=2)
     done = job.run().check(1)
     assert "2024-01-04" in done.err
     rows = [json.loads(row)["at"][:10] for row in job.rows("readings").elements()]
     assert Counter(rows) == {"2024-01-01": 5, "2024-01-02": 5, "2024-01-03": 5}
     assert job.state()["bookmarks"]["readings"]["replication_key_value"] < "2024-01-04"
-    job.faults.mend()
+    job.faults.clear()
     job.run().check()
     check_whole(job, "readings")
 
@@ -235,12 +235,12 @@ def test_failing_window_holds_back_later_windows(job: Job) -> None:
 def test_failing_child_context_is_named(job: Job) -> None:
     """The notes of the other users are loaded; the next run reads the parent again."""
     job.config.update(streams=["users", "notes"])
-    job.faults.say("notes", 3, "raise", after=1)
+    job.faults.set_fault("notes", 3, "raise", after=1)
     done = job.run().check(1)
     assert "{'user': 3}" in done.err
     users = Counter(json.loads(row)["user"] for row in job.rows("notes").elements())
     assert users == dict.fromkeys((0, 1, 2, 4, 5), 20)
-    job.faults.mend()
+    job.faults.clear()
     job.run().check()
     users = Counter(json.loads(row)["user"] for row in job.rows("notes").elements())
     assert users == dict.fromkeys(range(6), 20)
@@ -250,12 +250,12 @@ def test_failing_stream_does_not_lose_the_others(job: Job) -> None:
     """A stream after a failed one is read in the same run or the next."""
     job.config["streams"] = ["orders", "events", "totals"]
     job.target["format"] = "delta"
-    job.faults.say("events", 0, "raise", after=1)
+    job.faults.set_fault("events", 0, "raise", after=1)
     done = job.run().check(1)
     assert "{'shop': 0}" in done.err
     check_not_ahead(job, "orders")
     check_not_ahead(job, "events")
-    job.faults.mend()
+    job.faults.clear()
     job.run().check()
     check_whole(job, "orders", "events", "totals")
 
@@ -263,7 +263,7 @@ def test_failing_stream_does_not_lose_the_others(job: Job) -> None:
 def test_context_is_tried_three_times(job: Job) -> None:
     """The run is complete, and an append-only table has each row once."""
     for shop, how in enumerate(("raise", "exit", "kill", "interrupt")):
-        job.faults.say("orders", shop, how, after=11, times=2)
+        job.faults.set_fault("orders", shop, how, after=11, times=2)
     job.run().check()
     assert min(job.faults.visits("orders", shop) for shop in range(4)) >= 3
     check_whole(job)
@@ -273,11 +273,11 @@ def test_shared_bookmark_does_not_advance_past_a_failed_context(job: Job) -> Non
     """In a region with a failed context no bookmark is promoted."""
     job.config["streams"] = ["totals"]
     job.target["format"] = "delta"
-    job.faults.say("totals", "north-3", "raise", after=3)
+    job.faults.set_fault("totals", "north-3", "raise", after=3)
     job.run().check(1)
     for entry in job.state().get("bookmarks", {}).get("totals", {}).get("partitions", ()):
         assert "replication_key_value" not in entry
-    job.faults.mend()
+    job.faults.clear()
     job.run().check()
     check_whole(job, "totals")
 
@@ -363,7 +363,7 @@ def test_speculative_tasks_duplicate_no_rows(tmp_path: Path) -> None:
     with Standalone(tmp_path / "cluster", hosts=("127.0.0.1", "127.0.0.2")) as cluster:
         config = {"streams": ["orders"], "rows": 30}
         job = Job(tmp_path / "job", cluster, config, {"format": "parquet"})
-        job.faults.say("orders", 5, "slow", after=2, times=1)
+        job.faults.set_fault("orders", 5, "slow", after=2, times=1)
         try:
             job.run(spark=speculation).check()
             assert job.faults.visits("orders", 5) > 1

@@ -67,7 +67,7 @@ class Orders(Stream):
     ).to_dict()
 
     def get_records(self, context: Any) -> Iterable[dict[str, Any]]:
-        """Yield two records that are newer than the bookmark, whatever that is."""
+        """Yield two records that are newer than any bookmark."""
         self.get_starting_replication_key_value(context)
         yield from ({"number": 2}, {"number": 1})
 

@@ -438,7 +438,7 @@ def _values(found: Loaded) -> list[tuple[str, int]]:
 
 
 def test_renamed_stream_keeps_its_catalog_mode_meta_states_and_status(tmp_path: Path) -> None:
-    """Its rows with what is said of them, its states, and that it is complete."""
+    """Rows keep their metadata; states and the COMPLETE status use the catalog's stream name."""
     maps = {"s": {"__alias__": "t", "id": "id", "__filter__": "id > 1"}}
     target = TargetSpark(config={"path": str(tmp_path), "stream_maps": maps})
     streams = {"streams": [stream("s", "overwrite"), stream("u", "overwrite")]}

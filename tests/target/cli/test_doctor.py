@@ -97,7 +97,7 @@ def test_missing_java_folders_and_jars_are_reported_with_remedies(tmp_path: Path
         check=False,
     )
     assert done.returncode == 1
-    assert "file/tables" not in done.stdout  # the value of a secret, whatever it is
+    assert "file/tables" not in done.stdout  # a secret value is masked wherever it occurs
     told = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
     assert {name: check["verdict"] for name, check in told.items()} == {
         "configuration": "ok",

@@ -253,7 +253,7 @@ def test_load_without_a_state_file_resumes_from_its_table(
         for event in decoder.feed(line):
             loader.process_event(event)
     loader._pipeline.wait()
-    loader.close()  # dead: what was spooled is gone, and so are the states that left
+    loader.close()  # like a crash: spooled rows and emitted states are lost
     spool.close()
     kept = Counter(f"{origin} {at}" for origin, at in weather(warehouse))
     assert 0 < sum(kept.values()) < len(list(records(everything)))
@@ -268,7 +268,7 @@ def test_load_without_a_state_file_resumes_from_its_table(
     rows = Counter(f"{origin} {at}" for origin, at in weather(warehouse))
     sent_again = Counter(records(resumed))
     assert set(rows) == set(records(everything))  # none is missing
-    assert rows == kept + sent_again  # and none is there that the tap did not send
+    assert rows == kept + sent_again  # and no unexpected row was loaded
 
 
 def weather(warehouse: Warehouse) -> list[tuple[str, str]]:
@@ -308,7 +308,7 @@ def test_appended_stream_has_no_duplicates_after_a_resume(
     )
     assert last is not None
     at = json.loads(last.state or "")["at"]
-    assert before == list(range(1, at + 1))  # a full batch ends where a state stands
+    assert before == list(range(1, at + 1))  # a full batch ends at a STATE message
     assert at >= 40
     warehouse.load(*Counting(at + 1).messages(), write_mode="append")
     assert sorted(row[0] for row in warehouse.rows("a")) == list(range(1, 101))

@@ -125,7 +125,7 @@ def test_settings_of_other_targets_are_logged_with_their_equivalents(
     """They are not an error: orchestrators pass them to every target."""
     wanted = {"load_method": "write_mode", "batch_size_rows": "flush_rows"}
     given = {"path": str(tmp_path), "hard_delete": True, **dict.fromkeys(wanted, "upsert")}
-    given["validate_records"] = None  # as an orchestrator says that it is not set
+    given["validate_records"] = None  # orchestrators pass None for unset settings
     TargetSpark(config=given)
     told = dict(zip(wanted, caplog.messages, strict=True))
     assert all(name in said and wanted[name] in said for name, said in told.items())

@@ -246,7 +246,7 @@ def test_decrypted_rows_are_never_on_disk(server) -> None:
 
 @pytest.mark.thorough
 def test_killed_server_leaves_the_table_unchanged_or_complete(server, spark) -> None:
-    """F43: the same call once more makes the table complete."""
+    """F43: repeating the call completes the table."""
     told = table("killed", *ORDERS.columns)
     server.create("shop", told)
     server.write(

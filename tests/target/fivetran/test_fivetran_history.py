@@ -193,7 +193,7 @@ def told(versions: Iterable[Version]) -> list[tuple[Any, ...]]:
 def test_versions_start_and_end_as_the_files_declare(destination: DestinationTables) -> None:
     """F44: versions are replaced, updated in a chain, deleted and sent again.
 
-    A batch is one commit, and the same batch once more gives the same table.
+    A batch is one commit, and repeating the batch does not change the table.
     """
     first = Sync(
         replaced=[

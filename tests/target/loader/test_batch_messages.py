@@ -57,7 +57,7 @@ def keyed(
 
 
 def lines(path: Path, *rows: Any) -> str:
-    """Write rows as JSON lines, gzipped if the name says so; return the address."""
+    """Write rows as JSON lines, gzipped if the name ends in .gz; return the address."""
     texts = (row if isinstance(row, (str, bytes)) else json.dumps(row) for row in rows)
     data = b"".join((t if isinstance(t, bytes) else t.encode()) + b"\n" for t in texts)
     path.parent.mkdir(parents=True, exist_ok=True)

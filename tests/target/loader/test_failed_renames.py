@@ -55,7 +55,7 @@ def test_batch_whose_commit_rename_fails_is_stored_once(
     hdfs.faults = list(faults)
     effect = retry_transient(lambda: STEPS[step](writer, spark, table), "people", lambda _: None)
     assert (effect.inserted, effect.updated, effect.deleted) == (1, 0, 0)
-    hdfs.faults.clear()  # an append that is there already is not renamed again
+    hdfs.faults.clear()  # an append that was already written is not renamed again
     writer.append(spark, table, rows(spark, (3, "c", 3)), marker(3))
     kept = [(1, "a", 1)] if before == "rows" else []
     assert content(spark, table) == [*kept, (2, "b", 2), (3, "c", 3)]

@@ -74,7 +74,7 @@ def test_each_commit_releases_the_state_that_it_covers(delta: Warehouse) -> None
     loader.finish(whole=True)
     loader.close()
     spool.close()
-    # The state right behind a batch is released with it, and each state's rows are there.
+    # A state that follows a batch is emitted with that batch, after its rows are written.
     assert rows_seen == [(2, 2), (4, 4), (6, 6)]
 
 

@@ -64,7 +64,7 @@ def sources(chance: random.Random, *, timed: bool) -> dict[int, list[Step]]:
         names: list[str | None] = []
         for number in range(chance.randint(1, 7)):
             again = ["a", "b", "c"] if timed else [f"n{number}"]
-            last = names[-1] if names else None  # what changes nothing leaves no trace
+            last = names[-1] if names else None  # an unchanged row creates no new version
             others = [name for name in [*again * 2, None] if name != last]
             names.append(chance.choice(others))
         found[key] = [Step(key, number, name) for number, name in enumerate(names, 1)]

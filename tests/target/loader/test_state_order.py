@@ -136,7 +136,7 @@ class QuarantiningTables(MemoryTables):
         )
 
     def safe(self) -> set[int]:
-        """Return the rows that states may cover: those set aside once others were written."""
+        """Return the rows that states may cover; quarantined rows count once others are written."""
         return super().safe() | set(self.aside if self.rows.get(self.choosy) else ())
 
 

@@ -149,7 +149,7 @@ def test_activation_before_its_rows_waits_for_the_end_and_holds_states(
     feed(loader, state("second"))
     loader._pipeline.wait()
     loader.poll()
-    assert delta.states == ["before"]  # later states say, or may say, that the table is complete
+    assert delta.states == ["before"]  # later states could imply that the table is complete
     assert delta.rows("a", "id") == [(0,), (1,)]
     loader.finish(whole=True)
     loader.close()

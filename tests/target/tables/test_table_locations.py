@@ -235,7 +235,9 @@ def test_existing_table_at_the_path_is_registered_in_the_catalog(
     delta.load(schema("a", ID, "id"), record("a", id=1), state(1))
     delta.load(schema("a", ID, "id"), record("a", id=2), state(2), database=database)
     assert named(delta, database, "a") == [(1,), (2,)]
-    delta.spark.sql(f"DROP TABLE {database}.a")  # what a catalog in memory does at each end
+    delta.spark.sql(
+        f"DROP TABLE {database}.a"
+    )  # an in-memory catalog forgets its tables when the session ends
     delta.load(schema("a", ID_AND_NAME, "id"), record("a", id=2), state(3), database=database)
     assert named(delta, database, "a") == [(1, None), (2, None)]
 

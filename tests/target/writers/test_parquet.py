@@ -77,7 +77,7 @@ def test_parts_are_numbered_and_listed_in_the_manifest(spark, table):
     assert set(manifest["parts"]) == parts(table)
     assert "part-00000002-00000.parquet" in parts(table)
     assert manifest["marker"]["batch"] == 2
-    assert manifest["marker"]["state"] == '{"é": 1}'  # the second had none of its own
+    assert manifest["marker"]["state"] == '{"é": 1}'  # the second batch had no state
     assert writer.get_last_metadata(spark, table) == replace(marker(1, '{"é": 1}'), batch=2)
     assert ids(spark, table) == [0, 1]
     others = {file.name for file in Path(table.path).iterdir()} - parts(table)
