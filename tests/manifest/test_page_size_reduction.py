@@ -45,15 +45,15 @@ def test_consecutive_reductions_are_limited_and_reported():
 
 
 @pytest.mark.parametrize(
-    ("option", "said"),
+    ("option", "message"),
     [
         ("reduction_factor: 1", "does not reduce the page size"),
         ("minimum_page_size: 0", "at least 1"),
         ("backoff_seconds: -1", "at least 0"),
     ],
 )
-def test_invalid_page_size_reduction_is_rejected(option: str, said: str):
-    with pytest.raises(ManifestError, match=said):
+def test_invalid_page_size_reduction_is_rejected(option: str, message: str):
+    with pytest.raises(ManifestError, match=message):
         made(f"{{type: PageSizeReduction, {option}}}", PageSizeReduction)
 
 
@@ -86,7 +86,7 @@ PROPERTIES = ", query_properties: {type: QueryProperties, property_list: [a]}"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (retriever(more=""), "the retriever needs a `page_size_reduction`"),
         (
@@ -113,8 +113,8 @@ PROPERTIES = ", query_properties: {type: QueryProperties, property_list: [a]}"
         ),
     ],
 )
-def test_reduction_without_a_reducible_paginator_is_rejected(text: str, said: str):
-    with pytest.raises(ManifestError, match=said):
+def test_reduction_without_a_reducible_paginator_is_rejected(text: str, message: str):
+    with pytest.raises(ManifestError, match=message):
         made(text, SimpleRetriever)
 
 

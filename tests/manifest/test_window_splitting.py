@@ -60,7 +60,7 @@ PROPERTIES = "query_properties: {type: QueryProperties, property_list: [a]}\n"
 
 
 @pytest.mark.parametrize(
-    ("parts", "said"),
+    ("parts", "message"),
     [
         ((CUT, "", CURSOR + DAYS), "needs a\\s+`request_window_splitting`"),
         ((CUT, LEAST, ""), "DatetimeBasedCursor with a `cursor_granularity`"),
@@ -73,7 +73,7 @@ PROPERTIES = "query_properties: {type: QueryProperties, property_list: [a]}\n"
     ],
 )
 def test_invalid_window_splitting_is_rejected(
-    parts: tuple[str, str, str], said: str, tmp_path: Path
+    parts: tuple[str, str, str], message: str, tmp_path: Path
 ):
     body, retriever, more = parts
     path = manifest(tmp_path, stream("items", "/i", body, retriever=retriever, more=more))
@@ -82,5 +82,5 @@ def test_invalid_window_splitting_is_rejected(
         ran = run(path, server, fails=True)
         assert asked(server) == []
     assert isinstance(ran.error, ManifestError)
-    with pytest.raises(ManifestError, match=said):
+    with pytest.raises(ManifestError, match=message):
         raise ran.error
