@@ -21,11 +21,6 @@ PROTOCOLS = 33
 
 LARGER: dict[str, tuple[int, int]] = {
     "AccessTokenError": (37, 5),
-    "AttributeIsBooleanTest": (163, 5),
-    "AttributeIsDateTimeTest": (163, 5),
-    "AttributeIsIntegerTest": (164, 5),
-    "AttributeIsNumberTest": (163, 5),
-    "AttributeIsObjectTest": (163, 5),
     "FileStream": (931, 3),
     "FolderTap": (949, 3),
     "GraphQLStream": (1781, 6),
