@@ -29,21 +29,25 @@ clauses of existing plugins keep working; classes marked * are additions of this
     ├── SyncError
     │   ├── FatalSyncError
     │   │   ├── BatchFileError *         a file of rows that cannot be written or read
-    │   │   │   └── UnsupportedBatchEncodingError *  its format or compression is not known
-    │   │   ├── FatalAPIError
+    │   │   ├── FatalAPIError            .response
+    │   │   │   ├── AccessTokenError *   no access token could be obtained; tap_core.authenticators
+    │   │   │   ├── NotJSONError *       a response that is not JSON; tap_core.http.response
+    │   │   │   ├── ResponseTooLargeError *, ResponseTooSlowError *  tap_core.http.response_limits
+    │   │   │   └── UntrustedHostError * credentials for another host; tap_core.http.origins
     │   │   ├── InvalidStreamSortException
     │   │   ├── MissingKeyPropertiesError
     │   │   ├── PartitionsFailedError *  partitions that failed in other threads or processes
     │   │   ├── RecordsWithoutSchemaException
     │   │   ├── TapStreamConnectionFailure
     │   │   ├── TooManyRecordsException
-    │   │   └── UndeclaredRecordError *  a record that does not match its declared schema
+    │   │   ├── UndeclaredRecordError *  a record that does not match its declared schema
+    │   │   └── UnsupportedBatchEncodingError *  the format or compression of a batch file
     │   ├── RetriableSyncError
     │   │   └── RetriableAPIError        .response
+    │   │       └── TruncatedBodyError * a JSON response that was cut off; tap_core.http.response
     │   ├── SkippableSyncError
     │   │   ├── SkippableAPIError
     │   │   └── InvalidRecord            .error_message, .record
-    │   │       └── UnreadableRecordError *  nested too deeply, or with too large a number
     │   └── DataError
     │       ├── InvalidDateTimeError *   a date or time that cannot be read
     │       ├── InvalidJSONSchema
@@ -123,7 +127,6 @@ __all__ = [
     "TruncatedInputLine",
     "UndeclaredRecordError",
     "UnknownMessageType",
-    "UnreadableRecordError",
     "UnsupportedBatchEncodingError",
     "UnsupportedFeatureError",
     "UnsupportedOpenAPISpec",
@@ -266,10 +269,6 @@ class BatchFileError(FatalSyncError):
     """A batch file cannot be written or cannot be read completely; the message names it."""
 
 
-class UnsupportedBatchEncodingError(BatchFileError, NotImplementedError):
-    """A batch file has an unknown format or compression."""
-
-
 class FatalAPIError(FatalSyncError):
     """A request failed and a retry would not help; ``response`` is the response, if any."""
 
@@ -309,6 +308,10 @@ class UndeclaredRecordError(FatalSyncError):
     failure_type = "config_error"
 
 
+class UnsupportedBatchEncodingError(FatalSyncError, NotImplementedError):
+    """A batch file has an unknown format or compression."""
+
+
 class RetriableSyncError(SyncError):
     """An error after which a retry of the same step may succeed."""
 
@@ -335,17 +338,13 @@ class SkippableAPIError(SkippableSyncError):
 
 
 class InvalidRecord(SkippableSyncError):  # noqa: N818  singer_sdk's name
-    """A record does not match its schema."""
+    """A record does not match its schema, or cannot be represented in Python."""
 
     def __init__(self, error_message: str, record: dict[str, Any]) -> None:
         """Store the reason and the record."""
         super().__init__(f"Record Message Validation Error: {error_message}")
         self.error_message = error_message
         self.record = record
-
-
-class UnreadableRecordError(InvalidRecord):
-    """A record cannot be represented in Python: too deeply nested, or a number too large."""
 
 
 class DataError(SyncError):

@@ -11,21 +11,21 @@ from __future__ import annotations
 
 import abc
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 from tap_core.batch.limits import FileLimits
 from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities, UnsupportedCapability
 from tap_core.events import ActivateVersion, BatchFiles, Checkpoint, Event, Rows, SchemaEvent
-from tap_core.exceptions import InvalidInputLine
 from tap_core.io.stdin import open_binary, read_blocks
 from tap_core.plugin_base import CliCommand, PluginBase
+from tap_core.protocols.singer.message_reader import GenericSingerReader
 from tap_core.protocols.singer.reader import SingerReader
 from tap_core.protocols.singer.writer import SingerWriter, encode_body, encode_json
 from tap_core.records.conform import to_json_compatible
-from tap_core.redaction.row_values import show_value
 from tap_core.singerlib.messages import Message, RecordMessage
+from tap_core.sinks.custom_reader import run_custom_reader
 from tap_core.sinks.message_conversion import (
     batch_message,
     decode_record,
@@ -46,10 +46,6 @@ _BEAT_SECONDS: Final = 1.0
 _FLUSH_BYTES: Final = 64 * 1024
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 _TEXT: Final = frozenset({str})
-
-
-class _Stopped(Exception):  # noqa: N818  nothing went wrong
-    """Signal that ends an author's custom message reader."""
 
 
 class InlineMapper(PluginBase, abc.ABC):
@@ -262,13 +258,7 @@ class InlineMapper(PluginBase, abc.ABC):
     def _process_batch_message(self, message_dict: dict[str, Any]) -> None:
         self._write_messages(self.map_batch_message(message_dict))
 
-    def _assert_line_requires(self, message_dict: dict[str, Any], requires: set[str]) -> None:
-        missing = requires - message_dict.keys()
-        if missing:
-            names = ", ".join(sorted(missing))
-            raise InvalidInputLine(
-                f"Line is missing required {names} key(s): {show_value(message_dict)}"
-            )
+    _assert_line_requires = staticmethod(GenericSingerReader.assert_line_requires)
 
     def _run_custom_reader(self, reader: Any, file_input: Any | None) -> Counter[str]:
         """Read with an author's custom reader, which may be stopped between messages."""
@@ -279,24 +269,7 @@ class InlineMapper(PluginBase, abc.ABC):
             "ACTIVATE_VERSION": self._process_activate_version_message,
             "BATCH": self._process_batch_message,
         }
-
-        def heeding(callback: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
-            def call(message: dict[str, Any]) -> None:
-                callback(message)
-                self._flush()
-                if self._is_stopping:
-                    raise _Stopped
-
-            return call
-
-        with self._signals.deferred():
-            try:
-                found: Counter[str] = reader.process_lines(
-                    file_input, {kind: heeding(each) for kind, each in callbacks.items()}
-                )
-            except _Stopped:
-                return Counter()
-        return found
+        return run_custom_reader(reader, file_input, callbacks, self._signals, self._flush)
 
     @property
     def _is_stopping(self) -> bool:

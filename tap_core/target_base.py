@@ -46,7 +46,6 @@ from tap_core.exceptions import (
     InvalidJSONSchema,
     InvalidRecord,
     RecordsWithoutSchemaException,
-    UnreadableRecordError,
 )
 from tap_core.io.stdin import open_binary, read_blocks
 from tap_core.limits.memory import InputTooLargeError
@@ -56,6 +55,7 @@ from tap_core.protocols.singer.reader import SingerReader
 from tap_core.singerlib.json import dump_json, serialize_json
 from tap_core.sinks.batch_files import BatchFileReader
 from tap_core.sinks.core import Sink
+from tap_core.sinks.custom_reader import run_custom_reader
 from tap_core.sinks.drains import run_in_threads, write_state_line
 from tap_core.sinks.message_conversion import (
     batch_message,
@@ -82,10 +82,6 @@ __all__ = ["Target"]
 
 _LONGEST_BEAT: Final = 1.0
 _MAX_PARALLELISM: Final = 8
-
-
-class _Stopped(Exception):  # noqa: N818  nothing went wrong
-    """Signal that ends an author's custom message reader."""
 
 
 class Target(TargetOverrides, PluginBase, abc.ABC):
@@ -241,23 +237,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             "ACTIVATE_VERSION": self._process_activate_version_message,
             "BATCH": self._process_unchecked_batch_message,
         }
-
-        def heeding(callback: Callable[[dict[str, Any]], None]) -> Any:
-            def call(message: dict[str, Any]) -> None:
-                callback(message)
-                if self._is_stopping:
-                    raise _Stopped
-
-            return call
-
-        with self._signals.deferred():
-            try:
-                found: Counter[str] = reader.process_lines(
-                    file_input, {kind: heeding(each) for kind, each in callbacks.items()}
-                )
-            except _Stopped:
-                return Counter()
-        return found
+        return run_custom_reader(reader, file_input, callbacks, self._signals)
 
     @property
     def _heartbeat_seconds(self) -> float:
@@ -366,7 +346,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
                 return
             try:
                 record = decode_record(body)
-            except UnreadableRecordError as error:
+            except InvalidRecord as error:
                 _refuse(error, [self._sinks_active[each.alias] for each in routes])
                 continue
             self._deliver(routes, record, extracted, rows.version, len(body))
@@ -386,10 +366,11 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
                 if weighs:
                     sink._batch_bytes_read += len(body)
                 try:
-                    is_full = take(decode_record(body), extracted, version)
-                except UnreadableRecordError as error:
+                    record = decode_record(body)
+                except InvalidRecord as error:
                     _refuse(error, (sink,))
                     continue
+                is_full = take(record, extracted, version)
                 count += 1
                 if sink not in holders:
                     self._watermark.began(sink)
@@ -787,7 +768,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             self._clean_up()
 
 
-def _refuse(error: UnreadableRecordError, sinks: Sequence[Sink]) -> None:
+def _refuse(error: InvalidRecord, sinks: Sequence[Sink]) -> None:
     """Log an unreadable record, and raise the error unless its sinks tolerate it."""
     for sink in sinks:
         sink._refuse(InvalidRecord(f"{sink.stream_name}: {error.error_message}", {}))

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from tap_core.events import ActivateVersion, BatchFiles, SchemaEvent
-from tap_core.exceptions import InvalidInputLine, UnreadableRecordError
+from tap_core.exceptions import InvalidInputLine, InvalidRecord
 from tap_core.singerlib.json import load_json
 from tap_core.types import Record
 
@@ -44,7 +44,7 @@ def decode_record(body: bytes) -> Record:
     """Decode a record; fractions become `Decimal`, integers keep up to 4,300 digits.
 
     Raises:
-        UnreadableRecordError: Python cannot represent the record.
+        InvalidRecord: Python cannot represent the record.
     """
     try:
         record = _decode(body)
@@ -65,8 +65,8 @@ def _parse_leniently(body: bytes) -> Any:
         raise _unreadable(error) from None
 
 
-def _unreadable(error: ValueError) -> UnreadableRecordError:
-    return UnreadableRecordError(f"the record cannot be read: {getattr(error, 'msg', error)}", {})
+def _unreadable(error: ValueError) -> InvalidRecord:
+    return InvalidRecord(f"the record cannot be read: {getattr(error, 'msg', error)}", {})
 
 
 def decode_state(body: bytes) -> Any:

@@ -111,7 +111,7 @@ def _build_rules(schema: JsonSchema) -> tuple[Callable[[Any], bool], Any]:
 
 
 def find_misfits(
-    values: Sequence[Any], fits: Callable[[Any], bool], complaint: str
+    values: Sequence[Any], fits: Callable[[Any], object], complaint: str
 ) -> tuple[int, str] | None:
     """Return the number of invalid values and the message for the first; None if all are valid.
 
@@ -143,10 +143,10 @@ def excerpt(text: str) -> str:
     return f"{text[:half]} … {text[-half:]}"
 
 
-def _holds(question: Callable[[Any], bool], value: Any) -> bool:
+def _holds(question: Callable[[Any], object], value: Any) -> bool:
     """Return the result of a predicate; False if it raises an exception."""
     try:
-        return question(value)
+        return bool(question(value))
     except Exception:  # noqa: BLE001  an exception means an invalid value
         return False
 

@@ -11,7 +11,7 @@ import json
 import warnings
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -21,7 +21,6 @@ from tap_core.streams import Stream
 from tap_core.testing.record_validation import (
     excerpt,
     find_faults,
-    find_misfits,
     format_faults,
     make_checker,
 )
@@ -29,6 +28,7 @@ from tap_core.testing.templates import (
     AttributeTestTemplate,
     StreamTestTemplate,
     TapTestTemplate,
+    ValueType,
 )
 from tap_core.types import JsonSchema, Record
 from tap_core.typing.inspect import (
@@ -275,112 +275,64 @@ def _is_dated(schema: JsonSchema) -> bool:
     return _says_its_type(schema) and is_date_or_datetime_type(schema)
 
 
-class _AttributeTypeTest(AttributeTestTemplate):
-    """Base class of tests that every value of a property has, or converts to, a type."""
-
-    complaint: ClassVar[str]
-    kind: ClassVar[str]
-    declares: ClassVar[staticmethod[[JsonSchema], bool | None]]
-    """Function that returns True if a property's schema allows the type."""
-
-    @classmethod
-    def fits(cls, value: Any) -> bool:
-        """Return True if a value is valid; any exception means that it is not."""
-        raise NotImplementedError
-
-    @classmethod
-    def evaluate(
-        cls,
-        stream: Stream,  # noqa: ARG003
-        property_name: str,  # noqa: ARG003
-        property_schema: JsonSchema,
-    ) -> bool:
-        """Return True for properties that are declared with the type."""
-        return bool(cls.declares(property_schema))
-
-    def test(self) -> None:
-        """Check every value that is not null."""
-        __tracebackhide__ = True
-        values = self.non_null_attribute_values
-        found = find_misfits(values, self.fits, self.complaint)
-        if found:
-            count, words = found
-            raise AssertionError(
-                f"{words} Property '{self.attribute_name}' of stream '{self.stream.name}':"
-                f" {count} of {len(values)} values are no {self.kind}. To get out of it: declare"
-                " the type that the source sends, or convert the value in post_process()."
-            )
-
-
-class AttributeIsDateTimeTest(_AttributeTypeTest):
+class AttributeIsDateTimeTest(AttributeTestTemplate):
     """Every value is an ISO 8601 date or date-time."""
 
     name = "is_datetime"
-    complaint = "Unable to parse value ('{}') with datetime parser."
-    kind = "date or date-time"
-    declares = staticmethod(_is_dated)
-
-    @classmethod
-    def fits(cls, value: Any) -> bool:
-        """Return True if the value can be parsed."""
-        return bool(parse_datetime(value))
+    value_type = ValueType(
+        kind="date or date-time",
+        complaint="Unable to parse value ('{}') with datetime parser.",
+        is_declared=_is_dated,
+        fits=parse_datetime,
+    )
 
 
-class AttributeIsBooleanTest(_AttributeTypeTest):
-    """Every value is a boolean, or the text of one."""
+class AttributeIsBooleanTest(AttributeTestTemplate):
+    """Every value is a boolean, or the text ``true`` or ``false`` in any case."""
 
     name = "is_boolean"
-    complaint = "Unable to cast value ('{}') to boolean type."
-    kind = "boolean"
-    declares = staticmethod(is_boolean_type)
-
-    @classmethod
-    def fits(cls, value: Any) -> bool:
-        """Return True if the value's text is ``true`` or ``false``."""
-        return str(value).lower() in {"true", "false"}
+    value_type = ValueType(
+        kind="boolean",
+        complaint="Unable to cast value ('{}') to boolean type.",
+        is_declared=is_boolean_type,
+        fits=lambda value: str(value).lower() in {"true", "false"},
+    )
 
 
-class AttributeIsObjectTest(_AttributeTypeTest):
+class AttributeIsObjectTest(AttributeTestTemplate):
     """Every value is an object."""
 
     name = "is_object"
-    complaint = "Unable to cast value ('{}') to dict type."
-    kind = "object"
-    declares = staticmethod(is_object_type)
-
-    @classmethod
-    def fits(cls, value: Any) -> bool:
-        """Return True for a dict."""
-        return isinstance(value, dict)
+    value_type = ValueType(
+        kind="object",
+        complaint="Unable to cast value ('{}') to dict type.",
+        is_declared=is_object_type,
+        fits=lambda value: isinstance(value, dict),
+    )
 
 
-class AttributeIsIntegerTest(_AttributeTypeTest):
+class AttributeIsIntegerTest(AttributeTestTemplate):
     """Every value is an integer, or convertible to one by ``int``."""
 
     name = "is_integer"
-    complaint = "Unable to cast value ('{}') to int type."
-    kind = "integer"
-    declares = staticmethod(is_integer_type)
-
-    @classmethod
-    def fits(cls, value: Any) -> bool:
-        """Return True if ``int`` accepts the value."""
-        int(value)
-        return True
+    value_type = ValueType(
+        kind="integer",
+        complaint="Unable to cast value ('{}') to int type.",
+        is_declared=is_integer_type,
+        fits=lambda value: isinstance(int(value), int),
+    )
 
 
-class AttributeIsNumberTest(_AttributeTypeTest):
+class AttributeIsNumberTest(AttributeTestTemplate):
     """Every value is a number; numeric text is not accepted."""
 
     name = "is_numeric"
-    complaint = "Unable to cast value ('{}') to float type."
-    kind = "number"
-    declares = staticmethod(is_number_type)
-
-    @classmethod
-    def fits(cls, value: Any) -> bool:
-        """Return True for an int or a float."""
-        return isinstance(value, (float, int))
+    value_type = ValueType(
+        kind="number",
+        complaint="Unable to cast value ('{}') to float type.",
+        is_declared=is_number_type,
+        fits=lambda value: isinstance(value, (float, int)),
+    )
 
 
 class AttributeNotNullTest(AttributeTestTemplate):

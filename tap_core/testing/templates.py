@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from tap_core.streams import Stream
 from tap_core.tap_base import Tap
 from tap_core.testing.config import SuiteConfig
+from tap_core.testing.record_validation import find_misfits
 from tap_core.testing.runners import SingerTestRunner, TapTestRunner, TargetTestRunner
 from tap_core.types import JsonSchema, Record
 
@@ -30,6 +33,7 @@ __all__ = [
     "TargetFileTestTemplate",
     "TargetTestTemplate",
     "TestTemplate",
+    "ValueType",
 ]
 
 _MESSAGES = Path(__file__).parent / "target_test_streams"
@@ -146,10 +150,30 @@ class StreamTestTemplate(TestTemplate[TapTestRunner]):
         super().run(config, resource, runner)
 
 
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """Type that all values of a property must have, or be convertible to."""
+
+    kind: str
+    """Name of the type in messages, such as ``boolean``."""
+    complaint: str
+    """Message for a value of another type, with the placeholder ``{}`` for the value."""
+    is_declared: Callable[[JsonSchema], bool | None]
+    """Function that returns True if a property's schema allows the type."""
+    fits: Callable[[Any], object]
+    """Function that returns a true value for a valid value; any exception means an invalid one."""
+
+
 class AttributeTestTemplate(StreamTestTemplate):
-    """Base class of tests of one property of a stream, named ``self.attribute_name``."""
+    """Base class of tests of one property of a stream: ``self.attribute_name``.
+
+    Set `value_type`, or override `evaluate` and `test`.
+    """
 
     attribute_name: str
+
+    value_type: ClassVar[ValueType | None] = None
+    """Type that `test` requires of every value that is not null."""
 
     @property
     def id(self) -> str:
@@ -183,15 +207,38 @@ class AttributeTestTemplate(StreamTestTemplate):
         return values
 
     @classmethod
-    def evaluate(cls, stream: Stream, property_name: str, property_schema: JsonSchema) -> bool:
-        """Return True if the test applies to a property; subclasses override it.
+    def evaluate(
+        cls,
+        stream: Stream,  # noqa: ARG003  for overrides
+        property_name: str,  # noqa: ARG003
+        property_schema: JsonSchema,
+    ) -> bool:
+        """Return True if the test applies to a property: if it is declared with `value_type`.
 
-        Args:
-            stream: Stream of the property.
-            property_name: Name of the property.
-            property_schema: JSON Schema of the property.
+        Raises:
+            NotImplementedError: the test has no `value_type` and does not override this method.
         """
-        raise NotImplementedError(f"{cls.__name__} must define `evaluate`: the properties to test.")
+        if cls.value_type is None:
+            raise NotImplementedError(
+                f"{cls.__name__} must define `evaluate`: the properties to test."
+            )
+        return bool(cls.value_type.is_declared(property_schema))
+
+    def test(self) -> None:
+        """Check every value that is not null, if the test has a `value_type`."""
+        __tracebackhide__ = True
+        if self.value_type is None:
+            super().test()
+            return
+        values = self.non_null_attribute_values
+        found = find_misfits(values, self.value_type.fits, self.value_type.complaint)
+        if found:
+            count, words = found
+            raise AssertionError(
+                f"{words} Property '{self.attribute_name}' of stream '{self.stream.name}': {count}"
+                f" of {len(values)} values are no {self.value_type.kind}. To get out of it: declare"
+                " the type that the source sends, or convert the value in post_process()."
+            )
 
 
 class TargetTestTemplate(TestTemplate[TargetTestRunner]):

@@ -27,7 +27,7 @@ from tap_core.events import (
     StreamId,
     StreamStatus,
 )
-from tap_core.exceptions import UnreadableRecordError
+from tap_core.exceptions import InvalidRecord
 from tap_core.protocols.singer.writer import encode_body
 from tap_core.records.serializer import encode_record
 from tap_core.sinks.message_conversion import decode_record
@@ -219,7 +219,7 @@ def _bodies(routes: Sequence[_Route], body: bytes) -> list[bytes | None]:
     """Return a record mapped for each output stream, as JSON; None where the map drops it."""
     try:
         record = None if body[0] == _QUOTE else decode_record(body)
-    except UnreadableRecordError:  # as a JSON string, which is quarantined later
+    except InvalidRecord:  # as a JSON string, which is quarantined later
         return [msgspec.json.encode(body.decode())] * len(routes)
     return [_body(route, body, record) for route in routes]
 

@@ -177,7 +177,6 @@ LAYERS: dict[str, int] = {
 """Layer by package. The longest name that fits decides; a module without a layer is an error."""
 
 COMPATIBILITY_PATHS: tuple[str, ...] = (
-    "tap_core._singerlib",
     "tap_core.configuration",
     "tap_core.contrib",
     "tap_core.helpers",

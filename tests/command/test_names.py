@@ -5,14 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib import import_module
-from inspect import ismodule
 
 import pytest
 
 _TEXT = """
-_singerlib.Catalog
-_singerlib.Schema
-_singerlib.messages.RecordMessage
 OpenAPISchema
 RESTStream
 SQLTap
@@ -147,24 +143,6 @@ def resolves(name: str) -> bool:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_that_plugins_import(name: str) -> None:
     assert resolves(name)
-
-
-def test_an_older_path_shows_the_same_objects() -> None:
-    for older, newer in (
-        ("tap_core._singerlib", "tap_core.singerlib"),
-        ("tap_core._singerlib.catalog", "tap_core.singerlib.catalog"),
-        ("tap_core._singerlib.messages", "tap_core.singerlib.messages"),
-        ("tap_core._singerlib.schema", "tap_core.singerlib.schema"),
-        ("tap_core._singerlib.utils", "tap_core.singerlib.utils"),
-    ):
-        shown, there = import_module(older), import_module(newer)
-        names = getattr(there, "__all__", None) or [
-            name
-            for name, value in vars(there).items()
-            if name[0] != "_" and name != "annotations" and not ismodule(value)
-        ]
-        assert names
-        assert [n for n in names if getattr(shown, n, None) is not getattr(there, n)] == []
 
 
 def test_types_of_requests_cost_nothing_until_they_are_asked_for() -> None:

@@ -33,6 +33,7 @@ from tap_core.exceptions import (
     InvalidRecord,
     SingerReadError,
     StateFileError,
+    UnsupportedBatchEncodingError,
 )
 from tap_core.limits.memory import STATE_BYTES, InputTooLargeError, read_at_most
 from tap_core.plugin_base import CliCommand, PluginBase
@@ -398,7 +399,12 @@ def _guarded(plugin: _PluginClass) -> Iterator[None]:
         logging.captureWarnings(capture=False)
 
 
-_FAULTS_OF_THE_INPUT: Final = (BatchFileError, InvalidRecord, SingerReadError)
+_FAULTS_OF_THE_INPUT: Final = (
+    BatchFileError,
+    InvalidRecord,
+    SingerReadError,
+    UnsupportedBatchEncodingError,
+)
 """Errors in the input, logged without a traceback: only the message helps the user."""
 
 

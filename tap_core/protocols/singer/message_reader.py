@@ -119,13 +119,8 @@ def dec_hook(type: type, obj: Any) -> Any:  # noqa: ARG001  msgspec's signature
 decoder = msgspec.json.Decoder(dec_hook=dec_hook, float_hook=Decimal)
 
 
-class MsgSpecReader(GenericSingerReader[str]):
+class MsgSpecReader(SimpleSingerReader):
     """Reader of text lines with msgspec; numbers with a fraction become `Decimal`."""
-
-    @property
-    def default_input(self) -> IO[str]:
-        """Standard input."""
-        return sys.stdin
 
     def deserialize_json(self, line: str) -> dict[str, Any]:
         """Parse one line.
