@@ -29,11 +29,11 @@ from tap_core.manifest.components.partition_routers import PartitionSlice
 from tap_core.manifest.interfaces import (
     DeclarativeStreamProtocol,
     Decoder,
-    Extractor,
     TemplateScope,
 )
 
 if TYPE_CHECKING:
+    from tap_core.manifest.components.record_selector import Extractor
     from tap_core.manifest.components.retrievers import SimpleRetriever
     from tap_core.sync.sync_run import SyncRun
     from tap_core.types import Record

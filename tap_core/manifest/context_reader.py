@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from tap_core.exceptions import ConfigurationError
     from tap_core.incremental.cursor import DatetimeBasedCursor
     from tap_core.manifest.cdk_compat.models import CdkStreamSlice
-    from tap_core.manifest.interfaces import CursorReader, DeclarativeStreamProtocol
+    from tap_core.manifest.components.cursors import CursorReader
+    from tap_core.manifest.interfaces import DeclarativeStreamProtocol
     from tap_core.manifest.stream_components import OtherCursor, StreamComponents
     from tap_core.manifest.stream_slices import StreamSlices
     from tap_core.types import Context, Record

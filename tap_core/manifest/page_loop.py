@@ -7,19 +7,21 @@ the error handler ignores has no records and no next page.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from tap_core.manifest.interfaces import Page, PageCursor, TemplateScope
+from tap_core.manifest.components.paginators import PageCursor
+from tap_core.manifest.interfaces import Page, TemplateScope
 
 if TYPE_CHECKING:
     import requests
 
     from tap_core.exceptions import SyncError
     from tap_core.manifest.components.page_size_reduction import PageSizeState
+    from tap_core.manifest.components.record_selector import OnFailure, RecordSelection
     from tap_core.types import Record
 
 __all__ = ["PageLoop", "PageToken"]
@@ -55,6 +57,7 @@ class PageLoop:
         on_page_read: Function called with each page's record count before the paginator moves on.
         page_sizes: Current page size, if the manifest declares a reduction.
         admits: Function that returns True for a record to keep, if the client filters records.
+        on_failure: Callback for a record on which a template fails; None raises the error.
     """
 
     def __init__(
@@ -62,13 +65,14 @@ class PageLoop:
         cursor: PageCursor,
         scope: TemplateScope,
         decode: Callable[[requests.Response], Iterator[Any]],
-        select: Callable[[Iterable[Any], TemplateScope, Callable[[], None]], Iterator[Record]],
+        select: RecordSelection,
         *,
         is_pristine: bool,
         documents: Callable[[requests.Response], Iterator[Any]] | None = None,
         on_page_read: Callable[[int], None] | None = None,
         page_sizes: PageSizeState | None = None,
         admits: Callable[[Record], bool] | None = None,
+        on_failure: OnFailure | None = None,
     ) -> None:
         self.finished: bool = False
         self._walk = cursor
@@ -80,6 +84,7 @@ class PageLoop:
         self._on_page_read = on_page_read
         self._page_sizes = page_sizes
         self._admits = admits
+        self._on_failure = on_failure
         self._comes_again: bool = False
         self._first: Any = None
         self._counts = _Counts()
@@ -115,7 +120,7 @@ class PageLoop:
 
         admits = self._admits
         documents = self._noting(self._documents(response))
-        for record in self._select(documents, self._scope, extracted):
+        for record in self._select(documents, self._scope, extracted, self._on_failure):
             if admits is not None and not admits(record):
                 continue
             counts.kept += 1

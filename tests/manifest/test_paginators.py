@@ -38,7 +38,7 @@ def walked(declared: Any, *pages: Page, scope: dict[str, Any] | None = None):
     walk, asked = declared.start_pagination(scope or {}), []
     for one in pages:
         request = HTTPRequest("http://api")
-        walk.put(request, scope or {})
+        walk.put(request)
         asked.append(request.params)
         if not walk.advance(one, scope or {}):
             break
@@ -129,12 +129,12 @@ def test_a_cursor_comes_from_what_was_answered(strategy, pages, asked):
 
 
 def test_templates_see_the_token_of_the_page_that_is_asked_for():
-    walk = paginator(f"{PAGES}, inject_on_first_request: true").start_pagination({})
+    declared = paginator(f"{PAGES}, inject_on_first_request: true")
+    walk = declared.start_pagination({})
     assert walk.token == {"next_page_token": 0}
     walk.advance(page(2), {})
     assert walk.token == {"next_page_token": 1}
-    walk.reset()
-    assert walk.token == {"next_page_token": 0}
+    assert declared.start_pagination({}).token == {"next_page_token": 0}
     assert paginator(PAGES).start_pagination({}).token is None
 
 
@@ -146,7 +146,7 @@ def test_token_and_size_may_go_into_the_body(option, expected):
     walk = paginator(PAGES, option=option).start_pagination({})
     walk.advance(page(2), {})
     request = HTTPRequest("http://api", "POST")
-    walk.put(request, {})
+    walk.put(request)
     assert (request.data, request.as_json) == (expected, option == "body_json")
 
 
@@ -162,15 +162,14 @@ def test_a_token_may_be_a_url():
     walk = declared.start_pagination({})
     walk.advance(page(body={"next": "http://api/x?page=2"}), {})
     request = HTTPRequest("http://api/y?page=1")
-    walk.put(request, {})
+    walk.put(request)
     assert request.url == "http://api/x?page=2"
 
 
 def test_one_page_is_all_there_is_without_pagination():
     walk = made("type: NoPagination", NoPagination).start_pagination({})
     request = HTTPRequest("http://api")
-    walk.put(request, {})
-    walk.reset()
+    walk.put(request)
     assert (request, walk.token, walk.advance(page(9), {})) == (
         HTTPRequest("http://api"),
         None,

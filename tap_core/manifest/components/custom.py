@@ -19,12 +19,12 @@ import requests
 
 from tap_core.http.request import Auth, HTTPRequest
 from tap_core.manifest.cdk_compat.adapters import adapt, to_stream_slice
-from tap_core.manifest.cdk_compat.error_handlers import CdkBackoffStrategy as CdkBackoffStrategy
+from tap_core.manifest.cdk_compat.error_handlers import CdkBackoffStrategy
 from tap_core.manifest.cdk_compat.import_hook import load_class
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice
 from tap_core.manifest.cdk_compat.models import Record as CdkRecord
 from tap_core.manifest.cdk_compat.partition_routers import StreamOwner
-from tap_core.manifest.cdk_compat.requesters import CdkHttpRequester as CdkHttpRequester
+from tap_core.manifest.cdk_compat.requesters import CdkHttpRequester
 from tap_core.manifest.cdk_compat.state_migrations import CdkState
 from tap_core.manifest.cdk_compat.type_guards import is_dict, is_mapping
 from tap_core.manifest.components.error_handlers import DefaultErrorHandler

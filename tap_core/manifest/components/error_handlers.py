@@ -21,7 +21,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import requests
 
-from tap_core.exceptions import FatalAPIError, LimitExceededError
+from tap_core.exceptions import FatalAPIError, LimitExceededError, RetriableAPIError, SyncError
 from tap_core.http.response import JSONResponse
 from tap_core.limits.regex import Pattern, compile_pattern
 from tap_core.manifest.errors import ManifestError
@@ -48,6 +48,7 @@ __all__ = [
     "WaitTimeFromResponse",
     "WaitUntilTimeFromHeader",
     "default_resolution",
+    "make_response_error",
     "matches_action",
 ]
 
@@ -87,6 +88,15 @@ _DECIDES: Final = frozenset(
 )
 """Actions with which a CompositeErrorHandler stops asking further handlers."""
 
+_RETRIED: Final = frozenset(
+    {
+        ResponseAction.RETRY,
+        ResponseAction.RATE_LIMITED,
+        ResponseAction.REFRESH_TOKEN_THEN_RETRY,
+    }
+)
+"""Actions that send the same request again."""
+
 _WHERE_MESSAGES_ARE: Final = (
     *("message", "messages", "error", "errors", "failures", "failure", "detail", "err"),
     *("error_message", "msg", "reason", "status_message"),
@@ -107,6 +117,16 @@ def default_resolution(response: requests.Response) -> ResponseResolution:
     if response.ok:
         return _SUCCESS
     return _TABLE.get(response.status_code, _UNKNOWN)
+
+
+def make_response_error(
+    resolution: ResponseResolution, message: str, response: requests.Response
+) -> SyncError:
+    """Return the error for a response: retriable or fatal, by the action of the resolution."""
+    kind = RetriableAPIError if resolution.action in _RETRIED else FatalAPIError
+    error: SyncError = kind(message, response=response)
+    error.failure_type = resolution.failure_type
+    return error
 
 
 @dataclass(frozen=True, kw_only=True)
