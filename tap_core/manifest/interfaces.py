@@ -240,7 +240,7 @@ class DeclarativeStreamProtocol(Protocol):
     def log(self, message: str, *args: Any, level: int = ..., **kwargs: Any) -> None:
         """Log a message with the stream's name."""
 
-    def parent(self, declared: Any) -> DeclarativeStreamProtocol:
+    def parent(self, node: Any) -> DeclarativeStreamProtocol:
         """Return the parent stream for the option ``stream`` of a ParentStreamConfig.
 
         Each parent is built once per tap.

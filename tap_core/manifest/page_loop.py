@@ -75,7 +75,7 @@ class PageLoop:
         on_failure: OnFailure | None = None,
     ) -> None:
         self.finished: bool = False
-        self._walk = cursor
+        self._cursor = cursor
         self._scope = scope
         self._decode = decode
         self._documents = documents or decode
@@ -92,7 +92,7 @@ class PageLoop:
     @property
     def current_value(self) -> PageToken:
         """Page to request next."""
-        return PageToken(self._walk, {**self._scope, "next_page_token": self._walk.token})
+        return PageToken(self._cursor, {**self._scope, "next_page_token": self._cursor.token})
 
     def reduce(self, error: SyncError) -> None:
         """Wait, then let the rejected page be requested again with a smaller page size.
@@ -103,7 +103,7 @@ class PageLoop:
         if self._page_sizes is None:
             raise error
         time.sleep(self._page_sizes.reduce(error))
-        self._walk.resize(self._page_sizes.size)
+        self._cursor.resize(self._page_sizes.size)
         self._comes_again = True
 
     def parse(self, response: requests.Response) -> Iterator[Record]:
@@ -119,7 +119,7 @@ class PageLoop:
             counts.size += 1
 
         admits = self._admits
-        documents = self._noting(self._documents(response))
+        documents = self._keep_first(self._documents(response))
         for record in self._select(documents, self._scope, extracted, self._on_failure):
             if admits is not None and not admits(record):
                 continue
@@ -127,7 +127,7 @@ class PageLoop:
             counts.last = record
             yield record
 
-    def _noting(self, documents: Iterator[Any]) -> Iterator[Any]:
+    def _keep_first(self, documents: Iterator[Any]) -> Iterator[Any]:
         """Yield the documents unchanged; keep the first one for templates if it never changes."""
         self._first = None
         for document in documents:
@@ -135,7 +135,7 @@ class PageLoop:
                 self._first = document
             yield document
 
-    def _read(self, response: requests.Response) -> Any:
+    def _read_document(self, response: requests.Response) -> Any:
         """Return the first document of a response; decode it again if it may have changed."""
         if self._is_pristine:
             return {} if self._first is None else self._first
@@ -153,10 +153,10 @@ class PageLoop:
         counts = self._counts
         if self._on_page_read is not None:
             self._on_page_read(counts.kept)
-        read, page_sizes = partial(self._read, response), self._page_sizes
+        read, page_sizes = partial(self._read_document, response), self._page_sizes
         reduced_size = None if page_sizes is None else page_sizes.size
         page = Page(response, read, counts.size, counts.kept, counts.last, reduced_size)
         if page_sizes is not None:
             page_sizes.record_success()
-            self._walk.resize(page_sizes.size)
-        self.finished = not self._walk.advance(page, self._scope)
+            self._cursor.resize(page_sizes.size)
+        self.finished = not self._cursor.advance(page, self._scope)

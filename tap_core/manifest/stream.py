@@ -264,9 +264,9 @@ class ManifestStream(_HTTPStream[PageToken]):
         """Return True if a stored state is older than the API's ``api_retention_period``."""
         return bool(state) and self._components.is_state_expired(state, self.name)
 
-    def translate_state(self, kept: Mapping[str, Any]) -> dict[str, Any]:
+    def translate_state(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Return a stored state in this SDK's format; a state of airbyte-cdk is converted."""
-        return self._components.translate_state(kept, self.replication_key)
+        return self._components.translate_state(state, self.replication_key)
 
     def _write_starting_replication_value(self, context: Context | None) -> None:
         if context and self._components.has_global_cursor:
@@ -319,9 +319,9 @@ class ManifestStream(_HTTPStream[PageToken]):
         """Names of the stream's parent streams and of their parents."""
         return self._components.parent_names
 
-    def parent(self, declared: Mapping[str, Any]) -> DeclarativeStreamProtocol:
+    def parent(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
         """Return the stream that reads all records of a parent, by the parent's manifest node."""
-        return self._shared.parent_stream(declared)
+        return self._shared.parent_stream(node)
 
     def resume_from(self, position: Any) -> DeclarativeStreamProtocol:
         """Return a copy of this parent stream that reads the records after a stored position.
@@ -433,12 +433,14 @@ class ManifestStream(_HTTPStream[PageToken]):
             self._scope = self._make_scope(context)
             try:
                 yield from restarts.track_records(super().request_records(context))
-            except SplitWindow as asked:
-                yield from self._read_halves(context, asked.error)
+            except SplitWindow as restart:
+                yield from self._read_halves(context, restart.error)
                 return
-            except RestartPagination as asked:
-                self.stream_interval = restarts.next_window(asked, self.stream_interval)
-                self.log("The pages of a slice are read again from the first one: %s", asked.error)
+            except RestartPagination as restart:
+                self.stream_interval = restarts.next_window(restart, self.stream_interval)
+                self.log(
+                    "The pages of a slice are read again from the first one: %s", restart.error
+                )
             else:
                 return
 
@@ -661,18 +663,18 @@ class ManifestStream(_HTTPStream[PageToken]):
         return answers.fetch(request, send, self._is_success) if self._is_cached else send(request)
 
     def _send_once(
-        self, asked: requests.PreparedRequest, context: Context | None, authenticator: Auth
+        self, request: requests.PreparedRequest, context: Context | None, authenticator: Auth
     ) -> requests.Response:
         """Sign and send a request once; update API budget and token quotas by its response."""
         budget, counters = self._shared.budget, None
         if budget is not None:
             counters = get_counters(self._tap)
-            budget.take(asked, counters)
-        response = super()._send(asked, context, authenticator)
+            budget.take(request, counters)
+        response = super()._send(request, context, authenticator)
         if budget is not None:
-            budget.update(asked, response, counters)
+            budget.update(request, response, counters)
         if isinstance(self._signer, TokenRotator):
-            self._signer.update_quotas(asked, response)
+            self._signer.update_quotas(request, response)
         return response
 
     def _has_other_token(self, response: requests.Response) -> bool:

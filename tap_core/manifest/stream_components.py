@@ -235,10 +235,10 @@ class StreamComponents:
         return not instants or max(instants) < parse_duration(period).before(utc_now())
 
     def translate_state(
-        self, kept: Mapping[str, Any], replication_key: str | None
+        self, stored: Mapping[str, Any], replication_key: str | None
     ) -> dict[str, Any]:
         """Return a stored state in this SDK's format; a state of airbyte-cdk is converted."""
-        node, state = self.incremental_node, self._migrate_state(kept)
+        node, state = self.incremental_node, self._migrate_state(stored)
         if self.has_custom_cursor:
             by_slices = bool((node.get("retriever") or {}).get("partition_router"))
             return translate_custom_state(state, str(replication_key), by_slices=by_slices)
@@ -249,19 +249,19 @@ class StreamComponents:
             keeps_global=self.has_global_cursor,
         )
 
-    def _migrate_state(self, kept: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _migrate_state(self, stored: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a state after the manifest's state migrations.
 
         Migrations see a state of this SDK in airbyte-cdk's format, the only format they know.
         """
         migrations = self.build_option("state_migrations", list[StateMigration]) or ()
-        state, is_migrated = to_cdk_state(kept) if migrations else kept, False
+        state, is_migrated = to_cdk_state(stored) if migrations else stored, False
         for migration in migrations:
             if isinstance(migration, CustomStateMigration):
                 migration.set_stream(self.incremental_node)
             if state and migration.should_migrate(state):
                 state, is_migrated = migration.migrate(state), True
-        return state if is_migrated else kept
+        return state if is_migrated else stored
 
 
 def get_parameters(node: Mapping[str, Any]) -> Mapping[str, Any]:

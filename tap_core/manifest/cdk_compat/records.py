@@ -160,11 +160,11 @@ class CdkAddedFieldDefinition:
     parameters: InitVar[Mapping[str, Any]]
 
     @classmethod
-    def create(cls, given: Any) -> CdkAddedFieldDefinition:
+    def create(cls, declaration: Any) -> CdkAddedFieldDefinition:
         """Return an instance for a mapping of the manifest; return an instance unchanged."""
-        if not is_dict(given):
-            return cast("CdkAddedFieldDefinition", given)
-        return cls(given["path"], given["value"], given.get("value_type"), {})
+        if not is_dict(declaration):
+            return cast("CdkAddedFieldDefinition", declaration)
+        return cls(declaration["path"], declaration["value"], declaration.get("value_type"), {})
 
 
 @dataclass(frozen=True)

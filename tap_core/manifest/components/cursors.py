@@ -96,14 +96,14 @@ class IncrementingCountCursor:
     def make_reader(
         self,
         stream: DeclarativeStreamProtocol,  # noqa: ARG002  (as all cursors)
-        kept: Mapping[str, Any],
+        state: Mapping[str, Any],
     ) -> CountReader:
         """Return the reader of one context, which starts at the stored value of the cursor field.
 
         {} as the stored state starts at `start_value`.
         """
-        known = parse_number(kept.get(self.cursor_field))
-        start = self.start_value if known is None else max(self.start_value, known)
+        stored = parse_number(state.get(self.cursor_field))
+        start = self.start_value if stored is None else max(self.start_value, stored)
         return CountReader(start, self.start_value_option)
 
 
@@ -238,15 +238,15 @@ class CustomIncrementalSync(Custom):
         return _Silent(usual.kind)
 
     def make_reader(
-        self, stream: DeclarativeStreamProtocol, kept: Mapping[str, Any]
+        self, stream: DeclarativeStreamProtocol, state: Mapping[str, Any]
     ) -> CustomCursorReader:
         """Return the reader of one context: a new instance, initialized with the stored state."""
         self.owner.stream = stream
-        made = self._instantiate()
-        made.set_initial_state(kept)
+        cursor = self._instantiate()
+        cursor.set_initial_state(state)
         is_feed = bool(self.fields.get("is_data_feed"))
         filters = bool(self.fields.get("is_client_side_incremental"))
-        return CustomCursorReader(made, stream.name, is_feed=is_feed, filters=filters)
+        return CustomCursorReader(cursor, stream.name, is_feed=is_feed, filters=filters)
 
 
 class CustomCursorReader:

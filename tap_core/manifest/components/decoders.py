@@ -34,7 +34,7 @@ from tap_core.manifest.decompression import (
     translate_read_errors,
 )
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.xml_parsing import document_of_xml
+from tap_core.manifest.xml_parsing import parse_xml
 from tap_core.singerlib.json import load_json
 
 __all__ = [
@@ -255,7 +255,7 @@ class XmlDecoder:
         check_xml_size(response, response.content)
         named = "charset" in str(response.headers.get("Content-Type") or "").lower()
         try:
-            yield document_of_xml(response.content, response.encoding if named else None)
+            yield parse_xml(response.content, response.encoding if named else None)
         except expat.ExpatError as error:
             raise FatalAPIError(f"The response is not XML: {error}.", response=response) from error
 

@@ -84,12 +84,12 @@ def find_schema_file(folder: Path, path: str) -> Path | None:
 
 def read_schema(file: Path) -> JsonSchema:
     """Read a schema file and return the schema with references resolved."""
-    found = _resolved(_load(file), file, _load(file), ())
+    found = _resolve_references(_load_file(file), file, _load_file(file), ())
     found.pop("definitions", None)
     return cast(JsonSchema, found)
 
 
-def _load(file: Path) -> Any:
+def _load_file(file: Path) -> Any:
     try:
         text = read_at_most(file, DOCUMENT_BYTES).decode("utf-8-sig")
         return load_json(text, parse_float=float)
@@ -97,33 +97,35 @@ def _load(file: Path) -> Any:
         raise ManifestError(f"The schema {file} cannot be read: {error}.") from error
 
 
-def _resolved(node: Any, file: Path, root: Any, way: tuple[str, ...]) -> Any:
+def _resolve_references(node: Any, file: Path, root: Any, references: tuple[str, ...]) -> Any:
     """Return a part of a schema in which each ``$ref`` is replaced by its target.
 
     ``way`` holds the references that led here, to find circles.
     """
     if isinstance(node, list):
-        return [_resolved(one, file, root, way) for one in node]
+        return [_resolve_references(one, file, root, references) for one in node]
     if not isinstance(node, dict):
         return node
     reference = node.get("$ref")
     if not isinstance(reference, str):
-        return {key: _resolved(one, file, root, way) for key, one in node.items()}
+        return {key: _resolve_references(one, file, root, references) for key, one in node.items()}
     name, _, pointer = reference.partition("#")
     here = f"{file}: {reference}"
-    if here in way:
-        raise ManifestError(f"The schema {file} refers to itself: {' -> '.join((*way, here))}.")
+    if here in references:
+        raise ManifestError(
+            f"The schema {file} refers to itself: {' -> '.join((*references, here))}."
+        )
     if name:
-        file = _shared(file, name)
-        root = _load(file)
-    found = make_getter([step for step in pointer.split("/") if step])(root)
-    if found is MISSING:
+        file = _find_shared_file(file, name)
+        root = _load_file(file)
+    target = make_getter([step for step in pointer.split("/") if step])(root)
+    if target is MISSING:
         raise ManifestError(f"The schema {file} refers to '{reference}', which does not exist.")
-    made = _resolved(found, file, root, (*way, here))
-    return {key: one for key, one in made.items() if key != "definitions"}
+    resolved = _resolve_references(target, file, root, (*references, here))
+    return {key: one for key, one in resolved.items() if key != "definitions"}
 
 
-def _shared(file: Path, name: str) -> Path:
+def _find_shared_file(file: Path, name: str) -> Path:
     """Return the file that a schema refers to, in ``shared/`` or next to the schema."""
     tried = [file.parent / "shared" / name, file.parent / name]
     found = next(filter(_is_file, tried), None)
