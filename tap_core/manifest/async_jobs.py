@@ -29,11 +29,11 @@ from tap_core.manifest.components.partition_routers import PartitionSlice
 from tap_core.manifest.interfaces import (
     DeclarativeStreamProtocol,
     Decoder,
-    Extractor,
     TemplateScope,
 )
 
 if TYPE_CHECKING:
+    from tap_core.manifest.components.record_selector import Extractor
     from tap_core.manifest.components.retrievers import SimpleRetriever
     from tap_core.sync.sync_run import SyncRun
     from tap_core.types import Record
@@ -127,8 +127,8 @@ class AsyncJobReader:
             return
         for target in self._find_targets(job):
             scope = self._make_scope(job, {"download_target": target}, {"url": target})
-            asked = self.stream.with_request_only(self.retriever.download, scope, into_file=True)
-            yield from asked.request_records(None)
+            download = self.stream.with_request_only(self.retriever.download, scope, into_file=True)
+            yield from download.request_records(None)
         self._send_optional(self.retriever.deletion, job, "removed")
 
     # Creation and polling
@@ -216,17 +216,19 @@ class AsyncJobReader:
         return "timeout"
 
     def _read_status(self, response: requests.Response) -> JobStatus:
-        asked = self.retriever
-        found = _extract_values(asked.status_extractor, response, asked.polling, self.scope)
-        word = next(found, None)
-        if word is None:
+        retriever = self.retriever
+        values = _extract_values(
+            retriever.status_extractor, response, retriever.polling, self.scope
+        )
+        value = next(values, None)
+        if value is None:
             raise self._make_error(
                 "the polling response has no status at the path of status_extractor"
             )
-        status = asked.status_mapping.get_status(str(word))
+        status = retriever.status_mapping.get_status(str(value))
         if status is None:
             raise self._make_error(
-                f"its job has the status '{word}', which is not in status_mapping"
+                f"its job has the status '{value}', which is not in status_mapping"
             )
         return status
 
@@ -237,13 +239,13 @@ class AsyncJobReader:
 
         Without a ``download_target_extractor`` there is a single, empty target.
         """
-        asked, response = self.retriever, cast("requests.Response", job.polled)
-        extractor, said = asked.target_extractor, asked.targets
+        retriever, response = self.retriever, cast("requests.Response", job.polled)
+        extractor, targets = retriever.target_extractor, retriever.targets
         if extractor is None:
             return ("",)
-        if said is not None:
-            response = self.stream.with_request_only(said, self._make_scope(job)).send_request()
-        return _extract_values(extractor, response, said or asked.polling, self.scope)
+        if targets is not None:
+            response = self.stream.with_request_only(targets, self._make_scope(job)).send_request()
+        return _extract_values(extractor, response, targets or retriever.polling, self.scope)
 
     # Interpolation and errors
 
@@ -258,13 +260,13 @@ class AsyncJobReader:
         ``more`` and ``in_slice`` are further variables; ``in_slice`` is used only for older
         manifests, which find them in ``stream_slice``.
         """
-        known = {**job.known, **(more or {})}
-        given = self.scope["stream_slice"]
-        older = {**job.in_slice, **(in_slice or {})} if self.retriever.is_legacy else {}
-        extras = {**getattr(given, "extra_fields", {}), **known}
-        whole = PartitionSlice({**given, **older}, extra_fields=extras)
-        slices = dict.fromkeys(["stream_slice", "stream_partition", "stream_interval"], whole)
-        return {**self.scope, **known, **slices}
+        responses = {**job.known, **(more or {})}
+        stream_slice = self.scope["stream_slice"]
+        legacy = {**job.in_slice, **(in_slice or {})} if self.retriever.is_legacy else {}
+        extras = {**getattr(stream_slice, "extra_fields", {}), **responses}
+        extended = PartitionSlice({**stream_slice, **legacy}, extra_fields=extras)
+        slices = dict.fromkeys(["stream_slice", "stream_partition", "stream_interval"], extended)
+        return {**self.scope, **responses, **slices}
 
     def _send_optional(
         self, retriever: SimpleRetriever | None, job: _JobResponses, done: str

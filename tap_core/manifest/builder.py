@@ -108,10 +108,10 @@ class Builder:
 
     manifest: Manifest
     config: Mapping[str, Any] | None = None
-    faults: list[ManifestProblem] | None = None
+    problems: list[ManifestProblem] | None = None
     """List to which problems are appended; None to raise the first error."""
     warn: Callable[[str], object] = _log.warning
-    """Function called with each warning; unused if problems are collected in `faults`."""
+    """Function called with each warning; unused if problems are collected in `problems`."""
     _scope: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -125,7 +125,7 @@ class Builder:
         See `build_component` for the arguments.
 
         Raises:
-            ManifestError: the node has a problem, and `faults` is None.
+            ManifestError: the node has a problem, and `problems` is None.
         """
         if node is None:
             return None
@@ -138,8 +138,8 @@ class Builder:
         return None if found is UNKNOWN else found
 
     def _report(self, position: _Position, message: str, *, is_error: bool = True) -> Any:
-        if self.faults is not None:
-            self.faults.append(ManifestProblem(position.line, position.path, message, is_error))
+        if self.problems is not None:
+            self.problems.append(ManifestProblem(position.line, position.path, message, is_error))
         elif is_error:
             place = self._format_place(position)
             raise ManifestError(message, place=place, line=position.line, path=position.path)
@@ -148,7 +148,7 @@ class Builder:
         return UNKNOWN
 
     def _format_place(self, position: _Position) -> str:
-        return self.manifest.place(position.line, position.path)
+        return self.manifest.format_place(position.line, position.path)
 
     # Conversion by the kind of node
 
@@ -185,7 +185,7 @@ class Builder:
         """
         if not isinstance(node, MappingNode):
             return self._report(position, "a component must be a mapping with a `type`.")
-        if self.faults is not None:
+        if self.problems is not None:
             self._build_component(_ANY_COMPONENT, node, position)
         return node
 
@@ -437,7 +437,7 @@ class Builder:
             "folder": self.manifest.folder,
             "place": self._format_place(position),
         }
-        values.update({name: given[name] for name in plan.given})
+        values.update({name: given[name] for name in plan.injected})
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             try:

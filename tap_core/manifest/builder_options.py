@@ -35,7 +35,7 @@ _PUBLISHED: Final[Mapping[str, frozenset[str]]] = {
 
 
 def unknown_options(
-    node: MappingNode, known: Collection[Any], parameters: Collection[Any]
+    node: MappingNode, options: Collection[Any], parameters: Collection[Any]
 ) -> list[tuple[Any, bool]]:
     """Return the unknown options of a component, each paired with True if it is an error.
 
@@ -43,24 +43,24 @@ def unknown_options(
     option that another component or a parameter has is a warning. If a node has such an option, its
     other unknown options are warnings too, unless they resemble a known option.
     """
-    unknown = [one for one in node if one not in known and one not in _COMMENTS]
+    unknown = [option for option in node if option not in options and option not in _COMMENTS]
     if not unknown:
         return []
     published = _PUBLISHED.get(str(node.get("type")), frozenset())
-    elsewhere = _everywhere() | _OUTDATED | published | set(parameters)
-    strange = [one for one in unknown if one not in elsewhere or one in NOT_SUPPORTED]
-    if len(strange) < len(unknown):
-        strange = _slips_of_the_pen(strange, known)
-    return [(one, one in strange) for one in unknown]
+    elsewhere = _get_all_options() | _OUTDATED | published | set(parameters)
+    errors = [option for option in unknown if option not in elsewhere or option in NOT_SUPPORTED]
+    if len(errors) < len(unknown):
+        errors = _find_misspelled(errors, options)
+    return [(option, option in errors) for option in unknown]
 
 
-def _slips_of_the_pen(words: Iterable[Any], known: Collection[Any]) -> list[Any]:
+def _find_misspelled(words: Iterable[Any], known: Collection[Any]) -> list[Any]:
     texts = [*NOT_SUPPORTED, *map(str, known)]
     return [one for one in words if get_close_matches(str(one), texts, n=1, cutoff=_NEAR)]
 
 
 @cache
-def _everywhere() -> frozenset[str]:
+def _get_all_options() -> frozenset[str]:
     """Return the option names of all component types."""
     plans = [
         get_component_plan(cls)

@@ -119,19 +119,19 @@ def _split_arguments(arguments: Sequence[str]) -> _ParsedArguments:
     return given
 
 
-def _run(given: _ParsedArguments) -> int:
+def _run(arguments: _ParsedArguments) -> int:
     from tap_core.manifest.tap import make_tap_class
 
     changes = {
-        name.removeprefix("--").replace("-", "_"): given.own[name]
+        name.removeprefix("--").replace("-", "_"): arguments.own[name]
         for name in _CHOICES
-        if name in given.own
+        if name in arguments.own
     }
-    made = make_tap_class(Path(given.own["--manifest"]), changes)
-    made.config_file = _config_file(given.rest)
+    made = make_tap_class(Path(arguments.own["--manifest"]), changes)
+    made.config_file = _config_file(arguments.rest)
     gc.freeze()  # modules and the document live as long as the process
     gc.set_threshold(20_000, 20, 20)  # requests create few reference cycles
-    code = made.cli(given.rest, prog_name="tap-manifest")
+    code = made.cli(arguments.rest, prog_name="tap-manifest")
     return code if isinstance(code, int) else 0
 
 
@@ -169,17 +169,17 @@ def _lint(arguments: Sequence[str]) -> int:
     return int(is_bad)
 
 
-def _install(given: _ParsedArguments) -> int:
+def _install(arguments: _ParsedArguments) -> int:
     """Write an executable script that runs the manifest with these flags; return the exit code."""
-    if len(given.rest) != 2 or not given.own.get("--manifest"):  # noqa: PLR2004  (install NAME)
+    if len(arguments.rest) != 2 or not arguments.own.get("--manifest"):  # noqa: PLR2004  (install NAME)
         raise ConfigurationError("Usage: tap-manifest install NAME --manifest FILE")
-    manifest = Path(given.own["--manifest"]).resolve()
+    manifest = Path(arguments.own["--manifest"]).resolve()
     if not manifest.is_file():
         raise ConfigurationError(f"There is no manifest '{manifest}'.")
     words = ["-m", "tap_core.manifest.cli"]
-    for name, value in {**given.own, "--manifest": str(manifest)}.items():
+    for name, value in {**arguments.own, "--manifest": str(manifest)}.items():
         words += [name, value]
-    path = Path(given.rest[1])
+    path = Path(arguments.rest[1])
     line = " ".join(map(shlex.quote, [sys.executable, *words]))
     replace_file(path, f'#!/bin/sh\nexec {line} "$@"\n', mode=0o755)
     print(path.resolve())  # noqa: T201  (the command's result)

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from tap_core.exceptions import ConfigurationError
     from tap_core.incremental.cursor import DatetimeBasedCursor
     from tap_core.manifest.cdk_compat.models import CdkStreamSlice
-    from tap_core.manifest.interfaces import CursorReader, DeclarativeStreamProtocol
+    from tap_core.manifest.components.cursors import CursorReader
+    from tap_core.manifest.interfaces import DeclarativeStreamProtocol
     from tap_core.manifest.stream_components import OtherCursor, StreamComponents
     from tap_core.manifest.stream_slices import StreamSlices
     from tap_core.types import Context, Record
@@ -132,15 +133,15 @@ class ManifestReader(WindowReader):
         declarative = cast("DeclarativeStreamProtocol", stream)
         reader = cursor.make_reader(declarative, self._find_position(context))
         for cursor_slice in reader.slices():
-            made = copy.copy(stream)
-            cast("ManifestReader", made._reader).current_slice = CursorSlice(reader, cursor_slice)
-            for record in made.request_records(context):
+            copied = copy.copy(stream)
+            cast("ManifestReader", copied._reader).current_slice = CursorSlice(reader, cursor_slice)
+            for record in copied.request_records(context):
                 if reader.observe(record, cursor_slice):
                     yield record
-            stream._sync_costs = made._sync_costs
-            kept = reader.close(cursor_slice)
+            stream._sync_costs = copied._sync_costs
+            state = reader.close(cursor_slice)
             if not stream._has_gap:
-                self._close_slice(context, kept)
+                self._close_slice(context, state)
             if self._is_trial:
                 return
 
@@ -176,34 +177,34 @@ class ManifestReader(WindowReader):
         found = to_cursor_state(manager.get_context_state(context), key)
         return copy.deepcopy(found or to_cursor_state(manager.stream_state, key))
 
-    def _close_slice(self, context: Context | None, kept: Mapping[str, Any] | None) -> None:
+    def _close_slice(self, context: Context | None, state: Mapping[str, Any] | None) -> None:
         """Store the cursor's state as soon as all records of the slice are written.
 
         ``kept`` None stores nothing: the cursor has an ordinary bookmark.
         """
         stream = self.stream
-        if kept is None or stream.replication_method != REPLICATION_INCREMENTAL:
+        if state is None or stream.replication_method != REPLICATION_INCREMENTAL:
             return
-        keep = partial(self._keep_state, context, self._to_json(kept))
+        keep = partial(self._keep_state, context, self._to_json(state))
         if self._is_resumed:
             keep()
         else:
             close_window(stream, context, until=None, is_last=False, keep=keep)
 
-    def _to_json(self, kept: Mapping[str, Any]) -> dict[str, Any]:
+    def _to_json(self, state: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = json.loads(dump_json(dict(kept)))
+            document: dict[str, Any] = json.loads(dump_json(dict(state)))
         except (TypeError, ValueError) as error:
             name = getattr(self._components.other_cursor, "class_name", "its cursor")
             raise SyncError(
                 f"Stream '{self.stream.name}': the state of {name} cannot be stored: {error}"
             ) from None
-        return found
+        return document
 
-    def _keep_state(self, context: Context | None, kept: Mapping[str, Any]) -> None:
+    def _keep_state(self, context: Context | None, state: Mapping[str, Any]) -> None:
         manager, key = self.stream.state_manager, str(self.stream.replication_key)
         entry = manager.get_context_state(context)
         for name in ("replication_key", "replication_key_value", CURSOR_STATE):
             entry.pop(name, None)
-        entry.update(to_state_entry(kept, key))
+        entry.update(to_state_entry(state, key))
         manager.touch(context)

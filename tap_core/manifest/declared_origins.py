@@ -54,15 +54,15 @@ def make_trusted_scope(
     }
 
 
-def add_base_origin(known: set[Origin], base: str, node: Mapping[str, Any]) -> set[Origin]:
+def add_base_origin(origins: set[Origin], base: str, node: Mapping[str, Any]) -> set[Origin]:
     """Add the origin of a requester's base URL to the known origins, and return these.
 
     An empty base URL, or an origin that the stream's template does not name, adds nothing.
     """
     origin = declared_origin(base) if base else None
     if origin is not None and is_template_origin(node, origin):
-        known.add(origin)
-    return known
+        origins.add(origin)
+    return origins
 
 
 def make_component_route(

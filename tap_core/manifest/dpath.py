@@ -32,10 +32,10 @@ __all__ = [
 MISSING: Final[Any] = object()
 """Result of a getter if the document has no value at the path; None is a value."""
 
-_Place: TypeAlias = tuple[Any, Any]
+_Location: TypeAlias = tuple[Any, Any]
 """Container (mapping or list) with a key or index in it, which address one value."""
 
-_Find: TypeAlias = Callable[[Any], Iterator[_Place]]
+_Find: TypeAlias = Callable[[Any], Iterator[_Location]]
 
 _WILD: Final = frozenset("*?[")
 
@@ -57,16 +57,16 @@ def make_getter(path: Sequence[str]) -> Callable[[Any], Any]:
     """
     steps = tuple(map(str, path))
     if has_wildcard(steps):
-        return _only(steps)
+        return _make_single_getter(steps)
     if not steps:
         return lambda document: document
     if len(steps) == 1:
         only = steps[0]
-        return lambda document: _below(document, only)
+        return lambda document: _get_child(document, only)
 
     def walk(document: Any) -> Any:
         for step in steps:
-            document = _below(document, step)
+            document = _get_child(document, step)
             if document is MISSING:
                 break
         return document
@@ -74,8 +74,8 @@ def make_getter(path: Sequence[str]) -> Callable[[Any], Any]:
     return walk
 
 
-def _only(steps: Sequence[str]) -> Callable[[Any], Any]:
-    find = _finder(tuple(steps))
+def _make_single_getter(steps: Sequence[str]) -> Callable[[Any], Any]:
+    find = _make_finder(tuple(steps))
 
     def walk(document: Any) -> Any:
         found = [holder[name] for holder, name in islice(find(document), 2)]
@@ -91,16 +91,16 @@ def _only(steps: Sequence[str]) -> Callable[[Any], Any]:
 
 def find_all(path: Sequence[str]) -> Callable[[Any], list[Any]]:
     """Return a function that gets all values at a path, in the document's order."""
-    find = _finder(tuple(map(str, path)))
+    find = _make_finder(tuple(map(str, path)))
     return lambda document: [holder[name] for holder, name in find(document)]
 
 
-def make_locator(path: Sequence[str]) -> Callable[[Any], list[_Place]]:
+def make_locator(path: Sequence[str]) -> Callable[[Any], list[_Location]]:
     """Return a function that gets all locations at a path of at least one step.
 
     A location is a container with a key or index.
     """
-    find = _finder(tuple(path))
+    find = _make_finder(tuple(path))
     return lambda document: list(find(document))
 
 
@@ -110,18 +110,18 @@ def make_remover(path: Sequence[str]) -> Callable[[Any], None]:
     if len(steps) == 1 and not has_wildcard(steps):
         only = steps[0]
         return lambda document: delete_at((document, only))
-    find = _finder(steps)
+    find = _make_finder(steps)
 
     def remove(document: Any) -> None:
-        for place in list(find(document)):
-            delete_at(place)
+        for location in list(find(document)):
+            delete_at(location)
 
     return remove
 
 
-def iterate_leaves(document: Any) -> Iterator[_Place]:
+def iterate_leaves(document: Any) -> Iterator[_Location]:
     """Yield the location of each scalar value in a document."""
-    for holder, name in _everything(document):
+    for holder, name in _iterate_locations(document):
         if not isinstance(holder[name], (Mapping, list)):
             yield holder, name
 
@@ -138,16 +138,16 @@ def set_at(document: Any, path: Sequence[str], value: Any) -> None:
     _set(document, steps[-1], value)
 
 
-def delete_at(place: _Place) -> None:
+def delete_at(location: _Location) -> None:
     """Remove the value at a location, if there is one."""
-    holder, name = place
+    holder, name = location
     if _has(holder, name):
         _remove(holder, name)
 
 
 def _get_or_create(holder: Any, step: str, empty: Any) -> Any:
     """Return the container at a step; set it to ``empty`` if it is missing or None."""
-    below = _below(holder, step)
+    below = _get_child(holder, step)
     if below is MISSING or below is None:
         _set(holder, step, empty)
         return empty
@@ -165,18 +165,18 @@ def _set(holder: Any, step: str, value: Any) -> None:
         raise TypeError(f"'{step}' cannot be set in a value of type {type(holder).__name__}")
 
 
-def _below(holder: Any, step: str) -> Any:
+def _get_child(holder: Any, step: str) -> Any:
     """Return the value one step down, or `MISSING`."""
     if isinstance(holder, dict):
         return cast(dict[str, Any], holder).get(step, MISSING)
     if isinstance(holder, list):
-        index = _index(step)
+        index = _parse_index(step)
         if index is not None and -len(holder) <= index < len(holder):
             return holder[index]
     return MISSING
 
 
-def _index(step: Any) -> int | None:
+def _parse_index(step: Any) -> int | None:
     try:
         return int(step)
     except ValueError:
@@ -184,7 +184,7 @@ def _index(step: Any) -> int | None:
 
 
 def _has(holder: Any, name: Any) -> bool:
-    return _below(holder, name) is not MISSING
+    return _get_child(holder, name) is not MISSING
 
 
 def _remove(holder: Any, name: Any) -> None:
@@ -209,22 +209,22 @@ def _entries(holder: Any) -> Iterator[tuple[Any, Any]]:
         yield from enumerate(holder)
 
 
-def _everything(document: Any) -> Iterator[_Place]:
+def _iterate_locations(document: Any) -> Iterator[_Location]:
     """Yield the locations of all values of a document: each level before those below it."""
     for name, _ in _entries(document):
         yield document, name
     for _, value in _entries(document):
-        yield from _everything(value)
+        yield from _iterate_locations(value)
 
 
-def _finder(steps: tuple[str, ...]) -> _Find:
+def _make_finder(steps: tuple[str, ...]) -> _Find:
     """Return a function that yields the locations at a path of at least one step."""
     if "**" in steps:
         at = steps.index("**")
-        return _deep(steps[:at], steps[at + 1 :])
-    *way, last = map(_matching, steps)
+        return _make_deep_finder(steps[:at], steps[at + 1 :])
+    *way, last = map(_make_matcher, steps)
 
-    def find(document: Any) -> Iterator[_Place]:
+    def find(document: Any) -> Iterator[_Location]:
         holders = [document]
         for names in way:
             holders = [holder[name] for holder in holders for name in names(holder)]
@@ -235,19 +235,19 @@ def _finder(steps: tuple[str, ...]) -> _Find:
     return find
 
 
-def _deep(before: tuple[str, ...], after: tuple[str, ...]) -> _Find:
+def _make_deep_finder(before: tuple[str, ...], after: tuple[str, ...]) -> _Find:
     """Return the finder of a path with ``**``, which matches any number of steps or none."""
-    start = _finder(before) if before else None
-    end = _finder(after) if after else None
+    start = _make_finder(before) if before else None
+    end = _make_finder(after) if after else None
 
-    def find(document: Any) -> Iterator[_Place]:
+    def find(document: Any) -> Iterator[_Location]:
         for place in start(document) if start else [([document], 0)]:
             if end is None and start:
                 yield place
             below = place[0][place[1]]
             if end:
                 yield from end(below)
-            for holder, name in list(_everything(below)):
+            for holder, name in list(_iterate_locations(below)):
                 if end is None:
                     yield holder, name
                 else:
@@ -256,12 +256,12 @@ def _deep(before: tuple[str, ...], after: tuple[str, ...]) -> _Find:
     return find
 
 
-def _matching(step: str) -> Callable[[Any], list[Any]]:
+def _make_matcher(step: str) -> Callable[[Any], list[Any]]:
     """Return a function that lists the keys or indices of a container that a step matches."""
     if step == "*":
         return lambda holder: [name for name, _ in _entries(holder)]
     if not _is_wild(step):
-        index = _index(step)
+        index = _parse_index(step)
         return lambda holder: (
             [index if isinstance(holder, list) else step] if _has(holder, step) else []
         )

@@ -48,24 +48,25 @@ def generate_streams(
         ManifestError: a template cannot be filled, or the manifest makes a stream name twice.
     """
     manifest, seen = shared.manifest, set(taken)
-    for node, called in zip(
+    for node, template_name in zip(
         manifest.dynamic_streams, get_template_names(manifest.dynamic_streams), strict=True
     ):
         declared: DynamicDeclarativeStream
         declared = build_component(manifest, node, DynamicDeclarativeStream, shared.config)
-        for stream in _fill_template(tap, shared, declared, node, called):
+        for stream in _fill_template(tap, shared, declared, node, template_name):
             name: Any = stream.get("name")
             if (wrong := _find_name_problem(stream, name)) is not None:
-                place = manifest.place(node.line, node.path)
-                raise ManifestError(f"'{called}' of dynamic_streams {wrong}", place=place)
+                place = manifest.format_place(node.line, node.path)
+                raise ManifestError(f"'{template_name}' of dynamic_streams {wrong}", place=place)
             if name in seen:
-                said = (
-                    f"'{called}' of dynamic_streams makes a second stream with the name '{name}'."
+                message = (
+                    f"'{template_name}' of dynamic_streams makes a second stream with the name"
+                    f" '{name}'."
                 )
                 is_of_api = isinstance(declared.components_resolver, HttpComponentsResolver)
-                raise DiscoveryError(said) if is_of_api else ManifestError(said)
+                raise DiscoveryError(message) if is_of_api else ManifestError(message)
             seen.add(name)
-            yield called, stream
+            yield template_name, stream
 
 
 def _fill_template(
@@ -73,7 +74,7 @@ def _fill_template(
     shared: SharedResources,
     declared: DynamicDeclarativeStream,
     node: MappingNode,
-    called: str,
+    template_name: str,
 ) -> Iterator[MappingNode]:
     resolver = declared.components_resolver
     template = StreamTemplate(
@@ -84,22 +85,22 @@ def _fill_template(
     )
 
     def read(retriever: Mapping[str, Any]) -> Iterator[tuple[PartitionSlice, Record]]:
-        return _read_records(tap, shared, retriever, called)
+        return _read_records(tap, shared, retriever, template_name)
 
     is_of_api = isinstance(resolver, HttpComponentsResolver)
     origins = _find_origins(shared, node["stream_template"]) if is_of_api else None
     try:
         for scope in resolver.scopes(read):
-            made = template.fill({**scope, "config": shared.config})
+            stream = template.fill({**scope, "config": shared.config})
             if origins is not None:
-                _check_token_endpoints(shared, made, origins)
-            for part in _iterate_nodes(made):
+                _check_token_endpoints(shared, stream, origins)
+            for part in _iterate_nodes(stream):
                 part.origins = origins
-            yield made
+            yield stream
     except ManifestError as error:
         if error.is_placed:
             raise
-        place = shared.manifest.place(error.line, f"{node.path}.components_resolver")
+        place = shared.manifest.format_place(error.line, f"{node.path}.components_resolver")
         raise ManifestError(error.message, place=place, line=error.line) from None
 
 
@@ -148,26 +149,26 @@ def _iterate_nodes(part: Any) -> Iterator[MappingNode]:
 
 
 def _read_records(
-    tap: Any, shared: SharedResources, retriever: Mapping[str, Any], called: str
+    tap: Any, shared: SharedResources, retriever: Mapping[str, Any], name: str
 ) -> Iterator[tuple[PartitionSlice, Record]]:
     """Yield the records that a components resolver's retriever reads, each with its slice.
 
     Raises:
         DiscoveryError: the records cannot be read; its cause is the original error.
     """
-    node = MappingNode({"type": "DeclarativeStream", "name": called, "retriever": retriever})
+    node = MappingNode({"type": "DeclarativeStream", "name": name, "retriever": retriever})
     node.path = str(getattr(retriever, "path", "")).removesuffix(".retriever")
-    asked = ManifestStream(tap, node, is_description=True)
+    stream = ManifestStream(tap, node, is_description=True)
     try:
-        with shared.caching_parents(asked.parent_names):
-            for context in asked.slices():
-                more = getattr(context, "extra_fields", None)
-                one = PartitionSlice(context or {}, extra_fields=more)
-                for record in asked.read_slice(context):
-                    yield one, record
+        with shared.caching_parents(stream.parent_names):
+            for context in stream.slices():
+                extra_fields = getattr(context, "extra_fields", None)
+                stream_slice = PartitionSlice(context or {}, extra_fields=extra_fields)
+                for record in stream.read_slice(context):
+                    yield stream_slice, record
     except (SyncError, requests.RequestException) as error:
         raise DiscoveryError(
-            f"The streams of '{called}' in dynamic_streams cannot be discovered: {error}"
+            f"The streams of '{name}' in dynamic_streams cannot be discovered: {error}"
         ) from error
 
 

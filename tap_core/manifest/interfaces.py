@@ -16,32 +16,23 @@ if TYPE_CHECKING:
     import requests
 
     from tap_core.http.request import Auth, HTTPRequest
-    from tap_core.manifest.cdk_compat.models import CdkStreamSlice
     from tap_core.types import Context, JsonSchema, Record
 
 __all__ = [
     "Authenticator",
     "BackoffStrategy",
     "Condition",
-    "CursorReader",
     "DeclarativeStreamProtocol",
     "Decoder",
     "ErrorHandler",
-    "Extractor",
     "InterpolatedText",
     "InterpolatedValue",
     "Page",
-    "PageCursor",
-    "PaginationStrategy",
-    "Paginator",
     "Parameter",
     "PartitionRouter",
-    "RecordPredicate",
     "ResponseAction",
     "ResponseResolution",
     "Retriever",
-    "SchemaLoader",
-    "StateMigration",
     "TemplateScope",
     "Transformation",
     "resolve",
@@ -175,30 +166,6 @@ class Authenticator(Protocol):
         """
 
 
-class PageCursor(Protocol):
-    """The pagination of one slice."""
-
-    @property
-    def token(self) -> Any:
-        """``next_page_token`` of the page to request: a mapping, or None."""
-
-    @property
-    def size(self) -> int | None:
-        """The page size to request, or None if the manifest sets none."""
-
-    def put(self, request: HTTPRequest, scope: TemplateScope) -> None:
-        """Add page token and page size to a request."""
-
-    def advance(self, page: Page, scope: TemplateScope) -> bool:
-        """Move to the next page; return True if there is one."""
-
-    def reset(self) -> None:
-        """Go back to the first page."""
-
-    def resize(self, size: int | None) -> None:
-        """Set the page size of the following requests; None restores the declared size."""
-
-
 @dataclass(frozen=True, slots=True)
 class Page:
     """Page that was read, as pagination strategies see it."""
@@ -221,47 +188,11 @@ class Page:
         return self.read()
 
 
-class PaginationStrategy(Protocol):
-    """The computation of the next page's token, for a `DefaultPaginator`."""
-
-    @property
-    def first_token(self) -> Any:
-        """The token of the first page's request, or None."""
-
-    @property
-    def requested_size(self) -> int | None:
-        """The page size to request, or None if the manifest sets none."""
-
-    def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> Any:
-        """Return the token of the page after the one read with ``token``; None at the end."""
-
-
-class Paginator(Protocol):
-    """A paginator of a manifest."""
-
-    def start_pagination(self, scope: TemplateScope) -> PageCursor:
-        """Return a new page cursor, which starts at the first page."""
-
-
 class Decoder(Protocol):
     """Decoder of response bodies to documents."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the documents of a response: one for JSON, one per line or row otherwise."""
-
-
-class Extractor(Protocol):
-    """An extractor of records from documents."""
-
-    def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:
-        """Yield the records of one decoded document."""
-
-
-class RecordPredicate(Protocol):
-    """A record filter."""
-
-    def keeps(self, record: Record, scope: TemplateScope) -> bool:
-        """Return True if the record passes the filter."""
 
 
 class Transformation(Protocol):
@@ -297,50 +228,6 @@ class Retriever(Protocol):
         """The record selector."""
 
 
-class CursorReader(Protocol):
-    """A custom or incrementing-count cursor while it reads one context."""
-
-    @property
-    def is_past(self) -> bool:
-        """True if a feed has reached records sent earlier, so that no further page is needed."""
-
-    @property
-    def state(self) -> Mapping[str, Any]:
-        """The state stored when the current slice began; ``stream_state`` in templates."""
-
-    def slices(self) -> Iterable[CdkStreamSlice]:
-        """Yield the slices, each after the previous slice was closed."""
-
-    def put(self, request: HTTPRequest, scope: TemplateScope, stream_slice: CdkStreamSlice) -> None:
-        """Add the slice's values to a request."""
-
-    def observe(self, record: Record, stream_slice: CdkStreamSlice) -> bool:
-        """Observe a record of a slice; return True if the record is to be sent."""
-
-    def close(self, stream_slice: CdkStreamSlice) -> Mapping[str, Any] | None:
-        """Close a slice that was sent; return the state to store.
-
-        None means that the highest value of the cursor field is stored.
-        """
-
-
-class StateMigration(Protocol):
-    """A conversion of a state that an older version of the connector stored."""
-
-    def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
-        """Return True if the state is from the older version."""
-
-    def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the state in airbyte-cdk's current format."""
-
-
-class SchemaLoader(Protocol):
-    """A source of a stream's schema."""
-
-    def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:
-        """Return the JSON Schema of a record."""
-
-
 class DeclarativeStreamProtocol(Protocol):
     """Members of a stream that its components may use."""
 
@@ -353,7 +240,7 @@ class DeclarativeStreamProtocol(Protocol):
     def log(self, message: str, *args: Any, level: int = ..., **kwargs: Any) -> None:
         """Log a message with the stream's name."""
 
-    def parent(self, declared: Any) -> DeclarativeStreamProtocol:
+    def parent(self, node: Any) -> DeclarativeStreamProtocol:
         """Return the parent stream for the option ``stream`` of a ParentStreamConfig.
 
         Each parent is built once per tap.

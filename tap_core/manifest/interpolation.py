@@ -73,7 +73,7 @@ _ALIASES: Final = {"stream_interval": "stream_slice", "stream_partition": "strea
 _JINJA: Final = Sandbox()
 
 _Part: TypeAlias = Callable[[Mapping[str, Any]], Any]
-_Given = TypeVar("_Given")
+_Result = TypeVar("_Result")
 
 
 class Template:
@@ -116,35 +116,38 @@ class Template:
         """True if the template uses a variable that depends on a request."""
         return not self.names <= _FIXED
 
-    def render(self, scope: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    def render(self, scope: Mapping[str, Any], constants: Mapping[str, Any]) -> str:
         """Return the rendered text; an undefined variable renders as an empty text.
 
-        ``given`` holds the names that do not depend on the scope: parameters and config.
+        ``constants`` holds the names that do not depend on the scope: parameters and config.
 
         Raises:
             UndefinedError: the template accesses an attribute or item of an undefined value.
             TypeError: the template combines values of incompatible types.
             ManifestError: the template uses a name that is unavailable here, or fails.
         """
-        return self._render_with(self._render, scope, given)
+        return self._render_with(self._render, scope, constants)
 
-    def render_parts(self, scope: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    def render_parts(self, scope: Mapping[str, Any], constants: Mapping[str, Any]) -> list[str]:
         """Return the rendered text in parts: the template's own text as str, data as `DataText`.
 
         Raises:
             Exception: see `render`.
         """
-        return self._render_with(_compile_parts(self.text), scope, given)
+        return self._render_with(_compile_parts(self.text), scope, constants)
 
     def _render_with(
         self,
-        render: Callable[[Mapping[str, Any]], _Given],
+        render: Callable[[Mapping[str, Any]], _Result],
         scope: Mapping[str, Any],
-        given: Mapping[str, Any],
-    ) -> _Given:
+        constants: Mapping[str, Any],
+    ) -> _Result:
         missing = [name for name in self.names if name not in scope]
         if missing:
-            scope = {**scope, **{name: self._find_variable(name, scope, given) for name in missing}}
+            scope = {
+                **scope,
+                **{name: self._find_variable(name, scope, constants) for name in missing},
+            }
         try:
             return render(scope)
         except (UndefinedError, TypeError):
@@ -158,9 +161,11 @@ class Template:
                 f"the template {self.text!r} fails: {self.describe_error(error)}"
             ) from None
 
-    def _find_variable(self, name: str, scope: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
-        if name in given:
-            return given[name]
+    def _find_variable(
+        self, name: str, scope: Mapping[str, Any], constants: Mapping[str, Any]
+    ) -> Any:
+        if name in constants:
+            return constants[name]
         other = _ALIASES.get(name)
         if other is not None and other in scope:
             return scope[other]
@@ -186,7 +191,7 @@ class BoundTemplate:
     """Template at its position in a manifest; calling it with a scope gives the field's value."""
 
     template: Template
-    given: Mapping[str, Any] = field(hash=False, repr=False)
+    constants: Mapping[str, Any] = field(hash=False, repr=False)
     """Variables that do not depend on the scope: ``parameters``, and ``config`` if known."""
     kind: str
     """Kind of the field: ``text``, ``value`` or ``condition``."""
@@ -206,7 +211,7 @@ class BoundTemplate:
             ManifestError: the template fails, or accesses an attribute of an undefined value.
         """
         try:
-            text = self.template.render(scope, self.given)
+            text = self.template.render(scope, self.constants)
         except UndefinedError as error:
             if self.kind == "condition":
                 return False
@@ -229,7 +234,7 @@ class BoundTemplate:
             ManifestError: the template fails, or accesses an attribute of an undefined value.
         """
         try:
-            return self.template.render_parts(scope, self.given)
+            return self.template.render_parts(scope, self.constants)
         except UndefinedError as error:
             if self.empty is None:
                 return []

@@ -71,32 +71,34 @@ def find_problems(source: Path | str) -> list[Problem]:
     except ManifestError as error:
         found = [ManifestProblem(error.line, error.path, error.message)]
     seen: dict[tuple[int, str], Problem] = {}
-    for fault in found:
-        severity: Literal["error", "warning"] = "error" if fault.is_error else "warning"
-        problem = Problem(fault.line, fault.path, severity, fault.message, name)
-        seen.setdefault((fault.line, fault.message), problem)
+    for one in found:
+        severity: Literal["error", "warning"] = "error" if one.is_error else "warning"
+        problem = Problem(one.line, one.path, severity, one.message, name)
+        seen.setdefault((problem.line, problem.message), problem)
     return sorted(seen.values(), key=lambda problem: problem.line)
 
 
 def _iterate_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
     found: list[ManifestProblem] = []
-    checked = replace(manifest, faults=found)
+    checked = replace(manifest, problems=found)
     Builder(checked, None, found).build(checked.tree, DeclarativeSource)
-    told = list(_of_streams(checked, found))
+    told = list(_check_stream_names(checked, found))
     yield from [*found, *told]
-    if not any(fault.is_error for fault in [*found, *told]):
+    if not any(problem.is_error for problem in [*found, *told]):
         yield from misleading_names(manifest)
     for line, key in manifest.duplicate_keys:
         message = f"the key '{key}' occurs twice: the last one counts."
         yield ManifestProblem(line, key, message, is_error=False)
 
 
-def _of_streams(manifest: Manifest, found: list[ManifestProblem]) -> Iterator[ManifestProblem]:
+def _check_stream_names(
+    manifest: Manifest, problems: list[ManifestProblem]
+) -> Iterator[ManifestProblem]:
     """Yield a problem for each duplicate stream name, and for the names in the check."""
     streams = [(str(one.get("name") or ""), one) for one in manifest.streams]
     open_names = False
     for node in manifest.dynamic_streams:
-        for name, one in _of_template(manifest, node, found):
+        for name, one in _check_template(manifest, node, problems):
             open_names = open_names or name is None
             streams += [] if name is None else [(name, one)]
     names = Counter(name for name, _ in streams)
@@ -104,10 +106,12 @@ def _of_streams(manifest: Manifest, found: list[ManifestProblem]) -> Iterator[Ma
         if names[name] > 1:
             yield ManifestProblem(one.line, one.path, f"{names[name]} streams are called '{name}'.")
     if names or open_names:
-        yield from _of_check(manifest, None if open_names else set(names))
+        yield from _check_connection_check(manifest, None if open_names else set(names))
 
 
-def _of_check(manifest: Manifest, names: Collection[str] | None) -> Iterator[ManifestProblem]:
+def _check_connection_check(
+    manifest: Manifest, names: Collection[str] | None
+) -> Iterator[ManifestProblem]:
     """Yield a problem for each unknown stream that the connection check names.
 
     ``names`` are the streams' names; None if some are known only at run time.
@@ -123,10 +127,10 @@ def _of_check(manifest: Manifest, names: Collection[str] | None) -> Iterator[Man
         if names is not None and name not in names:
             line = check.lines.get("stream_names", check.line)
             yield ManifestProblem(line, "check.stream_names", f"there is no stream '{name}'.")
-    yield from _of_template_names(manifest, check)
+    yield from _check_template_names(manifest, check)
 
 
-def _of_template_names(manifest: Manifest, check: MappingNode) -> Iterator[ManifestProblem]:
+def _check_template_names(manifest: Manifest, check: MappingNode) -> Iterator[ManifestProblem]:
     templates = get_template_names(manifest.dynamic_streams)
     for one in check.get("dynamic_streams_check_configs") or ():
         name = one.get("dynamic_stream_name") if isinstance(one, MappingNode) else None
@@ -137,8 +141,8 @@ def _of_template_names(manifest: Manifest, check: MappingNode) -> Iterator[Manif
 # Stream templates
 
 
-def _of_template(
-    manifest: Manifest, node: MappingNode, found: list[ManifestProblem]
+def _check_template(
+    manifest: Manifest, node: MappingNode, problems: list[ManifestProblem]
 ) -> Iterator[tuple[str | None, MappingNode]]:
     """Check the streams that a template makes; yield each with its name.
 
@@ -155,13 +159,13 @@ def _of_template(
         try:
             stream = template.fill(scope)
         except ManifestError as error:
-            found.append(
+            problems.append(
                 ManifestProblem(error.line, f"{node.path}.components_resolver", error.message)
             )
             return
-        Builder(manifest, None, found).build(stream, DeclarativeStream | StateDelegatingStream)
-        yield _get_stream_name(stream, found), stream
-    found.extend(_warn_of_unused_mappings(template, node))
+        Builder(manifest, None, problems).build(stream, DeclarativeStream | StateDelegatingStream)
+        yield _get_stream_name(stream, problems), stream
+    problems.extend(_warn_of_unused_mappings(template, node))
 
 
 def _build_template(manifest: Manifest, node: MappingNode) -> StreamTemplate | None:
@@ -172,9 +176,9 @@ def _build_template(manifest: Manifest, node: MappingNode) -> StreamTemplate | N
     template, given = node.get("stream_template"), node.get("components_resolver")
     if not isinstance(template, MappingNode) or not isinstance(given, MappingNode):
         return None
-    faults: list[ManifestProblem] = []
+    problems: list[ManifestProblem] = []
     kinds = HttpComponentsResolver | ConfigComponentsResolver | ParametrizedComponentsResolver
-    resolver = Builder(replace(manifest, faults=faults), None, faults).build(given, kinds)
+    resolver = Builder(replace(manifest, problems=problems), None, problems).build(given, kinds)
     if resolver is None:
         return None
     known = {"parameters", "stream_template_config"}
@@ -182,17 +186,17 @@ def _build_template(manifest: Manifest, node: MappingNode) -> StreamTemplate | N
         known.add("components_values")
     parents_win = node.get("use_parent_parameters") is not False
     return StreamTemplate(
-        template, resolver, get_lines(given), parents_win=parents_win, known=known
+        template, resolver, get_lines(given), parents_win=parents_win, known_names=known
     )
 
 
-def _get_stream_name(stream: MappingNode, found: list[ManifestProblem]) -> str | None:
+def _get_stream_name(stream: MappingNode, problems: list[ManifestProblem]) -> str | None:
     name = stream.get("name")
     if name is UNKNOWN or (isinstance(name, str) and has_template(name)):
         return None
     if not isinstance(name, str) or not name:
         line = stream.lines.get("name", stream.line)
-        found.append(
+        problems.append(
             ManifestProblem(line, stream.path, f"the name of a stream is {name!r}, not a text.")
         )
         return None
@@ -204,7 +208,7 @@ def _warn_of_unused_mappings(
 ) -> Iterator[ManifestProblem]:
     """Yield a warning for each component mapping whose path matches nothing."""
     given = node["components_resolver"]["components_mapping"]
-    for number in replace(template, known={"parameters"}).find_unused_mappings():
+    for number in replace(template, known_names={"parameters"}).find_unused_mappings():
         ending = "; `create_or_update: true` creates it" if template.resolver.CREATES else ""
         message = f"this mapping changes nothing: the template has nothing at its path{ending}."
         one = given[number]

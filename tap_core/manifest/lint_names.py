@@ -98,7 +98,7 @@ def _unknown_properties(stream: MappingNode, schema: MappingNode) -> Iterator[Ma
     if any(word in schema for word in _COMBINED):
         return
     cursor = stream.get("incremental_sync")
-    fields = [("primary_key", one, stream, "") for one in _key_names(stream.get("primary_key"))]
+    fields = [("primary_key", one, stream, "") for one in _get_key_names(stream.get("primary_key"))]
     if isinstance(cursor, MappingNode) and isinstance(cursor.get("cursor_field"), str):
         fields.append(("cursor_field", cursor["cursor_field"], cursor, ".incremental_sync"))
     for option, name, node, below in fields:
@@ -108,9 +108,9 @@ def _unknown_properties(stream: MappingNode, schema: MappingNode) -> Iterator[Ma
             yield ManifestProblem(line, path, message, is_error=False)
 
 
-def _key_names(given: Any) -> Iterator[str]:
+def _get_key_names(primary_key: Any) -> Iterator[str]:
     """Yield the top-level properties that a primary key names."""
-    for one in given if isinstance(given, list) else [given]:
+    for one in primary_key if isinstance(primary_key, list) else [primary_key]:
         first = one[0] if isinstance(one, list) and one else one
         if isinstance(first, str) and first:
             yield first

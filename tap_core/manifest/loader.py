@@ -52,13 +52,13 @@ class Manifest:
     raw: MappingNode
     duplicate_keys: list[tuple[int, str]] = field(default_factory=list)
     """Duplicate keys, each with its line; the last value of a key counts."""
-    faults: list[ManifestProblem] | None = None
+    problems: list[ManifestProblem] | None = None
     """List to which problems are appended; None to raise the first error."""
 
     @cached_property
     def references(self) -> References:
         """Resolver of the references of this manifest."""
-        return References(self.raw, self.fault)
+        return References(self.raw, self.report_problem)
 
     @cached_property
     def tree(self) -> MappingNode:
@@ -111,7 +111,7 @@ class Manifest:
         if isinstance(found, list) and found and all(isinstance(one, MappingNode) for one in found):
             return cast(list[MappingNode], found)
         line = self.raw.lines.get(key, self.raw.line)
-        self.fault(line, key, "a manifest needs a list of streams.")
+        self.report_problem(line, key, "a manifest needs a list of streams.")
         return []
 
     def get_part(self, key: str) -> Any:
@@ -125,22 +125,22 @@ class Manifest:
             found = self.references.resolve(self.raw.get(key), line)
             if not is_larger(found, YAML_NODES.whole):
                 return found
-            self.fault(line, key, str(too_many_nodes()))
+            self.report_problem(line, key, str(too_many_nodes()))
         except RecursionError:
-            self.fault(line, key, _TOO_DEEP)
+            self.report_problem(line, key, _TOO_DEEP)
         return None
 
-    def fault(self, line: int, path: str, message: str) -> None:
-        """Report a problem: append it to `faults`, or raise it.
+    def report_problem(self, line: int, path: str, message: str) -> None:
+        """Report a problem: append it to `problems`, or raise it.
 
         Raises:
-            ManifestError: `faults` is None.
+            ManifestError: `problems` is None.
         """
-        if self.faults is None:
-            raise ManifestError(message, place=self.place(line, path), line=line, path=path)
-        self.faults.append(ManifestProblem(line, path, message))
+        if self.problems is None:
+            raise ManifestError(message, place=self.format_place(line, path), line=line, path=path)
+        self.problems.append(ManifestProblem(line, path, message))
 
-    def place(self, line: int, path: str = "") -> str:
+    def format_place(self, line: int, path: str = "") -> str:
         """Return a position as text for messages, such as "manifest.yaml, line 3, streams[0]"."""
         parts = [self.name, *([f"line {line}"] if line else []), *([path] if path else [])]
         return ", ".join(parts)

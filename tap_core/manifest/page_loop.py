@@ -7,19 +7,21 @@ the error handler ignores has no records and no next page.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from tap_core.manifest.interfaces import Page, PageCursor, TemplateScope
+from tap_core.manifest.components.paginators import PageCursor
+from tap_core.manifest.interfaces import Page, TemplateScope
 
 if TYPE_CHECKING:
     import requests
 
     from tap_core.exceptions import SyncError
     from tap_core.manifest.components.page_size_reduction import PageSizeState
+    from tap_core.manifest.components.record_selector import OnFailure, RecordSelection
     from tap_core.types import Record
 
 __all__ = ["PageLoop", "PageToken"]
@@ -55,6 +57,7 @@ class PageLoop:
         on_page_read: Function called with each page's record count before the paginator moves on.
         page_sizes: Current page size, if the manifest declares a reduction.
         admits: Function that returns True for a record to keep, if the client filters records.
+        on_failure: Callback for a record on which a template fails; None raises the error.
     """
 
     def __init__(
@@ -62,16 +65,17 @@ class PageLoop:
         cursor: PageCursor,
         scope: TemplateScope,
         decode: Callable[[requests.Response], Iterator[Any]],
-        select: Callable[[Iterable[Any], TemplateScope, Callable[[], None]], Iterator[Record]],
+        select: RecordSelection,
         *,
         is_pristine: bool,
         documents: Callable[[requests.Response], Iterator[Any]] | None = None,
         on_page_read: Callable[[int], None] | None = None,
         page_sizes: PageSizeState | None = None,
         admits: Callable[[Record], bool] | None = None,
+        on_failure: OnFailure | None = None,
     ) -> None:
         self.finished: bool = False
-        self._walk = cursor
+        self._cursor = cursor
         self._scope = scope
         self._decode = decode
         self._documents = documents or decode
@@ -80,6 +84,7 @@ class PageLoop:
         self._on_page_read = on_page_read
         self._page_sizes = page_sizes
         self._admits = admits
+        self._on_failure = on_failure
         self._comes_again: bool = False
         self._first: Any = None
         self._counts = _Counts()
@@ -87,7 +92,7 @@ class PageLoop:
     @property
     def current_value(self) -> PageToken:
         """Page to request next."""
-        return PageToken(self._walk, {**self._scope, "next_page_token": self._walk.token})
+        return PageToken(self._cursor, {**self._scope, "next_page_token": self._cursor.token})
 
     def reduce(self, error: SyncError) -> None:
         """Wait, then let the rejected page be requested again with a smaller page size.
@@ -98,7 +103,7 @@ class PageLoop:
         if self._page_sizes is None:
             raise error
         time.sleep(self._page_sizes.reduce(error))
-        self._walk.resize(self._page_sizes.size)
+        self._cursor.resize(self._page_sizes.size)
         self._comes_again = True
 
     def parse(self, response: requests.Response) -> Iterator[Record]:
@@ -114,15 +119,15 @@ class PageLoop:
             counts.size += 1
 
         admits = self._admits
-        documents = self._noting(self._documents(response))
-        for record in self._select(documents, self._scope, extracted):
+        documents = self._keep_first(self._documents(response))
+        for record in self._select(documents, self._scope, extracted, self._on_failure):
             if admits is not None and not admits(record):
                 continue
             counts.kept += 1
             counts.last = record
             yield record
 
-    def _noting(self, documents: Iterator[Any]) -> Iterator[Any]:
+    def _keep_first(self, documents: Iterator[Any]) -> Iterator[Any]:
         """Yield the documents unchanged; keep the first one for templates if it never changes."""
         self._first = None
         for document in documents:
@@ -130,7 +135,7 @@ class PageLoop:
                 self._first = document
             yield document
 
-    def _read(self, response: requests.Response) -> Any:
+    def _read_document(self, response: requests.Response) -> Any:
         """Return the first document of a response; decode it again if it may have changed."""
         if self._is_pristine:
             return {} if self._first is None else self._first
@@ -148,10 +153,10 @@ class PageLoop:
         counts = self._counts
         if self._on_page_read is not None:
             self._on_page_read(counts.kept)
-        read, page_sizes = partial(self._read, response), self._page_sizes
+        read, page_sizes = partial(self._read_document, response), self._page_sizes
         reduced_size = None if page_sizes is None else page_sizes.size
         page = Page(response, read, counts.size, counts.kept, counts.last, reduced_size)
         if page_sizes is not None:
             page_sizes.record_success()
-            self._walk.resize(page_sizes.size)
-        self.finished = not self._walk.advance(page, self._scope)
+            self._cursor.resize(page_sizes.size)
+        self.finished = not self._cursor.advance(page, self._scope)

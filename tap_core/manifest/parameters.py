@@ -104,7 +104,7 @@ def expand_component(
     node: MappingNode,
     path: str,
     implied: str | None,
-    given: Mapping[str, Any],
+    inherited: Mapping[str, Any],
     *,
     parents_win: bool = False,
 ) -> MappingNode:
@@ -114,64 +114,76 @@ def expand_component(
         node: The component.
         path: Path of keys that leads to it.
         implied: Its type, if it declares none.
-        given: Parameters of the components above.
-        parents_win: True if ``given`` overrides the component's own parameters.
+        inherited: Parameters of the components above.
+        parents_win: True if ``inherited`` overrides the component's own parameters.
     """
     kind, own = node.get("type") or implied, node.get(_PARAMETERS)
-    parameters = _joined(own, given, parents_win=parents_win)
-    made = _copied(node, path)
+    parameters = _merge_parameters(own, inherited, parents_win=parents_win)
+    component = _copy_node(node, path)
     if kind == "object" or isinstance(kind, (list, dict)):
-        return made
-    made.parameters = parameters
+        return component
+    component.parameters = parameters
     if kind is None:
-        return _inner(made, implied, parents_win=parents_win)
-    made["type"] = kind
-    filled = {key: value for key, value in parameters.items() if not made.get(key)}
-    made.update(filled)
-    made.filled = node.filled.union(filled, _find_inherited_options(own, made))
-    for key, value in made.items():
+        return _expand_nested_components(component, implied, parents_win=parents_win)
+    component["type"] = kind
+    filled = {key: value for key, value in parameters.items() if not component.get(key)}
+    component.update(filled)
+    component.filled = node.filled.union(filled, _find_inherited_options(own, component))
+    for key, value in component.items():
         if isinstance(value, (MappingNode, ListNode)):
             below = {name: one for name, one in parameters.items() if name != key}
-            made[key] = _below(made, key, below, parents_win=parents_win)
-    return made
+            component[key] = _expand_option(component, key, below, parents_win=parents_win)
+    return component
 
 
-def _joined(own: Any, given: Mapping[str, Any], *, parents_win: bool) -> Mapping[str, Any]:
+def _merge_parameters(
+    own: Any, inherited: Mapping[str, Any], *, parents_win: bool
+) -> Mapping[str, Any]:
     """Return a component's own parameters merged with those of the components above."""
     if own is UNKNOWN:
         own = {UNKNOWN: UNKNOWN}
     if not isinstance(own, Mapping):
-        return given
-    return {**own, **given} if parents_win else {**given, **own}
+        return inherited
+    return {**own, **inherited} if parents_win else {**inherited, **own}
 
 
-def _find_inherited_options(own: Any, made: MappingNode) -> list[Any]:
+def _find_inherited_options(own: Any, component: MappingNode) -> list[Any]:
     """Return the options that have the value of the component's own parameter of that name.
 
     An earlier expansion may have filled them in.
     """
     if not isinstance(own, Mapping):
         return []
-    return [key for key, value in own.items() if made.get(key) == value]
+    return [key for key, value in own.items() if component.get(key) == value]
 
 
-def _copied(node: MappingNode, path: str) -> MappingNode:
+def _copy_node(node: MappingNode, path: str) -> MappingNode:
     made = MappingNode(node, line=node.line, lines=node.lines)
     made.path = path
     made.pop(_PARAMETERS, None)
     return made
 
 
-def _below(made: MappingNode, key: Any, parameters: Mapping[str, Any], *, parents_win: bool) -> Any:
+def _expand_option(
+    component: MappingNode, key: Any, parameters: Mapping[str, Any], *, parents_win: bool
+) -> Any:
     """Return the value of a component's option, with the components in it expanded."""
-    value, field, path = made[key], (str(made["type"]), key), f"{made.path}.{key}".lstrip(".")
+    value, field, path = (
+        component[key],
+        (str(component["type"]), key),
+        f"{component.path}.{key}".lstrip("."),
+    )
     if isinstance(value, MappingNode):
-        implied = _implied(value, field)
+        implied = _get_default_type(value, field)
         return expand_component(value, path, implied, parameters, parents_win=parents_win)
     return ListNode(
         [
             expand_component(
-                one, f"{path}[{place}]", _implied(one, field), parameters, parents_win=parents_win
+                one,
+                f"{path}[{place}]",
+                _get_default_type(one, field),
+                parameters,
+                parents_win=parents_win,
             )
             if isinstance(one, MappingNode)
             else one
@@ -181,21 +193,23 @@ def _below(made: MappingNode, key: Any, parameters: Mapping[str, Any], *, parent
     )
 
 
-def _implied(node: MappingNode, field: tuple[str, str]) -> str | None:
+def _get_default_type(node: MappingNode, field: tuple[str, str]) -> str | None:
     kind, name = field
     table = _IMPLIED_CUSTOM if "class_name" in node else _IMPLIED
     return table.get(kind, {}).get(name)
 
 
-def _inner(made: MappingNode, implied: str | None, *, parents_win: bool) -> MappingNode:
+def _expand_nested_components(
+    mapping: MappingNode, implied: str | None, *, parents_win: bool
+) -> MappingNode:
     """Expand the components in a mapping that is not a component itself; return the mapping."""
-    for key, value in made.items():
+    for key, value in mapping.items():
         if isinstance(value, MappingNode) and value.get("type"):
-            path = f"{made.path}.{key}"
-            made[key] = expand_component(
-                value, path, implied, made.parameters, parents_win=parents_win
+            path = f"{mapping.path}.{key}"
+            mapping[key] = expand_component(
+                value, path, implied, mapping.parameters, parents_win=parents_win
             )
-    return made
+    return mapping
 
 
 def expand_parameters(node: Any) -> Any:

@@ -79,11 +79,11 @@ class PropertyChunkReader(PageLoop):
             self._place += 1
 
 
-def _merge(known: dict[str, Any], more: Mapping[str, Any]) -> None:
+def _merge(record: dict[str, Any], other: Mapping[str, Any]) -> None:
     """Merge a record's values into another record; objects in both are merged recursively."""
-    for name, value in more.items():
-        old = known.get(name)
+    for name, value in other.items():
+        old = record.get(name)
         if isinstance(old, dict) and isinstance(value, Mapping):
             _merge(cast("dict[str, Any]", old), cast("Mapping[str, Any]", value))
         else:
-            known[name] = value
+            record[name] = value

@@ -22,9 +22,9 @@ _UNTOUCHED: Final = "config_overrides"
 class References:
     """Resolver of the references of one document."""
 
-    def __init__(self, root: MappingNode, fault: Callable[[int, str, str], None]) -> None:
+    def __init__(self, root: MappingNode, problem: Callable[[int, str, str], None]) -> None:
         self._root = root
-        self._fault = fault
+        self._fault = problem
         self._known: dict[str, Any] = {}
         self._open: list[str] = []
 

@@ -131,13 +131,18 @@ MODULES: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         [
             "RecordSelector",
-            "DpathExtractor",
             "CombinedExtractor",
-            "RecordExpander",
-            "ParentFieldPath",
             "RecordFilter",
         ],
         f"{_HERE}.record_selector",
+    ),
+    **dict.fromkeys(
+        [
+            "DpathExtractor",
+            "RecordExpander",
+            "ParentFieldPath",
+        ],
+        f"{_HERE}.extractors",
     ),
     "ResponseToFileExtractor": f"{_HERE}.file_extractors",
     **dict.fromkeys(
@@ -176,12 +181,17 @@ MODULES: Final[Mapping[str, str]] = {
         [
             "InlineSchemaLoader",
             "JsonFileSchemaLoader",
+        ],
+        f"{_HERE}.schema_loaders",
+    ),
+    **dict.fromkeys(
+        [
             "DynamicSchemaLoader",
             "SchemaTypeIdentifier",
             "TypesMap",
             "ComplexFieldType",
         ],
-        f"{_HERE}.schema_loaders",
+        f"{_HERE}.dynamic_schema_loader",
     ),
     # Slices
     **dict.fromkeys(

@@ -68,40 +68,44 @@ def _resolve_value(bound: BoundTemplate, scope: TemplateScope, *, reads_yaml: bo
             for number, one in enumerate(pieces)
         ]
         text = "".join(marked)
-        return _restored(parse_value(text) if reads_yaml else text, pieces, reads_yaml=reads_yaml)
+        return _restore_data(
+            parse_value(text) if reads_yaml else text, pieces, reads_yaml=reads_yaml
+        )
     value = parse_plain("".join(pieces), bound.kind, bound.types, bound.empty)
     if isinstance(value, str) and reads_yaml:
         value = parse_value(value)
     return as_data(value) if has_data else value
 
 
-def _restored(value: Any, pieces: Sequence[str], *, reads_yaml: bool) -> Any:
+def _restore_data(value: Any, pieces: Sequence[str], *, reads_yaml: bool) -> Any:
     """Return a parsed value with the placeholders replaced by the data."""
     if isinstance(value, dict):
         return {
-            _restored(key, pieces, reads_yaml=False): _restored(one, pieces, reads_yaml=reads_yaml)
+            _restore_data(key, pieces, reads_yaml=False): _restore_data(
+                one, pieces, reads_yaml=reads_yaml
+            )
             for key, one in value.items()
         }
     if isinstance(value, list):
-        return [_restored(one, pieces, reads_yaml=reads_yaml) for one in value]
+        return [_restore_data(one, pieces, reads_yaml=reads_yaml) for one in value]
     if not isinstance(value, str) or not _PLACE.search(value):
         return value
     parts: list[str] = [
         pieces[int(one)] if number % 2 else one for number, one in enumerate(_PLACE.split(value))
     ]
     if has_template("".join(one for one in parts if not isinstance(one, DataText))):
-        return _embedded(parts)
+        return _embed_data(parts)
     text = "".join(parts)
     return as_data(parse_value(text) if reads_yaml and _PLACE.fullmatch(value) else text)
 
 
-def _embedded(parts: Sequence[str]) -> str:
+def _embed_data(parts: Sequence[str]) -> str:
     """Return a template that renders to the parts, with data in them unchanged."""
     made = ""
     for number, one in enumerate(parts):
         if not isinstance(one, DataText):
             made += one
-        elif not _is_open(made):
+        elif not _ends_in_template(made):
             made += '{{ "' + "".join(f"\\U{ord(letter):08x}" for letter in one) + '" }}'
         else:
             after = parts[number + 1][:1] if number + 1 < len(parts) else ""
@@ -115,7 +119,7 @@ def _embedded(parts: Sequence[str]) -> str:
     return made
 
 
-def _is_open(text: str) -> bool:
+def _ends_in_template(text: str) -> bool:
     """Return True if the end of a text is within the braces of a template."""
     opened, closed = (max(map(text.rfind, marks)) for marks in (_OPENING, _CLOSING))
     return opened > closed

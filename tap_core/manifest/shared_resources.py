@@ -143,14 +143,14 @@ class SharedResources:
 
     # Credentials
 
-    def get_signer(self, declared: Authenticator, stream: DeclarativeStreamProtocol) -> Auth:
+    def get_signer(self, authenticator: Authenticator, stream: DeclarativeStreamProtocol) -> Auth:
         """Return the function that signs requests; equal authenticators share their tokens."""
         with self._signer_lock:
             for known, auth in self._signers:
-                if known == declared:
+                if known == authenticator:
                     return auth
-            auth = declared.auth(stream)
-            self._signers.append((declared, auth))
+            auth = authenticator.auth(stream)
+            self._signers.append((authenticator, auth))
             return auth
 
     def get_origins(self, signer: Auth) -> set[Origin]:

@@ -31,21 +31,21 @@ def config_jsonschema(manifest: Manifest) -> JsonSchema:
     schema: JsonSchema = {"type": "object", **to_plain(declared)}
     if not isinstance(schema.get("properties"), dict):
         schema["properties"] = {}
-    _mark(schema)
+    _mark_secrets(schema)
     return schema
 
 
 def documentation_url(manifest: Manifest) -> str | None:
     """Return the URL of the connector's documentation, or None."""
-    return _address(manifest, "documentation_url", "documentationUrl")
+    return _get_url(manifest, "documentation_url", "documentationUrl")
 
 
 def changelog_url(manifest: Manifest) -> str | None:
     """Return the URL of the connector's changelog, or None."""
-    return _address(manifest, "changelog_url", "changelogUrl")
+    return _get_url(manifest, "changelog_url", "changelogUrl")
 
 
-def _address(manifest: Manifest, *names: str) -> str | None:
+def _get_url(manifest: Manifest, *names: str) -> str | None:
     spec = manifest.get_part("spec")
     if not isinstance(spec, MappingNode):
         return None
@@ -64,11 +64,11 @@ def get_oauth_spec(manifest: Manifest) -> dict[str, Any] | None:
     return found
 
 
-def _mark(schema: Any) -> None:
+def _mark_secrets(schema: Any) -> None:
     """Set ``secret`` on all properties of a schema with ``airbyte_secret``, in place."""
     if isinstance(schema, list):
         for one in schema:
-            _mark(one)
+            _mark_secrets(one)
         return
     if not isinstance(schema, dict):
         return
@@ -76,4 +76,4 @@ def _mark(schema: Any) -> None:
         schema["secret"] = True
     for key, value in schema.items():
         if key not in {"default", "examples", "const", "enum"}:
-            _mark(value)
+            _mark_secrets(value)

@@ -92,10 +92,10 @@ def from_cdk_state(
     if isinstance(state.get("states"), Sequence):
         found = _translate_partitions(state, cursor_field, _bookmark)
         if keeps_global and "partitions" in found:
-            found |= _global_cursor(state, cursor_field)
+            found |= _translate_global_cursor(state, cursor_field)
         return found
     if (value := _get_cursor_value(state, cursor_field)) is not None:
-        return _position(cursor_field, value)
+        return _make_bookmark(cursor_field, value)
     if partition_field is not None and _is_by_key(state, cursor_field):
         entries = [
             {"partition": {partition_field: key}, "cursor": value} for key, value in state.items()
@@ -124,7 +124,7 @@ def to_state_entry(own: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
     """Return the state entry in which a custom cursor's state is stored."""
     value = own.get(cursor_field)
     is_one = not isinstance(value, (Mapping, list))
-    known = _position(cursor_field, value) if is_one else {}
+    known = _make_bookmark(cursor_field, value) if is_one else {}
     if is_one and not own.keys() - {cursor_field}:
         return known
     return {**known, CURSOR_STATE: dict(own)}
@@ -237,7 +237,7 @@ def _translate_partitions(
     return result
 
 
-def _global_cursor(state: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
+def _translate_global_cursor(state: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
     """Return the global part of an airbyte-cdk state under `GLOBAL_CURSOR`; {} without one."""
     found = _bookmark(state.get("state"), cursor_field)
     if not found or state.get("use_global_cursor"):
@@ -249,10 +249,10 @@ def _global_cursor(state: Mapping[str, Any], cursor_field: str) -> dict[str, Any
 
 
 def _bookmark(cursor: Any, cursor_field: str) -> dict[str, Any]:
-    return _position(cursor_field, _get_cursor_value(cursor, cursor_field))
+    return _make_bookmark(cursor_field, _get_cursor_value(cursor, cursor_field))
 
 
-def _position(cursor_field: str, value: Any) -> dict[str, Any]:
+def _make_bookmark(cursor_field: str, value: Any) -> dict[str, Any]:
     if value is None or value == "":
         return {}
     return {"replication_key": cursor_field, "replication_key_value": value}

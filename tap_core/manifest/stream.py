@@ -33,17 +33,15 @@ from tap_core.http.response_limits import ResponseLimits
 from tap_core.http.retry import RetryState, random_jitter
 from tap_core.http.transport import ANNOTATED_ERRORS, annotate_error, refresh_token_after_401
 from tap_core.incremental.cursor import DatetimeBasedCursor
-from tap_core.incremental.durations import parse_duration
-from tap_core.incremental.ordering import make_comparator
 from tap_core.manifest.async_jobs import AsyncJobReader
 from tap_core.manifest.components.async_retriever import AsyncRetriever
 from tap_core.manifest.components.decoders import JsonDecoder
-from tap_core.manifest.components.error_handlers import default_resolution
+from tap_core.manifest.components.error_handlers import default_resolution, make_response_error
 from tap_core.manifest.components.page_size_reduction import PageSizeState
 from tap_core.manifest.components.partition_routers import CHILD_RESPONSE
+from tap_core.manifest.components.record_selector import drop_nulls
 from tap_core.manifest.components.requester import finalize_request
 from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
-from tap_core.manifest.components.schema_loaders import load_schema
 from tap_core.manifest.context_reader import ManifestReader
 from tap_core.manifest.declared_origins import (
     add_base_origin,
@@ -56,16 +54,15 @@ from tap_core.manifest.interfaces import (
     DeclarativeStreamProtocol,
     ResponseAction,
     ResponseResolution,
-    SchemaLoader,
     TemplateScope,
 )
 from tap_core.manifest.page_loop import PageLoop, PageToken
 from tap_core.manifest.pagination_reset import RestartLimiter, RestartPagination, SplitWindow
 from tap_core.manifest.property_chunks import PropertyChunkReader
-from tap_core.manifest.stream_components import StreamComponents, get_parameters
+from tap_core.manifest.schema_loading import SchemaLoader, load_schema
+from tap_core.manifest.stream_components import StreamComponents
 from tap_core.manifest.stream_slices import StreamSlices
 from tap_core.manifest.token_rotation import TokenRotator
-from tap_core.parsing.datetimes import utc_now
 from tap_core.redaction.http import collect_sent_secrets
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.singerlib.json import dump_json
@@ -265,21 +262,11 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     def is_state_expired(self, state: Mapping[str, Any]) -> bool:
         """Return True if a stored state is older than the API's ``api_retention_period``."""
-        node = self._components.node
-        given = node.get("api_retention_period")
-        period = self._components.build(given, str | None, get_parameters(node))
-        cursor = self.incremental_sync if period and state else None
-        if cursor is None:
-            return False
-        entries = [state, *(state.get("partitions") or ())]
-        values = [one.get("replication_key_value") for one in entries]
-        order = make_comparator(cursor, self.name)
-        found = [at for one in values if (at := order.instant(one)) is not None]
-        return not found or max(found) < parse_duration(period).before(utc_now())
+        return bool(state) and self._components.is_state_expired(state, self.name)
 
-    def translate_state(self, kept: Mapping[str, Any]) -> dict[str, Any]:
+    def translate_state(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Return a stored state in this SDK's format; a state of airbyte-cdk is converted."""
-        return self._components.translate_state(kept, self.replication_key)
+        return self._components.translate_state(state, self.replication_key)
 
     def _write_starting_replication_value(self, context: Context | None) -> None:
         if context and self._components.has_global_cursor:
@@ -332,9 +319,9 @@ class ManifestStream(_HTTPStream[PageToken]):
         """Names of the stream's parent streams and of their parents."""
         return self._components.parent_names
 
-    def parent(self, declared: Mapping[str, Any]) -> DeclarativeStreamProtocol:
+    def parent(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
         """Return the stream that reads all records of a parent, by the parent's manifest node."""
-        return self._shared.parent_stream(declared)
+        return self._shared.parent_stream(node)
 
     def resume_from(self, position: Any) -> DeclarativeStreamProtocol:
         """Return a copy of this parent stream that reads the records after a stored position.
@@ -446,12 +433,14 @@ class ManifestStream(_HTTPStream[PageToken]):
             self._scope = self._make_scope(context)
             try:
                 yield from restarts.track_records(super().request_records(context))
-            except SplitWindow as asked:
-                yield from self._read_halves(context, asked.error)
+            except SplitWindow as restart:
+                yield from self._read_halves(context, restart.error)
                 return
-            except RestartPagination as asked:
-                self.stream_interval = restarts.next_window(asked, self.stream_interval)
-                self.log("The pages of a slice are read again from the first one: %s", asked.error)
+            except RestartPagination as restart:
+                self.stream_interval = restarts.next_window(restart, self.stream_interval)
+                self.log(
+                    "The pages of a slice are read again from the first one: %s", restart.error
+                )
             else:
                 return
 
@@ -474,8 +463,8 @@ class ManifestStream(_HTTPStream[PageToken]):
     def _read_job(self, retriever: AsyncRetriever, scope: TemplateScope) -> Iterable[Record]:
         """Return the records of a slice that an asynchronous job reads."""
         place = f"Stream '{self.name}'"
-        if one := scope["stream_slice"]:
-            place += f", slice {dump_json(dict(one), default=str)}"
+        if stream_slice := scope["stream_slice"]:
+            place += f", slice {dump_json(dict(stream_slice), default=str)}"
         run, place = self._tap.run, self._secrets().hide(place)
         reader = AsyncJobReader(self, retriever, scope, self._shared.job_limiter, run, place)
         return self._selection(reader.records(), scope, lambda: None, self._on_failure)
@@ -543,12 +532,13 @@ class ManifestStream(_HTTPStream[PageToken]):
             cursor,
             scope,
             self._components.decoder.decode,
-            partial(self._selection, failed=self._on_failure),
+            self._selection,
             is_pristine=pristine and whole is None,
             documents=whole and whole(self._components.decoder),
             on_page_read=self._restarts.count_page,
             page_sizes=reduction and PageSizeState(reduction, cursor.size),
             admits=self._admits,
+            on_failure=self._on_failure,
         )
         return self._page_loop
 
@@ -575,7 +565,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         token, retriever = page.next_page_token, self.retriever
         scope = self._scope = token.scope
         request = retriever.requester.request(scope)
-        token.cursor.put(request, scope)
+        token.cursor.put(request)
         later = bool(scope["next_page_token"])
         if later and retriever.ignore_stream_slicer_parameters_on_paginated_requests:
             return finalize_request(request)
@@ -621,22 +611,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     def _selection(self) -> RecordSelection:
         """Function from documents to records, which drops top-level nulls."""
         select = self._make_selection()
-        if self._is_description:
-            return select
-
-        def selected(
-            documents: Iterable[Any],
-            scope: TemplateScope,
-            extracted: Callable[[], None],
-            failed: OnFailure | None = None,
-        ) -> Iterator[Record]:
-            for record in select(documents, scope, extracted, failed):
-                if None in record.values():
-                    yield {name: value for name, value in record.items() if value is not None}
-                else:
-                    yield record
-
-        return selected
+        return select if self._is_description else drop_nulls(select)
 
     # Requests
 
@@ -688,18 +663,18 @@ class ManifestStream(_HTTPStream[PageToken]):
         return answers.fetch(request, send, self._is_success) if self._is_cached else send(request)
 
     def _send_once(
-        self, asked: requests.PreparedRequest, context: Context | None, authenticator: Auth
+        self, request: requests.PreparedRequest, context: Context | None, authenticator: Auth
     ) -> requests.Response:
         """Sign and send a request once; update API budget and token quotas by its response."""
         budget, counters = self._shared.budget, None
         if budget is not None:
             counters = get_counters(self._tap)
-            budget.take(asked, counters)
-        response = super()._send(asked, context, authenticator)
+            budget.take(request, counters)
+        response = super()._send(request, context, authenticator)
         if budget is not None:
-            budget.update(asked, response, counters)
+            budget.update(request, response, counters)
         if isinstance(self._signer, TokenRotator):
-            self._signer.update_quotas(asked, response)
+            self._signer.update_quotas(request, response)
         return response
 
     def _has_other_token(self, response: requests.Response) -> bool:
@@ -794,15 +769,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         if resolution.message:
             secrets = self._secrets() | collect_sent_secrets(response.request)
             message = f"{secrets.hide(resolution.message)} ({message})"
-        again = {
-            ResponseAction.RETRY,
-            ResponseAction.RATE_LIMITED,
-            ResponseAction.REFRESH_TOKEN_THEN_RETRY,
-        }
-        kind = RetriableAPIError if resolution.action in again else FatalAPIError
-        error: SyncError = kind(message, response=response)
-        error.failure_type = resolution.failure_type
-        return error
+        return make_response_error(resolution, message, response)
 
     def backoff_max_tries(self) -> int:
         """Return the maximum number of attempts per request, including the first."""

@@ -13,17 +13,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tap_core.incremental.cursor import DatetimeBasedCursor
+from tap_core.incremental.durations import parse_duration
+from tap_core.incremental.ordering import make_comparator
 from tap_core.manifest.builder import build_component
 from tap_core.manifest.components.async_retriever import AsyncRetriever
 from tap_core.manifest.components.cursors import CustomIncrementalSync, IncrementingCountCursor
 from tap_core.manifest.components.custom import CustomStateMigration
-from tap_core.manifest.components.declarative_source import DeclarativeStream
+from tap_core.manifest.components.declarative_source import DeclarativeStream, StateMigration
 from tap_core.manifest.components.decoders import JsonDecoder
 from tap_core.manifest.components.error_handlers import DefaultErrorHandler
 from tap_core.manifest.components.partition_routers import GroupingPartitionRouter
 from tap_core.manifest.components.retrievers import SimpleRetriever
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.interfaces import StateMigration
 from tap_core.manifest.state_translation import (
     from_cdk_state,
     get_parent_states,
@@ -31,6 +32,7 @@ from tap_core.manifest.state_translation import (
     to_cdk_state,
     translate_custom_state,
 )
+from tap_core.parsing.datetimes import utc_now
 
 if TYPE_CHECKING:
     from tap_core.manifest.interfaces import Decoder, ErrorHandler
@@ -214,13 +216,29 @@ class StreamComponents:
         """Decoder of the responses; a JsonDecoder unless the retriever has another one."""
         return self.retriever.decoder or JsonDecoder()
 
-    # State of airbyte-cdk
+    # State
+
+    def is_state_expired(self, state: Mapping[str, Any], stream: str) -> bool:
+        """Return True if all bookmarks of a state are older than ``api_retention_period``.
+
+        Always False without that option, or without a DatetimeBasedCursor.
+        """
+        given = self.node.get("api_retention_period")
+        period = self.build(given, str | None, get_parameters(self.node))
+        cursor = self.datetime_cursor if period else None
+        if cursor is None:
+            return False
+        entries = [state, *(state.get("partitions") or ())]
+        values = [entry.get("replication_key_value") for entry in entries]
+        comparator = make_comparator(cursor, stream)
+        instants = [at for value in values if (at := comparator.instant(value)) is not None]
+        return not instants or max(instants) < parse_duration(period).before(utc_now())
 
     def translate_state(
-        self, kept: Mapping[str, Any], replication_key: str | None
+        self, stored: Mapping[str, Any], replication_key: str | None
     ) -> dict[str, Any]:
         """Return a stored state in this SDK's format; a state of airbyte-cdk is converted."""
-        node, state = self.incremental_node, self._migrate_state(kept)
+        node, state = self.incremental_node, self._migrate_state(stored)
         if self.has_custom_cursor:
             by_slices = bool((node.get("retriever") or {}).get("partition_router"))
             return translate_custom_state(state, str(replication_key), by_slices=by_slices)
@@ -231,19 +249,19 @@ class StreamComponents:
             keeps_global=self.has_global_cursor,
         )
 
-    def _migrate_state(self, kept: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _migrate_state(self, stored: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a state after the manifest's state migrations.
 
         Migrations see a state of this SDK in airbyte-cdk's format, the only format they know.
         """
         migrations = self.build_option("state_migrations", list[StateMigration]) or ()
-        state, is_migrated = to_cdk_state(kept) if migrations else kept, False
+        state, is_migrated = to_cdk_state(stored) if migrations else stored, False
         for migration in migrations:
             if isinstance(migration, CustomStateMigration):
                 migration.set_stream(self.incremental_node)
             if state and migration.should_migrate(state):
                 state, is_migrated = migration.migrate(state), True
-        return state if is_migrated else kept
+        return state if is_migrated else stored
 
 
 def get_parameters(node: Mapping[str, Any]) -> Mapping[str, Any]:

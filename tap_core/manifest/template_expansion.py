@@ -47,7 +47,7 @@ class StreamTemplate:
     """Line of each component mapping."""
     parents_win: bool = True
     """True if an inherited parameter overrides a component's own parameter."""
-    known: Collection[str] | None = None
+    known_names: Collection[str] | None = None
     """Variables whose values are known to the templates of mappings; None for all of them."""
 
     def fill(self, scope: TemplateScope) -> MappingNode:
@@ -113,13 +113,13 @@ class StreamTemplate:
         """Return the value of a mapping; values from responses and the config are data."""
         reads_yaml = not self.resolver.keeps_text(mapping)
         brings_data = self.resolver.BRINGS_DATA or "config" in find_template_names(mapping.value)
-        if self.known is None and brings_data:
+        if self.known_names is None and brings_data:
             return insert_value(mapping.value, scope, reads_yaml=reads_yaml)
         value = self._value(mapping.value, scope)
         return parse_value(value) if isinstance(value, str) and reads_yaml else value
 
     def _value(self, given: Any, scope: TemplateScope) -> Any:
-        if self.known is not None and not find_template_names(given) <= set(self.known):
+        if self.known_names is not None and not find_template_names(given) <= set(self.known_names):
             return UNKNOWN
         return resolve(given, scope)
 

@@ -64,7 +64,7 @@ class ComponentPlan:
     shapes: Mapping[str, FieldType]
     """Type of each option, by name."""
     required: frozenset[str]
-    given: frozenset[str]
+    injected: frozenset[str]
     """Fields that the builder fills."""
     ignored: frozenset[str] = field(default_factory=frozenset)
     """Options that are accepted but have no effect in this SDK."""
@@ -88,7 +88,7 @@ def get_component_plan(cls: type) -> ComponentPlan:
             and one.default is dataclasses.MISSING
             and one.default_factory is dataclasses.MISSING
         ),
-        given=frozenset(one.name for one in fields) & INJECTED_FIELDS,
+        injected=frozenset(one.name for one in fields) & INJECTED_FIELDS,
         ignored=frozenset(getattr(cls, "IGNORED", ())),
     )
 

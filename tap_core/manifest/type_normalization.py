@@ -31,7 +31,7 @@ _FALSE: Final = frozenset({"n", "no", "f", "false", "off", "0"})
 
 def make_normalizer(schema: JsonSchema) -> Callable[[Record], None]:
     """Return a function that converts a record's values to their schema types, in place."""
-    return _Compiler(schema).descent(schema)
+    return _Compiler(schema).compile_nested(schema)
 
 
 class _Compiler:
@@ -39,15 +39,15 @@ class _Compiler:
 
     def __init__(self, root: JsonSchema) -> None:
         self._root = root
-        self._descents: dict[int, _Convert] = {}
+        self._compiled: dict[int, _Convert] = {}
 
-    def descent(self, schema: Any) -> _Convert:
+    def compile_nested(self, schema: Any) -> _Convert:
         """Return a function that converts the values within an object or list, in place."""
-        schema = self._referred(schema)
-        made = self._descents.get(id(schema))
+        schema = self._resolve_reference(schema)
+        made = self._compiled.get(id(schema))
         if made is None:
             steps: list[_Convert] = []
-            made = self._descents[id(schema)] = lambda value: _apply_steps(steps, value)
+            made = self._compiled[id(schema)] = lambda value: _apply_steps(steps, value)
             properties = schema.get("properties")
             if isinstance(properties, Mapping):
                 steps.append(self._within_object(cast(Mapping[str, Any], properties)))
@@ -58,7 +58,7 @@ class _Compiler:
 
     def _within_object(self, properties: Mapping[str, Any]) -> _Convert:
         fields = [
-            (name, _conversion(one), self._descent_or_none(one))
+            (name, _make_conversion(one), self._compile_nested_or_none(one))
             for name, one in properties.items()
             if isinstance(one, Mapping)
         ]
@@ -77,7 +77,7 @@ class _Compiler:
         return change
 
     def _within_list(self, items: Mapping[str, Any]) -> _Convert:
-        convert, within = _conversion(items), self._descent_or_none(items)
+        convert, within = _make_conversion(items), self._compile_nested_or_none(items)
 
         def change(value: Any) -> None:
             if not isinstance(value, list):
@@ -90,12 +90,12 @@ class _Compiler:
 
         return change
 
-    def _descent_or_none(self, schema: Mapping[str, Any]) -> _Convert | None:
+    def _compile_nested_or_none(self, schema: Mapping[str, Any]) -> _Convert | None:
         """Return the conversion of nested values, or None if the schema has no nested values."""
-        found = self._referred(schema)
-        return self.descent(found) if {"properties", "items"} & found.keys() else None
+        found = self._resolve_reference(schema)
+        return self.compile_nested(found) if {"properties", "items"} & found.keys() else None
 
-    def _referred(self, schema: Any) -> Mapping[str, Any]:
+    def _resolve_reference(self, schema: Any) -> Mapping[str, Any]:
         """Return the target of a schema's reference within the document; {} without a target."""
         for _ in range(len(_SIMPLE) * 10):
             path = schema.get("$ref") if isinstance(schema, Mapping) else None
@@ -112,20 +112,20 @@ def _apply_steps(steps: list[_Convert], value: Any) -> None:
         step(value)
 
 
-def _conversion(schema: Mapping[str, Any]) -> _Convert | None:
+def _make_conversion(schema: Mapping[str, Any]) -> _Convert | None:
     """Return a function that converts a value to a schema's type, or None if none is needed."""
     given = schema.get("type", [])
     types: list[Any] = given if isinstance(given, list) else [given]
     rest = [one for one in types if one != "null" or not isinstance(given, list)]
     if len(rest) != 1:
         return None
-    convert = _of_list(schema) if rest[0] == "array" else _CONVERSIONS.get(rest[0])
+    convert = _make_list_conversion(schema) if rest[0] == "array" else _CONVERSIONS.get(rest[0])
     if convert is None or "null" not in types:
         return convert
     return lambda value: None if value is None else convert(value)
 
 
-def _of_list(schema: Mapping[str, Any]) -> _Convert | None:
+def _make_list_conversion(schema: Mapping[str, Any]) -> _Convert | None:
     """Return the conversion of a single scalar value to a list of one item, or None.
 
     None if the items are not scalars.

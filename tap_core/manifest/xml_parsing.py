@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 from xml.parsers import expat
 
-__all__ = ["document_of_xml"]
+__all__ = ["parse_xml"]
 
 _TEXT: Final = "#text"
 
@@ -44,7 +44,7 @@ class _Builder:
         _add(self._open[-1], name, inner)
 
 
-def document_of_xml(body: bytes, encoding: str | None = None) -> dict[str, Any]:
+def parse_xml(body: bytes, encoding: str | None = None) -> dict[str, Any]:
     """Parse an XML body; ``encoding`` overrides the encoding that the XML declares.
 
     Raises:
@@ -56,8 +56,8 @@ def document_of_xml(body: bytes, encoding: str | None = None) -> dict[str, Any]:
     parser.StartElementHandler = builder.start
     parser.EndElementHandler = builder.end
     parser.CharacterDataHandler = builder.text
-    parser.DefaultHandler = _pass_over  # a default handler prevents the expansion of entities
-    parser.ExternalEntityRefHandler = _leave_out
+    parser.DefaultHandler = _ignore  # a default handler prevents the expansion of entities
+    parser.ExternalEntityRefHandler = _skip_entity
     parser.Parse(body, True)  # noqa: FBT003  (the last piece)
     return builder.root
 
@@ -71,10 +71,10 @@ def _add(holder: dict[str, Any], name: str, value: Any) -> None:
         holder[name] = [holder[name], value]
 
 
-def _pass_over(_data: str) -> None:
+def _ignore(_data: str) -> None:
     """Ignore a part of a document that is neither element nor text."""
 
 
-def _leave_out(*_reference: Any) -> int:
+def _skip_entity(*_reference: Any) -> int:
     """Return 1, so that parsing continues after a reference to an external entity."""
     return 1

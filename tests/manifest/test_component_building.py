@@ -13,7 +13,8 @@ import pytest
 
 from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.manifest.builder import Builder, build_component
-from tap_core.manifest.components.paginators import CursorPagination
+from tap_core.manifest.components.declarative_source import StateMigration
+from tap_core.manifest.components.paginators import CursorPagination, Paginator
 from tap_core.manifest.components.partition_routers import SubstreamPartitionRouter
 from tap_core.manifest.components.requester import HttpRequester
 from tap_core.manifest.components.transformations import AddFields
@@ -23,9 +24,7 @@ from tap_core.manifest.interfaces import (
     Condition,
     InterpolatedText,
     InterpolatedValue,
-    Paginator,
     Parameter,
-    StateMigration,
     Transformation,
 )
 from tap_core.manifest.loader import read_manifest

@@ -38,7 +38,7 @@ def paginate(declared: Any, *pages: Page, scope: dict[str, Any] | None = None):
     pages_state, asked = declared.start_pagination(scope or {}), []
     for one in pages:
         request = HTTPRequest("http://api")
-        pages_state.put(request, scope or {})
+        pages_state.put(request)
         asked.append(request.params)
         if not pages_state.advance(one, scope or {}):
             break
@@ -129,12 +129,12 @@ def test_cursor_value_is_read_from_the_response(strategy, pages, asked):
 
 
 def test_next_page_token_is_that_of_the_requested_page():
-    pages_state = paginator(f"{PAGES}, inject_on_first_request: true").start_pagination({})
+    declared = paginator(f"{PAGES}, inject_on_first_request: true")
+    pages_state = declared.start_pagination({})
     assert pages_state.token == {"next_page_token": 0}
     pages_state.advance(page(2), {})
     assert pages_state.token == {"next_page_token": 1}
-    pages_state.reset()
-    assert pages_state.token == {"next_page_token": 0}
+    assert declared.start_pagination({}).token == {"next_page_token": 0}
     assert paginator(PAGES).start_pagination({}).token is None
 
 
@@ -146,7 +146,7 @@ def test_page_token_and_size_can_be_injected_into_the_body(option, expected):
     pages_state = paginator(PAGES, option=option).start_pagination({})
     pages_state.advance(page(2), {})
     request = HTTPRequest("http://api", "POST")
-    pages_state.put(request, {})
+    pages_state.put(request)
     assert (request.data, request.as_json) == (expected, option == "body_json")
 
 
@@ -162,15 +162,14 @@ def test_page_token_can_replace_the_url():
     pages_state = declared.start_pagination({})
     pages_state.advance(page(body={"next": "http://api/x?page=2"}), {})
     request = HTTPRequest("http://api/y?page=1")
-    pages_state.put(request, {})
+    pages_state.put(request)
     assert request.url == "http://api/x?page=2"
 
 
 def test_no_pagination_requests_one_page():
     pages_state = made("type: NoPagination", NoPagination).start_pagination({})
     request = HTTPRequest("http://api")
-    pages_state.put(request, {})
-    pages_state.reset()
+    pages_state.put(request)
     assert (request, pages_state.token, pages_state.advance(page(9), {})) == (
         HTTPRequest("http://api"),
         None,

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from tap_core.exceptions import FatalAPIError
+from tap_core.manifest.components.extractors import DpathExtractor, ParentFieldPath, RecordExpander
 from tap_core.manifest.components.record_selector import (
     CombinedExtractor,
-    DpathExtractor,
-    ParentFieldPath,
-    RecordExpander,
     RecordFilter,
     RecordSelector,
 )

@@ -9,19 +9,18 @@ from typing import Any
 
 import pytest
 
-from tap_core.manifest.components.record_selector import RecordFilter
-from tap_core.manifest.components.schema_loaders import (
+from tap_core.manifest.components.dynamic_schema_loader import (
     ComplexFieldType,
     DynamicSchemaLoader,
-    InlineSchemaLoader,
-    JsonFileSchemaLoader,
     SchemaTypeIdentifier,
     TypesMap,
-    load_schema,
 )
+from tap_core.manifest.components.record_selector import RecordFilter
+from tap_core.manifest.components.schema_loaders import InlineSchemaLoader, JsonFileSchemaLoader
 from tap_core.manifest.components.transformations import AddedFieldDefinition, AddFields
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interpolation import BoundTemplate, compile_template
+from tap_core.manifest.schema_loading import load_schema
 
 
 class Users:

@@ -81,14 +81,14 @@ class CdkMinMaxDatetime:
                 setattr(self, name, InterpolatedString.create(given, parameters=parameters))
 
     @classmethod
-    def create(cls, given: Any, parameters: Mapping[str, Any]) -> CdkMinMaxDatetime:
+    def create(cls, value: Any, parameters: Mapping[str, Any]) -> CdkMinMaxDatetime:
         """Return an instance for a string or a mapping of options; return an instance unchanged."""
-        if isinstance(given, cls):
-            return given
-        if isinstance(given, Mapping):
-            known = {name: one for name, one in given.items() if name in _FIELDS}
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, Mapping):
+            known = {name: one for name, one in value.items() if name in _FIELDS}
             return cls(parameters=parameters, **known)
-        return cls(datetime=given, parameters=parameters)
+        return cls(datetime=value, parameters=parameters)
 
     def get_datetime(self, config: Mapping[str, Any], **additional_parameters: Any) -> dt.datetime:
         """Evaluate the templates and return the datetime, limited to the minimum and the maximum.

@@ -33,24 +33,26 @@ def _nothing() -> Mapping[str, Any]:
 
 
 def evaluate(
-    given: Any, config: Mapping[str, Any], parameters: Mapping[str, Any], **seen: Any
+    value: Any, config: Mapping[str, Any], parameters: Mapping[str, Any], **variables: Any
 ) -> Any:
     """Return a value with all templates in it evaluated, at all levels of mappings and lists.
 
     ``seen`` holds template variables in addition to config and parameters, such as ``record``.
     """
-    if isinstance(given, InterpolatedString):
-        return given.eval(config, **seen)
-    if isinstance(given, str):
-        return _value(given, "value", config, parameters, seen)
-    if is_mapping(given):
+    if isinstance(value, InterpolatedString):
+        return value.eval(config, **variables)
+    if isinstance(value, str):
+        return _value(value, "value", config, parameters, variables)
+    if is_mapping(value):
         return {
-            evaluate(name, config, parameters, **seen): evaluate(one, config, parameters, **seen)
-            for name, one in given.items()
+            evaluate(name, config, parameters, **variables): evaluate(
+                item, config, parameters, **variables
+            )
+            for name, item in value.items()
         }
-    if is_list(given):
-        return [evaluate(one, config, parameters, **seen) for one in given]
-    return given
+    if is_list(value):
+        return [evaluate(item, config, parameters, **variables) for item in value]
+    return value
 
 
 def _value(
@@ -58,17 +60,17 @@ def _value(
     kind: str,
     config: Mapping[str, Any],
     parameters: Mapping[str, Any],
-    seen: Mapping[str, Any],
+    variables: Mapping[str, Any],
 ) -> Any:
     if not has_template(text):
         return parse_plain(text, kind)
-    given: dict[str, Any] = {
+    constants: dict[str, Any] = {
         "stream_slice": {},
         "next_page_token": None,
         "config": config,
         "parameters": parameters,
     }
-    return BoundTemplate(compile_template(text), given, kind)(seen)
+    return BoundTemplate(compile_template(text), constants, kind)(variables)
 
 
 @dataclass

@@ -36,7 +36,7 @@ class StreamOwner:
 
     stream: DeclarativeStreamProtocol | None = None
 
-    def parent(self, declared: Any) -> DeclarativeStreamProtocol:
+    def parent(self, node: Any) -> DeclarativeStreamProtocol:
         """Return the parent stream that a node of the manifest declares.
 
         Raises:
@@ -44,7 +44,7 @@ class StreamOwner:
         """
         if self.stream is None:
             raise RuntimeError("A parent stream can only be read while slices are requested.")
-        return self.stream.parent(declared)
+        return self.stream.parent(node)
 
 
 class CdkPartition:

@@ -20,7 +20,7 @@ from tap_core.manifest.cdk_compat.interpolation import (
 )
 from tap_core.manifest.cdk_compat.type_guards import is_dict, is_list
 from tap_core.manifest.components import decoders as ours
-from tap_core.manifest.components import record_selector as our_records
+from tap_core.manifest.components.extractors import DpathExtractor
 from tap_core.manifest.dpath import set_at
 from tap_core.manifest.type_normalization import make_normalizer
 
@@ -91,7 +91,7 @@ class CdkDpathExtractor(RecordExtractor):
             InterpolatedString.create(step, parameters=parameters) for step in self.field_path
         ]
         steps = [str(step.eval(self.config)) for step in self._field_path]
-        self._extractor = our_records.DpathExtractor(steps, self.record_expander)
+        self._extractor = DpathExtractor(steps, self.record_expander)
 
     def extract_records(self, response: requests.Response) -> Iterable[Any]:
         """Decode a response and yield the records at the path; none if the path does not exist."""
@@ -160,11 +160,11 @@ class CdkAddedFieldDefinition:
     parameters: InitVar[Mapping[str, Any]]
 
     @classmethod
-    def create(cls, given: Any) -> CdkAddedFieldDefinition:
+    def create(cls, declaration: Any) -> CdkAddedFieldDefinition:
         """Return an instance for a mapping of the manifest; return an instance unchanged."""
-        if not is_dict(given):
-            return cast("CdkAddedFieldDefinition", given)
-        return cls(given["path"], given["value"], given.get("value_type"), {})
+        if not is_dict(declaration):
+            return cast("CdkAddedFieldDefinition", declaration)
+        return cls(declaration["path"], declaration["value"], declaration.get("value_type"), {})
 
 
 @dataclass(frozen=True)

@@ -6,25 +6,22 @@ on) has its own requester, whose templates see the responses to the previous ste
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, Literal, TypeAlias, cast, get_args
+from typing import Final, Literal, TypeAlias, cast, get_args
 
 from tap_core.manifest.components.custom import CustomRequester
 from tap_core.manifest.components.decoders import IterableDecoder
+from tap_core.manifest.components.extractors import DpathExtractor, WholeDocumentExtractor
 from tap_core.manifest.components.file_extractors import ResponseToFileExtractor
-from tap_core.manifest.components.paginators import NoPagination
-from tap_core.manifest.components.record_selector import DpathExtractor, RecordSelector
+from tap_core.manifest.components.paginators import NoPagination, Paginator
+from tap_core.manifest.components.record_selector import Extractor, RecordSelector
 from tap_core.manifest.components.requester import HttpRequester
 from tap_core.manifest.components.retrievers import SimpleRetriever
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import (
     Decoder,
-    Extractor,
-    Paginator,
     PartitionRouter,
-    TemplateScope,
 )
 
 __all__ = ["AsyncJobStatusMap", "AsyncRetriever", "JobStatus"]
@@ -57,15 +54,6 @@ class AsyncJobStatusMap:
         """Return the job status for a status value of the API, or None for an unlisted value."""
         kinds = [kind for kind in get_args(JobStatus) if word in getattr(self, kind)]
         return cast("JobStatus", kinds[0]) if kinds else None
-
-
-@dataclass(frozen=True)
-class _PassThroughExtractor:
-    """Extractor that returns each document as one record, where nothing is left to extract."""
-
-    def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  the Protocol's
-        """Return the document as the only record."""
-        return (document,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +106,7 @@ class AsyncRetriever:
         """SimpleRetriever with the partition routers and record selector that the stream needs."""
         return SimpleRetriever(
             requester=self.creation_requester,
-            record_selector=replace(self.record_selector, extractor=_PassThroughExtractor()),
+            record_selector=replace(self.record_selector, extractor=WholeDocumentExtractor()),
             partition_router=self.partition_router,
             decoder=self.decoder,
         )
@@ -187,7 +175,7 @@ class AsyncRetriever:
     def _make_retriever(self, requester: HttpRequester | CustomRequester) -> SimpleRetriever:
         return SimpleRetriever(
             requester=requester,
-            record_selector=RecordSelector(extractor=_PassThroughExtractor()),
+            record_selector=RecordSelector(extractor=WholeDocumentExtractor()),
             decoder=self.decoder,
         )
 
@@ -196,7 +184,7 @@ class AsyncRetriever:
         """Return a retriever that ignores the body of its response; None without a requester."""
         if requester is None:
             return None
-        selector = RecordSelector(extractor=_PassThroughExtractor())
+        selector = RecordSelector(extractor=WholeDocumentExtractor())
         return SimpleRetriever(
             requester=requester, record_selector=selector, decoder=IterableDecoder()
         )

@@ -368,7 +368,7 @@ class OAuthAuthenticator:
         return CachedToken(
             endpoint=self.token_refresh_endpoint,
             body=self._body,
-            headers=_filled(self.refresh_request_headers),
+            headers=_drop_empty(self.refresh_request_headers),
             names=TokenFieldNames(
                 self.access_token_name, self._refresh_token_name, self.expires_in_name, deep=True
             ),
@@ -411,11 +411,11 @@ class OAuthAuthenticator:
                 "assertion": self.profile_assertion.sign()[0],
             }
         usual = self._usual_body()
-        return {**usual, **_filled(self.refresh_request_body), **usual}  # in the default order
+        return {**usual, **_drop_empty(self.refresh_request_body), **usual}  # in the default order
 
     def _usual_body(self) -> dict[str, Any]:
         body: dict[str, Any] = {self.grant_type_name: self.grant_type}
-        if "Authorization" not in _filled(self.refresh_request_headers):
+        if "Authorization" not in _drop_empty(self.refresh_request_headers):
             body |= self._client()
         token = self._token()
         if token is not None:
@@ -443,10 +443,10 @@ class OAuthAuthenticator:
         return self.refresh_token if found is None else str(found)
 
 
-def _filled(given: Any) -> dict[str, Any]:
+def _drop_empty(value: Any) -> dict[str, Any]:
     """Return a resolved mapping without its None and empty string values."""
-    found = resolve_mapping(given, {})
-    return {name: value for name, value in found.items() if value is not None and value != ""}
+    mapping = resolve_mapping(value, {})
+    return {name: value for name, value in mapping.items() if value is not None and value != ""}
 
 
 # Sessions
@@ -529,7 +529,7 @@ class SessionTokenAuthenticator:
         scope = {"config": self.config}
         asked: HTTPRequest = finalize_request(self.login_requester.request(scope))
         if self.login_requester.authenticator is not None:
-            asked = _signed(asked, self.login_requester.authenticator.auth(stream))
+            asked = _sign_request(asked, self.login_requester.authenticator.auth(stream))
         now = utc_now()
         response = stream.fetch(asked, scope)
         document = parse_json(response) if self.decoder is None else self._decoded(response)
@@ -547,7 +547,7 @@ class SessionTokenAuthenticator:
         return next(iter(cast(Decoder, self.decoder).decode(response)), None)
 
 
-def _signed(request: HTTPRequest, auth: Auth) -> HTTPRequest:
+def _sign_request(request: HTTPRequest, auth: Auth) -> HTTPRequest:
     """Return a request with the credentials already in it, for a sender that adds none."""
     body = build_body_arguments(request.data, as_json=bool(request.as_json))
     headers = {**body.pop("headers", {}), **request.headers}

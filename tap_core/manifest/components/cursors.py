@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final, TypeAlias, cast
 
 from tap_core.http.request import HTTPRequest
 from tap_core.incremental.datetime_formats import get_format
@@ -27,12 +27,18 @@ from tap_core.manifest.cdk_compat.requesters import CdkRequestOption
 from tap_core.manifest.cdk_compat.type_guards import is_dict
 from tap_core.manifest.components.custom import Custom, add_declared_fields
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.interfaces import CursorReader, DeclarativeStreamProtocol, TemplateScope
+from tap_core.manifest.interfaces import DeclarativeStreamProtocol, TemplateScope
 from tap_core.manifest.literals import has_template
 from tap_core.state.comparison import ReplicationKeyComparator, ValueKind, parse_number
 from tap_core.types import Record
 
-__all__ = ["CustomIncrementalSync", "IncrementingCountCursor"]
+__all__ = [
+    "CountReader",
+    "CursorReader",
+    "CustomCursorReader",
+    "CustomIncrementalSync",
+    "IncrementingCountCursor",
+]
 
 _FILLED: Final = frozenset({"config", "parameters"})
 _FORMATS: Final = ("datetime_format", "cursor_datetime_formats")
@@ -90,18 +96,18 @@ class IncrementingCountCursor:
     def make_reader(
         self,
         stream: DeclarativeStreamProtocol,  # noqa: ARG002  (as all cursors)
-        kept: Mapping[str, Any],
-    ) -> CursorReader:
+        state: Mapping[str, Any],
+    ) -> CountReader:
         """Return the reader of one context, which starts at the stored value of the cursor field.
 
         {} as the stored state starts at `start_value`.
         """
-        known = parse_number(kept.get(self.cursor_field))
-        start = self.start_value if known is None else max(self.start_value, known)
-        return _Counting(start, self.start_value_option)
+        stored = parse_number(state.get(self.cursor_field))
+        start = self.start_value if stored is None else max(self.start_value, stored)
+        return CountReader(start, self.start_value_option)
 
 
-class _Counting:
+class CountReader:
     """Cursor reader with one slice, from a start number upwards."""
 
     is_past = False
@@ -117,7 +123,7 @@ class _Counting:
         """Yield the only slice: ``start``, and ``end`` as infinity."""
         yield self._slice
 
-    def put(self, request: HTTPRequest, scope: TemplateScope, stream_slice: CdkStreamSlice) -> None:  # noqa: ARG002  (the Protocol's)
+    def put(self, request: HTTPRequest, scope: TemplateScope, stream_slice: CdkStreamSlice) -> None:  # noqa: ARG002  (as all readers)
         """Add the start number to a request if `start_value_option` is set."""
         if self._option is not None:
             self._option.put(request, stream_slice["start"])
@@ -232,18 +238,18 @@ class CustomIncrementalSync(Custom):
         return _Silent(usual.kind)
 
     def make_reader(
-        self, stream: DeclarativeStreamProtocol, kept: Mapping[str, Any]
-    ) -> CursorReader:
+        self, stream: DeclarativeStreamProtocol, state: Mapping[str, Any]
+    ) -> CustomCursorReader:
         """Return the reader of one context: a new instance, initialized with the stored state."""
         self.owner.stream = stream
-        made = self._instantiate()
-        made.set_initial_state(kept)
+        cursor = self._instantiate()
+        cursor.set_initial_state(state)
         is_feed = bool(self.fields.get("is_data_feed"))
         filters = bool(self.fields.get("is_client_side_incremental"))
-        return _CustomCursorReader(made, stream.name, is_feed=is_feed, filters=filters)
+        return CustomCursorReader(cursor, stream.name, is_feed=is_feed, filters=filters)
 
 
-class _CustomCursorReader:
+class CustomCursorReader:
     """Cursor reader for one context, run by an instance of the connector's class."""
 
     def __init__(self, cursor: Any, stream: str, *, is_feed: bool, filters: bool) -> None:
@@ -304,6 +310,10 @@ class _CustomCursorReader:
         """Close a slice of which all records were emitted; return the state to store."""
         self._cursor.close_slice(stream_slice, *([self._last] if self._wants_last else []))
         return cast("Mapping[str, Any]", self._cursor.get_stream_state() or {})
+
+
+CursorReader: TypeAlias = CountReader | CustomCursorReader
+"""Reader of one context by a cursor that is not a DatetimeBasedCursor."""
 
 
 def _takes_record(close: Any) -> bool:

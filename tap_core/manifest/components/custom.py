@@ -19,12 +19,12 @@ import requests
 
 from tap_core.http.request import Auth, HTTPRequest
 from tap_core.manifest.cdk_compat.adapters import adapt, to_stream_slice
-from tap_core.manifest.cdk_compat.error_handlers import CdkBackoffStrategy as CdkBackoffStrategy
+from tap_core.manifest.cdk_compat.error_handlers import CdkBackoffStrategy
 from tap_core.manifest.cdk_compat.import_hook import load_class
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice
 from tap_core.manifest.cdk_compat.models import Record as CdkRecord
 from tap_core.manifest.cdk_compat.partition_routers import StreamOwner
-from tap_core.manifest.cdk_compat.requesters import CdkHttpRequester as CdkHttpRequester
+from tap_core.manifest.cdk_compat.requesters import CdkHttpRequester
 from tap_core.manifest.cdk_compat.state_migrations import CdkState
 from tap_core.manifest.cdk_compat.type_guards import is_dict, is_mapping
 from tap_core.manifest.components.error_handlers import DefaultErrorHandler
@@ -137,7 +137,7 @@ class Custom:
 
     def _instantiate(self) -> Any:
         cls = load_class(self.class_name, self.folder)
-        given = {
+        values = {
             **cast("dict[str, Any]", adapt(self.fields, self.owner, self.config)),
             "config": self.config,
             "parameters": dict(self.parameters),
@@ -145,7 +145,7 @@ class Custom:
         }
         names = {name for base in cls.__mro__ for name in vars(base).get("__annotations__", ())}
         try:
-            return cls(**{name: value for name, value in given.items() if name in names})
+            return cls(**{name: value for name, value in values.items() if name in names})
         except ManifestError:
             raise
         except TypeError as error:  # its text contains field names, but never values
@@ -360,7 +360,7 @@ class CustomErrorHandler(Custom):
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
         """Return the seconds to wait after ``tries`` attempts, or None for the default wait."""
-        return _seconds(self.instance, response, tries)
+        return _get_wait_seconds(self.instance, response, tries)
 
 
 class CustomBackoffStrategy(Custom):
@@ -379,10 +379,12 @@ class CustomBackoffStrategy(Custom):
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
         """Return the seconds to wait after ``tries`` attempts, or None for the default wait."""
-        return _seconds(self.instance, response, tries)
+        return _get_wait_seconds(self.instance, response, tries)
 
 
-def _seconds(instance: Any, response: requests.Response | None, tries: int) -> float | None:
+def _get_wait_seconds(
+    instance: Any, response: requests.Response | None, tries: int
+) -> float | None:
     wait = getattr(instance, "backoff_time", None)
     found = wait(response, tries) if callable(wait) else None
     return None if found is None else float(cast("float", found))
@@ -527,7 +529,7 @@ class CustomRequester(Custom):
             url=asked._join_url(base, asked.get_path(**about)),  # noqa: SLF001  (airbyte-cdk's)
             method=_get_enum_text(asked.get_method()),
             params=dict(asked.get_request_params(**about) or {}),
-            headers=_texts(asked.get_request_headers(**about)),
+            headers=_to_text_headers(asked.get_request_headers(**about)),
             data=document or asked.get_request_body_data(**about) or None,
             base=base,
         )
@@ -554,40 +556,42 @@ class CustomPartitionRouter(Custom):
         add_declared_fields(self.instance, request, about)
 
 
-def add_declared_fields(asked: Any, request: HTTPRequest, about: Mapping[str, Any]) -> None:
+def add_declared_fields(instance: Any, request: HTTPRequest, arguments: Mapping[str, Any]) -> None:
     """Add to a request the values that a custom class returns for a slice.
 
     They are the results of its methods ``get_request_params``, ``get_request_headers``,
     ``get_request_body_data`` and ``get_request_body_json``, as far as it has them.
     """
-    params, headers, form, document = (_added(asked, name, about) for name in _ADDS)
+    params, headers, form, document = (
+        _get_added_fields(instance, name, arguments) for name in _ADDS
+    )
     if params:
         request.params = {**request.params, **params}
     if headers:
-        request.headers = {**request.headers, **_texts(headers)}
+        request.headers = {**request.headers, **_to_text_headers(headers)}
     if form or document:
         known: Any = request.data
-        request.data = _joined(known if is_dict(known) else {}, {**form, **document})
+        request.data = _merge_documents(known if is_dict(known) else {}, {**form, **document})
         request.as_json = bool(document)
 
 
-def _added(asked: Any, method: str, about: Mapping[str, Any]) -> dict[str, Any]:
-    found = getattr(asked, method, None)
-    added = found(**about) if callable(found) else None
+def _get_added_fields(instance: Any, method: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    found = getattr(instance, method, None)
+    added = found(**arguments) if callable(found) else None
     given: Mapping[str, Any] = added if is_mapping(added) else {}
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _joined(known: dict[Any, Any], added: Mapping[Any, Any]) -> dict[Any, Any]:
+def _merge_documents(document: dict[Any, Any], members: Mapping[Any, Any]) -> dict[Any, Any]:
     """Return a document with additional members; objects in both are merged at all levels."""
-    made = dict(known)
-    for name, value in added.items():
-        old = made.get(name)
-        made[name] = _joined(old, value) if is_dict(old) and is_dict(value) else value
-    return made
+    merged = dict(document)
+    for name, value in members.items():
+        old = merged.get(name)
+        merged[name] = _merge_documents(old, value) if is_dict(old) and is_dict(value) else value
+    return merged
 
 
-def _texts(headers: Any) -> dict[str, str]:
+def _to_text_headers(headers: Any) -> dict[str, str]:
     known: Mapping[str, Any] = headers or {}
     return {name: str(value) for name, value in known.items()}
 
@@ -600,18 +604,18 @@ _ADDS: Final = (
 )
 
 
-def to_context(given: Any) -> Context:
+def to_context(stream_slice: Any) -> Context:
     """Convert an airbyte-cdk slice to a context; an empty ``parent_slice`` is removed."""
-    found = PartitionSlice(
-        _drop_empty_slice(given), extra_fields=getattr(given, "extra_fields", None)
+    context = PartitionSlice(
+        _drop_empty_slice(stream_slice), extra_fields=getattr(stream_slice, "extra_fields", None)
     )
-    above = found.get(PARENT_SLICE)
-    if isinstance(above, Mapping):
-        found[PARENT_SLICE] = _drop_empty_slice(cast("Mapping[str, Any]", above))
-    if not found.get(PARENT_SLICE, True):
-        del found[PARENT_SLICE]
-    return found
+    parent_slice = context.get(PARENT_SLICE)
+    if isinstance(parent_slice, Mapping):
+        context[PARENT_SLICE] = _drop_empty_slice(cast("Mapping[str, Any]", parent_slice))
+    if not context.get(PARENT_SLICE, True):
+        del context[PARENT_SLICE]
+    return context
 
 
-def _drop_empty_slice(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if name != PARENT_SLICE or value}
+def _drop_empty_slice(stream_slice: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in stream_slice.items() if name != PARENT_SLICE or value}

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.manifest.components.api_budget import HTTPAPIBudget
 from tap_core.manifest.components.async_retriever import AsyncRetriever
 from tap_core.manifest.components.cursors import CustomIncrementalSync, IncrementingCountCursor
+from tap_core.manifest.components.custom import CustomStateMigration
 from tap_core.manifest.components.resolvers import DynamicDeclarativeStream
 from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
 from tap_core.manifest.components.window_splitting import validate_splitting
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.interfaces import SchemaLoader, StateMigration, Transformation
+from tap_core.manifest.interfaces import Transformation
+from tap_core.manifest.schema_loading import SchemaLoader
+from tap_core.manifest.state_translation import LegacyToPerPartitionStateMigration
 
 __all__ = [
     "CheckDynamicStream",
@@ -28,7 +31,11 @@ __all__ = [
     "DynamicStreamCheckConfig",
     "Spec",
     "StateDelegatingStream",
+    "StateMigration",
 ]
+
+StateMigration: TypeAlias = LegacyToPerPartitionStateMigration | CustomStateMigration
+"""Conversion of a state that an older version of the connector stored."""
 
 
 @dataclass(frozen=True, kw_only=True)

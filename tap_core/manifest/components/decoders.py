@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from itertools import chain
-from typing import IO, Any, Final, Protocol, cast
+from typing import IO, Any, Final, TypeAlias, cast
 from xml.parsers import expat
 
 import msgspec
@@ -34,7 +34,7 @@ from tap_core.manifest.decompression import (
     translate_read_errors,
 )
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.xml_parsing import document_of_xml
+from tap_core.manifest.xml_parsing import parse_xml
 from tap_core.singerlib.json import load_json
 
 __all__ = [
@@ -67,13 +67,6 @@ _NOTHING: Final = object()
 
 _REST: Final = "null"
 """Key for values beyond the last column of a CSV row, as in airbyte-cdk."""
-
-
-class Parser(Protocol):
-    """Interface of a decoder that can be nested within another."""
-
-    def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the documents of a byte stream."""
 
 
 @dataclass(frozen=True)
@@ -262,7 +255,7 @@ class XmlDecoder:
         check_xml_size(response, response.content)
         named = "charset" in str(response.headers.get("Content-Type") or "").lower()
         try:
-            yield document_of_xml(response.content, response.encoding if named else None)
+            yield parse_xml(response.content, response.encoding if named else None)
         except expat.ExpatError as error:
             raise FatalAPIError(f"The response is not XML: {error}.", response=response) from error
 
@@ -341,6 +334,19 @@ class ZipfileDecoder(BoundedReader):
         if first is not None:
             for file in chain((first,), files):
                 yield from inner.parse(file)
+
+
+Parser: TypeAlias = (
+    JsonParser
+    | JsonDecoder
+    | JsonLineParser
+    | JsonlDecoder
+    | JsonItemsDecoder
+    | CsvDecoder
+    | GzipDecoder
+    | GzipParser
+)
+"""Decoder of a byte stream, which can be nested within another decoder."""
 
 
 def _iterate_documents(document: Any) -> Iterator[Any]:

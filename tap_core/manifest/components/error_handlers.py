@@ -21,7 +21,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import requests
 
-from tap_core.exceptions import FatalAPIError, LimitExceededError
+from tap_core.exceptions import FatalAPIError, LimitExceededError, RetriableAPIError, SyncError
 from tap_core.http.response import JSONResponse
 from tap_core.limits.regex import Pattern, compile_pattern
 from tap_core.manifest.errors import ManifestError
@@ -48,6 +48,7 @@ __all__ = [
     "WaitTimeFromResponse",
     "WaitUntilTimeFromHeader",
     "default_resolution",
+    "make_response_error",
     "matches_action",
 ]
 
@@ -87,7 +88,16 @@ _DECIDES: Final = frozenset(
 )
 """Actions with which a CompositeErrorHandler stops asking further handlers."""
 
-_WHERE_MESSAGES_ARE: Final = (
+_RETRIED: Final = frozenset(
+    {
+        ResponseAction.RETRY,
+        ResponseAction.RATE_LIMITED,
+        ResponseAction.REFRESH_TOKEN_THEN_RETRY,
+    }
+)
+"""Actions that send the same request again."""
+
+_MESSAGE_FIELDS: Final = (
     *("message", "messages", "error", "errors", "failures", "failure", "detail", "err"),
     *("error_message", "msg", "reason", "status_message"),
 )
@@ -107,6 +117,16 @@ def default_resolution(response: requests.Response) -> ResponseResolution:
     if response.ok:
         return _SUCCESS
     return _TABLE.get(response.status_code, _UNKNOWN)
+
+
+def make_response_error(
+    resolution: ResponseResolution, message: str, response: requests.Response
+) -> SyncError:
+    """Return the error for a response: retriable or fatal, by the action of the resolution."""
+    kind = RetriableAPIError if resolution.action in _RETRIED else FatalAPIError
+    error: SyncError = kind(message, response=response)
+    error.failure_type = resolution.failure_type
+    return error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,7 +316,7 @@ class ConstantBackoffStrategy:
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
         """Return `backoff_time_in_seconds`, plus a random 0 to 2 times the jitter range."""
-        return _spread(self.backoff_time_in_seconds, self.jitter_range_in_seconds)
+        return _add_jitter(self.backoff_time_in_seconds, self.jitter_range_in_seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,7 +333,7 @@ class ExponentialBackoffStrategy:
 
         The jitter is 0 to 2 times `jitter_range_in_seconds`.
         """
-        return _spread(self.factor * 2.0**tries, self.jitter_range_in_seconds)
+        return _add_jitter(self.factor * 2.0**tries, self.jitter_range_in_seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,7 +379,7 @@ class WaitTimeFromHeader(_FromHeader):
         """
         seconds = self._number(response)
         if seconds:
-            _refuse_long(seconds, self.max_waiting_time_in_seconds, response)
+            _check_wait(seconds, self.max_waiting_time_in_seconds, response)
         return seconds
 
 
@@ -385,7 +405,7 @@ class WaitUntilTimeFromHeader(_FromHeader):
             seconds = max(seconds or self.min_wait, self.min_wait)
         if seconds is None or seconds < 0:
             return None
-        _refuse_long(seconds, self.max_waiting_time_in_seconds, response)
+        _check_wait(seconds, self.max_waiting_time_in_seconds, response)
         return seconds
 
 
@@ -412,15 +432,15 @@ class WaitTimeFromResponse:
             return None
         if not 0 < seconds < float("inf"):
             return None
-        _refuse_long(seconds, self.max_waiting_time_in_seconds, response)
+        _check_wait(seconds, self.max_waiting_time_in_seconds, response)
         return seconds
 
 
-def _spread(seconds: float, half: float | None) -> float:
+def _add_jitter(seconds: float, half: float | None) -> float:
     return seconds if half is None else random.uniform(seconds, seconds + 2 * half)  # noqa: S311  (no secret)
 
 
-def _refuse_long(seconds: float, longest: float | None, response: requests.Response | None) -> None:
+def _check_wait(seconds: float, longest: float | None, response: requests.Response | None) -> None:
     if longest is not None and seconds >= longest:
         raise FatalAPIError(
             f"The server asks to wait for {seconds:,.0f} seconds, and"
@@ -441,13 +461,13 @@ def _make_filter_scope(response: requests.Response, scope: TemplateScope) -> Tem
     host = parts.netloc.rpartition("@")[2]
     return {
         **scope,
-        "response": _document(response, {}),
+        "response": _parse_json_body(response, {}),
         "headers": response.headers,
         "request_url": urlunsplit((parts.scheme, host, parts.path, "", "")),
     }
 
 
-def _document(response: requests.Response, otherwise: Any) -> Any:
+def _parse_json_body(response: requests.Response, otherwise: Any) -> Any:
     """Return the JSON document of a body, or ``otherwise`` if it is not JSON.
 
     The document is cached on the response.
@@ -465,7 +485,7 @@ def _get_error_message(response: requests.Response) -> str:
 
     A body that is not JSON is the message as a whole.
     """
-    document = _document(response, None)
+    document = _parse_json_body(response, None)
     if document is None:
         return response.content.decode("utf-8", "replace")
     return _find_message_text(document) or ""
@@ -480,6 +500,6 @@ def _find_message_text(value: Any) -> str | None:
     if isinstance(value, Mapping):
         known: Mapping[str, Any] = value
         return _find_message_text(
-            next((known[name] for name in _WHERE_MESSAGES_ARE if known.get(name)), None)
+            next((known[name] for name in _MESSAGE_FIELDS if known.get(name)), None)
         )
     return None

@@ -10,18 +10,17 @@ Source: Airbyte YAML reference, "Pagination".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from tap_core.http.request import HTTPRequest
 from tap_core.incremental.request_options import RequestOption
+from tap_core.manifest.components.custom import CustomPaginationStrategy
 from tap_core.manifest.components.requester import RequestPath
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import (
     Condition,
     InterpolatedValue,
     Page,
-    PageCursor,
-    PaginationStrategy,
     TemplateScope,
     resolve,
 )
@@ -31,7 +30,10 @@ __all__ = [
     "DefaultPaginator",
     "NoPagination",
     "OffsetIncrement",
+    "PageCursor",
     "PageIncrement",
+    "PaginationStrategy",
+    "Paginator",
 ]
 
 
@@ -131,6 +133,12 @@ class CursorPagination:
         return resolve(self.cursor_value, seen) or None
 
 
+PaginationStrategy: TypeAlias = (
+    PageIncrement | OffsetIncrement | CursorPagination | CustomPaginationStrategy
+)
+"""Computation of the next page's token, for a `DefaultPaginator`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DefaultPaginator:
     """Paginator that adds page token and page size to requests, by a pagination strategy.
@@ -155,19 +163,37 @@ class DefaultPaginator:
 
     def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
         """Start the pagination of a slice: return a page cursor at the first page."""
-        return _Steps(self)
+        return PageCursor(self)
 
 
-class _Steps:
-    """Position in the pages of a slice, with the token of a pagination strategy."""
+@dataclass(frozen=True, kw_only=True)
+class NoPagination:
+    """Paginator for an API that returns all records of a slice in one response."""
 
-    def __init__(self, paginator: DefaultPaginator) -> None:
-        self._strategy = paginator.pagination_strategy
-        self._size_option = paginator.page_size_option
-        self._token_option = paginator.page_token_option
-        is_sized = self._size_option is not None  # a strategy without one may raise
-        self._size = self._declared_size = self._strategy.requested_size if is_sized else None
-        self._token: Any = self._strategy.first_token
+    def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
+        """Start the pagination of a slice: return a page cursor at its only page."""
+        return PageCursor()
+
+
+Paginator: TypeAlias = DefaultPaginator | NoPagination
+"""Paginator of a retriever."""
+
+
+class PageCursor:
+    """Position in the pages of a slice: the token and the size of the page to request.
+
+    Without a paginator there is a single page, whose request has neither token nor size.
+    """
+
+    def __init__(self, paginator: DefaultPaginator | None = None) -> None:
+        self._paginator = paginator
+        self._size: int | None = None
+        self._token: Any = None
+        if paginator is not None:
+            self._token = paginator.pagination_strategy.first_token
+            if paginator.page_size_option is not None:  # a strategy without one may raise
+                self._size = paginator.pagination_strategy.requested_size
+        self._declared_size = self._size
 
     @property
     def token(self) -> dict[str, Any] | None:
@@ -179,58 +205,30 @@ class _Steps:
         """Number of records to request per page; None without a `page_size_option`."""
         return self._size
 
-    def put(self, request: HTTPRequest, scope: TemplateScope) -> None:  # noqa: ARG002  (as all walks)
+    def put(self, request: HTTPRequest) -> None:
         """Add the page token and the page size to a request, as the paginator's options say."""
-        option = self._token_option
-        if option is not None and self._token is not None:
-            option.put(request, self._token)
-        if self._size_option is not None and self._size:
-            self._size_option.put(request, self._size)
+        if self._paginator is None:
+            return
+        token_option, size_option = (
+            self._paginator.page_token_option,
+            self._paginator.page_size_option,
+        )
+        if token_option is not None and self._token is not None:
+            token_option.put(request, self._token)
+        if size_option is not None and self._size:
+            size_option.put(request, self._size)
 
     def advance(self, page: Page, scope: TemplateScope) -> bool:
         """Move to the page after ``page``; return False if ``page`` was the last one."""
-        self._token = self._strategy.get_next_token(page, self._token, scope) or None
+        if self._paginator is None:
+            return False
+        strategy = self._paginator.pagination_strategy
+        self._token = strategy.get_next_token(page, self._token, scope) or None
         return self._token is not None
-
-    def reset(self) -> None:
-        """Return to the first page."""
-        self._token = self._strategy.first_token
 
     def resize(self, size: int | None) -> None:
         """Set the page size of the next requests; None restores the declared size."""
         self._size = self._declared_size if size is None else size
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoPagination:
-    """Paginator for an API that returns all records of a slice in one response."""
-
-    def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
-        """Start the pagination of a slice: return a page cursor at its only page."""
-        return _OnePage()
-
-
-class _OnePage:
-    @property
-    def token(self) -> None:
-        """None: the request has no page token."""
-
-    @property
-    def size(self) -> None:
-        """None: the request has no page size."""
-
-    def put(self, request: HTTPRequest, scope: TemplateScope) -> None:
-        """Leave the request unchanged."""
-
-    def advance(self, page: Page, scope: TemplateScope) -> bool:  # noqa: ARG002  (as all walks)
-        """Return False: there is no second page."""
-        return False
-
-    def reset(self) -> None:
-        """Do nothing: the only page is the first page."""
-
-    def resize(self, size: int | None) -> None:
-        """Do nothing: the request has no page size."""
 
 
 def _is_last(size: int, reduced_size: int | None) -> bool:

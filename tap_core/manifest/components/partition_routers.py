@@ -146,14 +146,14 @@ class ParentStreamConfig:
         """Yield a context for each parent record; records without the parent key are skipped."""
         parent = stream.parent(self.stream)
         if not self.incremental_dependency:
-            yield from self._of_slices(parent)
+            yield from self._generate_slice_contexts(parent)
             return
         keeper = stream
         parent = parent.resume_from(keeper.find_parent_state(parent.name))
-        yield from self._of_slices(parent)
+        yield from self._generate_slice_contexts(parent)
         keeper.keep_parent_state(parent.name, parent.resume_position)
 
-    def _of_slices(self, parent: DeclarativeStreamProtocol) -> Iterator[Context]:
+    def _generate_slice_contexts(self, parent: DeclarativeStreamProtocol) -> Iterator[Context]:
         for context in parent.slices():
             above = {PARENT_SLICE: dict(context)} if context else {}
             for record in parent.read_slice(context):
@@ -166,14 +166,15 @@ class ParentStreamConfig:
                     )
                     continue
                 yield PartitionSlice(
-                    {self.partition_field: key, **above}, extra_fields=self._more(record)
+                    {self.partition_field: key, **above},
+                    extra_fields=self._get_extra_fields(record),
                 )
 
-    def _more(self, record: Record) -> dict[str, Any]:
+    def _get_extra_fields(self, record: Record) -> dict[str, Any]:
         """Return the extra fields of a slice, from its parent record."""
         more: dict[str, Any] = {}
         if self.lazy_read_pointer:
-            more[CHILD_RESPONSE] = _as_response(self._records(record))
+            more[CHILD_RESPONSE] = _make_response(self._records(record))
         for name, find in self._extras:
             value = find(record)
             more[name] = None if value is MISSING else value
@@ -233,17 +234,17 @@ class GroupingPartitionRouter:
         batch: list[Context] = []
         seen: set[str] = set()
         for context in self.underlying_partition_router.generate_contexts(stream):
-            key = _only_value(context)
+            key = _get_only_value(context)
             if self.deduplicate:
                 if key in seen:
                     continue
                 seen.add(key)
             batch.append(context)
             if len(batch) == self.group_size:
-                yield _grouped(batch)
+                yield _make_group(batch)
                 batch = []
         if batch:
-            yield _grouped(batch)
+            yield _make_group(batch)
 
     def put(self, request: Any, scope: TemplateScope) -> None:
         """Leave the request unchanged: templates refer to the group, as in airbyte-cdk."""
@@ -279,7 +280,7 @@ def _add_slice_value(
             option.put(request, value)
 
 
-def _only_value(context: Context) -> str:
+def _get_only_value(context: Context) -> str:
     names = context.keys() - {PARENT_SLICE}
     if len(names) != 1:
         raise ManifestError(
@@ -289,20 +290,20 @@ def _only_value(context: Context) -> str:
     return dump_json(context[names.pop()], sort_keys=True, default=str)
 
 
-def _grouped(batch: list[Context]) -> PartitionSlice:
+def _make_group(batch: list[Context]) -> PartitionSlice:
     extras: list[Mapping[str, Any]] = [getattr(one, "extra_fields", {}) for one in batch]
     return PartitionSlice(
-        {name: [one.get(name) for one in batch] for name in _names(batch)},
-        extra_fields={name: [one.get(name) for one in extras] for name in _names(extras)},
+        {name: [one.get(name) for one in batch] for name in _collect_keys(batch)},
+        extra_fields={name: [one.get(name) for one in extras] for name in _collect_keys(extras)},
     )
 
 
-def _names(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
+def _collect_keys(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the distinct keys of all mappings, in order of first occurrence."""
     return list(dict.fromkeys(name for one in mappings for name in one))
 
 
-def _as_response(records: Any) -> requests.Response:
+def _make_response(records: Any) -> requests.Response:
     """Return a JSON response whose body is the child records of a parent record."""
     made = requests.Response()
     made.status_code = 200

@@ -7,180 +7,53 @@ holds them. The stream passes its transformations.
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from tap_core.exceptions import FatalAPIError
-from tap_core.manifest import interfaces
-from tap_core.manifest.dpath import (
-    MISSING,
-    find_all,
-    has_wildcard,
-    make_getter,
-    make_remover,
-    set_at,
+from tap_core.manifest.components.custom import (
+    CustomRecordExtractor,
+    CustomRecordFilter,
+    CustomSchemaNormalization,
 )
+from tap_core.manifest.components.extractors import DpathExtractor, WholeDocumentExtractor
+from tap_core.manifest.components.file_extractors import ResponseToFileExtractor
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.interfaces import (
-    Condition,
-    Extractor,
-    TemplateScope,
-    Transformation,
-    resolve,
-)
+from tap_core.manifest.interfaces import Condition, TemplateScope, Transformation, resolve
 from tap_core.manifest.type_normalization import make_normalizer
 from tap_core.types import JsonSchema, Record
 
 __all__ = [
     "CombinedExtractor",
-    "DpathExtractor",
-    "Normalization",
+    "Extractor",
     "OnFailure",
-    "ParentFieldPath",
-    "RecordExpander",
     "RecordFilter",
+    "RecordPredicate",
     "RecordSelection",
     "RecordSelector",
+    "drop_nulls",
 ]
 
 OnFailure: TypeAlias = Callable[[Record, ManifestError, int], None]
-"""Callback with a record that is skipped because a template fails on it, the error, and the
-1-based number of the record in the response."""
+"""Callback for a record that is skipped because a template fails on it.
+
+Its arguments are the record, the error, and the number of the record in the response, from 1.
+"""
 
 
-class RecordSelection(Protocol):
-    """Function from the documents of a response to records."""
+RecordSelection: TypeAlias = Callable[
+    [Iterable[Any], TemplateScope, Callable[[], None], OnFailure | None], Iterator[Record]
+]
+"""Function that yields the records in the documents of a response.
 
-    def __call__(
-        self,
-        documents: Iterable[Any],
-        scope: TemplateScope,
-        extracted: Callable[[], None],
-        failed: OnFailure | None = None,
-    ) -> Iterator[Record]:
-        """Yield the records.
-
-        ``extracted`` is called for each record that the extractor finds, before the filter.
-        ``failed`` is called for a record on which a template fails, and the record is skipped;
-        without ``failed`` the error is raised.
-
-        Raises:
-            ManifestError: a template fails.
-        """
-
+Its arguments are the documents, the interpolation scope, a function that is called for each record
+which the extractor finds, before the filter, and the callback for a record on which a template
+fails. Such a record is skipped; with None the ManifestError is raised.
+"""
 
 _Changes: TypeAlias = list[Callable[[Record, TemplateScope], None]]
-
-
-class Normalization(Protocol):
-    """Interface of a conversion of record values to the types of a schema."""
-
-    def transform(self, record: Record, schema: Mapping[str, Any]) -> None:
-        """Convert the values of a record in place."""
-
-
-@dataclass(frozen=True)
-class ParentFieldPath:
-    """Field of the parent record to copy into each expanded record."""
-
-    parent_path: list[str]
-    record_path: list[str]
-
-    def __post_init__(self) -> None:
-        """Raise ManifestError for a path that is empty or contains wildcards."""
-        for name, path in (("parent_path", self.parent_path), ("record_path", self.record_path)):
-            if not path or has_wildcard(path):
-                raise ManifestError(f"{name} is {path}: it must name exactly one field.")
-
-    @cached_property
-    def _value(self) -> Callable[[Any], Any]:
-        return make_getter(self.parent_path)
-
-    def copy(self, parent: Record, record: Record) -> None:
-        """Set the field in a record to the parent's value, or to None if the parent lacks it."""
-        found = self._value(parent)
-        set_at(record, self.record_path, None if found is MISSING else copy.deepcopy(found))
-
-
-@dataclass(frozen=True)
-class RecordExpander:
-    """Expander that makes one record of each element of a list within a record."""
-
-    expand_records_from_field: list[str]
-    remain_original_record: bool = False
-    parent_fields: list[ParentFieldPath] = field(default_factory=list)
-    merge_parent: bool = False
-    on_no_records: Literal["skip", "emit_parent"] = "skip"
-
-    # In airbyte-cdk this option only logs a warning that the list may be incomplete.
-    IGNORED: ClassVar[frozenset[str]] = frozenset({"truncation_indicator_path"})
-
-    @cached_property
-    def _lists(self) -> Callable[[Any], list[Any]]:
-        return find_all(self.expand_records_from_field)
-
-    @cached_property
-    def _without(self) -> Callable[[Any], None]:
-        return make_remover(self.expand_records_from_field)
-
-    def expand(self, parent: Any) -> Iterator[Any]:
-        """Yield a record for each element of the list; a value that is not an object as it is.
-
-        With ``on_no_records: emit_parent`` the parent is yielded if there are no elements.
-        """
-        if not isinstance(parent, dict) or not self.expand_records_from_field:
-            yield parent
-            return
-        parent = cast(Record, parent)
-        items = [one for found in self._lists(parent) if isinstance(found, list) for one in found]
-        yield from (self._add_parent_fields(parent, item) for item in items)
-        if not items and self.on_no_records == "emit_parent":
-            yield parent
-
-    def _add_parent_fields(self, parent: Record, item: Any) -> Any:
-        """Return a list element as a record, with the fields of its parent that are declared."""
-        if not (self.merge_parent or self.parent_fields or self.remain_original_record):
-            return item
-        record: Record = dict(item) if isinstance(item, dict) else {"value": item}
-        if self.merge_parent:
-            rest = copy.deepcopy(parent)
-            self._without(rest)
-            record = {**rest, **record}
-        for parent_field in self.parent_fields:
-            parent_field.copy(parent, record)
-        if self.remain_original_record:
-            record["original_record"] = copy.deepcopy(parent)
-        return record
-
-
-@dataclass(frozen=True)
-class DpathExtractor:
-    """Extractor of the records at a path: the elements of a list, or one object."""
-
-    field_path: list[str]
-    record_expander: RecordExpander | None = None
-
-    # airbyte-cdk ignores this option and uses the retriever's decoder.
-    IGNORED: ClassVar[frozenset[str]] = frozenset({"decoder"})
-
-    @cached_property
-    def _found(self) -> Callable[[Any], Any]:
-        path = self.field_path
-        return find_all(path) if "*" in path else make_getter(path)
-
-    def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  the Protocol's
-        """Return the records of a document; none if the path does not exist or leads to null."""
-        found = self._found(document)
-        if not isinstance(found, list):
-            found = [found] if found is not MISSING and found else []
-        if self.record_expander is None:
-            return found
-        expand = self.record_expander.expand
-        return (record for one in found for record in expand(one))
 
 
 @dataclass(frozen=True)
@@ -203,6 +76,16 @@ class CombinedExtractor:
                 return
 
 
+Extractor: TypeAlias = (
+    DpathExtractor
+    | CombinedExtractor
+    | ResponseToFileExtractor
+    | WholeDocumentExtractor
+    | CustomRecordExtractor
+)
+"""Extractor of the records in a document."""
+
+
 @dataclass(frozen=True)
 class RecordFilter:
     """Filter that keeps the records for which a condition is true."""
@@ -214,6 +97,10 @@ class RecordFilter:
         if scope.get("record") is not record:
             scope = {**scope, "record": record}
         return bool(resolve(self.condition, scope))
+
+
+RecordPredicate: TypeAlias = RecordFilter | CustomRecordFilter
+"""Filter of records."""
 
 
 @dataclass(frozen=True)
@@ -243,8 +130,8 @@ class RecordSelector:
     """Selector that extracts, filters, transforms and normalizes the records of a response."""
 
     extractor: Extractor
-    record_filter: interfaces.RecordPredicate | None = None
-    schema_normalization: Literal["Default", "None"] | Normalization = "None"
+    record_filter: RecordPredicate | None = None
+    schema_normalization: Literal["Default", "None"] | CustomSchemaNormalization = "None"
     transform_before_filtering: bool | None = None
 
     IGNORED: ClassVar[frozenset[str]] = frozenset({"file_uploader"})
@@ -327,6 +214,24 @@ def _skip_failures(
             return False
 
     return tried
+
+
+def drop_nulls(select: RecordSelection) -> RecordSelection:
+    """Return a selection without the top-level fields of records that are None."""
+
+    def select_without_nulls(
+        documents: Iterable[Any],
+        scope: TemplateScope,
+        extracted: Callable[[], None],
+        failed: OnFailure | None = None,
+    ) -> Iterator[Record]:
+        for record in select(documents, scope, extracted, failed):
+            if None in record.values():
+                yield {name: value for name, value in record.items() if value is not None}
+            else:
+                yield record
+
+    return select_without_nulls
 
 
 def _make_extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> RecordSelection:

@@ -79,7 +79,7 @@ class RequestPath:
     def put(self, request: HTTPRequest, token: Any) -> None:
         """Replace the URL of a request by the token's; a path is joined to the base URL."""
         base = request.base if isinstance(request, RequestSpec) else ""
-        request.url = _joined(base or request.url, str(token))
+        request.url = _join_url(base or request.url, str(token))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ class RequestBodyUrlEncodedForm:
 
     def content(self, scope: TemplateScope) -> _Body:
         """Return the evaluated form fields; None and empty strings are omitted."""
-        fields = _fields(self.value, scope)
+        fields = _evaluate_fields(self.value, scope)
         return (fields, False) if fields else (None, None)
 
 
@@ -119,7 +119,7 @@ class RequestBodyJsonObject:
 
     def content(self, scope: TemplateScope) -> _Body:
         """Return the evaluated document; empty members are omitted at all levels."""
-        document = _nested(self.value, scope)
+        document = _evaluate_document(self.value, scope)
         return (document, True) if document else (None, None)
 
 
@@ -208,7 +208,7 @@ class HttpRequester:
         base = self.get_base_url(scope)
         data, as_json = (None, None) if self._body is None else self._body.content(scope)
         return RequestSpec(
-            url=_joined(base, str(resolve(self.path or "", scope)).lstrip("/")),
+            url=_join_url(base, str(resolve(self.path or "", scope)).lstrip("/")),
             method=self.http_method,
             params=self._params(scope),
             headers=self._headers(scope),
@@ -230,7 +230,7 @@ class HttpRequester:
         return base or str(resolve(self.url or "", scope))
 
     def _params(self, scope: TemplateScope) -> dict[str, Any]:
-        params = _fields(self.request_parameters, scope)
+        params = _evaluate_fields(self.request_parameters, scope)
         for name in find_property_parameters(params):
             params[name] = ",".join(get_properties(scope.get("stream_slice")))
         for name, value in params.items():
@@ -242,7 +242,7 @@ class HttpRequester:
         return params
 
     def _headers(self, scope: TemplateScope) -> dict[str, str]:
-        return {name: str(it) for name, it in _fields(self.request_headers, scope).items()}
+        return {name: str(it) for name, it in _evaluate_fields(self.request_headers, scope).items()}
 
     @cached_property
     def _body(
@@ -291,7 +291,7 @@ def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:
     return fields.get("query_properties") if endpoint is None else QueryProperties(endpoint)
 
 
-def _joined(base: str, path: str) -> str:
+def _join_url(base: str, path: str) -> str:
     """Return a path joined to a base URL; a full URL as the path replaces the base."""
     if not path:
         return base
@@ -307,36 +307,36 @@ def _takes_plain(folder: str) -> bool:
     return urljoin(folder, "a/b") == f"{folder}a/b"
 
 
-def _fields(given: Any, scope: TemplateScope) -> dict[str, Any]:
+def _evaluate_fields(fields: Any, scope: TemplateScope) -> dict[str, Any]:
     """Return evaluated fields as a flat dict; None and empty strings are omitted.
 
     ``given`` may be one template for all fields.
     """
-    if not isinstance(given, dict):
-        whole = given(scope) if callable(given) else given
+    if not isinstance(fields, dict):
+        whole = fields(scope) if callable(fields) else fields
         if isinstance(whole, str):
             whole = parse_literal(whole)
-        found: Mapping[Any, Any] = whole if isinstance(whole, Mapping) else {}
-        return {str(name): value for name, value in found.items() if value is not None}
+        members: Mapping[Any, Any] = whole if isinstance(whole, Mapping) else {}
+        return {str(name): value for name, value in members.items() if value is not None}
     return {
         str(resolve(name, scope)): value
-        for name, each in given.items()
+        for name, each in fields.items()
         if (value := resolve(each, scope)) is not None and value != ""
     }
 
 
-def _nested(given: Any, scope: TemplateScope) -> Any:
+def _evaluate_document(document: Any, scope: TemplateScope) -> Any:
     """Return an evaluated document; empty members of mappings are omitted at all levels."""
-    if callable(given):
-        found = given(scope)
+    if callable(document):
+        found = document(scope)
         return None if found == "" else found
-    if isinstance(given, dict):
-        members: dict[Any, Any] = given
+    if isinstance(document, dict):
+        members: dict[Any, Any] = document
         return {
             resolve(name, scope): value
             for name, each in members.items()
-            if (value := _nested(each, scope)) is not None
+            if (value := _evaluate_document(each, scope)) is not None
         }
-    if isinstance(given, list):
-        return [_nested(each, scope) for each in given]
-    return None if given == "" else given
+    if isinstance(document, list):
+        return [_evaluate_document(each, scope) for each in document]
+    return None if document == "" else document

@@ -164,7 +164,7 @@ class ConfigComponentsResolver(_Resolver):
         given = self.stream_config
         parts = given if isinstance(given, list) else [given]
         for combination in product(*(enumerate(one.values(self.config)) for one in parts)):
-            yield {"components_values": _joined(combination)}
+            yield {"components_values": _merge_items(combination)}
 
     def keeps_text(self, mapping: ComponentMappingDefinition) -> bool:
         """Return True if the mapping's `value_type` is ``string``."""
@@ -210,19 +210,19 @@ class DynamicDeclarativeStream:
     use_parent_parameters: bool = True
 
 
-def find_template_names(given: Any) -> frozenset[str]:
+def find_template_names(value: Any) -> frozenset[str]:
     """Return the names that the templates in a field use, at all levels."""
-    if isinstance(given, dict):
-        given = [*given, *given.values()]
-    if isinstance(given, list):
-        return frozenset[str]().union(*map(find_template_names, given))
-    template = getattr(given, "template", None)
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        return frozenset[str]().union(*map(find_template_names, value))
+    template = getattr(value, "template", None)
     return template.names if template is not None else frozenset()
 
 
-def _expand_entry(one: Any) -> Any:
+def _expand_entry(entry: Any) -> Any:
     """Return a list entry of the manifest as plain values, with ``$parameters`` expanded."""
-    return to_plain(expand_parameters(one))
+    return to_plain(expand_parameters(entry))
 
 
 def _has_component(given: Any) -> bool:
@@ -233,7 +233,7 @@ def _has_component(given: Any) -> bool:
     return is_dataclass(given) and not callable(given)
 
 
-def _joined(combination: Iterable[tuple[int, Any]]) -> dict[str, Any]:
+def _merge_items(combination: Iterable[tuple[int, Any]]) -> dict[str, Any]:
     """Return the union of one item per config list; items are paired with their index.
 
     An item that is not a mapping gets the key ``source_config_<number of its list>`` and stays

@@ -15,16 +15,16 @@ from tap_core.manifest.cdk_compat.adapters import to_stream_slice
 from tap_core.manifest.cdk_compat.import_hook import load_class
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice
 from tap_core.manifest.cdk_compat.models import Record as CdkRecord
-from tap_core.manifest.cdk_compat.retrievers import CdkSimpleRetriever as CdkSimpleRetriever
+from tap_core.manifest.cdk_compat.retrievers import CdkSimpleRetriever
 from tap_core.manifest.components.custom import Custom, CustomRequester, to_context
 from tap_core.manifest.components.page_size_reduction import PageSizeReduction, validate_reduction
 from tap_core.manifest.components.pagination_reset import PaginationReset
-from tap_core.manifest.components.paginators import NoPagination
+from tap_core.manifest.components.paginators import NoPagination, Paginator
 from tap_core.manifest.components.record_selector import RecordSelector
 from tap_core.manifest.components.requester import HttpRequester
 from tap_core.manifest.components.window_splitting import RequestWindowSplitting
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.interfaces import Decoder, Paginator, PartitionRouter, TemplateScope
+from tap_core.manifest.interfaces import Decoder, PartitionRouter, TemplateScope
 from tap_core.types import Context, JsonSchema, Record
 
 __all__ = ["CustomRetriever", "SimpleRetriever"]

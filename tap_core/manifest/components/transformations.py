@@ -96,7 +96,7 @@ class AddFields:
                     ):
                         put(record, found)
             except ManifestError as error:
-                raise _with_field(".".join(path), error) from None
+                raise _add_field_name(".".join(path), error) from None
 
         return change
 
@@ -139,7 +139,7 @@ class RemoveFields:
             try:
                 is_removed = resolve(self.condition, {**scope, "property": holder[name]})
             except ManifestError as error:
-                raise _with_field(str(name), error) from None
+                raise _add_field_name(str(name), error) from None
             if is_removed:
                 delete_at(place)
 
@@ -159,7 +159,7 @@ class KeysToSnakeCase:
 
     def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
         """Rename the fields of a record, in place."""
-        _replace(record, _renamed(record, _snake_case))
+        _replace(record, _rename_fields(record, _snake_case))
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class KeysReplace:
     def transform(self, record: Record, scope: TemplateScope) -> None:
         """Rename the fields of a record, in place, with the evaluated texts."""
         old, new = str(resolve(self.old, scope)), str(resolve(self.new, scope))
-        _replace(record, _renamed(record, lambda name: name.replace(old, new)))
+        _replace(record, _rename_fields(record, lambda name: name.replace(old, new)))
 
 
 @dataclass(frozen=True)
@@ -235,10 +235,10 @@ class FlattenFields:
 
     def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
         """Replace the fields of a record by its flattened values, in place."""
-        _replace(record, _flat(record, into_lists=self.flatten_lists))
+        _replace(record, _flatten(record, into_lists=self.flatten_lists))
 
 
-def _with_field(name: str, error: ManifestError) -> ManifestError:
+def _add_field_name(name: str, error: ManifestError) -> ManifestError:
     """Return an error with the field's name before the message."""
     return ManifestError(f"field '{name}': {error}")
 
@@ -269,9 +269,11 @@ def _replace(record: Record, fields: dict[str, Any]) -> None:
     record.update(fields)
 
 
-def _renamed(record: Mapping[str, Any], rename: Callable[[str], str]) -> dict[str, Any]:
+def _rename_fields(record: Mapping[str, Any], rename: Callable[[str], str]) -> dict[str, Any]:
     return {
-        rename(name): _renamed(cast(Record, value), rename) if isinstance(value, dict) else value
+        rename(name): _rename_fields(cast(Record, value), rename)
+        if isinstance(value, dict)
+        else value
         for name, value in record.items()
     }
 
@@ -297,7 +299,7 @@ def _snake_case(name: str) -> str:
     return "_".join(words).lower()
 
 
-def _flat(record: Record, *, into_lists: bool) -> dict[str, Any]:
+def _flatten(record: Record, *, into_lists: bool) -> dict[str, Any]:
     """Return the scalar values of a record by name, flattened as in airbyte-cdk.
 
     The last field is processed first. A name that is taken, and every name after a non-empty list

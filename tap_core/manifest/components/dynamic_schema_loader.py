@@ -1,0 +1,182 @@
+"""Schema loader that builds a stream's schema from the API's description of its fields."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from tap_core.manifest.components.record_selector import RecordPredicate
+from tap_core.manifest.dpath import MISSING, make_getter
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.interfaces import (
+    Condition,
+    DeclarativeStreamProtocol,
+    Retriever,
+    Transformation,
+    resolve,
+)
+from tap_core.types import JsonSchema
+
+__all__ = ["ComplexFieldType", "DynamicSchemaLoader", "SchemaTypeIdentifier", "TypesMap"]
+
+_TYPES: Final[Mapping[str, JsonSchema]] = {
+    "string": {"type": ["null", "string"]},
+    "boolean": {"type": ["null", "boolean"]},
+    "date": {"type": ["null", "string"], "format": "date"},
+    "timestamp_without_timezone": {
+        "type": ["null", "string"],
+        "format": "date-time",
+        "airbyte_type": "timestamp_without_timezone",
+    },
+    "timestamp_with_timezone": {"type": ["null", "string"], "format": "date-time"},
+    "time_without_timezone": {
+        "type": ["null", "string"],
+        "format": "time",
+        "airbyte_type": "time_without_timezone",
+    },
+    "time_with_timezone": {
+        "type": ["null", "string"],
+        "format": "time",
+        "airbyte_type": "time_with_timezone",
+    },
+    "integer": {"type": ["null", "integer"]},
+    "number": {"type": ["null", "number"]},
+    "array": {"type": ["null", "array"]},
+    "object": {"type": ["null", "object"]},
+}
+"""JSON Schema of each Airbyte type name. Source: Airbyte documentation, "Data types"."""
+
+
+@dataclass(frozen=True)
+class ComplexFieldType:
+    """Airbyte type with the type of its items, for arrays."""
+
+    field_type: str
+    items: str | ComplexFieldType | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ManifestError for `items` of a type that is not ``array``."""
+        if self.items and self.field_type != "array":
+            raise ManifestError(
+                f"items belong to the field_type 'array', and this one is '{self.field_type}'."
+            )
+
+    @property
+    def schema(self) -> JsonSchema:
+        """JSON Schema of the type."""
+        made = _parse_type(self.field_type)
+        if self.items:
+            inner = self.items
+            made["items"] = _parse_type(inner) if isinstance(inner, str) else inner.schema
+        return made
+
+
+@dataclass(frozen=True)
+class TypesMap:
+    """Mapping of a type of the API to an Airbyte type, if a condition is true."""
+
+    target_type: str | list[str] | ComplexFieldType
+    current_type: str | list[str]
+    condition: Condition = True
+
+
+@dataclass(frozen=True)
+class SchemaTypeIdentifier:
+    """Paths to the names and types of fields in a response that describes a schema."""
+
+    key_pointer: list[str]
+    type_pointer: list[str] = field(default_factory=list)
+    schema_pointer: list[str] = field(default_factory=list)
+    types_mapping: list[TypesMap] = field(default_factory=list)
+
+    @cached_property
+    def _key(self) -> Callable[[Any], Any]:
+        return make_getter(self.key_pointer)
+
+    @cached_property
+    def _type(self) -> Callable[[Any], Any]:
+        return make_getter(self.type_pointer)
+
+    def fields(self, described: Any, config: Mapping[str, Any]) -> Iterator[tuple[str, JsonSchema]]:
+        """Yield name and JSON Schema of each field that a response describes.
+
+        Raises:
+            ManifestError: a name is not a string, or a type is unknown.
+        """
+        found = make_getter(self.schema_pointer)(described)
+        for one in found if isinstance(found, list) else []:
+            name = self._key(one)
+            if not isinstance(name, str):
+                raise ManifestError(
+                    f"A field is described without a name at {self.key_pointer}: {one!r}."
+                )
+            yield name, self._schema(one, config)
+
+    def _schema(self, described: Any, config: Mapping[str, Any]) -> JsonSchema:
+        given = self._type(described) if self.type_pointer else "string"
+        kind = self._mapped("string" if given is MISSING else given, described, config)
+        if isinstance(kind, ComplexFieldType):
+            return kind.schema
+        if isinstance(kind, list) and len(kind) == _TWO:
+            return {"oneOf": [_parse_type(one) for one in kind]}
+        return _parse_type(kind)
+
+    def _mapped(self, kind: Any, described: Any, config: Mapping[str, Any]) -> Any:
+        scope = {"config": config, "raw_schema": described}
+        for one in self.types_mapping:
+            if one.current_type == kind and resolve(one.condition, scope):
+                return one.target_type
+        return kind
+
+
+_TWO: Final = 2
+
+
+@dataclass(frozen=True)
+class DynamicSchemaLoader:
+    """Schema loader that builds the schema from the API's description of its fields."""
+
+    retriever: Retriever
+    schema_type_identifier: SchemaTypeIdentifier
+    schema_filter: RecordPredicate | None = None
+    schema_transformations: list[Transformation] = field(default_factory=list)
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:
+        """Request the description of the fields and return the schema; the first record counts."""
+        described = next(iter(stream.iterate_records(self.retriever)), None)
+        fields = self.schema_type_identifier.fields(described, self.config) if described else ()
+        properties: dict[str, Any] = {
+            name: schema for name, schema in fields if self._keeps(name, schema)
+        }
+        scope = {"config": self.config, "record": properties, "stream_slice": {}}
+        for change in self.schema_transformations:
+            change.transform(properties, scope)
+        return {
+            "$schema": "https://json-schema.org/draft-07/schema#",
+            "type": "object",
+            "additionalProperties": True,
+            "properties": properties,
+        }
+
+    def _keeps(self, name: str, schema: JsonSchema) -> bool:
+        record = {name: schema}
+        scope = {"config": self.config, "record": record, "stream_slice": {}}
+        return self.schema_filter is None or self.schema_filter.keeps(record, scope)
+
+
+def _parse_type(name: Any) -> JsonSchema:
+    """Return the JSON Schema of an Airbyte type name.
+
+    Raises:
+        ManifestError: there is no such type.
+    """
+    if not isinstance(name, str) or name not in _TYPES:
+        raise ManifestError(
+            f"{name!r} is not a type. The types are {', '.join(_TYPES)}; map the API's types to"
+            " them with types_mapping."
+        )
+    return copy.deepcopy(_TYPES[name])

@@ -1,0 +1,132 @@
+"""Extractors of records at a path of a document, and the expansion of lists within records."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Literal, cast
+
+from tap_core.manifest.dpath import (
+    MISSING,
+    find_all,
+    has_wildcard,
+    make_getter,
+    make_remover,
+    set_at,
+)
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.interfaces import TemplateScope
+from tap_core.types import Record
+
+__all__ = ["DpathExtractor", "ParentFieldPath", "RecordExpander", "WholeDocumentExtractor"]
+
+
+@dataclass(frozen=True)
+class ParentFieldPath:
+    """Field of the parent record to copy into each expanded record."""
+
+    parent_path: list[str]
+    record_path: list[str]
+
+    def __post_init__(self) -> None:
+        """Raise ManifestError for a path that is empty or contains wildcards."""
+        for name, path in (("parent_path", self.parent_path), ("record_path", self.record_path)):
+            if not path or has_wildcard(path):
+                raise ManifestError(f"{name} is {path}: it must name exactly one field.")
+
+    @cached_property
+    def _value(self) -> Callable[[Any], Any]:
+        return make_getter(self.parent_path)
+
+    def copy(self, parent: Record, record: Record) -> None:
+        """Set the field in a record to the parent's value, or to None if the parent lacks it."""
+        found = self._value(parent)
+        set_at(record, self.record_path, None if found is MISSING else copy.deepcopy(found))
+
+
+@dataclass(frozen=True)
+class RecordExpander:
+    """Expander that makes one record of each element of a list within a record."""
+
+    expand_records_from_field: list[str]
+    remain_original_record: bool = False
+    parent_fields: list[ParentFieldPath] = field(default_factory=list)
+    merge_parent: bool = False
+    on_no_records: Literal["skip", "emit_parent"] = "skip"
+
+    # In airbyte-cdk this option only logs a warning that the list may be incomplete.
+    IGNORED: ClassVar[frozenset[str]] = frozenset({"truncation_indicator_path"})
+
+    @cached_property
+    def _lists(self) -> Callable[[Any], list[Any]]:
+        return find_all(self.expand_records_from_field)
+
+    @cached_property
+    def _without(self) -> Callable[[Any], None]:
+        return make_remover(self.expand_records_from_field)
+
+    def expand(self, parent: Any) -> Iterator[Any]:
+        """Yield a record for each element of the list; a value that is not an object as it is.
+
+        With ``on_no_records: emit_parent`` the parent is yielded if there are no elements.
+        """
+        if not isinstance(parent, dict) or not self.expand_records_from_field:
+            yield parent
+            return
+        parent = cast(Record, parent)
+        items = [one for found in self._lists(parent) if isinstance(found, list) for one in found]
+        yield from (self._add_parent_fields(parent, item) for item in items)
+        if not items and self.on_no_records == "emit_parent":
+            yield parent
+
+    def _add_parent_fields(self, parent: Record, item: Any) -> Any:
+        """Return a list element as a record, with the fields of its parent that are declared."""
+        if not (self.merge_parent or self.parent_fields or self.remain_original_record):
+            return item
+        record: Record = dict(item) if isinstance(item, dict) else {"value": item}
+        if self.merge_parent:
+            rest = copy.deepcopy(parent)
+            self._without(rest)
+            record = {**rest, **record}
+        for parent_field in self.parent_fields:
+            parent_field.copy(parent, record)
+        if self.remain_original_record:
+            record["original_record"] = copy.deepcopy(parent)
+        return record
+
+
+@dataclass(frozen=True)
+class DpathExtractor:
+    """Extractor of the records at a path: the elements of a list, or one object."""
+
+    field_path: list[str]
+    record_expander: RecordExpander | None = None
+
+    # airbyte-cdk ignores this option and uses the retriever's decoder.
+    IGNORED: ClassVar[frozenset[str]] = frozenset({"decoder"})
+
+    @cached_property
+    def _found(self) -> Callable[[Any], Any]:
+        path = self.field_path
+        return find_all(path) if "*" in path else make_getter(path)
+
+    def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  (as all extractors)
+        """Return the records of a document; none if the path does not exist or leads to null."""
+        found = self._found(document)
+        if not isinstance(found, list):
+            found = [found] if found is not MISSING and found else []
+        if self.record_expander is None:
+            return found
+        expand = self.record_expander.expand
+        return (record for one in found for record in expand(one))
+
+
+@dataclass(frozen=True)
+class WholeDocumentExtractor:
+    """Extractor that returns each document as one record; no manifest declares it."""
+
+    def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  (as all extractors)
+        """Return the document as the only record."""
+        return (document,)

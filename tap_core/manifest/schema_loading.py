@@ -1,0 +1,53 @@
+"""JSON Schema of a stream, from the schema loaders that its manifest declares.
+
+A stream without a schema has an empty schema, and its records are emitted unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from tap_core.manifest.components.custom import CustomSchemaLoader
+from tap_core.manifest.components.dynamic_schema_loader import DynamicSchemaLoader
+from tap_core.manifest.components.schema_loaders import (
+    InlineSchemaLoader,
+    JsonFileSchemaLoader,
+    find_schema_file,
+    read_schema,
+)
+from tap_core.manifest.interfaces import DeclarativeStreamProtocol
+from tap_core.types import JsonSchema
+
+__all__ = ["SchemaLoader", "load_schema"]
+
+SchemaLoader: TypeAlias = (
+    InlineSchemaLoader | JsonFileSchemaLoader | DynamicSchemaLoader | CustomSchemaLoader
+)
+"""Source of a stream's JSON Schema."""
+
+
+def load_schema(
+    loaders: SchemaLoader | Sequence[SchemaLoader] | None,
+    stream: DeclarativeStreamProtocol,
+    folder: Path | None = None,
+) -> JsonSchema:
+    """Return the schema of a stream, merged from its schema loaders.
+
+    If several loaders define a property, the first one wins. Without a loader, return the schema in
+    the file ``<stream name>.json`` in ``folder``, or {} if there is no such file.
+    """
+    if loaders is None:
+        file = find_schema_file(folder, f"./{stream.name}.json") if folder else None
+        return read_schema(file) if file else {}
+    if not isinstance(loaders, Sequence):
+        return loaders.json_schema(stream)
+    properties: dict[str, Any] = {}
+    for loader in reversed(loaders):
+        properties.update(loader.json_schema(stream).get("properties", {}))
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": ["null", "object"],
+        "properties": properties,
+    }
