@@ -230,11 +230,11 @@ def test_a_server_that_does_not_answer_is_tried_again_and_told_in_words() -> Non
 def test_what_a_killed_run_left_on_a_server_is_known_to_the_next(tmp_path: Path) -> None:
     """Sessions that may be at work stand in the lease until they are known to have ended."""
     first = JobLock.acquire(str(tmp_path), "job")
-    first.sessions_are(["session-1"])
+    first.record_sessions(["session-1"])
     first.release()
     second = JobLock.acquire(str(tmp_path), "job")
     assert second.leftover_sessions == ("session-1",)
-    second.sessions_are([])
+    second.record_sessions([])
     second.release()
     third = JobLock.acquire(str(tmp_path), "job")
     assert third.leftover_sessions == ()

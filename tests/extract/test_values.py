@@ -46,9 +46,9 @@ def bodies(*records: Any) -> list[bytes]:
     return [json.dumps(each).encode() for each in records]
 
 
-def values(layout: TableSchema, *records: Any, nulls: bool = False) -> list[dict[str, Any]]:
+def values(table_schema: TableSchema, *records: Any, nulls: bool = False) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = (
-        ArrowConverter(layout, nulls=nulls).batch(bodies(*records)).to_pylist()
+        ArrowConverter(table_schema, nulls=nulls).batch(bodies(*records)).to_pylist()
     )
     return found
 
@@ -102,14 +102,16 @@ def test_what_does_not_fit_is_an_error(raw: str):
 
 def test_usual_spellings_beside_rare_ones():
     """One date-time without a zone, or in another spelling, changes nothing for those beside it."""
-    layout = of({"at": {"type": "string", "format": "date-time"}})
+    table_schema = of({"at": {"type": "string", "format": "date-time"}})
     said = [
         "2024-01-01T00:00:00Z",
         "2024-01-01T01:00:00+01:00",
         "2024-01-01 00:00:00",
         "2024-01-01",
     ]
-    found = plain(ArrowConverter(layout).batch(bodies(*({"at": at} for at in said))).column("at"))
+    found = plain(
+        ArrowConverter(table_schema).batch(bodies(*({"at": at} for at in said))).column("at")
+    )
     assert set(found) == {1704067200000000}
 
 
@@ -125,13 +127,13 @@ def test_objects_and_lists_keep_their_nulls():
         "properties": {"x": {"type": "integer"}},
         "additionalProperties": False,
     }
-    layout = of({"o": inner, "l": {"type": "array", "items": inner}})
+    table_schema = of({"o": inner, "l": {"type": "array", "items": inner}})
     records = [
         {"o": None, "l": None},
         {"o": {}, "l": []},
         {"o": {"x": None}, "l": [None, {}, {"x": 1}]},
     ]
-    assert values(layout, *records) == [
+    assert values(table_schema, *records) == [
         {"o": None, "l": None},
         {"o": {"x": None}, "l": []},
         {"o": {"x": None}, "l": [None, {"x": None}, {"x": 1}]},
@@ -163,9 +165,9 @@ def test_text_takes_what_else_it_meets_as_it_is_written():
 
 def test_a_stream_without_properties_is_its_whole_records():
     """Where nothing is declared the record itself is the value, byte by byte."""
-    layout = schema_from_json_schema({}, ("id",), ColumnOptions())
+    table_schema = schema_from_json_schema({}, ("id",), ColumnOptions())
     body = b'{"id":"a","x":[1.50]}'
-    assert ArrowConverter(layout).batch([body]).to_pylist() == [
+    assert ArrowConverter(table_schema).batch([body]).to_pylist() == [
         {"id": "a", "record": body.decode()}
     ]
 
@@ -217,21 +219,21 @@ def test_digits_beyond_microseconds_are_cut_where_that_is_asked_for():
     record = {"at": "1970-01-01T00:00:00.0000019Z"}
     with pytest.raises(ConversionError):
         values(of(schema), record)
-    cut = ArrowConverter(of(schema, cut_timestamps=True)).batch(bodies(record))
+    cut = ArrowConverter(of(schema, truncate_timestamps=True)).batch(bodies(record))
     assert plain(cut.column("at")) == [1]
 
 
 @pytest.mark.spark
 def test_the_frame_of_a_table_has_the_same_values(spark: SparkSession, tmp_path: Path):
     """A record of every type is, in Arrow, what Spark makes of it on its way into a table."""
-    layout = schema_from_json_schema(KINDS_SCHEMA, ("id",), ColumnOptions())
+    table_schema = schema_from_json_schema(KINDS_SCHEMA, ("id",), ColumnOptions())
     records = [json.dumps(KINDS, default=float), '{"id":2}', '{"id":3,"items":[],"list":null}']
     frame = read_spool(
-        spark, [spool(tmp_path / "lines", records)], layout, BatchMetadata(NOW, NOW, 0)
+        spark, [spool(tmp_path / "lines", records)], table_schema, BatchMetadata(NOW, NOW, 0)
     )
-    columns = [f"`{name}`" for name in layout.types]
+    columns = [f"`{name}`" for name in table_schema.types]
     made = spark.createDataFrame(
-        pa.Table.from_batches([ArrowConverter(layout).batch([r.encode() for r in records])])
+        pa.Table.from_batches([ArrowConverter(table_schema).batch([r.encode() for r in records])])
     )
     assert (
         made.schema.simpleString() == frame.good(strict=False).select(columns).schema.simpleString()

@@ -456,9 +456,9 @@ def _of_the_loader(schedule: Schedule) -> dict[Any, dict[str, Any]]:
     write, for_the_owner, fit = JobLock._write, spool._for_the_owner, BatchWriter._prepare_columns
 
     def fit_table(self: Any, spark: Any, table: Any, *args: Any, **kw: Any) -> Any:
-        layout = fit(self, spark, table, *args, **kw)
+        table_schema = fit(self, spark, table, *args, **kw)
         schedule.looked(self._run.id, table.name)
-        return layout
+        return table_schema
 
     def write_lease(self: Any) -> None:
         if scheduler.is_full("a lease"):

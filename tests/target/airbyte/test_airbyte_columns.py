@@ -44,7 +44,7 @@ def struct(**properties: Any) -> dict[str, Any]:
     return {"type": ["null", "object"], "properties": properties}
 
 
-def layout(
+def table_schema(
     properties: dict[str, Any],
     *keys: str,
     options: ColumnOptions = AIRBYTE,
@@ -62,7 +62,7 @@ def by_name(found: TableSchema) -> dict[str, Column]:
 
 def test_airbytes_columns_come_after_those_of_the_record():
     """Airbyte's documents on metadata fields: id, time, meta and generation of each row."""
-    found = layout({"id": INT})
+    found = table_schema({"id": INT})
     assert found.types == {
         "id": "bigint",
         "_airbyte_raw_id": "string",
@@ -70,14 +70,14 @@ def test_airbytes_columns_come_after_those_of_the_record():
         "_airbyte_meta": "string",
         "_airbyte_generation_id": "bigint",
     }
-    assert found.keeps_misfits
+    assert found.nulls_misfits
     assert found.has_meta
 
 
 def test_rows_may_be_set_aside_all_the_same():
-    found = layout({"id": INT}, options=ColumnOptions(airbyte=True, misfits_aside=True))
+    found = table_schema({"id": INT}, options=ColumnOptions(airbyte=True, quarantines_misfits=True))
     assert found.has_meta
-    assert not found.keeps_misfits
+    assert not found.nulls_misfits
 
 
 def test_the_generation_is_the_version():
@@ -86,7 +86,7 @@ def test_the_generation_is_the_version():
         "_airbyte_generation_id",
         TABLE_VERSION,
     )
-    names = layout({"id": INT}, options=told).types
+    names = table_schema({"id": INT}, options=told).types
     assert TABLE_VERSION not in names
     assert "_sdc_received_at" in names
 
@@ -94,26 +94,26 @@ def test_the_generation_is_the_version():
 def test_what_a_record_says_under_these_names_is_left_out():
     """PyAirbyte sends what its cache holds, and these columns with it."""
     sent = dict.fromkeys(AIRBYTE_COLUMNS, TEXT)
-    found = layout({"id": INT, **sent})
+    found = table_schema({"id": INT, **sent})
     assert [c.name for c in found.columns if c.feed is ColumnSource.PROPERTY] == ["id"]
     assert {c.name for c in found.columns if c.feed is ColumnSource.METADATA} == {*AIRBYTE_COLUMNS}
-    plain = layout({"id": INT, META: TEXT}, options=ColumnOptions())
+    plain = table_schema({"id": INT, META: TEXT}, options=ColumnOptions())
     assert by_name(plain)[META].feed is ColumnSource.PROPERTY
 
 
 def test_a_singer_run_leaves_none_of_them_as_it_was():
     """They would tell of a row that is another one by now."""
     table = {"id": "bigint", **{name: type_.ddl for name, type_ in AIRBYTE_COLUMNS.items()}}
-    fitted, changes = diff_with_table(layout({"id": INT}, options=ColumnOptions()), table)
+    fitted, changes = diff_with_table(table_schema({"id": INT}, options=ColumnOptions()), table)
     assert changes == ()
     assert {column.feed for column in fitted.columns[1:]} == {ColumnSource.EMPTIED}
-    again, changes = diff_with_table(layout({"id": INT}), table)
+    again, changes = diff_with_table(table_schema({"id": INT}), table)
     assert changes == ()
     assert {column.feed for column in again.columns[1:]} == {ColumnSource.METADATA}
 
 
 def test_what_must_fit_is_what_a_row_is_known_and_ended_by():
-    assert layout({"id": INT}, "id").must_fit == {"id", DELETED_AT, CDC_DELETED_AT}
+    assert table_schema({"id": INT}, "id").must_fit == {"id", DELETED_AT, CDC_DELETED_AT}
 
 
 # ----------------------------------------------------------------- inside a property
@@ -121,7 +121,9 @@ def test_what_must_fit_is_what_a_row_is_known_and_ended_by():
 
 def test_a_nested_key_is_a_column_of_its_own_and_the_object_stays():
     meta = struct(id=INT, at=TIME)
-    found = layout({"meta": meta}, "meta.id", meta__id=("meta", "id"), meta__at=("meta", "at"))
+    found = table_schema(
+        {"meta": meta}, "meta.id", meta__id=("meta", "id"), meta__at=("meta", "at")
+    )
     columns = by_name(found)
     assert (found.keys, found.key_sources) == (("meta_id",), ("meta.id",))
     assert (columns["meta_id"].type, columns["meta_id"].path) == (Integer(), ("meta", "id"))
@@ -132,14 +134,14 @@ def test_a_nested_key_is_a_column_of_its_own_and_the_object_stays():
 
 def test_a_name_that_a_property_has_gets_a_number():
     meta = struct(id=INT)
-    found = layout({"meta.id": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
+    found = table_schema({"meta.id": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
     assert found.keys == ("meta_id_2",)
     assert by_name(found)["meta.id"].type == Text()
     assert by_name(found)["meta_id_2"].type == Integer()
-    case = layout({"Meta_ID": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
+    case = table_schema({"Meta_ID": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
     assert by_name(case)["Meta_ID"].path == ()
     assert case.keys == ("meta_id_2",)
-    both = layout(
+    both = table_schema(
         {"a": struct(b_c=INT), "a_b": struct(c=INT)}, a__b_c=("a", "b_c"), a_b__c=("a_b", "c")
     )
     assert {"a_b_c", "a_b_c_2"} <= by_name(both).keys()
@@ -147,25 +149,27 @@ def test_a_name_that_a_property_has_gets_a_number():
 
 def test_a_table_knows_the_column_again():
     meta = struct(id=INT)
-    wanted = layout({"meta.id": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
+    wanted = table_schema({"meta.id": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
     fitted, changes = diff_with_table(wanted, wanted.types, sources=wanted.sources)
     assert (fitted.columns, changes) == (wanted.columns, ())
 
 
 def test_an_object_that_may_have_more_is_kept_as_text_and_still_has_the_key():
     meta = {**struct(id=INT), "additionalProperties": True}
-    found = layout({"meta": meta}, "meta.id", meta__id=("meta", "id"))
+    found = table_schema({"meta": meta}, "meta.id", meta__id=("meta", "id"))
     assert by_name(found)["meta"].type == Text()
     assert by_name(found)["meta_id"].type == Integer()
 
 
 def test_a_path_of_one_part_is_the_property():
-    found = layout({"id": INT}, "id", id=("id",))
+    found = table_schema({"id": INT}, "id", id=("id",))
     assert (found.keys, by_name(found)["id"].path) == (("id",), ())
 
 
 def test_a_nested_flag_is_text():
-    found = layout({"meta": struct(ok={"type": "boolean"})}, "meta.ok", meta__ok=("meta", "ok"))
+    found = table_schema(
+        {"meta": struct(ok={"type": "boolean"})}, "meta.ok", meta__ok=("meta", "ok")
+    )
     assert by_name(found)["meta_ok"].type == Text()
     assert Boolean() in {c.type for c in by_name(found)["meta"].type.fields}  # type: ignore[union-attr]
 
@@ -188,7 +192,7 @@ def test_a_path_to_no_single_declared_value_is_refused(
 ):
     """Configured catalogs name keys and cursors as paths of any depth."""
     with pytest.raises(UnsupportedError, match=f"cannot be a key or a cursor.*{why}"):
-        layout({"meta": schema}, "k", k=path)
+        table_schema({"meta": schema}, "k", k=path)
 
 
 def test_another_path_is_another_description():

@@ -42,7 +42,7 @@ def spooled(spark: SparkSession, tmp_path: Path) -> Spooled:
     return Spooled(spark, tmp_path)
 
 
-def layout(
+def table_schema(
     properties: dict[str, Any],
     *keys: str,
     nested: dict[str, tuple[str, ...]] | None = None,
@@ -76,12 +76,12 @@ def test_a_bad_value_in_each_place_in_turn_costs_that_value_alone(spooled: Spool
             top = path.partition(".")[0].partition("[")[0]
             beside = record(**{n: v for n, v in others.items() if n != top})[1:-1]
             cases += [(f"{(around % bad)[:-1]},{beside}}}", path) for bad in bads]
-    frame = spooled.frame(layout(EVERYWHERE), [case[0] for case in cases])
+    frame = spooled.frame(table_schema(EVERYWHERE), [case[0] for case in cases])
     good = {row[-1]: row for row in good_rows(frame)}
     assert set(good) == set(range(len(cases)))
     assert bad_rows(frame) == {}
     assert frame.counts().nulled == frame.counts().rows == len(cases)
-    whole = values(good_rows(spooled.frame(layout(EVERYWHERE), [record(**others)]))[0])
+    whole = values(good_rows(spooled.frame(table_schema(EVERYWHERE), [record(**others)]))[0])
     for n, (raw, path) in enumerate(cases):
         top = path.partition(".")[0].partition("[")[0]
         (told,) = {field.partition(".")[0].partition("[")[0] for field, _ in changes(good[n])}
@@ -104,7 +104,7 @@ def _is_null_at(found: Any, path: str) -> bool:
 
 def test_several_bad_values_are_each_told(spooled: Spooled):
     schema = {**{name: TYPES[name][0] for name in ("i", "at", "flag", "obj")}, "s": {}}
-    found = layout(schema, "k")
+    found = table_schema(schema, "k")
     raw = '{"k":"a","i":"x","at":"noon","flag":"yes","obj":{"x":"y"},"s":[1, 2.50]}'
     (row,) = good_rows(spooled.frame(found, [raw]))
     assert sorted(changes(row)) == [
@@ -118,7 +118,7 @@ def test_several_bad_values_are_each_told(spooled: Spooled):
 
 
 def test_a_clean_row_has_no_changes_in_either_way(spooled: Spooled):
-    found = layout({name: schema for name, (schema, _, _) in TYPES.items()})
+    found = table_schema({name: schema for name, (schema, _, _) in TYPES.items()})
     frame = spooled.frame(found, [record(**GOOD), "{}"])
     strict = good_rows(frame, strict=True)
     careful = good_rows(frame, strict=False)
@@ -134,7 +134,7 @@ def test_a_clean_row_has_no_changes_in_either_way(spooled: Spooled):
 
 
 def test_a_row_with_a_bad_value_may_be_set_aside_by_setting(spooled: Spooled):
-    found = layout({"i": INT}, misfits_aside=True)
+    found = table_schema({"i": INT}, quarantines_misfits=True)
     frame = spooled.frame(found, ['{"i":1}', '{"i":"x"}'])
     assert [row.i for row in good_rows(frame)] == [1]
     assert bad_rows(frame)[1].reasons == ["i: not an integer of 64 bits"]
@@ -149,7 +149,7 @@ def test_what_is_no_record_or_has_no_key_is_set_aside(spooled: Spooled):
         '{"k":1,"_ab_cdc_deleted_at":"soon"}',
         '{"flag":7}',
     ]
-    frame = spooled.frame(layout(schema, "k"), [*unfit, '{"k":1,"n":"x","flag":7}'])
+    frame = spooled.frame(table_schema(schema, "k"), [*unfit, '{"k":1,"n":"x","flag":7}'])
     assert strict_rows(frame) is None
     assert [(row.k, row.n, row.flag) for row in good_rows(frame)] == [(1, None, None)]
     assert [row.raw for _, row in sorted(bad_rows(frame).items())] == [
@@ -158,7 +158,7 @@ def test_what_is_no_record_or_has_no_key_is_set_aside(spooled: Spooled):
 
 
 def test_without_keys_nothing_but_a_record_is_asked_for(spooled: Spooled):
-    frame = spooled.frame(layout({"k": INT}), ['{"k":"x"}', "{}", "[]"])
+    frame = spooled.frame(table_schema({"k": INT}), ['{"k":"x"}', "{}", "[]"])
     assert [row.k for row in good_rows(frame)] == [None, None]
     assert set(bad_rows(frame)) == {2}
 
@@ -185,7 +185,7 @@ def test_what_the_source_has_said_of_a_row_comes_first(
     path = tmp_path / "told"
     path.write_text("".join(lines))
     frame = read_spool(
-        spark, [str(path)], layout({"i": INT}), BatchMetadata(RECEIVED, BATCHED, 1, 12)
+        spark, [str(path)], table_schema({"i": INT}), BatchMetadata(RECEIVED, BATCHED, 1, 12)
     )
     rows = good_rows(frame)
     assert {json.loads(row._airbyte_meta)["sync_id"] for row in rows} == {12}
@@ -196,7 +196,7 @@ def test_what_the_source_has_said_of_a_row_comes_first(
     only_good = read_spool(
         spark,
         [_with(tmp_path, lines[0], *lines[3:])],
-        layout({"i": INT}),
+        table_schema({"i": INT}),
         BatchMetadata(RECEIVED, BATCHED, 1),
     )
     assert [_changes(row) for row in good_rows(only_good, strict=True)] == [[came], [], []]
@@ -226,7 +226,7 @@ def test_what_stands_inside_a_property_has_its_own_column(spooled: Spooled):
     schema = {"m": {"type": "object", "properties": {**inner, "d": deep}}, "o": open_ended}
     paths: dict[str, tuple[str, ...]] = {f"m.{name}": ("m", name) for name in inner}
     paths |= {"m.d.id": ("m", "d", "id"), "o.in.id": ("o", "in", "id")}
-    found = layout(schema, "m.id", nested=paths)
+    found = table_schema(schema, "m.id", nested=paths)
     body = {"id": 7, "at": "2024-01-01T00:00:00Z", "f": 1e300, "ok": True, "t": {"x": [1]}}
     raw = json.dumps({"m": {**body, "d": {"id": 8}}, "o": {"in": {"id": 9}, "x": 1}})
     frame = spooled.frame(found, [raw, '{"m":{"id":1}}', '{"m":{"id":2},"o":7}'])
@@ -245,7 +245,7 @@ def test_what_stands_inside_a_property_has_its_own_column(spooled: Spooled):
 def test_a_nested_key_that_is_missing_or_does_not_fit_is_set_aside(spooled: Spooled):
     schema = {"m": {"type": "object", "properties": {"id": INT}}, "n": INT}
     frame = spooled.frame(
-        layout(schema, "m.id", nested={"m.id": ("m", "id")}),
+        table_schema(schema, "m.id", nested={"m.id": ("m", "id")}),
         [
             '{"m":{"id":1},"n":"x"}',
             "{}",
@@ -286,10 +286,10 @@ def test_a_record_that_is_mended_keeps_every_other_value_to_the_letter(spooled: 
     )
     bads = ['"flag":"x"', '"flag":[[1,{"text":"no"}]]', '"flag":{"text":"no","free":1}']
     frame = spooled.frame(
-        layout(schema),
+        table_schema(schema),
         [f"{{{bad},{rest}}}" for bad in bads] + [f"{{{rest},{bad}}}" for bad in bads],
     )
-    clean = values(good_rows(spooled.frame(layout(schema), [f"{{{rest}}}"]))[0])
+    clean = values(good_rows(spooled.frame(table_schema(schema), [f"{{{rest}}}"]))[0])
     rows = good_rows(frame)
     assert len(rows) == 6
     for row in rows:
@@ -306,7 +306,9 @@ def test_a_record_that_is_mended_keeps_every_other_value_to_the_letter(spooled: 
     front = '"flag":true,"free":{},"big":1,'
     after = ',"text":"yes"'
     for n, row in enumerate(
-        good_rows(spooled.frame(layout(schema), [f"{{{front}{bad}{after}}}" for bad in broken]))
+        good_rows(
+            spooled.frame(table_schema(schema), [f"{{{front}{bad}{after}}}" for bad in broken])
+        )
     ):
         name = broken[n].split('"')[1]
         assert changes(row) == [(name, "DESTINATION_SERIALIZATION_ERROR")]
@@ -321,7 +323,7 @@ def test_a_record_that_is_mended_keeps_every_other_value_to_the_letter(spooled: 
 
 def test_the_good_way_is_one_pass_over_the_lines(spooled: Spooled):
     """Rows without faults pay for no look at faults."""
-    frame = spooled.frame(layout({"i": INT, "flag": {"type": "boolean"}}), ['{"i":1}'])
+    frame = spooled.frame(table_schema({"i": INT, "flag": {"type": "boolean"}}), ['{"i":1}'])
     plan = frame.good(strict=True)._jdf.queryExecution().optimizedPlan().toString()
     assert "_nulled" not in plan
     assert "_faults" not in plan

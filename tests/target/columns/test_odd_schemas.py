@@ -13,7 +13,7 @@ from target_spark.columns import ColumnOptions, TableSchema, schema_from_json_sc
 from target_spark.config.settings import load_options
 from target_spark.errors import UnsupportedError
 from target_spark.loader.stream_context import (
-    build_wanted_schema,
+    build_table_schema,
     normalized_digest,
     resolve_schema,
 )
@@ -58,9 +58,9 @@ def test_a_keyword_of_the_wrong_kind_says_nothing(schema: Any, ddl: str) -> None
 
 @pytest.mark.parametrize("properties", [None, [], "x", True, {}])
 def test_a_stream_that_declares_nothing_has_its_keys_and_whole_records(properties: Any) -> None:
-    layout = described({"type": "object", "properties": properties}, "_id")
-    assert layout.types == {"_id": "string", "record": "string"}
-    assert layout.keys == ("_id",)
+    table_schema = described({"type": "object", "properties": properties}, "_id")
+    assert table_schema.types == {"_id": "string", "record": "string"}
+    assert table_schema.keys == ("_id",)
 
 
 @pytest.mark.parametrize("schema", [{"type": "string"}, {"type": "boolean"}, {}])
@@ -70,8 +70,8 @@ def test_the_mark_of_a_deletion_is_a_time_whatever_its_schema_says(schema: Any) 
 
 
 def test_a_key_may_be_called_like_the_column_of_whole_records() -> None:
-    layout = described({}, "Record")
-    assert layout.types == {"Record": "string", "record_2": "string"}
+    table_schema = described({}, "Record")
+    assert table_schema.types == {"Record": "string", "record_2": "string"}
 
 
 def nested(head: str, tail: str, levels: int) -> bytes:
@@ -96,7 +96,7 @@ def test_deep_schemas_end_in_text_and_deeper_ones_in_words(head: str, tail: str)
 
 def test_what_a_record_has_beside_its_columns_is_named_by_its_path() -> None:
     item = {"type": "object", "properties": {"x": {"type": "integer"}}}
-    layout = described(
+    table_schema = described(
         {
             "properties": {
                 "id": {"type": "integer"},
@@ -114,7 +114,11 @@ def test_what_a_record_has_beside_its_columns_is_named_by_its_path() -> None:
         "many": [{"x": 1}, None, {"z": 1}, {"z": 2}],
         "_sdc_deleted_at": None,
     }
-    assert find_undeclared(json.dumps(record).encode(), layout) == ["many.z", "one.y", "other"]
+    assert find_undeclared(json.dumps(record).encode(), table_schema) == [
+        "many.z",
+        "one.y",
+        "other",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -130,8 +134,8 @@ def test_nothing_is_left_out_of_whole_records() -> None:
 
 def test_an_all_of_with_thousands_of_members_is_one_object() -> None:
     members = [{"properties": {f"p{number}": {"type": "string"}}} for number in range(3000)]
-    layout = described({"properties": {"a": {"allOf": members}}, "allOf": members})
-    assert len(layout.columns) == 3001
+    table_schema = described({"properties": {"a": {"allOf": members}}, "allOf": members})
+    assert len(table_schema.columns) == 3001
 
 
 @pytest.mark.parametrize("where", ["root", "property"])
@@ -147,4 +151,4 @@ def test_alternatives_that_multiply_are_refused_in_words(where: str) -> None:
     assert isinstance(event, SchemaEvent)
     options = load_options({"path": "/tables"})
     with pytest.raises(UnsupportedError, match="more than 1,000 combinations"):
-        build_wanted_schema(options, event, resolve_schema(event), versioned=False)
+        build_table_schema(options, event, resolve_schema(event), versioned=False)

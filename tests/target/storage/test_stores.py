@@ -197,8 +197,8 @@ def test_local_files_are_reached_where_they_are(tmp_path: Path) -> None:
     with closing(SpoolFolder(tmp_path)) as folder:
         for staging in (None, str(tmp_path), f"file://{tmp_path}"):
             reach = StagingArea(folder, staging, RunInfo("job", "r", 1))
-            assert not reach.is_elsewhere
-            assert reach.place == str(folder.path)
+            assert not reach.is_remote
+            assert reach.location == str(folder.path)
             assert reach.new_address("staged").startswith(f"file://{folder.path}/staged-")
 
 
@@ -211,8 +211,8 @@ def test_each_job_has_a_folder_at_an_address_and_each_run_one_in_it(tmp_path: Pa
     assert folders[0].rpartition("/")[0] == folders[1].rpartition("/")[0]
     with closing(SpoolFolder(tmp_path)) as folder:
         reach = StagingArea(folder, "s3a://bucket/staging/", runs[0])
-        assert reach.is_elsewhere
-        assert reach.place == folders[0]
+        assert reach.is_remote
+        assert reach.location == folders[0]
         assert reach.new_address("rows") != reach.new_address("rows")
 
 

@@ -37,12 +37,12 @@ LAYOUT = schema_from_json_schema(
 )
 
 
-def design(**config: Any) -> tuple[TableLayout, tuple[str, ...]]:
+def layout(**config: Any) -> tuple[TableLayout, tuple[str, ...]]:
     return resolve_layout(settings.load_options({"path": "/t", **config}), SALES, LAYOUT)
 
 
 def test_what_is_asked_of_all_holds_where_it_can() -> None:
-    found, left_out = design(
+    found, left_out = layout(
         partition_by=["region", "region", "hour(on)", "day(at)", "gone", "tags"],
         sort_by=["id", "id", "gone"],
         target_file_size=1 << 20,
@@ -56,11 +56,11 @@ def test_what_is_asked_of_all_holds_where_it_can() -> None:
 
 def test_what_is_asked_of_a_stream_wins_and_must_be_possible() -> None:
     own = {"sales": {"partition_by": ["year(on)"]}}
-    found, left_out = design(partition_by=["gone"], streams=own)
+    found, left_out = layout(partition_by=["gone"], streams=own)
     assert found.partition_by == (PartitionField("on", "year"),)
     assert left_out == ()
     with pytest.raises(UnsupportedError, match=r"streams\.sales\.cluster_by: .*'tags' is of type"):
-        design(streams={"sales": {"cluster_by": ["tags"]}})
+        layout(streams={"sales": {"cluster_by": ["tags"]}})
 
 
 def test_a_text_that_divides_a_delta_table_must_not_be_empty() -> None:

@@ -93,9 +93,9 @@ def test_a_namespace_can_be_the_database_where_a_catalog_is_named() -> None:
 
 
 def test_the_places_of_a_table_are_those_that_no_other_may_have() -> None:
-    assert Table("/p/A", "A", ("lake", "A")).places == ("lake.a", "/p/A")
-    assert Table("", "A", ("lake", "A")).places == ("lake.a",)
-    assert Table("/p/A", "A").places == ("/p/A",)
+    assert Table("/p/A", "A", ("lake", "A")).locations == ("lake.a", "/p/A")
+    assert Table("", "A", ("lake", "A")).locations == ("lake.a",)
+    assert Table("/p/A", "A").locations == ("/p/A",)
 
 
 # Streams that would share a table

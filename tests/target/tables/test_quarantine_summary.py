@@ -152,12 +152,12 @@ def test_the_report_has_the_same_as_data_and_as_words() -> None:
 # Examples
 
 
-def layout(**properties: Any) -> TableSchema:
+def table_schema(**properties: Any) -> TableSchema:
     return schema_from_json_schema({"properties": properties}, (), ColumnOptions())
 
 
 INTEGER = {"type": "integer"}
-LAYOUT = layout(
+LAYOUT = table_schema(
     **{
         "n": INTEGER,
         "n.m": INTEGER,

@@ -431,7 +431,7 @@ def test_a_delete_record_deletes_and_wipes_nothing(spark, tmp_path, hard, empty_
 
 
 def test_columns_fields_and_types_grow_and_each_commit_repeats_the_marker(spark, tmp_path):
-    layout = TableSchema(
+    table_schema = TableSchema(
         (
             Column("id", "id", Integer(32)),
             Column("d", "d", Decimal(10, 2)),
@@ -440,7 +440,7 @@ def test_columns_fields_and_types_grow_and_each_commit_repeats_the_marker(spark,
     )
     table = Table(str(tmp_path / "t"), "t")
     writer = DeltaWriter()
-    writer.create(spark, table, layout, TableLayout())
+    writer.create(spark, table, table_schema, TableLayout())
     data = spark.sql(
         "SELECT 1 AS id, 1.50BD::decimal(10,2) AS d, named_struct('x', 2.25BD::decimal(10,2)) AS o"
     )

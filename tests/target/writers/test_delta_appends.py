@@ -371,7 +371,7 @@ def test_a_table_that_another_run_has_just_made_is_appended_to(
 
 
 @pytest.mark.parametrize(
-    "design",
+    "layout",
     [
         TableLayout(partition_by=(PartitionField("name"),)),
         TableLayout(cluster_by=("id",)),
@@ -379,10 +379,10 @@ def test_a_table_that_another_run_has_just_made_is_appended_to(
     ],
 )
 def test_a_table_that_is_asked_to_be_more_than_files_is_made_by_spark(
-    spark: SparkSession, table: Table, design: TableLayout
+    spark: SparkSession, table: Table, layout: TableLayout
 ) -> None:
     writer = DeltaWriter()
-    writer.create(spark, table, LAYOUT, design)
+    writer.create(spark, table, LAYOUT, layout)
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     assert engines(Path(table.path))[0].startswith("Apache-Spark")
     assert content(spark, table) == [(1, "a", 1)]
@@ -415,8 +415,8 @@ def test_what_a_table_demands_of_its_writers_holds(
 
 def test_points_in_time_without_a_zone_are_committed_too(spark: SparkSession, table: Table) -> None:
     writer = DeltaWriter()
-    layout = TableSchema((*LAYOUT.columns, Column("at", "at", LocalTimestamp())))
-    writer.create(spark, table, layout, TableLayout())
+    table_schema = TableSchema((*LAYOUT.columns, Column("at", "at", LocalTimestamp())))
+    writer.create(spark, table, table_schema, TableLayout())
     data = rows(spark, (1, "a", 1)).selectExpr("*", "TIMESTAMP_NTZ'2024-01-01 12:00:00' AS at")
     writer.append(spark, table, data, marker(1))
     assert engines(Path(table.path)) == ["delta-rs", "delta-rs"]
@@ -439,14 +439,14 @@ def test_a_users_settings_for_delta_are_sparks_to_keep(
 def test_comments_properties_and_nulls_are_as_spark_makes_them(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    layout = TableSchema(
+    table_schema = TableSchema(
         (Column("id", "id", Integer(), comment="it's ☃"), Column("b.c", "b", Text())), keys=("id",)
     )
     found = []
     for name in ("spark", "deltalake"):
         table, writer = Table(str(tmp_path / name), name), DeltaWriter()
         writer._has_own_settings = name == "spark"
-        writer.create(spark, table, layout, TableLayout())
+        writer.create(spark, table, table_schema, TableLayout())
         writer.append(spark, table, spark.sql("SELECT 1L AS id, 'x' AS b"), marker(1))
         ref = f"delta.`{to_spark_uri(table.path)}`"
         kept = {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()}
