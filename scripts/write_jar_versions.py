@@ -67,7 +67,7 @@ def hashes(library: Library) -> Iterator[tuple[str, str]]:
     """
     with tempfile.TemporaryDirectory() as folder:
         conf = {
-            "spark.jars.packages": ",".join(library.asked),
+            "spark.jars.packages": ",".join(library.requested),
             "spark.jars.excludes": ",".join((*EXCLUDES, *library.excludes)),
             "spark.jars.ivy": folder,
             # No local repository of Maven's, which others may have filled.
@@ -75,19 +75,21 @@ def hashes(library: Library) -> Iterator[tuple[str, str]]:
         }
         with locked(Path(folder)) as lock:
             if not fetch(conf, spark_home("local", metadata.version("pyspark")), lock):
-                sys.exit(f"{library.asked[0]} could not be fetched: see above.")
+                sys.exit(f"{library.requested[0]} could not be fetched: see above.")
         jars = {jar.name: jar for jar in Path(folder, "jars").glob("*.jar")}
-        for name in library.whole:
+        for name in library.all_jars:
             jar = jars.pop(f"{name.replace(':', '_', 1).replace(':', '-')}.jar", None)
             if jar is None:
                 sys.exit(
-                    f"{library.asked[0]} does not bring {name}: change target_spark/spark/jars.py."
+                    f"{library.requested[0]} does not bring {name}:"
+                    " change target_spark/spark/jars.py."
                 )
             with jar.open("rb") as file:
                 yield name, sha256(file)
         if jars:
             sys.exit(
-                f"{library.asked[0]} brings {sorted(jars)} too: change target_spark/spark/jars.py."
+                f"{library.requested[0]} brings {sorted(jars)} too:"
+                " change target_spark/spark/jars.py."
             )
 
 

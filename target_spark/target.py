@@ -151,32 +151,32 @@ class TargetSpark(PluginBase):
             from target_spark.loader.record_validation import StrictCheck
 
             check = StrictCheck(options)
-        conversation = ProtocolBinding(SingerReader(check, options.batch_limits), options)
-        return 1 if self.load(source, conversation) else 0
+        binding = ProtocolBinding(SingerReader(check, options.batch_limits), options)
+        return 1 if self.load(source, binding) else 0
 
-    def load(self, source: BinaryIO, conversation: ProtocolBinding) -> list[BaseException]:
+    def load(self, source: BinaryIO, binding: ProtocolBinding) -> list[BaseException]:
         """Read a protocol's messages from ``source`` until it ends, and load them into tables.
 
         Returns:
             The errors that occurred; empty on success.
         """
-        return self.work(conversation, partial(self._process_events, source, conversation))
+        return self.run_load(binding, partial(self._process_events, source, binding))
 
-    def work(
+    def run_load(
         self,
-        conversation: ProtocolBinding,
+        binding: ProtocolBinding,
         feed: Callable[[LoadSession], None],
         *,
-        patient: bool = False,
+        retries_tasks: bool = False,
     ) -> list[BaseException]:
         """Run a load whose events come from the function ``feed``.
 
         The report contains the same errors as the result.
 
         Args:
-            conversation: The protocol's parts.
+            binding: The protocol's parts.
             feed: Passes events to the loader of the session that it gets.
-            patient: True to let a local Spark retry failed tasks, for tasks that read a source.
+            retries_tasks: True to let a local Spark retry failed tasks that read a source.
 
         Returns:
             The errors that occurred; empty on success.
@@ -188,14 +188,14 @@ class TargetSpark(PluginBase):
             try:
                 with (
                     show_progress(report, self.logger),
-                    conversation.outlet() as outlet,
-                    self._open_run(conversation, outlet, report, patient=patient) as opened,
+                    binding.outlet() as outlet,
+                    self._open_run(binding, outlet, report, retries_tasks=retries_tasks) as opened,
                 ):
                     faults += self._load(opened, feed)
             except Exception as error:  # noqa: BLE001  every failure ends in the report
                 faults.append(error)
             self._wake_up = None
-        for remark in conversation.decoder.remarks():
+        for remark in binding.decoder.remarks():
             self.logger.warning("%s", remark)
             report.add_remark(remark)
         self._report_outcome(report, faults)
@@ -206,18 +206,18 @@ class TargetSpark(PluginBase):
     @contextlib.contextmanager
     def _open_run(
         self,
-        conversation: ProtocolBinding,
+        binding: ProtocolBinding,
         outlet: StateMessageWriter,
         report: Report,
         *,
-        patient: bool,
+        retries_tasks: bool,
     ) -> Iterator[LoadSession]:
         """Context manager: create the objects of a run, and close them in the right order."""
         job, location = settings.get_job_name(self.config), settings.get_location(self.config)
         former = settings.former_jobs(self.config)
         started = monotonic_run_start(location, (job, *former), self.initialized_at)
         run = RunInfo(job, uuid.uuid4().hex, started, former=former)
-        options = conversation.options
+        options = binding.options
         report.add_facts(job=run.job, run=run.id, started=run.started, format=options.format)
         if options.dry_run:
             report.add_facts(dry_run=True)
@@ -228,7 +228,7 @@ class TargetSpark(PluginBase):
             lock_location = None if options.dry_run else location
             spark_settings = settings.spark_settings(self.config, str(folder.path.absolute()))
             engine = LeasedSpark(
-                spark_settings.with_task_retries() if patient else spark_settings,
+                spark_settings.with_task_retries() if retries_tasks else spark_settings,
                 lock_location,
                 run,
             )
@@ -243,7 +243,7 @@ class TargetSpark(PluginBase):
                 report,
                 outlet.emit,
                 self._stopping,
-                conversation.form,
+                binding.state_format,
             )
             stack.enter_context(contextlib.closing(loader))
             yield LoadSession(loader, engine, folder, run, stack.callback)
@@ -271,9 +271,9 @@ class TargetSpark(PluginBase):
         return faults
 
     def _process_events(
-        self, source: BinaryIO, conversation: ProtocolBinding, opened: LoadSession
+        self, source: BinaryIO, binding: ProtocolBinding, opened: LoadSession
     ) -> None:
-        decoder, mapped = conversation.decoder, self.make_event_mapper(conversation.renamed)
+        decoder, mapped = binding.decoder, self.make_event_mapper(binding.renamed)
         wake_up, loader = cast(WakeupPipe, self._wake_up), opened.loader
         for block in read_blocks(source, wake_up, _BEAT_SECONDS):
             for event in mapped(decoder.feed(block) if block else ()):
@@ -320,7 +320,7 @@ class TargetSpark(PluginBase):
         self._signals.append(signum)
         self._stopping.set()
         if self._engine is not None:
-            self._engine.give_up_waiting()
+            self._engine.stop_waiting()
         if self._wake_up is not None:
             self._wake_up.ring()
         if self._leave is not None:

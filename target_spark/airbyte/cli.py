@@ -175,7 +175,7 @@ def _write(job: _CommandState, files: Mapping[str, str]) -> list[BaseException]:
     config = with_defaults(target.config)
     catalog_request = parse_catalog(catalog, config["format"])
     options = build_options(config, catalog_request)
-    conversation = ProtocolBinding(
+    binding = ProtocolBinding(
         AirbyteReader(
             catalog_request.expected,
             fails_on_strangers=config.get("outside_catalog") == "fail" and not options.strict,
@@ -183,10 +183,10 @@ def _write(job: _CommandState, files: Mapping[str, str]) -> list[BaseException]:
         ),
         options,
         outlet=lambda: nullcontext(job.states),
-        form=PerStreamStateFormat(),
+        state_format=PerStreamStateFormat(),
         renamed=catalog_request.renamed,
     )
-    return target.load(open_binary(None), conversation)
+    return target.load(open_binary(None), binding)
 
 
 _COMMANDS: Final[

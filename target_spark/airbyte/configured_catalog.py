@@ -69,7 +69,7 @@ def build_options(config: Mapping[str, Any], request: CatalogRequest) -> LoadOpt
     """Return the loader's options from the settings and the catalog, which takes precedence."""
     options = load_options(config)
     quarantines = with_defaults(config).get("misfits") == "quarantine"
-    columns = replace(options.columns, airbyte=True, misfits_aside=quarantines)
+    columns = replace(options.columns, airbyte=True, quarantines_misfits=quarantines)
     return replace(options, columns=columns, configured=request.options, by_status=True)
 
 

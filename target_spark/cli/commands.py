@@ -82,19 +82,21 @@ class SubCommand:
             sys.exit(code)
         return code
 
-    def _run(self, given: argparse.Namespace) -> int:
+    def _run(self, arguments: argparse.Namespace) -> int:
         if self._word == "doctor":
             from target_spark.cli.doctor import run_checks
 
             return run_checks(
-                lambda found: self._made(found).config, given.config, as_json=given.json
+                lambda tables: self._create_target(tables).config,
+                arguments.config,
+                as_json=arguments.json,
             )
         hide: Callable[[str], str] = str
         try:
-            plugin = self._made(ConfigInput.from_cli_args(*given.config))
+            plugin = self._create_target(ConfigInput.from_cli_args(*arguments.config))
             hide = make_redactor(plugin.config)
             runs = {"last-state": _last_state, "replay": _replay}
-            return runs[self._word](plugin, given)
+            return runs[self._word](plugin, arguments)
         except (ConfigurationError, TargetSparkError) as error:
             for sentence in getattr(error, "errors", None) or [str(error)]:
                 _print_line(redact_line(hide(sentence)))
@@ -102,7 +104,7 @@ class SubCommand:
             _print_line(hide(format_error(error, redact)))
         return 1
 
-    def _made(self, config_input: ConfigInput) -> CommandTarget:
+    def _create_target(self, config_input: ConfigInput) -> CommandTarget:
         """Create the target with its settings, but without ``report``.
 
         So the report file of the last run is not overwritten.
@@ -150,14 +152,14 @@ def _print_line(text: str) -> None:
 # last-state
 
 
-def _last_state(plugin: CommandTarget, given: argparse.Namespace) -> int:
+def _last_state(plugin: CommandTarget, arguments: argparse.Namespace) -> int:
     from target_spark.cli.last_state import find_recoverable_tables, get_job_metadata
     from target_spark.spark.engine import start_spark
 
     config = plugin.config
     jobs = (
-        (given.job,)
-        if given.job
+        (arguments.job,)
+        if arguments.job
         else (settings.get_job_name(config), *settings.former_jobs(config))
     )
     sessions: list[Any] = []
@@ -168,16 +170,16 @@ def _last_state(plugin: CommandTarget, given: argparse.Namespace) -> int:
         return sessions[0].spark()
 
     try:
-        found = find_recoverable_tables(settings.load_options(config), spark)
+        tables = find_recoverable_tables(settings.load_options(config), spark)
     finally:
         for session in sessions:
             session.stop()
-    _print_unknown([each.table for each in found if each.unknown])
-    last = get_job_metadata(jobs, found)
+    _print_unknown([each.table for each in tables if each.unknown])
+    last = get_job_metadata(jobs, tables)
     if last is None or last.state is None:
-        _print_line(_nothing_found(jobs, found))
+        _print_line(_nothing_found(jobs, tables))
         return 1
-    _print_line(_origin(jobs, last, found))
+    _print_line(_origin(jobs, last, tables))
     print(last.state)  # noqa: T201  (the result)
     return 0
 
@@ -190,18 +192,18 @@ def _print_unknown(tables: Sequence[str]) -> None:
         )
 
 
-def _origin(jobs: Sequence[str], last: CommitMetadata, found: Sequence[RecoveredTable]) -> str:
-    of_job = [each.table for each in found if each.marker and each.marker.job in jobs]
+def _origin(jobs: Sequence[str], last: CommitMetadata, tables: Sequence[RecoveredTable]) -> str:
+    of_job = [each.table for each in tables if each.marker and each.marker.job in jobs]
     return (
         f"Job {jobs[0]}: the last committed state, of run {last.run}, from {len(of_job)} tables"
         f" ({_some(of_job)})."
     )
 
 
-def _nothing_found(jobs: Sequence[str], found: Sequence[RecoveredTable]) -> str:
-    others = sorted({each.marker.job for each in found if each.marker is not None} - {*jobs})
+def _nothing_found(jobs: Sequence[str], tables: Sequence[RecoveredTable]) -> str:
+    others = sorted({each.marker.job for each in tables if each.marker is not None} - {*jobs})
     looked_at = (
-        f"tables {_some([each.table for each in found])}" if found else "there are no tables"
+        f"tables {_some([each.table for each in tables])}" if tables else "there are no tables"
     )
     hint = f" They belong to the jobs {_some(others)}: name one with --job." if others else ""
     return f"No table holds a state of job {jobs[0]} ({looked_at}).{hint}"
@@ -215,17 +217,17 @@ def _some(names: Sequence[str]) -> str:
 # replay
 
 
-def _replay(plugin: CommandTarget, given: argparse.Namespace) -> int:
+def _replay(plugin: CommandTarget, arguments: argparse.Namespace) -> int:
     from target_spark.cli.replay import replay
     from target_spark.cli.schema_input import parse_schemas, select_one
 
     try:
-        source = open_binary(sys.stdin) if given.schema == "-" else Path(given.schema)
+        source = open_binary(sys.stdin) if arguments.schema == "-" else Path(arguments.schema)
         text = read_at_most(source, DOCUMENT_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError, InputTooLargeError) as error:
         _print_line(f"The schema cannot be read: {error}")
         return 1
-    described = select_one(plugin.make_event_mapper()(parse_schemas(text)), given.stream)
-    outcome = replay(plugin.config, described, overwrite=given.overwrite)
+    described = select_one(plugin.make_event_mapper()(parse_schemas(text)), arguments.stream)
+    outcome = replay(plugin.config, described, overwrite=arguments.overwrite)
     print(redact_line(outcome.describe()))  # noqa: T201  (the result)
     return 1 if outcome.found and outcome.unfit == outcome.found else 0

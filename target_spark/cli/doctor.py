@@ -52,7 +52,7 @@ __all__ = ["Check", "checks", "preflight_checks", "run_checks", "storage_checks"
 _Verdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 
 _PROBE: Final = "target_spark_probe"
-_LIFE: Final = ("made", "written", "read", "removed (remove it)")
+_TABLE_STEPS: Final = ("made", "written", "read", "removed (remove it)")
 """The steps for a probe table, in order."""
 
 _NEEDED: Final = {"java", "pyspark", "jars"}
@@ -83,7 +83,7 @@ class Check:
 
 def run_checks(
     check: Callable[[ConfigInput], Mapping[str, Any]],
-    given: Sequence[str],
+    config_args: Sequence[str],
     *,
     as_json: bool = False,
 ) -> int:
@@ -91,11 +91,11 @@ def run_checks(
 
     Args:
         check: Returns the settings of a configuration input, or raises `ConfigurationError`.
-        given: The values of ``--config``.
+        config_args: The values of ``--config``.
         as_json: True to print one JSON document instead of lines.
     """
     results = []
-    for result in checks(check, given):
+    for result in checks(check, config_args):
         results.append(result)
         if not as_json:
             print(redact_line(result.line()), flush=True)  # noqa: T201  (the result)
@@ -105,25 +105,25 @@ def run_checks(
 
 
 def checks(
-    check: Callable[[ConfigInput], Mapping[str, Any]], given: Sequence[str]
+    check: Callable[[ConfigInput], Mapping[str, Any]], config_args: Sequence[str]
 ) -> Iterator[Check]:
     """Run all checks and yield each result, with secrets removed.
 
     The arguments are those of `run_checks`.
     """
-    config, faults = _configuration(check, given)
+    config, faults = _configuration(check, config_args)
     hide = make_redactor(config)
     for result in _checks(config, faults):
         yield replace(result, text=redact(hide(result.text)))
 
 
 def _configuration(
-    check: Callable[[ConfigInput], Mapping[str, Any]], given: Sequence[str]
+    check: Callable[[ConfigInput], Mapping[str, Any]], config_args: Sequence[str]
 ) -> tuple[Mapping[str, Any], list[str]]:
     """Return the settings as far as they can be read, and their faults."""
     config: Mapping[str, Any] = {}
     try:
-        config_input = ConfigInput.from_cli_args(*given)
+        config_input = ConfigInput.from_cli_args(*config_args)
         config = config_input.config
         return check(config_input), []
     except ConfigurationError as error:
@@ -143,7 +143,7 @@ def _checks(config: Mapping[str, Any], faults: Sequence[str]) -> Iterator[Check]
         return
     results = list(preflight_checks(config))
     yield from results
-    yield _lease(config)
+    yield _job_lock(config)
     if any(check.verdict == "failed" for check in results if check.name in _NEEDED):
         yield Check("spark", "skipped", "requires the checks that failed above")
         yield from _security(config)
@@ -269,7 +269,7 @@ def _size(nbytes: int) -> str:
     return f"{nbytes / 1e9:.1f} GB"
 
 
-def _lease(config: Mapping[str, Any]) -> Check:
+def _job_lock(config: Mapping[str, Any]) -> Check:
     job, location = settings.get_job_name(config), settings.get_location(config)
     names = (job, *settings.former_jobs(config))
     try:
@@ -337,9 +337,11 @@ def _staging_address(staging: str, spark: SparkSession) -> Check:
     with contextlib.closing(SpoolFolder()) as folder:
         file = folder.new_path("probe")
         file.write_text("here\n", encoding="utf-8")
-        reach = StagingArea(folder, staging, RunInfo(_PROBE, uuid.uuid4().hex, 0), alone=False)
+        staging_area = StagingArea(
+            folder, staging, RunInfo(_PROBE, uuid.uuid4().hex, 0), is_exclusive=False
+        )
         try:
-            with staged_for_spark(spark, reach, [str(file)]) as addresses:
+            with staged_for_spark(spark, staging_area, [str(file)]) as addresses:
                 spark.read.text(list(addresses)).collect()
         except Exception as error:  # noqa: BLE001  any storage error is reported
             cause = find_storage_error(str(error)) or first_error_line(error)
@@ -376,7 +378,8 @@ def _storage(options: LoadOptions, spark: SparkSession, table: Table) -> Check:
         message = str(error).partition("\n\tat ")[0].partition("\n\n")[0].strip()
         cause = find_storage_error(str(error)) or message
         done = f" (done before: {', '.join(steps)})" if steps else ""
-        text = f"a table {table.name} in {location} could not be {_LIFE[len(steps)]}{done}: {cause}"
+        step = _TABLE_STEPS[len(steps)]
+        text = f"a table {table.name} in {location} could not be {step}{done}: {cause}"
         return Check("storage", "failed", text)
     return Check("storage", "ok", f"a {options.format} table in {location} was {', '.join(steps)}")
 
@@ -386,11 +389,11 @@ def _try_table(options: LoadOptions, spark: SparkSession, table: Table) -> Itera
     from target_spark.writers import get_writer
 
     writer = get_writer(options.format)
-    layout = schema_from_json_schema(
+    table_schema = schema_from_json_schema(
         {"properties": {"id": {"type": "integer"}}}, (), ColumnOptions()
     )
     try:
-        writer.create(spark, table, layout, TableLayout(), has_rows=True)
+        writer.create(spark, table, table_schema, TableLayout(), has_rows=True)
         yield "made"
         marker = CommitMetadata(_PROBE, uuid.uuid4().hex, int(time.time() * 1000), 1, 0)
         writer.append(spark, table, spark.range(1).selectExpr("id"), marker)

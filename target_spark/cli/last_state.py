@@ -47,14 +47,14 @@ class RecoveredTable:
 
 
 def get_job_metadata(
-    jobs: Collection[str], found: Iterable[RecoveredTable]
+    jobs: Collection[str], tables: Iterable[RecoveredTable]
 ) -> CommitMetadata | None:
     """Return the commit metadata to resume a job from, or None if no table holds a state.
 
     ``jobs`` are the job's name and its former names.
     """
     last = find_latest_metadata(
-        each.marker for each in found if each.marker and each.marker.job in jobs
+        each.marker for each in tables if each.marker and each.marker.job in jobs
     )
     return None if last is None or last.state is None else last
 

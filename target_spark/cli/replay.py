@@ -44,7 +44,7 @@ from target_spark.storage.staging import stage_frame
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import Table, TableLayout
-from target_spark.tables.quarantine_table import LAYOUT, get_quarantine_table
+from target_spark.tables.quarantine_table import SCHEMA, get_quarantine_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -191,16 +191,16 @@ class ReplayWriter(BatchWriter):
     ) -> None:
         super().__init__(engine, options, run, folder)
         self._overwrite = overwrite
-        self._held: DataFrame | None = None
+        self._staged: DataFrame | None = None
         self._written = False
-        self._aside = Table("", "")
-        self._places = array("q")
-        self._unread: list[int] = []
+        self._quarantine_table = Table("", "")
+        self._positions = array("q")
+        self._unreadable: list[int] = []
 
     @property
     def unreadable(self) -> int:
         """Number of records that cannot be parsed as JSON objects."""
-        return len(self._unread)
+        return len(self._unreadable)
 
     @contextmanager
     def opened(self, table: Table) -> Iterator[int]:
@@ -208,13 +208,15 @@ class ReplayWriter(BatchWriter):
 
         Yield the number of its records.
         """
-        spark, self._aside = self._engine.spark(), get_quarantine_table(table)
-        if self._writer.get_column_types(spark, self._aside) is None:
+        spark, self._quarantine_table = self._engine.spark(), get_quarantine_table(table)
+        if self._writer.get_column_types(spark, self._quarantine_table) is None:
             yield 0
             return
-        self._prepare_columns(spark, self._aside, LAYOUT, TableLayout())
-        with stage_frame(spark, self._reach, self._get_unloaded_records(spark, table)) as source:
-            self._held = source
+        self._prepare_columns(spark, self._quarantine_table, SCHEMA, TableLayout())
+        with stage_frame(
+            spark, self._staging_area, self._get_unloaded_records(spark, table)
+        ) as source:
+            self._staged = source
             count = source.count()
             if not count:  # records that an earlier replay loaded may still be there
                 self._rewrite(spark, source.drop(_PLACE))
@@ -228,12 +230,12 @@ class ReplayWriter(BatchWriter):
         for row in positioned.orderBy("place").toLocalIterator():
             rows = _decode_record(described, row.raw, row.extracted, row.version)
             if rows is None:
-                self._unread.append(row.place)
+                self._unreadable.append(row.place)
             else:
-                self._places.append(row.place)
+                self._positions.append(row.place)
                 yield rows
 
-    def write(self, work: CommitRequest) -> CommitResult:
+    def write(self, request: CommitRequest) -> CommitResult:
         """Claim the records, commit their rows, and remove the records from the quarantine.
 
         Raises:
@@ -243,30 +245,30 @@ class ReplayWriter(BatchWriter):
             raise RuntimeError("a replay has only one batch, so that it is loaded atomically")
         self._written = True
         spark = self._engine.spark()
-        existing = frozenset() if self._overwrite else self._find_existing_keys(spark, work)
-        (batch,) = work.batches
+        existing = frozenset() if self._overwrite else self._find_existing_keys(spark, request)
+        (batch,) = request.batches
         remaining = _remove_rows(batch, existing, self._folder)
         if not remaining.count:
-            self._rewrite(spark, self._claim_records(spark, [*self._unread, *self._places]))
+            self._rewrite(spark, self._claim_records(spark, [*self._unreadable, *self._positions]))
             return CommitResult(0, 0, None, {})
-        staying = [*self._unread, *(self._places[n - batch.first] for n in existing)]
+        staying = [*self._unreadable, *(self._positions[n - batch.first] for n in existing)]
         self._rewrite(spark, self._claim_records(spark, staying))
-        outcome = super().write(replace(work, batches=(remaining,)))
+        outcome = super().write(replace(request, batches=(remaining,)))
         self._remove(spark)
         return outcome
 
     @property
     def _source(self) -> DataFrame:
-        if self._held is None:
+        if self._staged is None:
             raise RuntimeError("call `opened` first")
-        return self._held
+        return self._staged
 
     def _get_unloaded_records(self, spark: SparkSession, table: Table) -> DataFrame:
         """Return the quarantined records that no replay has loaded yet, each with its position."""
-        quarantined = self._writer.rows(spark, self._aside)
+        quarantined = self._writer.rows(spark, self._quarantine_table)
         missing = {
             name: F.lit(None).cast(ddl)
-            for name, ddl in LAYOUT.types.items()
+            for name, ddl in SCHEMA.types.items()
             if name not in quarantined.columns
         }
         quarantined = quarantined.withColumns(missing) if missing else quarantined
@@ -274,26 +276,30 @@ class ReplayWriter(BatchWriter):
         loaded_by = (marker and marker.replay) or ""
         waiting = quarantined.where(f"`replay` IS NULL OR `replay` <> '{loaded_by}'")
         failed = waiting.selectExpr("`replay` AS `run`").where("`run` IS NOT NULL").distinct()
-        waiting = waiting.join(failed, "run", "left_anti").select(*LAYOUT.types)
+        waiting = waiting.join(failed, "run", "left_anti").select(*SCHEMA.types)
         unclaimed = waiting.withColumn("replay", F.lit(None).cast("string"))
         return unclaimed.orderBy(*map(quote, _IN_ORDER)).withColumn(
             _PLACE, F.monotonically_increasing_id()
         )
 
-    def _find_existing_keys(self, spark: SparkSession, work: CommitRequest) -> frozenset[int]:
+    def _find_existing_keys(self, spark: SparkSession, request: CommitRequest) -> frozenset[int]:
         """Return the ordinals of quarantined rows whose key already exists in the table."""
         if (
-            work.mode is WriteMode.APPEND
-            or self._writer.get_column_types(spark, work.table) is None
+            request.mode is WriteMode.APPEND
+            or self._writer.get_column_types(spark, request.table) is None
         ):
             return frozenset()
-        layout = self._prepare_columns(spark, work.table, work.layout, work.design)
-        paths = [to_spark_uri(path) for batch in work.batches for path in batch.paths]
-        rows = read_spool(spark, paths, layout, self._metadata(work)).good(strict=False)
+        table_schema = self._prepare_columns(
+            spark, request.table, request.table_schema, request.layout
+        )
+        paths = [to_spark_uri(path) for batch in request.batches for path in batch.paths]
+        rows = read_spool(spark, paths, table_schema, self._metadata(request)).good(strict=False)
         ordinal = rows.columns[-1]
-        keys = [quote(key) for key in layout.keys]
-        existing = self._writer.rows(spark, work.table).select(*keys)
-        matching = rows.select(*keys, quote(ordinal)).join(existing, list(layout.keys), "left_semi")
+        keys = [quote(key) for key in table_schema.keys]
+        existing = self._writer.rows(spark, request.table).select(*keys)
+        matching = rows.select(*keys, quote(ordinal)).join(
+            existing, list(table_schema.keys), "left_semi"
+        )
         return frozenset(row[0] for row in matching.select(quote(ordinal)).toLocalIterator())
 
     def _claim_records(self, spark: SparkSession, stay: Collection[int]) -> DataFrame:
@@ -306,17 +312,17 @@ class ReplayWriter(BatchWriter):
         staying = staying.withColumn("stays", F.lit(True))  # noqa: FBT003
         claim = F.when(F.col("stays"), None).otherwise(F.lit(self._run.id))
         joined = self._source.join(staying, _PLACE, "left").withColumn("replay", claim)
-        return joined.select(*LAYOUT.types)
+        return joined.select(*SCHEMA.types)
 
     def _remove(self, spark: SparkSession) -> None:
         """Remove the records that this run loaded or quarantined again from the quarantine."""
-        quarantined = self._writer.rows(spark, self._aside)
+        quarantined = self._writer.rows(spark, self._quarantine_table)
         self._rewrite(spark, quarantined.where(f"`replay` IS NULL OR `replay` <> '{self._run.id}'"))
 
     def _rewrite(self, spark: SparkSession, rows: DataFrame) -> None:
         """Replace the content of the quarantine table by the given rows, in one commit."""
-        table = self._aside
-        with stage_frame(spark, self._reach, rows) as staged:
+        table = self._quarantine_table
+        with stage_frame(spark, self._staging_area, rows) as staged:
             marker = self._marker(table, None)
             self._run_with_retries(
                 table, lambda: self._writer.replace(spark, table, staged, marker)

@@ -31,19 +31,19 @@ from tap_core.schema.type_variants import (
     object_schema,
     split_variants,
 )
-from target_spark.columns.layout import (
-    AIRBYTE_COLUMNS,
-    DELETED_AT,
-    ORDINAL,
-    ColumnOptions,
-    TableSchema,
-)
 from target_spark.columns.nested_keys import nested_columns, nested_sources
 from target_spark.columns.numeric_types import (
     common_decimal,
     to_decimal_type,
     to_integer_type,
     to_number_type,
+)
+from target_spark.columns.table_schema import (
+    AIRBYTE_COLUMNS,
+    DELETED_AT,
+    ORDINAL,
+    ColumnOptions,
+    TableSchema,
 )
 from target_spark.columns.types import (
     Array,
@@ -131,8 +131,8 @@ def schema_from_json_schema(
         columns=record + metadata,
         keys=tuple(by_source[source] for source in sources),
         key_sources=sources,
-        cut_timestamps=options.cut_timestamps,
-        keeps_misfits=options.keeps_misfits,
+        truncate_timestamps=options.truncate_timestamps,
+        nulls_misfits=options.nulls_misfits,
     )
 
 

@@ -20,7 +20,7 @@ from tap_core.schema.numeric_bounds import (
     get_step,
     parse_count,
 )
-from target_spark.columns.layout import ColumnOptions
+from target_spark.columns.table_schema import ColumnOptions
 from target_spark.columns.types import MAX_DIGITS, ColumnType, Decimal, Double, Integer, Text
 
 __all__ = [
@@ -68,10 +68,10 @@ def to_decimal_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
     precision, scale = parse_count(schema.get("precision")), parse_count(schema.get("scale"))
     if not precision:
         return options.unsized_decimals
-    places = scale if scale is not None and scale <= precision else 0
+    scale = scale if scale is not None and scale <= precision else 0
     if precision > MAX_DIGITS:
-        return _sized(precision - places, places, options)
-    return Decimal(precision, places)
+        return _sized(precision - scale, scale, options)
+    return Decimal(precision, scale)
 
 
 def common_decimal(types: Iterable[Integer | Decimal]) -> Decimal | None:
@@ -92,16 +92,16 @@ def count_integer_digits(type_: Integer | Decimal) -> int:
     return type_.precision - type_.scale
 
 
-def _sized(whole: int | None, places: int, options: ColumnOptions) -> ColumnType:
-    """Return a decimal of 38 digits, ``places`` of them after the point.
+def _sized(integer_digits: int | None, scale: int, options: ColumnOptions) -> ColumnType:
+    """Return a decimal of 38 digits, ``scale`` of them after the point.
 
-    If the ``whole`` digits before the point do not fit, return the type that the options configure
-    for that case. ``whole`` is None if it is not known.
+    If ``integer_digits`` before the point do not fit, return the type that the options configure
+    for that case. ``integer_digits`` is None if it is not known.
     """
-    needed = MIN_INTEGER_DIGITS if whole is None else whole
-    if needed + places <= MAX_DIGITS:
-        return Decimal(MAX_DIGITS, places)
+    needed = MIN_INTEGER_DIGITS if integer_digits is None else integer_digits
+    if needed + scale <= MAX_DIGITS:
+        return Decimal(MAX_DIGITS, scale)
     if options.oversized_as_text:
         return Text()
     fallback = options.unsized_decimals
-    return Decimal(MAX_DIGITS, min(places, fallback.scale))
+    return Decimal(MAX_DIGITS, min(scale, fallback.scale))

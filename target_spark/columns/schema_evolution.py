@@ -18,9 +18,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-from target_spark.columns.layout import AIRBYTE_COLUMNS, METADATA_COLUMNS, SchemaChange, TableSchema
 from target_spark.columns.numeric_types import common_decimal, count_integer_digits
-from target_spark.columns.table_schema import from_table
+from target_spark.columns.schema_conversion import from_table
+from target_spark.columns.table_schema import (
+    AIRBYTE_COLUMNS,
+    METADATA_COLUMNS,
+    SchemaChange,
+    TableSchema,
+)
 from target_spark.columns.types import (
     Array,
     Column,
@@ -37,7 +42,7 @@ from target_spark.columns.types import (
 )
 from target_spark.tables.identifiers import fold_case, is_internal
 
-__all__ = ["CanWiden", "any_widening", "can_share_batch", "diff_with_table", "merge_layouts"]
+__all__ = ["CanWiden", "any_widening", "can_share_batch", "diff_with_table", "merge_table_schemas"]
 
 CanWiden: TypeAlias = Callable[[str, str], bool]
 """Function that returns True if a format can change a column's type (as DDL) in place."""
@@ -53,7 +58,7 @@ def any_widening(_old: str, _new: str) -> bool:
     return True
 
 
-def merge_layouts(
+def merge_table_schemas(
     old: TableSchema, new: TableSchema, can_widen: CanWiden = any_widening
 ) -> tuple[TableSchema, tuple[SchemaChange, ...]]:
     """Merge a stream's table schema with that of a new SCHEMA message.
@@ -68,11 +73,11 @@ def merge_layouts(
     Returns:
         The merged schema, and the changes that the table needs.
     """
-    return _merged(old.columns, new, can_widen, remembers=True)
+    return _merged(old.columns, new, can_widen, has_sources=True)
 
 
 def diff_with_table(
-    layout: TableSchema,
+    table_schema: TableSchema,
     table: Mapping[str, str],
     can_widen: CanWiden = any_widening,
     sources: Mapping[str, str] | None = None,
@@ -80,7 +85,7 @@ def diff_with_table(
     """Merge a stream's table schema with the columns of its existing table.
 
     Args:
-        layout: The table schema of the stream.
+        table_schema: The table schema of the stream.
         table: The type (DDL) of each of the table's columns; they come first, in this order.
         can_widen: True for a type that the format can widen to another.
         sources: `TableSchema.sources` stored in the table; None for a table of another writer.
@@ -89,7 +94,7 @@ def diff_with_table(
         The merged schema, and the changes that the table needs.
     """
     known = from_table(table, sources or {}).columns
-    return _merged(known, layout, can_widen, remembers=sources is not None)
+    return _merged(known, table_schema, can_widen, has_sources=sources is not None)
 
 
 def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
@@ -123,15 +128,15 @@ def _get_fields(type_: ColumnType) -> tuple[Column, ...]:
 
 
 def _merged(
-    columns: tuple[Column, ...], new: TableSchema, can_widen: CanWiden, *, remembers: bool = False
+    columns: tuple[Column, ...], new: TableSchema, can_widen: CanWiden, *, has_sources: bool = False
 ) -> tuple[TableSchema, tuple[SchemaChange, ...]]:
-    merge = _Merge(columns, _Rules(can_widen, remembers))
+    merge = _Merge(columns, _Rules(can_widen, has_sources))
     merge.match_all(new.columns)
-    layout = replace(
+    table_schema = replace(
         new, columns=_name_missing_sources(_without_whole(merge.columns, new.key_sources))
     )
-    keys = tuple(_get_name(layout, source) for source in new.key_sources)
-    return replace(layout, keys=keys), tuple(merge.changes)
+    keys = tuple(_get_name(table_schema, source) for source in new.key_sources)
+    return replace(table_schema, keys=keys), tuple(merge.changes)
 
 
 def _without_whole(columns: Iterable[Column], keys: Collection[str]) -> tuple[Column, ...]:
@@ -173,8 +178,8 @@ def _is_stale(column: Column, filled: Collection[str]) -> bool:
     return moved or column.name in METADATA_COLUMNS or column.name in AIRBYTE_COLUMNS
 
 
-def _get_name(layout: TableSchema, source: str) -> str:
-    column = layout.column_fed_by(source)
+def _get_name(table_schema: TableSchema, source: str) -> str:
+    column = table_schema.column_fed_by(source)
     if column is None:
         raise KeyError(source)
     return column.name
@@ -185,11 +190,11 @@ class _Rules(NamedTuple):
 
     Attributes:
         can_widen: True for a type that the table format can widen to another.
-        remembers: True if the table stores the source properties of its columns.
+        has_sources: True if the table stores the source properties of its columns.
     """
 
     can_widen: CanWiden
-    remembers: bool
+    has_sources: bool
 
 
 class _Merge:
@@ -201,7 +206,7 @@ class _Merge:
         self._rules = rules
         self._path = path
         self._claimed: set[int] = set()
-        self._wanted: set[str] = set()
+        self._new_properties: set[str] = set()
         self._by_name = {fold_case(column.name): at for at, column in enumerate(self.columns)}
         self._by_feed = {_feed(column): at for at, column in enumerate(self.columns)}
         self._by_source = {
@@ -217,22 +222,24 @@ class _Merge:
         """
         all_columns = list(new_columns)
         unmatched = [column for column in all_columns if column.is_fed]
-        self._wanted = {
+        self._new_properties = {
             column.source for column in unmatched if column.feed is ColumnSource.PROPERTY
         }
-        for find in (self._fed_already, self._first_of_source, self._find_by_name):
-            unmatched = [column for column in unmatched if not self._try(find(column), column)]
+        for find in (self._find_by_feed, self._find_by_source, self._find_by_name):
+            unmatched = [
+                column for column in unmatched if not self._try_match(find(column), column)
+            ]
         names = {column.name for column in unmatched}
         for column in all_columns:
             if column.name in names:
-                self._place(column)
+                self._match_or_add(column)
             elif not column.is_fed:
-                self._keep(column)
+                self._keep_unfilled(column)
 
-    def _fed_already(self, column: Column) -> int | None:
+    def _find_by_feed(self, column: Column) -> int | None:
         return self._by_feed.get(_feed(column))
 
-    def _first_of_source(self, column: Column) -> int | None:
+    def _find_by_source(self, column: Column) -> int | None:
         # Columns of other types come after the one that a property had first.
         return self._by_source.get(column.source) if column.feed is ColumnSource.PROPERTY else None
 
@@ -240,12 +247,12 @@ class _Merge:
         at = self._by_name.get(fold_case(column.name))
         return at if at is not None and self.columns[at].name == column.name else None
 
-    def _place(self, new: Column) -> None:
+    def _match_or_add(self, new: Column) -> None:
         """Map a new column to the first table column of its name that fits, or add a column.
 
         Columns named ``<name>__<type>`` are tried after ``<name>``.
         """
-        first = self._first_of_source(new)
+        first = self._find_by_source(new)
         name = new.name if first is None else self.columns[first].name
         name = new.name if is_internal(name) else name
         number, instead_of = 1, None
@@ -255,14 +262,14 @@ class _Merge:
             if at is None:
                 self._add(replace(new, name=candidate), instead_of)
                 return
-            if self._try(at, new):
+            if self._try_match(at, new):
                 return
             if instead_of is None and self._is_free(at, new):
                 instead_of = self.columns[at].name
                 name, number = f"{instead_of}__{new.type.word}", 0
             number += 1
 
-    def _keep(self, new: Column) -> None:
+    def _keep_unfilled(self, new: Column) -> None:
         """Keep a column without a source, with the wider of both types."""
         at = self._by_name.get(fold_case(new.name))
         if at is None:
@@ -287,22 +294,22 @@ class _Merge:
             return _feed(column) == _feed(new)
         if column.source == new.source or new.feed is not ColumnSource.PROPERTY:
             return True
-        if column.source != column.name or column.source in self._wanted:
+        if column.source != column.name or column.source in self._new_properties:
             return False
-        return not self._rules.remembers or fold_case(column.source) == fold_case(new.source)
+        return not self._rules.has_sources or fold_case(column.source) == fold_case(new.source)
 
     def _add(self, column: Column, instead_of: str | None) -> None:
         if column.is_fed:
-            self._release(column)
+            self._release_property(column)
         at = len(self.columns)
         self.columns.append(column)
         self._by_name[fold_case(column.name)] = at
-        self._feed_it(at)
+        self._claim(at)
         path = (*self._path, column.name)
         change = SchemaChange("add", path, column.type.ddl, instead_of, column.comment)
         self.changes.append(change)
 
-    def _try(self, at: int | None, new: Column) -> bool:
+    def _try_match(self, at: int | None, new: Column) -> bool:
         """Map a new column to the column at index ``at`` if its type allows; return True if so."""
         if at is None or not self._is_free(at, new):
             return False
@@ -312,17 +319,17 @@ class _Merge:
         if joined is None:
             return False
         type_, changes = joined
-        self._release(new)
+        self._release_property(new)
         self.columns[at] = replace(new, name=column.name, type=type_)
-        self._feed_it(at)
+        self._claim(at)
         self.changes.extend(changes)
         return True
 
-    def _feed_it(self, at: int) -> None:
+    def _claim(self, at: int) -> None:
         self._claimed.add(at)
         self._by_feed[_feed(self.columns[at])] = at
 
-    def _release(self, new: Column) -> None:
+    def _release_property(self, new: Column) -> None:
         """Remove a property from the column that it has filled so far, if any."""
         at = self._by_feed.get(_feed(new))
         if at is not None:

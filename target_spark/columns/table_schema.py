@@ -1,135 +1,256 @@
-"""Conversion of existing tables to `TableSchema` and to JSON Schema.
+"""The schema of a table: its columns, its keys, and the changes it needs.
 
-For every type that the target writes, the JSON Schema maps to the same column again (with default
-options). Other types of a table get a schema for their values: a small integer becomes 64 bits, a
-map an object, and a type without a JSON equivalent an empty schema.
+Pure and immutable. A `TableSchema` lists every column of its table in the table's order, also
+columns without a source, so that a DataFrame with these columns can be written directly.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Literal
 
-from target_spark.columns.ddl_parser import parse_ddl
-from target_spark.columns.layout import TableSchema
 from target_spark.columns.types import (
     Array,
-    Binary,
     Boolean,
     Column,
     ColumnSource,
     ColumnType,
-    Date,
     Decimal,
-    Double,
     Integer,
-    LocalTimestamp,
     Struct,
     Text,
     Timestamp,
-    UnmanagedType,
 )
-from target_spark.tables.identifiers import quote
+from target_spark.tables.identifiers import fold_case, quote
 
-__all__ = ["from_table", "to_json_schema"]
+__all__ = [
+    "AIRBYTE_COLUMNS",
+    "CDC_DELETED_AT",
+    "DELETED_AT",
+    "EXTRACTED_AT",
+    "GENERATION",
+    "HISTORY_COLUMNS",
+    "IS_CURRENT",
+    "META",
+    "METADATA_COLUMNS",
+    "ORDINAL",
+    "RAW_ID",
+    "TABLE_VERSION",
+    "VALID_FROM",
+    "VALID_TO",
+    "ColumnOptions",
+    "SchemaChange",
+    "TableSchema",
+]
 
-_SCALARS: Final[Mapping[type[ColumnType], Mapping[str, Any]]] = MappingProxyType(
+ORDINAL = "__target_spark_ordinal"
+"""Column of a DataFrame (not of the table) with a row's position in the input."""
+
+DELETED_AT = "_sdc_deleted_at"
+TABLE_VERSION = "_sdc_table_version"
+VALID_FROM = "_sdc_valid_from"
+VALID_TO = "_sdc_valid_to"
+IS_CURRENT = "_sdc_is_current"
+
+RAW_ID = "_airbyte_raw_id"
+EXTRACTED_AT = "_airbyte_extracted_at"
+META = "_airbyte_meta"
+GENERATION = "_airbyte_generation_id"
+
+CDC_DELETED_AT = "_ab_cdc_deleted_at"
+"""Property with the deletion time of a row in the records of Airbyte's CDC sources."""
+
+METADATA_COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
     {
-        Boolean: {"type": ["null", "boolean"]},
-        Integer: {"type": ["null", "integer"]},
-        Double: {"type": ["null", "number"]},
-        Text: {"type": ["null", "string"]},
-        Timestamp: {"type": ["null", "string"], "format": "date-time"},
-        LocalTimestamp: {"type": ["null", "string"], "format": "date-time"},
-        Date: {"type": ["null", "string"], "format": "date"},
-        Binary: {"type": ["null", "string"], "contentEncoding": "base64"},
+        "_sdc_extracted_at": Timestamp(),
+        "_sdc_received_at": Timestamp(),
+        "_sdc_batched_at": Timestamp(),
+        DELETED_AT: Timestamp(),
+        "_sdc_sequence": Integer(),
+        TABLE_VERSION: Integer(),
+        "_sdc_sync_started_at": Integer(),
     }
 )
+"""Metadata columns with the names and meanings of the Singer SDK's targets."""
 
-_LIMITED: Final = re.compile(r"(?:var)?char\((\d+)\)", re.IGNORECASE)
+HISTORY_COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
+    {VALID_FROM: Timestamp(), VALID_TO: Timestamp(), IS_CURRENT: Boolean()}
+)
+"""Columns of a table that keeps all versions of its rows (SCD2)."""
+
+AIRBYTE_COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
+    {RAW_ID: Text(), EXTRACTED_AT: Timestamp(), META: Text(), GENERATION: Integer()}
+)
+"""Columns that Airbyte's destinations add; `_airbyte_meta` is JSON text."""
 
 
-def to_json_schema(layout: TableSchema) -> dict[str, Any]:
-    """Return the JSON Schema of records that fit a table's columns.
+_UNSIZED = Decimal(38, 18)
 
-    Columns that the target itself fills are not included.
+
+@dataclass(frozen=True, slots=True)
+class ColumnOptions:
+    """Options that determine the columns of a table.
+
+    Attributes:
+        plain_numbers: Type of a ``number`` without ``multipleOf``; None is double.
+        unsized_decimals: Type of a decimal string without declared digits.
+        oversized_as_text: True to store numbers declared with more than 38 digits as text.
+            Otherwise they are decimals, and rows with values that do not fit are quarantined.
+        truncate_timestamps: True to drop digits after microseconds. Otherwise such rows are
+            quarantined.
+        metadata: True to add the columns of `METADATA_COLUMNS`.
+        table_version: True to add the column of `METADATA_COLUMNS` with the table version.
+        history: True to add the columns of `HISTORY_COLUMNS`.
+        reserved: Names that no column of a record gets.
+        airbyte: True to add the columns of `AIRBYTE_COLUMNS` (the generation id is the table
+            version), and to keep rows with conversion errors: the value becomes null, and the row's
+            meta records it.
+        quarantines_misfits: True to quarantine such rows instead.
     """
-    generated = {ColumnSource.METADATA, ColumnSource.WHOLE}
-    columns = [c for c in layout.columns if c.feed not in generated and not c.path]
-    return {"type": "object", **_properties(columns)}
 
+    plain_numbers: Decimal | None = None
+    unsized_decimals: Decimal = _UNSIZED
+    oversized_as_text: bool = False
+    truncate_timestamps: bool = False
+    metadata: bool = False
+    table_version: bool = False
+    history: bool = False
+    reserved: frozenset[str] = frozenset()
+    airbyte: bool = False
+    quarantines_misfits: bool = False
 
-def from_table(types: Mapping[str, str], sources: Mapping[str, str] | None = None) -> TableSchema:
-    """Return the `TableSchema` of an existing table.
+    @property
+    def nulls_misfits(self) -> bool:
+        """True if a row with a conversion error is loaded, with null for the value."""
+        return self.airbyte and not self.quarantines_misfits
 
-    Its columns have no source of values.
+    @property
+    def version_column(self) -> str:
+        """Name of the column that holds the table version of a row."""
+        return GENERATION if self.airbyte else TABLE_VERSION
 
-    Args:
-        types: The type (DDL) of each column, in table order.
-        sources: The `TableSchema.sources` stored in the table; None if there are none.
-    """
-    columns = (
-        Column(name, name, parse_ddl(ddl), feed=ColumnSource.NOTHING) for name, ddl in types.items()
-    )
-    return TableSchema(_with_sources(columns, sources or {}))
-
-
-def _with_sources(
-    columns: Iterable[Column], sources: Mapping[str, str], path: tuple[str, ...] = ()
-) -> tuple[Column, ...]:
-    if not sources:
-        return tuple(columns)
-    return tuple(
-        replace(
-            column,
-            source=sources.get(quote(*path, column.name), column.name),
-            type=_type_with_sources(column.type, sources, (*path, column.name)),
+    def metadata_columns(self) -> tuple[Column, ...]:
+        """Return the metadata columns that these options add to every table."""
+        return tuple(
+            Column(name, name, type_, feed=ColumnSource.METADATA)
+            for name, type_ in {**METADATA_COLUMNS, **HISTORY_COLUMNS, **AIRBYTE_COLUMNS}.items()
+            if self._has(name)
         )
-        for column in columns
-    )
+
+    def _has(self, name: str) -> bool:
+        if name in HISTORY_COLUMNS:
+            return self.history
+        if name in AIRBYTE_COLUMNS:
+            return self.airbyte
+        if name == TABLE_VERSION:
+            return (self.metadata or self.table_version) and not self.airbyte
+        return self.metadata
 
 
-def _type_with_sources(
-    type_: ColumnType, sources: Mapping[str, str], path: tuple[str, ...]
-) -> ColumnType:
-    if isinstance(type_, Struct):
-        return Struct(_with_sources(type_.fields, sources, path))
-    if isinstance(type_, Array):
-        return Array(_type_with_sources(type_.element, sources, (*path, "element")))
-    return type_
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """The columns of a table in order, its keys, and rules for the conversion of records.
+
+    Attributes:
+        columns: All columns of the table, in order.
+        keys: Names of the key columns.
+        key_sources: Properties that feed the key columns.
+        truncate_timestamps: True to truncate date-times to microseconds.
+        filled: Properties whose text must not be empty.
+        nulls_misfits: True to replace a value that does not fit by null and keep its row, unless
+            the
+            row has no usable key or deletion time.
+    """
+
+    columns: tuple[Column, ...]
+    keys: tuple[str, ...] = ()
+    key_sources: tuple[str, ...] = ()
+    truncate_timestamps: bool = False
+    filled: tuple[str, ...] = ()
+    nulls_misfits: bool = False
+
+    @property
+    def types(self) -> dict[str, str]:
+        """The type (DDL) of each column by name, in table order."""
+        return {column.name: column.type.ddl for column in self.columns}
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """Stream properties of the columns whose name differs from their property's name.
+
+        The key is the quoted path of a column or field, with ``element`` for the items of an array.
+        Names that differ only in case are not included.
+        """
+        return dict(_renamed(self.columns))
+
+    @property
+    def keeps_whole(self) -> bool:
+        """True if a column holds the whole record as JSON, so that records are read as text."""
+        return any(column.feed is ColumnSource.WHOLE for column in self.columns)
+
+    @property
+    def has_meta(self) -> bool:
+        """True if the table has the column `_airbyte_meta`."""
+        return self.column_fed_by(META, ColumnSource.METADATA) is not None
+
+    @property
+    def must_fit(self) -> frozenset[str]:
+        """Properties whose conversion errors reject the row: keys and the deletion time."""
+        return frozenset((*self.key_sources, DELETED_AT, CDC_DELETED_AT))
+
+    def with_metadata(self, name: str) -> TableSchema:
+        """Return a copy with the metadata column ``name`` added, unless a column has that name."""
+        if name in self.types:
+            return self
+        column = Column(name, name, METADATA_COLUMNS[name], feed=ColumnSource.METADATA)
+        return replace(self, columns=(*self.columns, column))
+
+    def column_fed_by(
+        self, source: str, feed: ColumnSource = ColumnSource.PROPERTY
+    ) -> Column | None:
+        """Return the column that is filled from ``source``, or None.
+
+        ``feed`` is the kind of the source: a property of the record by default.
+        """
+        for column in self.columns:
+            if column.source == source and column.feed is feed:
+                return column
+        return None
 
 
-def _build_schema(type_: ColumnType) -> dict[str, Any]:
-    if isinstance(type_, Struct):
-        return {
-            "type": ["null", "object"],
-            **_properties(type_.fields),
-            "additionalProperties": False,
-        }
-    if isinstance(type_, Array):
-        return {"type": ["null", "array"], "items": _build_schema(type_.element)}
-    if isinstance(type_, Decimal):
-        digits = {"precision": type_.precision, "scale": type_.scale}
-        return {"type": ["null", "string"], "format": "x-singer.decimal", **digits}
-    return _foreign(type_) if isinstance(type_, UnmanagedType) else dict(_SCALARS[type(type_)])
+@dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """One change of a table: a new column or field, or a wider type.
+
+    Attributes:
+        kind: ``add`` or ``widen``.
+        path: Path of the column or field; the items of an array are called ``element``.
+        ddl: The new type.
+        instead_of: The existing column that could not take the values and stays as it is, or None.
+        comment: The comment of a new column, or None.
+    """
+
+    kind: Literal["add", "widen"]
+    path: tuple[str, ...]
+    ddl: str
+    instead_of: str | None = None
+    comment: str | None = None
+
+    def describe(self) -> str:
+        """Return the change as text for the log, such as ``column a is now bigint``."""
+        beside = f", beside {self.instead_of}, which cannot take it" if self.instead_of else ""
+        return f"column {'.'.join(self.path)} is now {self.ddl}{beside}"
 
 
-def _properties(columns: Iterable[Column]) -> dict[str, Any]:
-    return {"properties": {column.source: _described(column) for column in columns}}
-
-
-def _described(column: Column) -> dict[str, Any]:
-    described = {"description": column.comment} if column.comment else {}
-    return {**_build_schema(column.type), **described}
-
-
-def _foreign(type_: UnmanagedType) -> dict[str, Any]:
-    written = type_.written.lower()
-    if limited := _LIMITED.fullmatch(written):
-        return {"type": ["null", "string"], "maxLength": int(limited[1])}
-    if written == "float":
-        return {"type": ["null", "number"]}
-    return {"type": ["null", "object"]} if written.startswith("map<") else {}
+def _renamed(columns: Iterable[Column], path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+    for column in columns:
+        current_path, type_ = (*path, column.name), column.type
+        has_property = column.feed not in {ColumnSource.METADATA, ColumnSource.WHOLE}
+        if has_property and fold_case(column.name) != fold_case(column.source):
+            yield quote(*current_path), column.source
+        while isinstance(type_, Array):
+            current_path, type_ = (*current_path, "element"), type_.element
+        if isinstance(type_, Struct):
+            yield from _renamed(type_.fields, current_path)

@@ -195,7 +195,7 @@ class LoadOptions:
         columns: Options for columns.
         writers: Number of parallel commits.
         dry_run: True to write nothing.
-        care: Maintenance after the last commit.
+        maintenance: Maintenance after the last commit.
         delete_files: True to delete the files of BATCH messages once their rows are committed.
         batch_limits: Limits on the files of BATCH messages.
         configured: Options from the protocol's catalog, which override ``streams`` and ``every``.
@@ -221,7 +221,7 @@ class LoadOptions:
     columns: ColumnOptions = field(default_factory=ColumnOptions)
     writers: int = 4
     dry_run: bool = False
-    care: MaintenanceOptions = field(default_factory=MaintenanceOptions)
+    maintenance: MaintenanceOptions = field(default_factory=MaintenanceOptions)
     delete_files: bool = False
     batch_limits: FileLimits = _FILE_LIMITS
     configured: Mapping[StreamId, StreamOptions] = field(default_factory=dict)

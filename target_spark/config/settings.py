@@ -500,7 +500,7 @@ def load_options(config: Mapping[str, Any]) -> LoadOptions:
         batch_limits=FileLimits.from_config(complete),
         columns=_column_options(complete),
         dry_run=complete["dry_run"],
-        care=MaintenanceOptions(complete["compact"], complete.get("retain_days")),
+        maintenance=MaintenanceOptions(complete["compact"], complete.get("retain_days")),
         staging=complete.get("staging"),
         strict=complete["strict"],
     )
@@ -532,7 +532,7 @@ def _column_options(config: Mapping[str, Any]) -> ColumnOptions:
     return ColumnOptions(
         plain_numbers=Decimal(int(numbers[1]), int(numbers[2])) if numbers else None,
         oversized_as_text=bool(config.get("oversized_numbers_as_text")),
-        cut_timestamps=bool(config.get("truncate_timestamps")),
+        truncate_timestamps=bool(config.get("truncate_timestamps")),
         metadata=bool(config.get("add_record_metadata")),
         reserved=RESERVED.get(config["format"], frozenset()),
     )

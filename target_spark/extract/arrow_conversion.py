@@ -67,9 +67,11 @@ class ConversionError(Exception):
         self.row = row
 
 
-def arrow_schema(layout: TableSchema) -> pa.Schema:
+def arrow_schema(table_schema: TableSchema) -> pa.Schema:
     """Return the Arrow schema with the columns of a table schema."""
-    return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in layout.columns])
+    return pa.schema(
+        [pa.field(column.name, arrow_type(column.type)) for column in table_schema.columns]
+    )
 
 
 def arrow_type(type_: ColumnType) -> pa.DataType:
@@ -87,24 +89,26 @@ class ArrowConverter:
     """Converts records of one stream to Arrow record batches; not thread-safe.
 
     Args:
-        layout: The table schema of the stream.
+        table_schema: The table schema of the stream.
         nulls: True to replace values that do not fit, and missing keys, by null. Otherwise they are
             errors.
     """
 
-    def __init__(self, layout: TableSchema, *, nulls: bool = False) -> None:
-        self.schema: pa.Schema = arrow_schema(layout)
-        self._cut = layout.cut_timestamps
+    def __init__(self, table_schema: TableSchema, *, nulls: bool = False) -> None:
+        self.schema: pa.Schema = arrow_schema(table_schema)
+        self._truncate = table_schema.truncate_timestamps
         self._nulls = nulls
         self._columns = [
-            column for column in layout.columns if column.feed is ColumnSource.PROPERTY
+            column for column in table_schema.columns if column.feed is ColumnSource.PROPERTY
         ]
-        self._whole = [column.feed is ColumnSource.WHOLE for column in layout.columns]
-        self._keys = () if nulls else layout.key_sources
-        self._loose: set[_Path] = set()
+        self._is_whole_record = [
+            column.feed is ColumnSource.WHOLE for column in table_schema.columns
+        ]
+        self._keys = () if nulls else table_schema.key_sources
+        self._raw_paths: set[_Path] = set()
         """Paths of text columns that have met values of other types."""
-        self._usual = self._decoder(exact=False)
-        self._exact = self._decoder(exact=True)
+        self._fast_decoder = self._decoder(exact=False)
+        self._exact_decoder = self._decoder(exact=True)
 
     def batch(self, bodies: Sequence[bytes]) -> pa.RecordBatch:
         """Convert records, each a JSON object, to a record batch.
@@ -130,13 +134,13 @@ class ArrowConverter:
         """Decode records with the fast msgspec type, or else with one that takes any scalar."""
         joined = b"[%b]" % b",".join(bodies)
         try:
-            records: list[Any] = self._usual.decode(joined)
+            records: list[Any] = self._fast_decoder.decode(joined)
         except msgspec.MsgspecError:
             pass
         else:
             return records
         try:
-            records = self._exact.decode(joined)
+            records = self._exact_decoder.decode(joined)
         except msgspec.MsgspecError:
             records = [self._record(body) for body in bodies]
         return records
@@ -148,7 +152,7 @@ class ArrowConverter:
             ConversionError: It has such a value, and nulls were not requested.
         """
         try:
-            return self._exact.decode(b"[%b]" % body)[0]
+            return self._exact_decoder.decode(b"[%b]" % body)[0]
         except msgspec.MsgspecError:
             pass
         try:
@@ -202,14 +206,14 @@ class ArrowConverter:
             return list[self._decoded_type(type_.element, (*path, _ITEM), exact=exact)] | None  # type: ignore[misc]
         if isinstance(type_, Struct):
             return self._object(type_.fields, path, exact=exact) | None
-        if exact or path in self._loose or isinstance(type_, Decimal):
+        if exact or path in self._raw_paths or isinstance(type_, Decimal):
             return msgspec.Raw
         return _USUAL[type(type_)] | None
 
     # -------------------------------------------------------------------------- columns
 
     def _batch(self, bodies: Sequence[bytes], records: list[Any]) -> pa.RecordBatch:
-        loose_before = len(self._loose)
+        loose_before = len(self._raw_paths)
         by_source = {
             column.source: self._array(
                 column.type, list(map(attrgetter(f"f{index}"), records)), (column.source,)
@@ -219,10 +223,13 @@ class ArrowConverter:
         for key in self._keys:
             if by_source[key].null_count:
                 raise ConversionError((key,), "a key must have a value")
-        if len(self._loose) > loose_before:
-            self._usual = self._decoder(exact=False)
+        if len(self._raw_paths) > loose_before:
+            self._fast_decoder = self._decoder(exact=False)
         arrays = iter(by_source.values())
-        columns = [_whole(bodies) if is_whole else next(arrays) for is_whole in self._whole]
+        columns = [
+            _is_whole_record(bodies) if is_whole else next(arrays)
+            for is_whole in self._is_whole_record
+        ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _array(self, type_: ColumnType, values: list[Any], path: _Path) -> pa.Array:
@@ -252,7 +259,7 @@ class ArrowConverter:
         if isinstance(type_, Text):
             texts = [_text(value) for value in values]
             if any(_is_other(value) for value in values):
-                self._loose.add(path)
+                self._raw_paths.add(path)
             return pa.array(texts, pa.string())
         return pa.array([self._value(value, type_, path) for value in values], _stored(type_)).view(
             arrow_type(type_)
@@ -263,7 +270,7 @@ class ArrowConverter:
         if text is None:
             return None
         try:
-            return parse_scalar(text, type_, cut=self._cut)
+            return parse_scalar(text, type_, truncate=self._truncate)
         except ValueError:
             if self._nulls:
                 return None
@@ -281,7 +288,7 @@ def _no_structure(type_: ColumnType) -> str:
     return f"not of the declared type {ddl}"
 
 
-def _whole(bodies: Sequence[bytes]) -> pa.Array:
+def _is_whole_record(bodies: Sequence[bytes]) -> pa.Array:
     return pa.array(bodies, pa.binary()).cast(pa.string())
 
 
@@ -378,7 +385,7 @@ def _within(values: pa.Array, number: pa.DataType, first: int, last: int | None)
     return values
 
 
-def _slowly(_values: list[Any], _type: ColumnType) -> pa.Array:
+def _reject(_values: list[Any], _type: ColumnType) -> pa.Array:
     raise ValueError
 
 
@@ -418,6 +425,6 @@ _QUICK: Final[Mapping[type[ColumnType], Callable[[list[Any], Any], pa.Array]]] =
         Decimal: _decimals,
         Timestamp: _instants,
         Date: _days,
-        Binary: _slowly,
+        Binary: _reject,
     }
 )

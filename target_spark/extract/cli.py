@@ -114,7 +114,9 @@ class RunCommand:
                 " set strict to false, or pipe the tap into target-spark."
             )
         reading = _TapSync(target, tap, source, options, arguments.here, state)
-        faults = target.work(ProtocolBinding(SingerReader(), options), reading, patient=True)
+        faults = target.run_load(
+            ProtocolBinding(SingerReader(), options), reading, retries_tasks=True
+        )
         return 1 if faults else 0
 
     @property

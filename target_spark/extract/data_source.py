@@ -82,11 +82,11 @@ class TapDataSource(DataSource):
 
     def _request(self) -> ReadOptions:
         """Return the parsed options; they are parsed once and pickled with this object."""
-        options: ReadOptions | None = self.__dict__.get("_made")
+        options: ReadOptions | None = self.__dict__.get("_parsed")
         if options is None:
             from target_spark.extract.reader_options import parse_options
 
-            options = self._made = parse_options({**self.preset, **self.options}, self.settings)
+            options = self._parsed = parse_options({**self.preset, **self.options}, self.settings)
         return options
 
 
@@ -146,5 +146,5 @@ def _build_struct(request: ReadOptions) -> StructType:
 
     from target_spark.extract.arrow_conversion import arrow_schema
 
-    struct: StructType = from_arrow_schema(arrow_schema(request.layout))
+    struct: StructType = from_arrow_schema(arrow_schema(request.table_schema))
     return struct

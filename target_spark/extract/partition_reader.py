@@ -133,7 +133,7 @@ def read_batches(request: ReadOptions, group: PartitionGroup) -> Iterator[pa.Rec
     Raises:
         FrameError: A context failed in every attempt, or a value does not fit.
     """
-    converter = ArrowConverter(request.layout, nulls=request.nulls)
+    converter = ArrowConverter(request.table_schema, nulls=request.nulls)
     for part in group.parts:
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
             if _read_context(request, group, part, _Sink(request.name, converter, file)):

@@ -59,7 +59,7 @@ _ANSWER_SECONDS: Final = 30.0
 _TRIES: Final = 4
 _FIRST_PAUSE_SECONDS: Final = 0.5
 
-_Answer = TypeVar("_Answer")
+_T = TypeVar("_T")
 
 
 def use_job_rate_limit(tap: object, permits: RateLimitAddress | StaticShare | None) -> None:
@@ -106,7 +106,7 @@ class RateLimitServer:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="permits", daemon=True)
         self._ready = threading.Event()
-        self._over = asyncio.Event()
+        self._closing = asyncio.Event()
         self._failure: OSError | None = None
 
     def __enter__(self) -> Self:
@@ -134,7 +134,7 @@ class RateLimitServer:
 
     def close(self) -> None:
         """Stop the server and close its connections."""
-        self._loop.call_soon_threadsafe(self._over.set)
+        self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
 
     @classmethod
@@ -179,7 +179,7 @@ class RateLimitServer:
             self._port = listener.getsockname()[1]
             accepting = asyncio.ensure_future(self._accept(listener))
             self._ready.set()
-            await self._over.wait()
+            await self._closing.wait()
             others = asyncio.all_tasks() - {asyncio.current_task()}
             for task in others:
                 task.cancel()
@@ -200,18 +200,18 @@ class RateLimitServer:
         reader, writer = await asyncio.open_connection(sock=accepted)
         connections.add(writer)
         try:
-            if await self._is_one_of_us(reader, writer):
+            if await self._authenticate(reader, writer):
                 connections.prove(writer)
                 while line := await reader.readline():
                     connections.touch(writer)
-                    writer.write(self._answer(line))
+                    writer.write(self._respond(line))
                     await writer.drain()
         except (OSError, ValueError, TimeoutError, asyncio.TimeoutError, asyncio.CancelledError):
             pass  # the client disconnected, or uses another protocol; it may connect again
         finally:
             connections.discard(writer)
 
-    async def _is_one_of_us(
+    async def _authenticate(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
         challenge = secrets.token_hex(16).encode()
@@ -219,7 +219,7 @@ class RateLimitServer:
         proof = await asyncio.wait_for(reader.readline(), _HANDSHAKE_SECONDS)
         return hmac.compare_digest(proof.strip(), _proof(self._key, challenge))
 
-    def _answer(self, line: bytes) -> bytes:
+    def _respond(self, line: bytes) -> bytes:
         message = msgspec.json.decode(line, type=_RateLimitMessage)
         if message.weight:
             reservation = self._counters.ask(message.name, _whole(message.terms), message.weight)
@@ -314,9 +314,9 @@ class _Client:
     def _call(self, message: _RateLimitMessage) -> Reservation:
         line = msgspec.json.encode(message) + b"\n"
         with self._lock:
-            return _call_with_retries(lambda: self._answer_to(line), self._reason)
+            return _call_with_retries(lambda: self._exchange(line), self._reason)
 
-    def _answer_to(self, line: bytes) -> Reservation:
+    def _exchange(self, line: bytes) -> Reservation:
         try:
             wire = self._wire = self._wire or self._connected()
             wire.write(line)
@@ -355,9 +355,7 @@ _clients: dict[tuple[RateLimitAddress, int], _Client] = {}
 _clients_lock = threading.Lock()
 
 
-def _call_with_retries(
-    call: Callable[[], _Answer], reason: Callable[[Exception], Exception]
-) -> _Answer:
+def _call_with_retries(call: Callable[[], _T], reason: Callable[[Exception], Exception]) -> _T:
     """Call a function; retry after connection errors, at most three times, with growing pauses.
 
     ``reason`` converts the last error to the exception to raise.
@@ -404,13 +402,13 @@ class _SlotCounter:
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
         """Reserve slots for ``weight`` requests; return the seconds to wait for the last one."""
-        apart = max(seconds / most for most, seconds in terms.rates)
+        slot_seconds = max(seconds / most for most, seconds in terms.rates)
         now = time.time()
         with self._lock:
             after = max(now, self._free_at.get(name, now))
-            at = _next_slot(after, apart, self._share) if apart else after
-            at += (weight - 1) * apart * self._share.of
-            self._free_at[name] = at + apart / 2  # excludes this slot in spite of rounding
+            at = _next_slot(after, slot_seconds, self._share) if slot_seconds else after
+            at += (weight - 1) * slot_seconds * self._share.of
+            self._free_at[name] = at + slot_seconds / 2  # excludes this slot in spite of rounding
         return Reservation(at - now, is_taken=True)
 
     def lower(
@@ -423,11 +421,11 @@ class _SlotCounter:
                 self._free_at[name] = max(self._free_at.get(name, 0.0), time.time() + wait)
 
 
-def _next_slot(after: float, apart: float, share: StaticShare) -> float:
+def _next_slot(after: float, slot_seconds: float, share: StaticShare) -> float:
     """Return the start of the share's first time slot after the time ``after``, in seconds.
 
-    ``apart`` is the length of a slot in seconds.
+    ``slot_seconds`` is the length of a slot in seconds.
     """
-    round_seconds = apart * share.of
-    first = apart * share.number
+    round_seconds = slot_seconds * share.of
+    first = slot_seconds * share.number
     return (math.floor((after - first) / round_seconds) + 1) * round_seconds + first

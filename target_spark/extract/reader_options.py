@@ -59,7 +59,7 @@ class ReadOptions:
         source: The tap.
         stream: The tap's name of the stream.
         name: The name of the output stream, which stream maps may change.
-        layout: The table schema of the stream.
+        table_schema: The table schema of the stream.
         state: The state to continue from.
         nulls: True to replace a value that does not fit its column by null.
         tries: The number of attempts to read a context.
@@ -69,7 +69,7 @@ class ReadOptions:
     source: TapSpec
     stream: str
     name: str
-    layout: TableSchema
+    table_schema: TableSchema
     state: Mapping[str, Any]
     nulls: bool = False
     tries: int = _TRIES
@@ -113,14 +113,14 @@ def parse_options(given: Mapping[str, str], config: Mapping[str, Any] | None = N
     )
     state = _document(options.get("state"), read_state, "state") or {}
     described, origin = _discover_stream(source, stream)
-    layout = schema_from_json_schema(
+    table_schema = schema_from_json_schema(
         resolve_schema(described), described.keys, _column_options(options)
     )
     return ReadOptions(
         source,
         origin,
         stream,
-        layout,
+        table_schema,
         state,
         nulls=_get_choice(options, "misfits", ("error", "null")) == "null",
         tries=_count(options, "tries") or _TRIES,
@@ -177,7 +177,7 @@ def _column_options(options: Mapping[str, str]) -> ColumnOptions:
     return ColumnOptions(
         plain_numbers=None if match is None else Decimal(int(match[1]), int(match[2])),
         oversized_as_text=_is_true(options, "oversized_numbers_as_text"),
-        cut_timestamps=_is_true(options, "truncate_timestamps"),
+        truncate_timestamps=_is_true(options, "truncate_timestamps"),
     )
 
 

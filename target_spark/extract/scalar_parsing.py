@@ -52,16 +52,16 @@ _BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 _LITERALS: Final = MappingProxyType({"true": True, "false": False})
 
 
-def parse_scalar(text: str, type_: ColumnType, *, cut: bool = False) -> Any:
+def parse_scalar(text: str, type_: ColumnType, *, truncate: bool = False) -> Any:
     """Convert a text to the Python value of a scalar type; a timestamp is microseconds since 1970.
 
-    With ``cut``, the digits of a date-time after microseconds are dropped.
+    With ``truncate``, the digits of a date-time after microseconds are dropped.
 
     Raises:
         ValueError: The text is not a value of this type.
     """
     if isinstance(type_, Timestamp):
-        return _instant(text, cut=cut)
+        return _instant(text, truncate=truncate)
     if isinstance(type_, Integer):
         return _integer(text, type_.bits)
     if isinstance(type_, Decimal):
@@ -97,14 +97,14 @@ def _double(text: str) -> float:
     return value
 
 
-def _instant(text: str, *, cut: bool) -> int:
+def _instant(text: str, *, truncate: bool) -> int:
     match = _DATE_TIME.fullmatch(text)
     if match is None:
         raise ValueError
     *clock, fraction, sign, hours, minutes = match.groups()
     offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
     decimals = fraction or ""
-    is_exact = cut or not decimals[_PLACES:].strip("0")
+    is_exact = truncate or not decimals[_PLACES:].strip("0")
     if not is_exact or int(minutes or 0) >= _MINUTES or offset > _FARTHEST:
         raise ValueError
     year, month, date_, hour, minute, second = (int(part or 0) for part in clock)

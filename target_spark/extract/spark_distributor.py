@@ -72,7 +72,7 @@ class SparkDistributor:
         source: The tap with its settings and catalog.
         streams: The streams of the tap by name.
         engine: The Spark process.
-        reach: The staging area, which the workers can read and write.
+        staging_area: The staging area, which the workers can read and write.
         reserve: Reserves ordinals for rows and returns the first.
         here: Streams that the driver reads, at the user's request; ``*`` for all.
         width: The maximum number of partitions read at once; None for no limit.
@@ -83,7 +83,7 @@ class SparkDistributor:
         source: TapSpec,
         streams: Mapping[str, SyncStream],
         engine: LeasedSpark,
-        reach: StagingArea,
+        staging_area: StagingArea,
         reserve: Callable[[int], int],
         *,
         here: Sequence[str] = (),
@@ -92,7 +92,7 @@ class SparkDistributor:
         self._source = source
         self._streams = streams
         self._engine = engine
-        self._reach = reach
+        self._staging_area = staging_area
         self._reserve = reserve
         self._here = frozenset(here)
         self._width = width
@@ -122,9 +122,9 @@ class SparkDistributor:
         described = self._described(parts)
         first = self._parts
         self._parts += len(parts)
-        work = SparkTask(self._source, tuple(parts), described, first)
+        task = SparkTask(self._source, tuple(parts), described, first)
         results, address = self._run_with_retries(
-            lambda spark, place: self._run(spark, work, place)
+            lambda spark, place: self._run(spark, task, place)
         )
         failed = [each.result.number for each in results if each.result.error is not None]
         if in_order and failed:
@@ -166,7 +166,7 @@ class SparkDistributor:
         with contextlib.suppress(Exception):  # a later run removes the files
             spark = self._engine.spark()
             for address in self._addresses:
-                self._reach.forget(spark, address)
+                self._staging_area.delete(spark, address)
 
     def _described(self, parts: Sequence[WorkUnit]) -> dict[str, SchemaEvent]:
         """Return the schemas of the output streams of partitions and of their child streams."""
@@ -201,9 +201,9 @@ class SparkDistributor:
 
         def once() -> _T:
             nonlocal address
-            address = self._reach.new_address("parts")
+            address = self._staging_area.new_address("parts")
             self._addresses.append(address)
-            with translate_write_errors(self._reach):
+            with translate_write_errors(self._staging_area):
                 return _run_cancellable(self._engine, lambda spark: step(spark, address))
 
         def before_again(error: BaseException) -> None:
@@ -221,20 +221,20 @@ class SparkDistributor:
                 f"The rows that Spark's workers read are lost and not loaded: {_reason(error)}"
             ) from error
 
-    def _run(self, spark: SparkSession, work: SparkTask, address: str) -> list[PartResult]:
+    def _run(self, spark: SparkSession, task: SparkTask, address: str) -> list[PartResult]:
         slots = _count_task_slots(spark)
         self.most = max(MAX_PARTS_PER_JOB, slots * _PARTS_PER_SLOT)
-        tasks = min(len(work.parts), self._width or slots * _TASKS_PER_SLOT)
-        spark.conf.set(_WRITERS, len(work.streams) + 1)  # fewer make Spark sort all blocks
-        numbers = spark.range(0, len(work.parts), 1, tasks)
+        tasks = min(len(task.parts), self._width or slots * _TASKS_PER_SLOT)
+        spark.conf.set(_WRITERS, len(task.streams) + 1)  # fewer make Spark sort all blocks
+        numbers = spark.range(0, len(task.parts), 1, tasks)
         folder = to_local_folder(address)
-        work = replace(work, folder=None if folder is None else str(folder))
-        blocks = map_in_arrow(numbers, work, _ROWS, "tap_rows")
+        task = replace(task, folder=None if folder is None else str(folder))
+        blocks = map_in_arrow(numbers, task, _ROWS, "tap_rows")
         _write(blocks.selectExpr("stream", "CAST(value AS STRING) AS value"), address)
         lines = spark.read.schema("value STRING").text(f"{address}/stream={RESULT_STREAM}")
         results = [PartResult.read(row.value) for row in lines.collect()]
         if folder is not None:
-            publish_files(str(folder), _files(results, work.streams))
+            publish_files(str(folder), _files(results, task.streams))
         return results
 
 
@@ -249,14 +249,14 @@ def _write(blocks: DataFrame, address: str) -> None:
     blocks.write.partitionBy("stream").option("maxRecordsPerFile", 0).text(address)
 
 
-def _copy_rows_below(spark: SparkSession, address: str, kept: str, ordinal: int) -> None:
-    """Copy the rows whose ordinal is smaller than ``ordinal`` to the URL ``kept``.
+def _copy_rows_below(spark: SparkSession, address: str, destination: str, ordinal: int) -> None:
+    """Copy the rows whose ordinal is smaller than ``ordinal`` to the URL ``destination``.
 
     Rows after a failed partition do not count.
     """
     lines = spark.read.schema("value STRING, stream INT").text(address)
     rows = lines.where(f"stream <> {RESULT_STREAM}").where(f"{_ORDINAL} < {ordinal}")
-    _write(rows.select("stream", "value"), kept)
+    _write(rows.select("stream", "value"), destination)
 
 
 def _events(

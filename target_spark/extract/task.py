@@ -102,7 +102,7 @@ class SparkTask:
     def _read(self, part: WorkUnit, lines: SpoolOutput) -> PartResult:
         """Read a partition with retries; keep only the spool lines of the successful attempt."""
 
-        def told(error: BaseException) -> str:
+        def describe(error: BaseException) -> str:
             return get_redactor(self.source)(f"{type(error).__name__}: {error}")
 
         try:
@@ -110,7 +110,7 @@ class SparkTask:
                 lambda: self._sync_once(part, lines),
                 self.tries,
                 f"{part.stream} {part.context}",
-                told,
+                describe,
             )
         except RetriesExhaustedError as error:
             lines.drop()
@@ -138,10 +138,10 @@ class SparkTask:
             drop_cached_tap()  # the child must not use connections of its parent
             bookmarks = sync_part(self.source, part, sink)
             lines.flush()
-            return bookmarks, sink.taken()
+            return bookmarks, sink.statistics()
 
-        bookmarks, taken = run_in_fork(read)
-        sink.take_over(taken)
+        bookmarks, statistics = run_in_fork(read)
+        sink.restore_statistics(statistics)
         return bookmarks
 
 
@@ -185,7 +185,7 @@ class _EventForwarder:
             self.listener(event)
 
 
-_OF_A_SINK: Final = ("counts", "nbytes", "deletes", "described")
+_STATISTICS: Final = ("counts", "nbytes", "deletes", "described")
 
 
 class _Sink:
@@ -199,14 +199,14 @@ class _Sink:
         self.deletes: set[str] = set()
         self.described: list[SchemaEvent] = []
         self._lines = lines
-        self._known = streams
+        self._schemas = streams
         self._numbers = {name: number for number, name in enumerate(streams)}
         self._next = first
 
     def emit(self, event: Event) -> None:
         if isinstance(event, Rows):
             self._take(event)
-        elif isinstance(event, SchemaEvent) and self._known.get(str(event.stream)) != event:
+        elif isinstance(event, SchemaEvent) and self._schemas.get(str(event.stream)) != event:
             self.described.append(event)
 
     def _take(self, rows: Rows) -> None:
@@ -220,13 +220,13 @@ class _Sink:
         self._next += len(rows.rows)
         self.counts[name] += len(rows.rows)
 
-    def taken(self) -> dict[str, Any]:
+    def statistics(self) -> dict[str, Any]:
         """Return the statistics of the rows written so far, by attribute name."""
-        return {name: getattr(self, name) for name in _OF_A_SINK}
+        return {name: getattr(self, name) for name in _STATISTICS}
 
-    def take_over(self, taken: Mapping[str, Any]) -> None:
+    def restore_statistics(self, statistics: Mapping[str, Any]) -> None:
         """Replace the statistics by those of a child process, which wrote to the same files."""
-        for name, value in taken.items():
+        for name, value in statistics.items():
             setattr(self, name, value)
 
 

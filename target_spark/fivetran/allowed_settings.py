@@ -240,19 +240,19 @@ class CallRules:
                 f"The configuration of a call may have at most {_LONGEST:,} characters."
             )
 
-    def check(self, given: Mapping[str, Any]) -> None:
-        """Check that a call may set the parsed settings ``given``.
+    def check(self, config: Mapping[str, Any]) -> None:
+        """Check that a call may set the parsed settings ``config``.
 
         Raises:
             ConfigurationError: It may not; the message names the settings and how the operator can
                 allow them, without their values.
         """
-        spark = given.get(_SPARK)
+        spark = config.get(_SPARK)
         keys: Mapping[str, Any] = spark if isinstance(spark, Mapping) else {}
         # The object ``spark`` is checked key by key, also if the operator allowed ``spark``.
-        refused = [name for name in given if name not in SETTINGS]
+        refused = [name for name in config if name not in SETTINGS]
         self.allowance.check([*refused, *(key for key in keys if _rule(key) is None)])
-        faults = [*self._faulty_values(given, keys), *self._faulty_places(given, keys)]
+        faults = [*self._faulty_values(config, keys), *self._faulty_places(config, keys)]
         if faults:
             raise ConfigurationError("; ".join(faults))
 
@@ -272,7 +272,7 @@ class CallRules:
             )
         return str(real)
 
-    def _faulty_values(self, given: Mapping[str, Any], keys: Mapping[str, Any]) -> Iterator[str]:
+    def _faulty_values(self, config: Mapping[str, Any], keys: Mapping[str, Any]) -> Iterator[str]:
         """Yield a message for each setting or Spark key with a value that is not allowed."""
         for key, value in keys.items():
             rule = _rule(key)
@@ -284,7 +284,7 @@ class CallRules:
                     f"{key}: a call may not set it to this value. The operator of this server"
                     f" allows any by {self.allowance.variable}={key}"
                 )
-        others = {name: value for name, value in given.items() if name != _SPARK}
+        others = {name: value for name, value in config.items() if name != _SPARK}
         for name, value in others.items():
             if any(_is_odd(text) for text in _texts(value)) and not self.allowance.allows(name):
                 yield (
@@ -300,12 +300,12 @@ class CallRules:
             if is_catalog and f"{key}.type" not in keys and not self.allowance.allows(key):
                 yield f"{key}.type: a call that names a catalog must set it ({_TYPES})"
 
-    def _faulty_places(self, given: Mapping[str, Any], keys: Mapping[str, Any]) -> Iterator[str]:
+    def _faulty_places(self, config: Mapping[str, Any], keys: Mapping[str, Any]) -> Iterator[str]:
         """Yield a message for each table location that the operator does not allow."""
         if not self.roots:
             return
         for name in ("path", "warehouse"):
-            address = given.get(name)
+            address = config.get(name)
             if address and not any(_is_below(str(address), root) for root in self.roots):
                 yield (
                     f"{name}: the operator of this server allows tables only in certain places"

@@ -57,9 +57,9 @@ class AlterPlan:
 
     def describe(self) -> list[str]:
         """Return a sentence for each planned change; empty if nothing changes."""
-        return list(self._words())
+        return list(self._sentences())
 
-    def _words(self) -> Iterator[str]:
+    def _sentences(self) -> Iterator[str]:
         before = {column.column: column for column in self.now.columns}
         for column in self.after.columns:
             old = before.get(column.column)
@@ -69,7 +69,9 @@ class AlterPlan:
                 types = to_fivetran_type(column), to_fivetran_type(old)
                 yield f"column {column.name} is {types[0]}, it was {types[1]}"
         yield from (f"column {column.name} is dropped" for column in self.dropped)
-        keys, old_keys = ([c.name for c in _keys(shape)] for shape in (self.after, self.now))
+        keys, old_keys = (
+            [c.name for c in _keys(fivetran_schema)] for fivetran_schema in (self.after, self.now)
+        )
         if keys != old_keys:
             yield f"the key is {_listed(keys)}, it was {_listed(old_keys)}"
 
@@ -77,7 +79,7 @@ class AlterPlan:
 def plan_changes(
     now: FivetranSchema,
     types: Mapping[str, str],
-    asked: FivetranSchema,
+    requested_schema: FivetranSchema,
     table_format: str,
     widens: CanWiden,
     *,
@@ -89,20 +91,20 @@ def plan_changes(
     Args:
         now: The table's current columns.
         types: The type (DDL) of each of the table's columns.
-        asked: The requested columns.
+        requested_schema: The requested columns.
         table_format: The format of the table.
         widens: True for a type that the format can widen to another in place.
         drops: True to drop the columns that are not requested.
         reserved: Names that new columns must not have.
     """
-    requested, current = asked.by_name, now.by_name
+    requested, current = requested_schema.by_name, now.by_name
     kept = [
         _changed(column, requested.get(column.name))
         for column in now.columns
         if column.name in requested or not drops
     ]
     added = _sanitize_columns(
-        [column for column in asked.columns if column.name not in current], reserved
+        [column for column in requested_schema.columns if column.name not in current], reserved
     )
     changed = [
         column
@@ -122,15 +124,23 @@ def plan_changes(
     )
 
 
-def _changed(old: DestinationColumn, asked: DestinationColumn | None) -> DestinationColumn:
+def _changed(
+    old: DestinationColumn, requested_schema: DestinationColumn | None
+) -> DestinationColumn:
     """Return a column as requested; a DECIMAL requested without digits keeps its digits.
 
     A column that is not requested (None) is kept, but is no longer a key.
     """
-    if asked is None:
+    if requested_schema is None:
         return replace(old, is_key=False)
-    is_open = asked.type is old.type is DataType.DECIMAL and asked.decimal is None
-    return replace(asked, column=old.column, decimal=old.decimal if is_open else asked.decimal)
+    is_open = (
+        requested_schema.type is old.type is DataType.DECIMAL and requested_schema.decimal is None
+    )
+    return replace(
+        requested_schema,
+        column=old.column,
+        decimal=old.decimal if is_open else requested_schema.decimal,
+    )
 
 
 def _sanitize_columns(
@@ -140,8 +150,8 @@ def _sanitize_columns(
     return tuple(replace(column, column=names[column.name]) for column in columns)
 
 
-def _keys(shape: FivetranSchema) -> tuple[DestinationColumn, ...]:
-    return tuple(column for column in shape.columns if column.is_key)
+def _keys(fivetran_schema: FivetranSchema) -> tuple[DestinationColumn, ...]:
+    return tuple(column for column in fivetran_schema.columns if column.is_key)
 
 
 def _listed(names: Sequence[str]) -> str:

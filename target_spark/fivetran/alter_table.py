@@ -43,7 +43,11 @@ _MADE_BY = "delta.generationExpression"
 
 
 def apply_plan(
-    spark: SparkSession, options: LoadOptions, stream: StreamId, at: ExistingTable, plan: AlterPlan
+    spark: SparkSession,
+    options: LoadOptions,
+    stream: StreamId,
+    existing: ExistingTable,
+    plan: AlterPlan,
 ) -> None:
     """Make the changes of an `AlterPlan` to a table.
 
@@ -51,7 +55,7 @@ def apply_plan(
         spark: The session of the calling thread.
         options: The options of the load.
         stream: The stream of the table.
-        at: The table as it was looked up.
+        existing: The table as it was looked up.
         plan: The changes.
 
     Raises:
@@ -59,29 +63,33 @@ def apply_plan(
         UnsupportedError: The change would break the table's partitioning; nothing is changed.
     """
     is_rewritten = _is_rewritten(plan, options.format)
-    old = TableReplacement(spark, at.table) if is_rewritten and at.format == "iceberg" else None
-    rows = spark.table(at.ref)
-    _check_values(rows, stream, at, plan)
-    changed = rows.selectExpr(*_columns(rows, at, plan, options.format))
+    old = (
+        TableReplacement(spark, existing.table)
+        if is_rewritten and existing.format == "iceberg"
+        else None
+    )
+    rows = spark.table(existing.ref)
+    _check_values(rows, stream, existing, plan)
+    changed = rows.selectExpr(*_columns(rows, existing, plan, options.format))
     _check_keys(changed, stream, plan)
-    layout, design = build_layout(options, stream, plan.after)
+    table_schema, layout = build_layout(options, stream, plan.after)
     if is_rewritten and old is None:
         changed = _add_generated_columns(
-            changed, stream, at, plan, build_partition_specs(layout, design)
+            changed, stream, existing, plan, build_partition_specs(table_schema, layout)
         )
-    properties = dict(_properties(at, plan, options.format))
-    with committing(spark, at):
+    properties = dict(_properties(existing, plan, options.format))
+    with committing(spark, existing):
         if old is not None:
             old.commit(changed, properties)
-            if order := build_sort_order(layout, design):  # the rewrite removes it
-                spark.sql(f"ALTER TABLE {at.ref} {order}")
+            if order := build_sort_order(table_schema, layout):  # the rewrite removes it
+                spark.sql(f"ALTER TABLE {existing.ref} {order}")
             return
-        spark.sql(f"ALTER TABLE {at.ref} SET TBLPROPERTIES ({format_properties(properties)})")
+        spark.sql(f"ALTER TABLE {existing.ref} SET TBLPROPERTIES ({format_properties(properties)})")
         if is_rewritten:
-            _rewrite_delta(spark, at, changed)
+            _rewrite_delta(spark, existing, changed)
         elif plan.changes_columns:
             for clause in _in_place(plan, options.format):
-                spark.sql(f"ALTER TABLE {at.ref} {clause}")
+                spark.sql(f"ALTER TABLE {existing.ref} {clause}")
 
 
 def _is_rewritten(plan: AlterPlan, table_format: str) -> bool:
@@ -89,11 +97,15 @@ def _is_rewritten(plan: AlterPlan, table_format: str) -> bool:
     return bool(plan.converted or (plan.dropped and table_format == "delta"))
 
 
-def _check_values(rows: DataFrame, stream: StreamId, at: ExistingTable, plan: AlterPlan) -> None:
+def _check_values(
+    rows: DataFrame, stream: StreamId, existing: ExistingTable, plan: AlterPlan
+) -> None:
     changed = (*plan.converted, *plan.narrowed)
     if not changed:
         return
-    lost = [get_conversion(quote(c.column), at.types[c.column], to_ddl(c)).lost for c in changed]
+    lost = [
+        get_conversion(quote(c.column), existing.types[c.column], to_ddl(c)).lost for c in changed
+    ]
     (counts,) = rows.select(*(F.count_if(F.expr(condition)) for condition in lost)).collect()
     faults = [
         f"column {column.name} to {to_fivetran_type(column)} ({count} of its values)"
@@ -130,7 +142,7 @@ def _check_keys(changed: DataFrame, stream: StreamId, plan: AlterPlan) -> None:
 
 
 def _columns(
-    rows: DataFrame, at: ExistingTable, plan: AlterPlan, table_format: str
+    rows: DataFrame, existing: ExistingTable, plan: AlterPlan, table_format: str
 ) -> Iterator[str]:
     """Yield the SQL of each column of the changed table, including columns of other writers."""
     dropped = {column.column for column in plan.dropped}
@@ -140,7 +152,7 @@ def _columns(
     for name in rows.columns:
         value = quote(name)
         if name in converted:
-            conversion = get_conversion(value, at.types[name], ddl[name])
+            conversion = get_conversion(value, existing.types[name], ddl[name])
             value = (
                 f"IF({conversion.lost}, raise_error({sql_literal(_MISFIT)}), {conversion.value})"
             )
@@ -152,7 +164,9 @@ def _columns(
         yield f"CAST(NULL AS {ddl[column.column]}) AS {quote(column.column)}"
 
 
-def _properties(at: ExistingTable, plan: AlterPlan, table_format: str) -> Iterator[tuple[str, str]]:
+def _properties(
+    existing: ExistingTable, plan: AlterPlan, table_format: str
+) -> Iterator[tuple[str, str]]:
     """Yield the table properties to set first: the metadata, and Delta's table features."""
     schemas = (plan.after, plan.now) if plan.changes_columns else (plan.after,)
     yield TABLE_PROPERTY, dump_metadata(*schemas)
@@ -161,7 +175,7 @@ def _properties(at: ExistingTable, plan: AlterPlan, table_format: str) -> Iterat
     if plan.widened and not _is_rewritten(plan, table_format):
         yield "delta.enableTypeWidening", "true"
     new_types = {to_ddl(column, table_format) for column in plan.after.columns}
-    if _NTZ in new_types and not any(_NTZ in ddl for ddl in at.types.values()):
+    if _NTZ in new_types and not any(_NTZ in ddl for ddl in existing.types.values()):
         yield "delta.feature.timestampNtz", "supported"
 
 
@@ -176,7 +190,7 @@ def _in_place(plan: AlterPlan, table_format: str) -> Iterator[str]:
 def _add_generated_columns(
     changed: DataFrame,
     stream: StreamId,
-    at: ExistingTable,
+    existing: ExistingTable,
     plan: AlterPlan,
     parts: Sequence[PartitionSpec],
 ) -> DataFrame:
@@ -186,7 +200,7 @@ def _add_generated_columns(
         UnsupportedError: The expression of such a column is not known.
     """
     made_by = {part.name: part.made_by for part in parts if part.made_by is not None}
-    table_columns = {*at.types, *(column.column for column in plan.added)}
+    table_columns = {*existing.types, *(column.column for column in plan.added)}
     unknown = [
         name for name in changed.columns if name not in table_columns and name not in made_by
     ]
@@ -206,24 +220,25 @@ def _add_generated_columns(
     )
 
 
-def _rewrite_delta(spark: SparkSession, at: ExistingTable, changed: DataFrame) -> None:
+def _rewrite_delta(spark: SparkSession, existing: ExistingTable, changed: DataFrame) -> None:
     """Overwrite all rows of a Delta table in one commit.
 
     The rows are those of the version that the commit follows: Delta's transaction reads them.
     Partitions are kept. The rewrite removes the clustering, which is therefore set again.
     """
     parts, clusters = (
-        [name for name in names if name in changed.columns] for names in get_layout(spark, at.table)
+        [name for name in names if name in changed.columns]
+        for names in get_layout(spark, existing.table)
     )
     rows = changed.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
     try:
-        (rows.partitionBy(*parts) if parts else rows).saveAsTable(at.ref)
+        (rows.partitionBy(*parts) if parts else rows).saveAsTable(existing.ref)
     except Exception as error:
         if _MISFIT not in str(error):
             raise
         raise ConflictError(
-            f"Another writer has added values to table {at.table.name} that the new types of its"
-            " columns cannot hold."
+            f"Another writer has added values to table {existing.table.name} that the new types of"
+            " its columns cannot hold."
         ) from error
     if clusters:
-        spark.sql(f"ALTER TABLE {at.ref} CLUSTER BY ({', '.join(map(quote, clusters))})")
+        spark.sql(f"ALTER TABLE {existing.ref} CLUSTER BY ({', '.join(map(quote, clusters))})")

@@ -36,7 +36,9 @@ _MARK: Final = "target-spark batch file: "
 _TOLD: Final = re.compile(re.escape(_MARK) + r'("(?:[^"\\]|\\.)*")')
 
 
-def validate_files(files: Sequence[RequestFile], params: FileParams, shape: FivetranSchema) -> None:
+def validate_files(
+    files: Sequence[RequestFile], params: FileParams, fivetran_schema: FivetranSchema
+) -> None:
     """Open each batch file and check its header, before a Spark job starts.
 
     Raises:
@@ -44,11 +46,14 @@ def validate_files(files: Sequence[RequestFile], params: FileParams, shape: Five
     """
     for file in files:
         with get_reading_lock():
-            check_header(file, params, shape)
+            check_header(file, params, fivetran_schema)
 
 
 def read_files(
-    spark: SparkSession, files: Sequence[RequestFile], params: FileParams, shape: FivetranSchema
+    spark: SparkSession,
+    files: Sequence[RequestFile],
+    params: FileParams,
+    fivetran_schema: FivetranSchema,
 ) -> DataFrame:
     """Return the rows of batch files as a DataFrame with one partition per file.
 
@@ -58,7 +63,7 @@ def read_files(
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    reader = RowReader(params, shape, any(file.kind is FileKind.UPDATE for file in files))
+    reader = RowReader(params, fivetran_schema, any(file.kind is FileKind.UPDATE for file in files))
     schema = from_arrow_schema(reader.schema, prefer_timestamp_ntz=True)
     numbers = spark.range(0, len(files), 1, max(len(files), 1))
     return map_in_arrow(numbers, partial(_read_rows, reader, tuple(files)), schema, "batch_files")

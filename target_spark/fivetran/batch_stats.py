@@ -62,7 +62,7 @@ class BatchStats:
 def count_rows(
     files: Sequence[RequestFile],
     params: FileParams,
-    shape: FivetranSchema,
+    fivetran_schema: FivetranSchema,
     compared: Collection[FileKind] = frozenset(FileKind),
 ) -> BatchStats:
     """Count the rows of batch files, and search for repeated keys.
@@ -70,19 +70,22 @@ def count_rows(
     Args:
         files: The files.
         params: The format of the files.
-        shape: The columns of the table.
+        fivetran_schema: The columns of the table.
         compared: The kinds of files whose keys are compared.
 
     Raises:
         BatchFileLoadError: A file cannot be parsed.
     """
     rows: Counter[FileKind] = Counter()
-    keys = _Keys(shape)
+    keys = _Keys(fivetran_schema)
     with get_reading_lock():
         for file in files:
-            key_columns = shape.keys if file.kind in compared else ()
+            key_columns = fivetran_schema.keys if file.kind in compared else ()
             for cells in _cells(
-                file, params, shape, key_columns or shape.keys or shape.columns[:1]
+                file,
+                params,
+                fivetran_schema,
+                key_columns or fivetran_schema.keys or fivetran_schema.columns[:1],
             ):
                 rows[file.kind] += len(cells[0])
                 if key_columns:
@@ -94,10 +97,10 @@ def count_rows(
 class _Keys:
     """Row keys read so far from batch files, kept up to 64 MiB to detect repeated ones."""
 
-    def __init__(self, shape: FivetranSchema) -> None:
-        self._columns = shape.keys
+    def __init__(self, fivetran_schema: FivetranSchema) -> None:
+        self._columns = fivetran_schema.keys
         self._names = [str(number) for number in range(len(self._columns))]
-        self._found: list[Any] = []
+        self._batches: list[Any] = []
         self._bytes = 0
         self._is_unsure = any(column.type in _INEXACT for column in self._columns)
 
@@ -112,15 +115,15 @@ class _Keys:
         self._bytes += sum(array.nbytes for array in values)
         self._is_unsure = not values or self._bytes > _MOST
         if self._is_unsure:
-            self._found.clear()
+            self._batches.clear()
         else:
-            self._found.append(pa.record_batch(values, names=self._names))
+            self._batches.append(pa.record_batch(values, names=self._names))
 
     def repeat(self) -> bool:
         """Return True if two of the added rows may have the same key."""
-        if self._is_unsure or not self._found:
+        if self._is_unsure or not self._batches:
             return self._is_unsure
-        keys = pa.Table.from_batches(self._found)
+        keys = pa.Table.from_batches(self._batches)
         different = keys.group_by(self._names, use_threads=False).aggregate([])
         return bool(different.num_rows < keys.num_rows)
 
@@ -128,16 +131,16 @@ class _Keys:
 def _cells(
     file: RequestFile,
     params: FileParams,
-    shape: FivetranSchema,
-    wanted: Sequence[DestinationColumn],
+    fivetran_schema: FivetranSchema,
+    columns: Sequence[DestinationColumn],
 ) -> Iterator[list[Any]]:
     """Yield the wanted columns of a batch file as text arrays, block by block."""
     blocks = read_blocks(file, params)
     try:
         names, rest = read_header(next(blocks, b""))
         block: bytes | None = rest
-        header = match_columns(names, shape, file.kind)
-        indexes = [header.index(column) for column in wanted if column in header]
+        header = match_columns(names, fivetran_schema, file.kind)
+        indexes = [header.index(column) for column in columns if column in header]
         count = 0
         while block is not None:
             if block:

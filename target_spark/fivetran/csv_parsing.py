@@ -62,7 +62,7 @@ def _end_of_first_row(block: bytes) -> int:
 
 
 def match_columns(
-    names: Sequence[str], shape: FivetranSchema, kind: FileKind
+    names: Sequence[str], fivetran_schema: FivetranSchema, kind: FileKind
 ) -> tuple[DestinationColumn, ...]:
     """Return the columns of the table that a file's header names, in the header's order.
 
@@ -70,7 +70,7 @@ def match_columns(
         FileFaultError: The header names an unknown column, a column twice, or lacks a column that a
             file of this kind needs.
     """
-    by_name, counts = shape.by_name, Counter(names)
+    by_name, counts = fivetran_schema.by_name, Counter(names)
     if by_name.keys().isdisjoint(counts):
         raise FileFaultError(
             "has a header that names no column of the table, or has no header. The file belongs to"
@@ -79,9 +79,11 @@ def match_columns(
     if unknown := [str(position) for position, name in enumerate(names, 1) if name not in by_name]:
         positions = _list(unknown)
         raise FileFaultError(f"has columns that the table does not have, at positions {positions}")
-    if twice := [column.name for column in shape.columns if counts[column.name] > 1]:
+    if twice := [column.name for column in fivetran_schema.columns if counts[column.name] > 1]:
         raise FileFaultError(f"names a column twice: {_list(twice)}")
-    if missing := [column.name for column in _needed(shape, kind) if not counts[column.name]]:
+    if missing := [
+        column.name for column in _needed(fivetran_schema, kind) if not counts[column.name]
+    ]:
         raise FileFaultError(f"lacks columns that the table has: {_list(missing)}")
     return tuple(by_name[name] for name in names)
 
@@ -91,22 +93,26 @@ def _list(names: list[str]) -> str:
     return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def key_columns(shape: FivetranSchema, kind: FileKind) -> tuple[DestinationColumn, ...]:
+def key_columns(fivetran_schema: FivetranSchema, kind: FileKind) -> tuple[DestinationColumn, ...]:
     """Return the columns that identify a row in a file of a kind.
 
     In a table with history, a delete record has no start time.
     """
     if kind is FileKind.DELETE:
-        return tuple(column for column in shape.keys if column.name != START)
-    start = shape.by_name.get(START) if kind is FileKind.EARLIEST_START else None
-    return shape.keys if start is None or start in shape.keys else (*shape.keys, start)
+        return tuple(column for column in fivetran_schema.keys if column.name != START)
+    start = fivetran_schema.by_name.get(START) if kind is FileKind.EARLIEST_START else None
+    return (
+        fivetran_schema.keys
+        if start is None or start in fivetran_schema.keys
+        else (*fivetran_schema.keys, start)
+    )
 
 
-def _needed(shape: FivetranSchema, kind: FileKind) -> tuple[DestinationColumn, ...]:
+def _needed(fivetran_schema: FivetranSchema, kind: FileKind) -> tuple[DestinationColumn, ...]:
     if kind is FileKind.REPLACE:
-        return shape.columns
-    end = shape.by_name.get(END) if kind is FileKind.DELETE else None
-    keys = key_columns(shape, kind)
+        return fivetran_schema.columns
+    end = fivetran_schema.by_name.get(END) if kind is FileKind.DELETE else None
+    keys = key_columns(fivetran_schema, kind)
     return keys if end is None else (*keys, end)
 
 
@@ -128,12 +134,14 @@ def read_columns(
     uneven: list[int] = []
     wanted = range(count) if only is None else only
 
-    def found(row: Any) -> str:
+    def handle_uneven_row(row: Any) -> str:
         uneven.append(row.number)
         return "error"
 
     try:
-        return _parse_columns(block, count, dict.fromkeys(wanted, pa.string()), null, found)
+        return _parse_columns(
+            block, count, dict.fromkeys(wanted, pa.string()), null, handle_uneven_row
+        )
     except pa.ArrowInvalid:
         if uneven:
             raise FileFaultError(
@@ -144,11 +152,15 @@ def read_columns(
 
 
 def _parse_columns(
-    block: bytes, count: int, wanted: Mapping[int, Any], null: str, found: Callable[[Any], str]
+    block: bytes,
+    count: int,
+    wanted: Mapping[int, Any],
+    null: str,
+    handle_uneven_row: Callable[[Any], str],
 ) -> list[Any]:
     """Return the columns of a CSV block at the wanted indexes, with the wanted Arrow types.
 
-    ``found`` is called for each row with another number of cells.
+    ``handle_uneven_row`` is called for each row with another number of cells.
     """
     if block.startswith(_MARK):
         block = _MARK + block  # Arrow removes one mark, but this one is in a cell
@@ -157,7 +169,9 @@ def _parse_columns(
         pa.BufferReader(block),
         arrow_csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
         arrow_csv.ParseOptions(
-            newlines_in_values=True, ignore_empty_lines=count > 1, invalid_row_handler=found
+            newlines_in_values=True,
+            ignore_empty_lines=count > 1,
+            invalid_row_handler=handle_uneven_row,
         ),
         arrow_csv.ConvertOptions(
             column_types={names[index]: type_ for index, type_ in wanted.items()},

@@ -119,7 +119,7 @@ class _Calls:
         if existing is None:
             return proto_messages.DescribeTableResponse(not_found=True)
         return proto_messages.DescribeTableResponse(
-            table=_to_proto_table(request.table_name, existing.shape)
+            table=_to_proto_table(request.table_name, existing.fivetran_schema)
         )
 
     def create(self, request: Any, call: RpcCall) -> Any:
@@ -167,8 +167,8 @@ class _Calls:
     ) -> Any:
         batch = BatchRequest(tuple(files), _params(request.file_params))
         with self._at(request, request.table.name, call) as (tables, name):
-            shape = _shape(tables, request)
-            written = write(tables, request.schema_name, name, shape, batch)
+            fivetran_schema = _shape(tables, request)
+            written = write(tables, request.schema_name, name, fivetran_schema, batch)
         where = _stream(request.schema_name, name)
         call.note(f"{where}: {written.rows:,} rows from {written.files} files")
         return proto_messages.WriteBatchResponse(success=True)
@@ -220,7 +220,7 @@ class _Calls:
         call.note(str(stream))
         with self._tables(request) as tables:
             table = tables.options.table(stream)
-            with self.sparks.alone_at(table.key):
+            with self.sparks.table_lock(table.key):
                 yield tables, name
 
 
@@ -239,10 +239,10 @@ def _shape(tables: TableService, request: Any) -> FivetranSchema:
         ) from None
 
 
-def _to_proto_table(name: str, shape: FivetranSchema) -> Any:
+def _to_proto_table(name: str, fivetran_schema: FivetranSchema) -> Any:
     """Return a table and its columns as a protobuf message."""
     columns = []
-    for column in shape.columns:
+    for column in fivetran_schema.columns:
         message = proto_messages.Column(
             name=column.name, type=int(column.type), primary_key=column.is_key
         )

@@ -38,7 +38,7 @@ class ExistingTable:
         format: The table format.
         id: The id that the format gave the table.
         ref: The quoted SQL name.
-        shape: The columns for Fivetran, in table order.
+        fivetran_schema: The columns for Fivetran, in table order.
         types: The type (DDL) of each column by its name in the table.
     """
 
@@ -46,7 +46,7 @@ class ExistingTable:
     format: str
     id: str
     ref: str
-    shape: FivetranSchema
+    fivetran_schema: FivetranSchema
     types: Mapping[str, str]
 
     def match_columns(self, requested: FivetranSchema) -> FivetranSchema:
@@ -55,7 +55,7 @@ class ExistingTable:
         Raises:
             TableError: The table does not have one of them.
         """
-        by_name = self.shape.by_name
+        by_name = self.fivetran_schema.by_name
         lacking = [column.name for column in requested.columns if column.name not in by_name]
         if lacking:
             raise TableError(
@@ -105,19 +105,19 @@ class TableLookup:
 
 
 @contextmanager
-def committing(spark: SparkSession, at: ExistingTable) -> Iterator[None]:
+def committing(spark: SparkSession, existing: ExistingTable) -> Iterator[None]:
     """Context manager: check before and after a commit that the table is the one looked up.
 
     Raises:
         TableError: The table was removed or replaced; also if that made the commit fail.
     """
-    _check_id(spark, at.table, at.format, at.id)
+    _check_id(spark, existing.table, existing.format, existing.id)
     try:
         yield
     except Exception:
-        _check_id(spark, at.table, at.format, at.id)
+        _check_id(spark, existing.table, existing.format, existing.id)
         raise
-    _check_id(spark, at.table, at.format, at.id)
+    _check_id(spark, existing.table, existing.format, existing.id)
 
 
 def _check_id(

@@ -52,14 +52,14 @@ class VersionedSchema:
     """Columns of a table in Fivetran's history mode.
 
     Attributes:
-        shape: All columns, with the keys of a version as keys.
+        fivetran_schema: All columns, with the keys of a version as keys.
         row: The keys of a row; together with ``start`` they are the keys of a version.
         start: The column with the start time of a version.
         end: The column with the end time of a version.
         active: The column that is true for the active version.
     """
 
-    shape: FivetranSchema
+    fivetran_schema: FivetranSchema
     row: tuple[DestinationColumn, ...]
     start: DestinationColumn
     end: DestinationColumn
@@ -83,26 +83,28 @@ class VersionedSchema:
     @property
     def history(self) -> HistoryMerge:
         """Builder of the MERGE that applies changes to the versions of the table."""
-        columns = [column.column for column in self.shape.columns]
+        columns = [column.column for column in self.fivetran_schema.columns]
         ended = {column.column: source_column(column.column) for column in (self.end, self.active)}
         return HistoryMerge(columns, self.key_names, ended)
 
 
-def parse_versioned_schema(shape: FivetranSchema, table: str) -> VersionedSchema:
+def parse_versioned_schema(fivetran_schema: FivetranSchema, table: str) -> VersionedSchema:
     """Return the schema of a history-mode table, with its key, start and end columns found.
 
     Raises:
         TableError: The table has no history columns.
     """
-    by_name = shape.by_name
+    by_name = fivetran_schema.by_name
     for name, types in _NEEDED.items():
         if name not in by_name or by_name[name].type not in types:
             fault = f"is {by_name[name].type.name}" if name in by_name else "is missing"
             raise _no_versions(table, f"its column {name} {fault}")
-    row = {key.name for key in shape.keys} - {START}
+    row = {key.name for key in fivetran_schema.keys} - {START}
     if not row:
         raise _no_versions(table, f"it has no key beside {START}")
-    keyed = FivetranSchema(tuple(replace(c, is_key=c.name in {*row, START}) for c in shape.columns))
+    keyed = FivetranSchema(
+        tuple(replace(c, is_key=c.name in {*row, START}) for c in fivetran_schema.columns)
+    )
     keys = tuple(column for column in keyed.keys if column.name != START)
     return VersionedSchema(keyed, keys, *(keyed.by_name[name] for name in (START, END, ACTIVE)))
 
@@ -119,7 +121,7 @@ def versions_in_batch(rows: DataFrame) -> DataFrame:
     return rows.where(F.col(OP).isin(int(FileKind.REPLACE), int(FileKind.UPDATE)))
 
 
-def fill_unmodified(versions: DataFrame, table: DataFrame, known: VersionedSchema) -> DataFrame:
+def fill_unmodified(versions: DataFrame, table: DataFrame, schema: VersionedSchema) -> DataFrame:
     """Return complete versions: unmodified values are filled from the version before.
 
     An update without a version before it is left out.
@@ -127,11 +129,11 @@ def fill_unmodified(versions: DataFrame, table: DataFrame, known: VersionedSchem
     Args:
         versions: The versions that the batch inserts or updates.
         table: The rows of the table.
-        known: The columns of the table.
+        schema: The columns of the table.
     """
-    chain = versions.unionByName(_find_base_versions(versions, table, known))
-    order = Window.partitionBy(*known.row_keys).orderBy(
-        F.col(OP) != int(FileKind.EARLIEST_START), column_ref(known.start), F.col(ORDINAL)
+    chain = versions.unionByName(_find_base_versions(versions, table, schema))
+    order = Window.partitionBy(*schema.row_keys).orderBy(
+        F.col(OP) != int(FileKind.EARLIEST_START), column_ref(schema.start), F.col(ORDINAL)
     )
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     values = {
@@ -141,43 +143,48 @@ def fill_unmodified(versions: DataFrame, table: DataFrame, known: VersionedSchem
             ),
             ignorenulls=True,
         ).over(so_far)["is"]
-        for column in known.shape.non_key_columns
+        for column in schema.fivetran_schema.non_key_columns
     }
     is_there = F.max(F.col(OP) != int(FileKind.UPDATE)).over(so_far)
     filled = chain.withColumns({**values, _IS_THERE: is_there})
     return filled.where(F.col(_IS_THERE) & (F.col(OP) != int(FileKind.EARLIEST_START)))
 
 
-def _find_base_versions(versions: DataFrame, table: DataFrame, known: VersionedSchema) -> DataFrame:
+def _find_base_versions(
+    versions: DataFrame, table: DataFrame, schema: VersionedSchema
+) -> DataFrame:
     """Return, for each row, the table's version from which unmodified values are taken.
 
     It is the version with the same start time (then the batch was written before); else the active
     version, unless the batch has it; else the last version before them.
     """
-    start = column_ref(known.start)
-    batch_starts = versions.groupBy(*known.row_keys).agg(
+    start = column_ref(schema.start)
+    batch_starts = versions.groupBy(*schema.row_keys).agg(
         F.min(start).alias(_FIRST), F.collect_set(start).alias(_STARTS)
     )
-    columns = list(map(column_ref, known.shape.columns))
-    candidates = table.select(*columns).join(batch_starts, known.row_names)
+    columns = list(map(column_ref, schema.fivetran_schema.columns))
+    candidates = table.select(*columns).join(batch_starts, schema.row_names)
     rank = (
         F.when(start == F.col(_FIRST), 0)
-        .when(column_ref(known.active) & ~F.array_contains(_STARTS, start), 1)
+        .when(column_ref(schema.active) & ~F.array_contains(_STARTS, start), 1)
         .when(start < F.col(_FIRST), 2)
     )
-    best = Window.partitionBy(*known.row_keys).orderBy(F.col(_RANK), start.desc())
+    best = Window.partitionBy(*schema.row_keys).orderBy(F.col(_RANK), start.desc())
     ranked = candidates.withColumn(_RANK, rank).where(F.col(_RANK).isNotNull())
     chosen = ranked.withColumn(_RANK, F.row_number().over(best)).where(F.col(_RANK) == 1)
     return chosen.select(
         *columns,
-        *(F.lit(False).alias(unmodified_flag(column)) for column in known.shape.non_key_columns),  # noqa: FBT003
+        *(
+            F.lit(False).alias(unmodified_flag(column))  # noqa: FBT003
+            for column in schema.fivetran_schema.non_key_columns
+        ),
         F.lit(int(FileKind.EARLIEST_START)).cast("tinyint").alias(OP),
         F.lit(-1).cast("bigint").alias(ORDINAL),
     )
 
 
 def build_steps(
-    rows: DataFrame, versions: DataFrame, table: DataFrame, known: VersionedSchema
+    rows: DataFrame, versions: DataFrame, table: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
     """Return the changes that a batch makes to the versions of a table.
 
@@ -185,72 +192,74 @@ def build_steps(
         rows: All rows of the batch.
         versions: The versions that it inserts or updates.
         table: The rows of the table.
-        known: The columns of the table.
+        schema: The columns of the table.
 
     Returns:
         A DataFrame for `target_spark.writers.history_merge`.
     """
-    version_ends = _aggregate_version_ends(rows, known)
-    ended = _build_end_steps(versions, table, version_ends, known)
-    return _build_write_steps(versions, version_ends, known).unionByName(
+    version_ends = _aggregate_version_ends(rows, schema)
+    ended = _build_end_steps(versions, table, version_ends, schema)
+    return _build_write_steps(versions, version_ends, schema).unionByName(
         ended, allowMissingColumns=True
     )
 
 
-def _aggregate_version_ends(rows: DataFrame, known: VersionedSchema) -> DataFrame:
+def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFrame:
     """Return, for each row, the earliest start and the end of the active version in a batch."""
     is_earliest = F.col(OP) == int(FileKind.EARLIEST_START)
     is_deleted = F.col(OP) == int(FileKind.DELETE)
-    end = F.struct(column_ref(known.end).alias("is"))
+    end = F.struct(column_ref(schema.end).alias("is"))
     return (
         rows.where(is_earliest | is_deleted)
-        .groupBy(*known.row_keys)
+        .groupBy(*schema.row_keys)
         .agg(
-            F.min(F.when(is_earliest, column_ref(known.start))).alias(_EARLIEST),
+            F.min(F.when(is_earliest, column_ref(schema.start))).alias(_EARLIEST),
             F.max_by(F.when(is_deleted, end), F.when(is_deleted, F.col(ORDINAL))).alias(_ENDED),
         )
     )
 
 
 def _build_write_steps(
-    versions: DataFrame, version_ends: DataFrame, known: VersionedSchema
+    versions: DataFrame, version_ends: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
     """Return the changes that insert or update the batch's versions.
 
     A deletion in the batch may end an active version.
     """
-    active, end = column_ref(known.active), column_ref(known.end)
+    active, end = column_ref(schema.active), column_ref(schema.end)
     is_over = active & F.col(_ENDED).isNotNull()
-    changed = versions.join(version_ends, known.row_names, "left").withColumns(
+    changed = versions.join(version_ends, schema.row_names, "left").withColumns(
         {
-            known.end.column: F.when(is_over, F.col(_ENDED)["is"]).otherwise(end),
-            known.active.column: F.when(is_over, F.lit(False)).otherwise(active),  # noqa: FBT003
+            schema.end.column: F.when(is_over, F.col(_ENDED)["is"]).otherwise(end),
+            schema.active.column: F.when(is_over, F.lit(False)).otherwise(active),  # noqa: FBT003
         }
     )
-    return changed.select(*map(column_ref, known.shape.columns), F.lit(BEGIN).alias(ACTION))
+    return changed.select(
+        *map(column_ref, schema.fivetran_schema.columns), F.lit(BEGIN).alias(ACTION)
+    )
 
 
 def _build_end_steps(
-    versions: DataFrame, table: DataFrame, version_ends: DataFrame, known: VersionedSchema
+    versions: DataFrame, table: DataFrame, version_ends: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
     """Return the changes that remove or end the table's versions that the batch does not write."""
-    keys = [*known.row_keys, column_ref(known.start)]
+    keys = [*schema.row_keys, column_ref(schema.start)]
     is_affected = F.col(_EARLIEST).isNotNull() | F.col(_ENDED).isNotNull()
-    is_removed = column_ref(known.start) >= F.col(_EARLIEST)
+    is_removed = column_ref(schema.start) >= F.col(_EARLIEST)
     action = F.when(is_removed, F.lit(REMOVE)).when(
-        column_ref(known.active) & is_affected, F.lit(ENDS)
+        column_ref(schema.active) & is_affected, F.lit(ENDS)
     )
     end = F.coalesce(F.col(_EARLIEST) - F.expr(_JUST_BEFORE), F.col(_ENDED)["is"])
     return (
-        table.select(*keys, column_ref(known.active))
-        .join(version_ends, known.row_names)
+        table.select(*keys, column_ref(schema.active))
+        .join(version_ends, schema.row_names)
         .select(
             *keys,
-            end.alias(known.end.column),
-            F.lit(False).alias(known.active.column),  # noqa: FBT003
+            end.alias(schema.end.column),
+            F.lit(False).alias(schema.active.column),  # noqa: FBT003
             action.alias(ACTION),
         )
         .where(F.col(ACTION).isNotNull())
-        .dropDuplicates(known.key_names)
-        .join(versions.select(*keys), known.key_names, "left_anti")
+        .dropDuplicates(schema.key_names)
+        .join(versions.select(*keys), schema.key_names, "left_anti")
     )

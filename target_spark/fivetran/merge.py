@@ -63,15 +63,17 @@ def column_ref(column: DestinationColumn) -> Expression:
     return F.col(quote(column.column))
 
 
-def cast_to_table(rows: DataFrame, at: ExistingTable, shape: FivetranSchema) -> DataFrame:
+def cast_to_table(
+    rows: DataFrame, existing: ExistingTable, fivetran_schema: FivetranSchema
+) -> DataFrame:
     """Convert the rows of a batch to the column types of a table.
 
     A value that its type cannot hold fails the Spark action; see `find_cast_failure`.
     """
     converted = {}
-    for number, column in enumerate(shape.columns):
+    for number, column in enumerate(fivetran_schema.columns):
         old = rows.schema[column.column].dataType.simpleString()
-        new = at.types[column.column]
+        new = existing.types[column.column]
         if old != new.lower():
             conversion = get_conversion(quote(column.column), old, new)
             refusal = F.raise_error(F.lit(f"{_MISFIT}{number}")).cast(new)
@@ -82,7 +84,7 @@ def cast_to_table(rows: DataFrame, at: ExistingTable, shape: FivetranSchema) -> 
 
 
 def find_cast_failure(
-    error: BaseException, name: str, at: ExistingTable, shape: FivetranSchema
+    error: BaseException, name: str, existing: ExistingTable, fivetran_schema: FivetranSchema
 ) -> TableError | None:
     """Return the error for a value that its column cannot hold, if that failed a Spark action.
 
@@ -91,16 +93,18 @@ def find_cast_failure(
     match = _TOLD.search(str(error))
     if match is None:
         return None
-    column = shape.columns[int(match[1])]
+    column = fivetran_schema.columns[int(match[1])]
     return TableError(
-        f"Column {column.name} of table {name} is {at.types[column.column]}, and the batch has"
-        f" values of {column.type.name} that it cannot hold. Nothing was written."
+        f"Column {column.name} of table {name} is {existing.types[column.column]}, and the batch"
+        f" has values of {column.type.name} that it cannot hold. Nothing was written."
         " The type of the column must be changed (AlterTable) before such rows can be written;"
         " re-sync the table if another writer changed it."
     )
 
 
-def collapse_by_key(rows: DataFrame, shape: FivetranSchema, *, has_flags: bool) -> DataFrame:
+def collapse_by_key(
+    rows: DataFrame, fivetran_schema: FivetranSchema, *, has_flags: bool
+) -> DataFrame:
     """Return one row per key, with the combined effect of all its rows in the batch.
 
     Rows are applied in the order of their kinds, so a deletion is last, and an update after a
@@ -108,15 +112,17 @@ def collapse_by_key(rows: DataFrame, shape: FivetranSchema, *, has_flags: bool) 
     values.
     """
     if not has_flags:
-        return latest_by_key(rows, MergeKeys(tuple(key.column for key in shape.keys), ORDINAL))
-    others = shape.non_key_columns
+        return latest_by_key(
+            rows, MergeKeys(tuple(key.column for key in fivetran_schema.keys), ORDINAL)
+        )
+    others = fivetran_schema.non_key_columns
     last = (_last_set_value(column).alias(unmodified_flag(column)) for column in others)
-    grouped = rows.groupBy(*map(column_ref, shape.keys)).agg(
+    grouped = rows.groupBy(*map(column_ref, fivetran_schema.keys)).agg(
         _all_done(), F.max(ORDINAL).alias(ORDINAL), *last
     )
     values = [(column, F.col(quote(unmodified_flag(column)))) for column in others]
     return grouped.select(
-        *(column_ref(key) for key in shape.keys),
+        *(column_ref(key) for key in fivetran_schema.keys),
         *(value["is"].alias(column.column) for column, value in values),
         *(value.isNull().alias(unmodified_flag(column)) for column, value in values),
         OP,
@@ -136,50 +142,52 @@ def _all_done() -> Expression:
     return F.when(is_deleted, F.max(OP)).otherwise(F.min(OP)).alias(OP)
 
 
-def append_rows(spark: SparkSession, rows: DataFrame, at: ExistingTable) -> None:
+def append_rows(spark: SparkSession, rows: DataFrame, existing: ExistingTable) -> None:
     """Append rows to a table in one commit; columns that the rows lack are null."""
-    writer = _add_missing_columns(rows, at).writeTo(at.ref)
-    with committing(spark, at):
-        (writer.options(**FANOUT_OPTIONS) if at.format == "iceberg" else writer).append()
+    writer = _add_missing_columns(rows, existing).writeTo(existing.ref)
+    with committing(spark, existing):
+        (writer.options(**FANOUT_OPTIONS) if existing.format == "iceberg" else writer).append()
 
 
-def fill(spark: SparkSession, rows: DataFrame, at: ExistingTable) -> bool:
+def fill(spark: SparkSession, rows: DataFrame, existing: ExistingTable) -> bool:
     """Append rows to an empty table; return False, without writing, if it has rows.
 
     Rows that another writer adds meanwhile are a conflict, and the next attempt finds them.
     """
-    if at.format == "iceberg":
-        is_empty, empty_at = find_empty_snapshot(spark, at.table)
+    if existing.format == "iceberg":
+        is_empty, empty_at = find_empty_snapshot(spark, existing.table)
         if is_empty:
-            with committing(spark, at):
-                iceberg.insert_first(_add_missing_columns(rows, at).writeTo(at.ref), empty_at)
+            with committing(spark, existing):
+                iceberg.insert_first(
+                    _add_missing_columns(rows, existing).writeTo(existing.ref), empty_at
+                )
         return is_empty
-    is_empty = not has_files(spark, at.table)
+    is_empty = not has_files(spark, existing.table)
     if is_empty:
-        with committing(spark, at):
-            delta.insert_first(spark, at.table, _add_missing_columns(rows, at))
+        with committing(spark, existing):
+            delta.insert_first(spark, existing.table, _add_missing_columns(rows, existing))
     return is_empty
 
 
-def _add_missing_columns(rows: DataFrame, at: ExistingTable) -> DataFrame:
+def _add_missing_columns(rows: DataFrame, existing: ExistingTable) -> DataFrame:
     """Return the rows with all columns of the table; columns that the rows lack are null."""
     present = set(rows.columns)
     return rows.select(
         *(
             F.col(quote(name)) if name in present else F.lit(None).cast(ddl).alias(name)
-            for name, ddl in at.types.items()
+            for name, ddl in existing.types.items()
         )
     )
 
 
 def build_merge(
-    target: str, shape: FivetranSchema, kinds: Collection[FileKind], *, has_flags: bool
+    target: str, fivetran_schema: FivetranSchema, kinds: Collection[FileKind], *, has_flags: bool
 ) -> Merge:
     """Return the MERGE of a batch's rows, one per key, into a table.
 
     Args:
         target: The SQL name of the table.
-        shape: The columns of the batch.
+        fivetran_schema: The columns of the batch.
         kinds: The kinds of files that the batch has.
         has_flags: True if the rows have flags of unmodified values.
     """
@@ -190,13 +198,15 @@ def build_merge(
         flag = source_column(unmodified_flag(column))
         return f"if({flag}, {table_column(target, name)}, {value})" if has_flags else value
 
-    matched, others = [], {column.column: put(column) for column in shape.non_key_columns}
+    matched, others = [], {column.column: put(column) for column in fivetran_schema.non_key_columns}
     if FileKind.DELETE in kinds:
         matched.append(Matched(None, _does(FileKind.DELETE)))
     if others and not {FileKind.REPLACE, FileKind.UPDATE}.isdisjoint(kinds):
         matched.append(Matched(others))
-    names = [column.column for column in shape.columns] if FileKind.REPLACE in kinds else []
-    on = match_keys(target, [key.column for key in shape.keys])
+    names = (
+        [column.column for column in fivetran_schema.columns] if FileKind.REPLACE in kinds else []
+    )
+    on = match_keys(target, [key.column for key in fivetran_schema.keys])
     return Merge(target, on, matched, names, _does(FileKind.REPLACE) if len(kinds) > 1 else None)
 
 
@@ -204,18 +214,18 @@ def _does(kind: FileKind) -> str:
     return f"{source_column(OP)} = {int(kind)}"
 
 
-def merge_rows(spark: SparkSession, rows: DataFrame, merge: Merge, at: ExistingTable) -> None:
+def merge_rows(spark: SparkSession, rows: DataFrame, merge: Merge, existing: ExistingTable) -> None:
     """Merge rows, one per key, into a table, in one commit.
 
     The rows are computed once: Delta Lake stores them during the merge; for Iceberg they are
     persisted.
     """
-    if at.format == "delta":
-        with committing(spark, at), spark_conf(spark, MATERIALIZE_SOURCE_CONF):
+    if existing.format == "delta":
+        with committing(spark, existing), spark_conf(spark, MATERIALIZE_SOURCE_CONF):
             merge.run(rows)
     else:
         check_isolation(spark, merge.target)
-        with persisted(rows) as stored, committing(spark, at):
+        with persisted(rows) as stored, committing(spark, existing):
             merge.run(stored)
 
 

@@ -48,7 +48,7 @@ def unmodified_flag(column: DestinationColumn) -> str:
     return f"__fivetran_kept_{column.column}"
 
 
-def check_header(file: RequestFile, params: FileParams, shape: FivetranSchema) -> None:
+def check_header(file: RequestFile, params: FileParams, fivetran_schema: FivetranSchema) -> None:
     """Open a batch file and check its header.
 
     Raises:
@@ -58,7 +58,7 @@ def check_header(file: RequestFile, params: FileParams, shape: FivetranSchema) -
         raise file_error(file, "cannot be read: the call has the same text for null and unmodified")
     try:
         first = next(read_blocks(file, params, _FIRST_LOOK), b"")
-        match_columns(read_header(first)[0], shape, file.kind)
+        match_columns(read_header(first)[0], fivetran_schema, file.kind)
     except FileFaultError as error:
         raise file_error(file, str(error)) from None
 
@@ -69,25 +69,25 @@ class RowReader:
 
     Attributes:
         params: The format of the files.
-        shape: The columns of the table.
+        fivetran_schema: The columns of the table.
         has_updates: True to add the flags of unmodified values.
     """
 
     params: FileParams
-    shape: FivetranSchema
+    fivetran_schema: FivetranSchema
     has_updates: bool
 
     @property
     def schema(self) -> Any:
         """The Arrow schema of the record batches."""
-        fields = [(column.column, arrow_type(column)) for column in self.shape.columns]
+        fields = [(column.column, arrow_type(column)) for column in self.fivetran_schema.columns]
         flags = [(unmodified_flag(column), pa.bool_()) for column in self.flagged]
         return pa.schema([*fields, *flags, (OP, pa.int8()), (ORDINAL, pa.int64())])
 
     @property
     def flagged(self) -> tuple[DestinationColumn, ...]:
         """The columns that have a flag of unmodified values; empty without update files."""
-        return self.shape.non_key_columns if self.has_updates else ()
+        return self.fivetran_schema.non_key_columns if self.has_updates else ()
 
     def rows(self, file: RequestFile, number: int, size: int = BLOCK_BYTES) -> Iterator[Any]:
         """Yield the rows of a batch file as record batches.
@@ -108,21 +108,25 @@ class RowReader:
     def _rows(self, file: RequestFile, number: int, size: int) -> Iterator[Any]:
         blocks = read_blocks(file, self.params, size)
         names, block = read_header(next(blocks, b""))
-        part = self._part(file.kind, match_columns(names, self.shape, file.kind))
+        file_reader = self._file_reader(
+            file.kind, match_columns(names, self.fivetran_schema, file.kind)
+        )
         schema, count, first = self.schema, 0, number << _ROWS_OF_A_FILE
         while block or (block := next(blocks, b"")):
             texts = read_columns(block, len(names), self.params.null, count)
             block = b""
             if rows := len(texts[0]):
-                values = [*part.values(texts, count), _ordinals(first + count, rows)]
+                values = [*file_reader.values(texts, count), _ordinals(first + count, rows)]
                 yield pa.RecordBatch.from_arrays(values, schema=schema)
             count += rows
 
-    def _part(self, kind: FileKind, named: tuple[DestinationColumn, ...]) -> _Part:
-        names = tuple(column.name for column in named)
-        keys = key_columns(self.shape, kind)
+    def _file_reader(self, kind: FileKind, header: tuple[DestinationColumn, ...]) -> _FileRowReader:
+        names = tuple(column.name for column in header)
+        keys = key_columns(self.fivetran_schema, kind)
         unmodified = self.params.unmodified if kind is FileKind.UPDATE else ""
-        return _Part(kind, names, self.shape.columns, keys, self.flagged, unmodified)
+        return _FileRowReader(
+            kind, names, self.fivetran_schema.columns, keys, self.flagged, unmodified
+        )
 
 
 def _ordinals(first: int, count: int) -> Any:
@@ -130,7 +134,7 @@ def _ordinals(first: int, count: int) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _FileRowReader:
     """Reader of the rows of one batch file.
 
     Attributes:
@@ -158,7 +162,9 @@ class _Part:
         cells = dict(zip(self.names, texts, strict=True))
         for key in self.keys:
             self._check_key(key, cells[key.name], count)
-        flags = {each.name: self._kept(cells.get(each.name), rows) for each in self.flagged}
+        flags = {
+            each.name: self._unmodified_flags(cells.get(each.name), rows) for each in self.flagged
+        }
         for column in self.columns:
             changed = _null_unmodified(cells.get(column.name), flags.get(column.name))
             if changed is None:
@@ -171,12 +177,12 @@ class _Part:
     def _check_key(self, key: DestinationColumn, cells: Any, count: int) -> None:
         faulty = pc.is_null(cells)
         if self.unmodified:
-            faulty = pc.or_(faulty, self._kept(cells, len(cells)))
+            faulty = pc.or_(faulty, self._unmodified_flags(cells, len(cells)))
         if pc.any(faulty).as_py():
             row = count + 1 + pc.index(faulty, True).as_py()
             raise FileFaultError(f"has no value in row {row:,}, column {key.name}, which is a key")
 
-    def _kept(self, cells: Any | None, rows: int) -> Any:
+    def _unmodified_flags(self, cells: Any | None, rows: int) -> Any:
         """Return the flags of a column; a column missing in an update file is unmodified."""
         if cells is None or not self.unmodified:
             return pa.repeat(self.kind is FileKind.UPDATE and cells is None, rows)

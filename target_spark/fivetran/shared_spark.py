@@ -88,7 +88,7 @@ class SharedSpark:
                 self._changed.notify_all()
 
     @contextmanager
-    def alone_at(self, table: str) -> Iterator[None]:
+    def table_lock(self, table: str) -> Iterator[None]:
         """Context manager: hold the lock of a table, given by its key."""
         with self._changed:
             lock = self._tables[table]
@@ -159,7 +159,7 @@ class SharedSpark:
             session = Session.start(
                 replace(requested, scratch=str(folder.path.absolute())),
                 pass_fds=[lock.fileno()],
-                on_jvm=lock.jvm_started,
+                on_jvm=lock.record_jvm,
             )
             stack.callback(session.stop)
             self._session, self._wanted = session, requested

@@ -21,7 +21,7 @@ __all__ = ["build_layout"]
 
 
 def build_layout(
-    options: LoadOptions, stream: StreamId, shape: FivetranSchema
+    options: LoadOptions, stream: StreamId, fivetran_schema: FivetranSchema
 ) -> tuple[TableSchema, TableLayout]:
     """Return the table schema and the physical layout of a new Fivetran table.
 
@@ -30,14 +30,16 @@ def build_layout(
     """
     columns = (
         Plain(column.name, column.column, parse_ddl(to_ddl(column, options.format)))
-        for column in shape.columns
+        for column in fivetran_schema.columns
     )
-    layout = TableSchema(tuple(columns), tuple(column.column for column in shape.keys))
-    design, _ = resolve_layout(options, stream, layout)
-    filled = add_partition_columns(options, stream, layout).filled
+    table_schema = TableSchema(
+        tuple(columns), tuple(column.column for column in fivetran_schema.keys)
+    )
+    layout, _ = resolve_layout(options, stream, table_schema)
+    filled = add_partition_columns(options, stream, table_schema).filled
     if filled:
         raise UnsupportedError(
             f"Table {stream} cannot be partitioned by {', '.join(filled)}: Delta stores an empty"
             " string as null in partition columns. Set cluster_by instead of partition_by."
         )
-    return layout, design
+    return table_schema, layout

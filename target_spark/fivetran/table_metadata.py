@@ -26,9 +26,12 @@ TABLE_PROPERTY: Final = "target_spark.fivetran"
 """Name of the table property."""
 
 
-def dump_metadata(*shapes: FivetranSchema) -> str:
+def dump_metadata(*fivetran_schemas: FivetranSchema) -> str:
     """Return schemas as the text to store in the table property; the newest comes first."""
-    document = [[_as_list(column) for column in shape.columns] for shape in shapes]
+    document = [
+        [_as_list(column) for column in fivetran_schema.columns]
+        for fivetran_schema in fivetran_schemas
+    ]
     return zlib.compress(json.dumps(document, separators=(",", ":")).encode()).hex()
 
 
@@ -57,13 +60,13 @@ def reconcile(
         stored: The schemas stored in the table property.
         table_format: The format of the table.
     """
-    for shape in stored:
-        columns = {column.column: column for column in shape.columns}
+    for fivetran_schema in stored:
+        columns = {column.column: column for column in fivetran_schema.columns}
         if columns.keys() == types.keys() and all(
             _is_true(columns[name], ddl, table_format) for name, ddl in types.items()
         ):
             return FivetranSchema(tuple(columns[name] for name in types))
-    every = [column for shape in stored for column in shape.columns]
+    every = [column for fivetran_schema in stored for column in fivetran_schema.columns]
     return FivetranSchema(
         tuple(_column(name, ddl, every, table_format) for name, ddl in types.items())
     )

@@ -62,7 +62,7 @@ class TableService:
         """Return a lookup of a table, which checks the table's identity during one operation."""
         return TableLookup(self.spark, self.options, stream)
 
-    def create(self, schema: str, name: str, shape: FivetranSchema) -> None:
+    def create(self, schema: str, name: str, fivetran_schema: FivetranSchema) -> None:
         """Create an empty table, and its database if necessary.
 
         Raises:
@@ -70,17 +70,19 @@ class TableService:
             UnsupportedError: The table cannot have the configured layout.
         """
         stream = StreamId(name, schema or None)
-        _check_columns(stream, shape)
-        layout, design = build_layout(self.options, stream, shape)
-        design = replace(design, properties=((TABLE_PROPERTY, dump_metadata(shape)),))
+        _check_columns(stream, fivetran_schema)
+        table_schema, layout = build_layout(self.options, stream, fivetran_schema)
+        layout = replace(layout, properties=((TABLE_PROPERTY, dump_metadata(fivetran_schema)),))
         failures: list[BaseException] = []
 
         def make() -> None:
             existing = self.described(schema, name)
             if existing is None:
                 table = self.options.table(stream)
-                get_writer(self.format).create(self.spark, table, layout, design)
-            elif not failures or dump_metadata(existing.shape) != dump_metadata(shape):
+                get_writer(self.format).create(self.spark, table, table_schema, layout)
+            elif not failures or dump_metadata(existing.fivetran_schema) != dump_metadata(
+                fivetran_schema
+            ):
                 raise TableError(
                     f"Table {stream} exists already. Nothing was changed. Drop it in the"
                     " destination to create it again."
@@ -88,7 +90,9 @@ class TableService:
 
         self._run_with_retries(stream, make, failures)
 
-    def alter(self, schema: str, name: str, shape: FivetranSchema, *, drops: bool) -> list[str]:
+    def alter(
+        self, schema: str, name: str, fivetran_schema: FivetranSchema, *, drops: bool
+    ) -> list[str]:
         """Give a table the requested columns; return a description of each change.
 
         Columns that are not requested are kept as columns that are not keys; with ``drops`` they
@@ -100,10 +104,10 @@ class TableService:
                 unique, and nothing is changed.
         """
         stream = StreamId(name, schema or None)
-        _check_columns(stream, shape)
+        _check_columns(stream, fivetran_schema)
         lookup = self.lookup(stream)
         return self._run_with_retries(
-            stream, lambda: self._altered(stream, lookup, shape, drops=drops)
+            stream, lambda: self._altered(stream, lookup, fivetran_schema, drops=drops)
         )
 
     def truncate(
@@ -133,20 +137,26 @@ class TableService:
     def _altered(
         self, stream: StreamId, lookup: TableLookup, requested: FivetranSchema, *, drops: bool
     ) -> list[str]:
-        at = lookup.load()
-        if at is None:
+        existing = lookup.load()
+        if existing is None:
             raise TableError(
                 f"Table {stream} does not exist, so it cannot be altered. Fivetran creates it in a"
                 " re-sync of the table."
             )
-        reserved = {*self.spark.table(at.ref).columns, *RESERVED.get(self.format, ())}
+        reserved = {*self.spark.table(existing.ref).columns, *RESERVED.get(self.format, ())}
         widens = get_writer(self.format).can_widen
         plan = plan_changes(
-            at.shape, at.types, requested, self.format, widens, drops=drops, reserved=reserved
+            existing.fivetran_schema,
+            existing.types,
+            requested,
+            self.format,
+            widens,
+            drops=drops,
+            reserved=reserved,
         )
         changes = plan.describe()
         if changes:
-            apply_plan(self.spark, self.options, stream, at, plan)
+            apply_plan(self.spark, self.options, stream, existing, plan)
         return changes
 
     def _truncated(
@@ -157,13 +167,16 @@ class TableService:
         before: datetime | None,
         soft: str | None,
     ) -> int:
-        at = lookup.load()
-        if at is None:
+        existing = lookup.load()
+        if existing is None:
             return 0
-        condition = matching_rows(at, stream, synced, before)
-        mark_column = None if soft is None else at.shape.by_name.get(soft)
+        condition = matching_rows(existing, stream, synced, before)
+        mark_column = None if soft is None else existing.fivetran_schema.by_name.get(soft)
         if soft is not None and mark_column is None:
-            with_mark = (*at.shape.columns, DestinationColumn(soft, DataType.BOOLEAN))
+            with_mark = (
+                *existing.fivetran_schema.columns,
+                DestinationColumn(soft, DataType.BOOLEAN),
+            )
             self._altered(stream, lookup, FivetranSchema(with_mark), drops=False)
             return self._truncated(stream, lookup, synced, before, soft)
         if mark_column is not None and mark_column.type is not DataType.BOOLEAN:
@@ -171,7 +184,7 @@ class TableService:
                 f"Column {soft} of table {stream} is {mark_column.type.name}: rows cannot be"
                 " marked as deleted in it. Nothing was changed. Re-sync the table."
             )
-        return delete_rows(self.spark, at, condition, mark_column)
+        return delete_rows(self.spark, existing, condition, mark_column)
 
     def _run_with_retries(
         self,
@@ -183,8 +196,8 @@ class TableService:
         return retry_transient(step, f"Table {stream}", before_again.append)
 
 
-def _check_columns(stream: StreamId, shape: FivetranSchema) -> None:
-    if not shape.columns:
+def _check_columns(stream: StreamId, fivetran_schema: FivetranSchema) -> None:
+    if not fivetran_schema.columns:
         raise TableError(
             f"The request for table {stream} has no columns. Select at least one column of it in"
             " Fivetran."

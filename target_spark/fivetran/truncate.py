@@ -25,7 +25,9 @@ __all__ = ["delete_rows", "matching_rows"]
 _INSTANTS: Final = (DataType.UTC_DATETIME, DataType.NAIVE_DATETIME)
 
 
-def matching_rows(at: ExistingTable, stream: StreamId, synced: str, before: datetime | None) -> str:
+def matching_rows(
+    existing: ExistingTable, stream: StreamId, synced: str, before: datetime | None
+) -> str:
     """Return the SQL condition for the rows synced before a time; "true" without a time.
 
     ``synced`` names the column with the sync time; ``before`` without a time zone is in UTC.
@@ -35,7 +37,7 @@ def matching_rows(at: ExistingTable, stream: StreamId, synced: str, before: date
     """
     if before is None:
         return "true"
-    column = at.shape.by_name.get(synced)
+    column = existing.fivetran_schema.by_name.get(synced)
     if column is None or column.type not in _INSTANTS:
         fault = "has no such column" if column is None else f"has {column.type.name} in it"
         raise TableError(
@@ -46,7 +48,7 @@ def matching_rows(at: ExistingTable, stream: StreamId, synced: str, before: date
 
 
 def delete_rows(
-    spark: SparkSession, at: ExistingTable, condition: str, mark: DestinationColumn | None
+    spark: SparkSession, existing: ExistingTable, condition: str, mark: DestinationColumn | None
 ) -> int:
     """Delete the rows that match a condition, or set their mark column; return their number.
 
@@ -55,11 +57,11 @@ def delete_rows(
     if mark is not None:
         marked = quote(mark.column)
         condition = f"({condition}) AND ({marked} IS NULL OR NOT {marked})"
-    with committing(spark, at):
-        rows = spark.table(at.ref).where(condition).count()
+    with committing(spark, existing):
+        rows = spark.table(existing.ref).where(condition).count()
         if rows and mark is None:
-            spark.sql(f"DELETE FROM {at.ref} WHERE {condition}")  # noqa: S608  (names are quoted)
+            spark.sql(f"DELETE FROM {existing.ref} WHERE {condition}")  # noqa: S608  (names are quoted)
         elif rows and mark is not None:
             put = f"{quote(mark.column)} = true"
-            spark.sql(f"UPDATE {at.ref} SET {put} WHERE {condition}")  # noqa: S608
+            spark.sql(f"UPDATE {existing.ref} SET {put} WHERE {condition}")  # noqa: S608
     return rows

@@ -52,23 +52,27 @@ class BatchTarget:
     Attributes:
         tables: The table operations of the call.
         name: The name of the table for messages.
-        at: The table as it was looked up.
-        shape: The columns of the batch, with the table's keys and column names.
+        existing: The table as it was looked up.
+        fivetran_schema: The columns of the batch, with the table's keys and column names.
     """
 
     tables: TableService
     name: str
-    at: ExistingTable
-    shape: FivetranSchema
+    existing: ExistingTable
+    fivetran_schema: FivetranSchema
 
 
 def write_batch(
-    tables: TableService, schema: str, name: str, shape: FivetranSchema, batch: BatchRequest
+    tables: TableService,
+    schema: str,
+    name: str,
+    fivetran_schema: FivetranSchema,
+    batch: BatchRequest,
 ) -> BatchResult:
     """Write a batch of files to a table; return its number of rows and files.
 
-    ``shape`` are the columns of the request. If it has no keys, the keys stored with the table are
-    used, or else ``_fivetran_id``.
+    ``fivetran_schema`` has the columns of the request. If it has no keys, the keys stored with the
+    table are used, or else ``_fivetran_id``.
 
     Raises:
         TableError: There is no such table, or a column is missing or cannot hold its values.
@@ -76,13 +80,13 @@ def write_batch(
         UnsupportedError: Rows of a table without keys would have to change.
         StorageError: The table could not be written in any attempt.
     """
-    return write_with_retry(tables, StreamId(name, schema or None), shape, batch, _write)
+    return write_with_retry(tables, StreamId(name, schema or None), fivetran_schema, batch, _write)
 
 
 def write_with_retry(
     tables: TableService,
     stream: StreamId,
-    shape: FivetranSchema,
+    fivetran_schema: FivetranSchema,
     batch: BatchRequest,
     write: Callable[[BatchTarget, Sequence[RequestFile], FileParams], int],
 ) -> BatchResult:
@@ -103,14 +107,15 @@ def write_with_retry(
     lookup = tables.lookup(stream)
 
     def step() -> int:
-        targets[:] = [_target(tables, stream, lookup.load(), shape)]
-        validate_files(files, batch.params, targets[0].shape)
+        targets[:] = [_target(tables, stream, lookup.load(), fivetran_schema)]
+        validate_files(files, batch.params, targets[0].fivetran_schema)
         return write(targets[0], files, batch.params)
 
     def before_again(error: BaseException) -> None:
         explanations: list[TargetSparkError | None] = [find_file_error(error)]
         explanations += [
-            find_cast_failure(error, target.name, target.at, target.shape) for target in targets
+            find_cast_failure(error, target.name, target.existing, target.fivetran_schema)
+            for target in targets
         ]
         for explanation in filter(None, explanations):
             raise explanation from None
@@ -120,21 +125,29 @@ def write_with_retry(
 
 
 def _target(
-    tables: TableService, stream: StreamId, at: ExistingTable | None, shape: FivetranSchema
+    tables: TableService,
+    stream: StreamId,
+    existing: ExistingTable | None,
+    fivetran_schema: FivetranSchema,
 ) -> BatchTarget:
-    if at is None:
+    if existing is None:
         raise TableError(
             f"Table {stream} does not exist, so no rows can be written to it. Fivetran creates it"
             " in a re-sync of the table."
         )
-    matched = at.match_columns(shape)
+    matched = existing.match_columns(fivetran_schema)
     if any(column.is_key for column in matched.columns):
-        return BatchTarget(tables, str(stream), at, matched)
-    return BatchTarget(tables, str(stream), at, _use_table_keys(matched, at.shape.keys, stream))
+        return BatchTarget(tables, str(stream), existing, matched)
+    return BatchTarget(
+        tables,
+        str(stream),
+        existing,
+        _use_table_keys(matched, existing.fivetran_schema.keys, stream),
+    )
 
 
 def _use_table_keys(
-    shape: FivetranSchema, keys: Sequence[DestinationColumn], stream: StreamId
+    fivetran_schema: FivetranSchema, keys: Sequence[DestinationColumn], stream: StreamId
 ) -> FivetranSchema:
     """Return the requested columns with the keys of the table.
 
@@ -142,24 +155,26 @@ def _use_table_keys(
         TableError: A key column is not among the requested columns.
     """
     names = {key.name for key in keys}
-    if missing := sorted(names - shape.by_name.keys()):
+    if missing := sorted(names - fivetran_schema.by_name.keys()):
         raise TableError(
             f"The key of table {stream} is {', '.join(sorted(names))}, and the call has no column"
             f" {', '.join(missing)}. Re-sync the table."
         )
-    return FivetranSchema(tuple(replace(each, is_key=each.name in names) for each in shape.columns))
+    return FivetranSchema(
+        tuple(replace(each, is_key=each.name in names) for each in fivetran_schema.columns)
+    )
 
 
 def _write(target: BatchTarget, files: Sequence[RequestFile], params: FileParams) -> int:
     _refuse_without_keys(target, files)
-    stats = count_rows(files, params, target.shape)
+    stats = count_rows(files, params, target.fivetran_schema)
     if stats.total:
         _write_rows(target, [file for file in files if file.kind in stats.kinds], params, stats)
     return stats.total
 
 
 def _refuse_without_keys(target: BatchTarget, files: Sequence[RequestFile]) -> None:
-    if not target.shape.keys and any(file.kind is not FileKind.REPLACE for file in files):
+    if not target.fivetran_schema.keys and any(file.kind is not FileKind.REPLACE for file in files):
         raise UnsupportedError(
             f"Table {target.name} has no key, so no row of it can be updated or deleted. Nothing"
             " was written. Re-sync the table, so that Fivetran gives it a key."
@@ -169,14 +184,16 @@ def _refuse_without_keys(target: BatchTarget, files: Sequence[RequestFile]) -> N
 def _write_rows(
     target: BatchTarget, files: Sequence[RequestFile], params: FileParams, stats: BatchStats
 ) -> None:
-    at, shape, tables = target.at, target.shape, target.tables
+    existing, fivetran_schema, tables = target.existing, target.fivetran_schema, target.tables
     has_flags = FileKind.UPDATE in stats.kinds
-    rows = cast_to_table(read_files(tables.spark, files, params, shape), at, shape)
+    rows = cast_to_table(
+        read_files(tables.spark, files, params, fivetran_schema), existing, fivetran_schema
+    )
     if stats.repeats:
-        rows = collapse_by_key(rows, shape, has_flags=has_flags)
+        rows = collapse_by_key(rows, fivetran_schema, has_flags=has_flags)
     only_replaces = stats.kinds == {FileKind.REPLACE}
-    if only_replaces and not shape.keys:
-        append_rows(tables.spark, rows, at)
-    elif not only_replaces or not fill(tables.spark, rows, at):
-        merge = build_merge(at.ref, shape, stats.kinds, has_flags=has_flags)
-        merge_rows(tables.spark, rows, merge, at)
+    if only_replaces and not fivetran_schema.keys:
+        append_rows(tables.spark, rows, existing)
+    elif not only_replaces or not fill(tables.spark, rows, existing):
+        merge = build_merge(existing.ref, fivetran_schema, stats.kinds, has_flags=has_flags)
+        merge_rows(tables.spark, rows, merge, existing)

@@ -48,7 +48,11 @@ _SAYING: Final = frozenset({FileKind.REPLACE, FileKind.UPDATE})
 
 
 def write_history_batch(
-    tables: TableService, schema: str, name: str, shape: FivetranSchema, batch: BatchRequest
+    tables: TableService,
+    schema: str,
+    name: str,
+    fivetran_schema: FivetranSchema,
+    batch: BatchRequest,
 ) -> BatchResult:
     """Write a batch of files to a table with history; return its number of rows and files.
 
@@ -58,16 +62,18 @@ def write_history_batch(
         BatchFileLoadError: A file or its key is invalid.
         StorageError: The table could not be written in any attempt.
     """
-    return write_with_retry(tables, StreamId(name, schema or None), shape, batch, _write)
+    return write_with_retry(tables, StreamId(name, schema or None), fivetran_schema, batch, _write)
 
 
 def _write(target: BatchTarget, files: Sequence[RequestFile], params: FileParams) -> int:
-    schema = parse_versioned_schema(target.shape, target.name)
-    stats = count_rows(files, params, schema.shape, _SAYING)
+    schema = parse_versioned_schema(target.fivetran_schema, target.name)
+    stats = count_rows(files, params, schema.fivetran_schema, _SAYING)
     if stats.total:
         nonempty = [file for file in files if file.kind in stats.kinds]
-        rows = read_files(target.tables.spark, nonempty, params, schema.shape)
-        _write_versions(target, cast_to_table(rows, target.at, schema.shape), schema, stats)
+        rows = read_files(target.tables.spark, nonempty, params, schema.fivetran_schema)
+        _write_versions(
+            target, cast_to_table(rows, target.existing, schema.fivetran_schema), schema, stats
+        )
     return stats.total
 
 
@@ -75,7 +81,7 @@ def _write_versions(
     target: BatchTarget, rows: DataFrame, schema: VersionedSchema, stats: BatchStats
 ) -> None:
     if stats.kinds <= {FileKind.EARLIEST_START, FileKind.REPLACE} and fill(
-        target.tables.spark, _build_versions(rows, schema, stats), target.at
+        target.tables.spark, _build_versions(rows, schema, stats), target.existing
     ):
         return
     with persisted(rows) as stored:
@@ -87,19 +93,21 @@ def _build_versions(rows: DataFrame, schema: VersionedSchema, stats: BatchStats)
     versions = versions_in_batch(rows)
     if not stats.repeats:
         return versions
-    return collapse_by_key(versions, schema.shape, has_flags=FileKind.UPDATE in stats.kinds)
+    return collapse_by_key(
+        versions, schema.fivetran_schema, has_flags=FileKind.UPDATE in stats.kinds
+    )
 
 
 def _merge(
     target: BatchTarget, rows: DataFrame, schema: VersionedSchema, stats: BatchStats
 ) -> None:
-    spark, at = target.tables.spark, target.at
-    table, versions = spark.table(at.ref), _build_versions(rows, schema, stats)
+    spark, existing = target.tables.spark, target.existing
+    table, versions = spark.table(existing.ref), _build_versions(rows, schema, stats)
     if FileKind.UPDATE in stats.kinds:
         versions = fill_unmodified(versions, table, schema)
     changes = build_steps(rows, versions, table, schema)
-    merge = schema.history.merge(at.ref, _get_actions(stats))
-    merge_rows(spark, changes, merge, at)
+    merge = schema.history.merge(existing.ref, _get_actions(stats))
+    merge_rows(spark, changes, merge, existing)
 
 
 def _get_actions(stats: BatchStats) -> frozenset[str]:

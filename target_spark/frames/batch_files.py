@@ -29,7 +29,7 @@ from target_spark.columns import DELETED_AT
 from target_spark.errors import TargetSparkError
 from target_spark.frames.json_reader import WHOLE_FILES
 from target_spark.loader.batch_files import JSONL, BatchFile, explain_unreadable, get_file_key
-from target_spark.spark.observation import get_observation as surely_seen
+from target_spark.spark.observation import get_observation
 from target_spark.storage.retry import FailureKind, classify_failure, first_error_line
 from target_spark.tables.identifiers import quote, sql_literal
 
@@ -78,28 +78,28 @@ class BatchFileFrame:
     Attributes:
         paths: The folders of the spool lines.
         rows: The number of lines.
-        moves: For each BATCH message (by its ordinal), the offset that its rows add to the ordinals
-            of all later messages.
-        mended: The number of rows in which NaN or an infinity became null.
+        ordinal_offsets: For each BATCH message (by its ordinal), the offset that its rows add to
+            the ordinals of all later messages.
+        nans_replaced: The number of rows in which NaN or an infinity became null.
         has_deletes: True if some rows may be delete records.
     """
 
     paths: tuple[str, ...]
     rows: int
-    moves: tuple[tuple[int, int], ...]
-    mended: int
+    ordinal_offsets: tuple[tuple[int, int], ...]
+    nans_replaced: int
     has_deletes: bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _Block:
     """A block of a file, as one Spark task reads it.
 
     Attributes:
         file: The URL of the file.
         block: The offset of the block in bytes; 0 for Parquet.
         first: Spark's id of the first line.
-        places: The number of lines, blank ones included.
+        line_count: The number of lines, blank ones included.
         rows: The number of lines that are not blank.
         deletes: The number of lines that may be delete records.
         broken: Spark's id of the first line that is not a JSON object, or None.
@@ -109,14 +109,14 @@ class _Part:
     file: str
     block: int
     first: int
-    places: int
+    line_count: int
     rows: int
     deletes: int = 0
     broken: int | None = None
     is_singer: bool = False
 
 
-_Begins: TypeAlias = dict[_Part, list[tuple[int, int | None]]]
+_BlockStarts: TypeAlias = dict[_Block, list[tuple[int, int | None]]]
 """First ordinal of each block and version of its rows, once per occurrence of its file."""
 
 
@@ -130,19 +130,19 @@ class _Scan:
     Attributes:
         numbers: For each file, its positions among all files of the messages.
         lines: The lines, with the columns ``file``, ``block``, ``id`` and ``value`` (the record).
-        parts: The blocks of the files.
+        blocks: The blocks of the files.
     """
 
     numbers: _Numbers
     lines: DataFrame
-    parts: Sequence[_Part]
+    blocks: Sequence[_Block]
 
 
 def spool_lines_from_files(
     spark: SparkSession,
     files: Sequence[BatchFile],
     path: str,
-    moved: int,
+    ordinal_shift: int,
 ) -> BatchFileFrame:
     """Write the rows of batch files, in order, as spool lines below ``path``.
 
@@ -150,32 +150,34 @@ def spool_lines_from_files(
         spark: The session of the calling thread.
         files: The files of the BATCH messages, in order.
         path: The folder for the spool lines.
-        moved: The offset that the files of earlier batches add to the ordinals.
+        ordinal_shift: The offset that the files of earlier batches add to the ordinals.
 
     Raises:
         FilesError: A file is missing, truncated, or of another kind.
     """
     with reading_files(files):
         scans = [scan for group in _groups(files) for scan in _scans(spark, files, group)]
-        starts, moves = _compute_ordinals(files, scans, moved)
-        mended = 0
+        starts, ordinal_offsets = _compute_ordinals(files, scans, ordinal_shift)
+        nans_replaced = 0
         paths: list[str] = []
-        for scan, begins in zip(scans, starts, strict=True):
-            if scan.parts:
+        for scan, block_starts in zip(scans, starts, strict=True):
+            if scan.blocks:
                 paths.append(f"{path}/{len(paths)}")
-                mended += _write(spark, scan.lines, _build_begins_table(begins), paths[-1])
-    begun = [(part, len(times)) for begins in starts for part, times in begins.items()]
-    rows = sum(part.rows * times for part, times in begun)
-    deletes = any(part.deletes for part, _ in begun)
-    return BatchFileFrame(tuple(paths), rows, moves, mended, deletes)
+                nans_replaced += _write(
+                    spark, scan.lines, _build_starts_table(block_starts), paths[-1]
+                )
+    begun = [(block, len(times)) for each in starts for block, times in each.items()]
+    rows = sum(block.rows * times for block, times in begun)
+    deletes = any(block.deletes for block, _ in begun)
+    return BatchFileFrame(tuple(paths), rows, ordinal_offsets, nans_replaced, deletes)
 
 
 def assign_ordinals(
     spark: SparkSession,
     paths: Sequence[str],
     path: str,
-    moves: Sequence[tuple[int, int]],
-    moved: int,
+    ordinal_offsets: Sequence[tuple[int, int]],
+    ordinal_shift: int,
 ) -> None:
     """Copy spool lines to ``path`` with the ordinal offsets of batch files added.
 
@@ -183,14 +185,14 @@ def assign_ordinals(
         spark: The session of the calling thread.
         paths: The spool files to copy.
         path: The folder for the copies.
-        moves: The offsets of the batch's files; see `BatchFileFrame`.
-        moved: The offset of the files of earlier batches.
+        ordinal_offsets: The offsets of the batch's files; see `BatchFileFrame`.
+        ordinal_shift: The offset of the files of earlier batches.
     """
     lines = spark.read.option("lineSep", "\n").text(list(paths))
     digits = r"""regexp_extract(`value`, r'\A\{"n":([0-9]+)', 1) AS `digits`"""
     with_digits = lines.selectExpr("`value`", digits)
     counted = with_digits.selectExpr("*", "CAST(`digits` AS BIGINT) AS `n`")
-    ordinal = f"`n` + {moved} + {_build_offset_sql(moves)}"
+    ordinal = f"`n` + {ordinal_shift} + {_build_offset_sql(ordinal_offsets)}"
     rest = "substring(`value`, 6 + length(`digits`))"
     counted.selectExpr(f"""concat('{{"n":', {ordinal}, {rest})""").write.text(path)
 
@@ -215,11 +217,11 @@ def _scans(
     """
     numbers: dict[str, list[int]] = defaultdict(list)
     for number in group:
-        numbers[get_file_key(files[number].place)].append(number)
-    patterns = [files[first].pattern for first, *_ in numbers.values()]
+        numbers[get_file_key(files[number].read_url)].append(number)
+    patterns = [files[first].read_pattern for first, *_ in numbers.values()]
     if files[group[0]].format == JSONL:
         lines = _text_lines(spark.read.options(**WHOLE_FILES).text(patterns, lineSep="\n"))
-        parts = _parts_of_text(lines)
+        blocks = _text_blocks(lines)
     else:
         try:
             frame = spark.read.options(**WHOLE_FILES).parquet(*patterns, mergeSchema=True)
@@ -229,66 +231,67 @@ def _scans(
             for positions in numbers.values():
                 yield from _scans(spark, files, positions)
             return
-        lines, parts = _parquet_lines(frame, files[group[0]].in_json), _parts_of_parquet(frame)
-    _check(files, numbers, parts)
-    yield _Scan(numbers, lines, parts)
+        lines, blocks = _parquet_lines(frame, files[group[0]].in_json), _parquet_blocks(frame)
+    _check(files, numbers, blocks)
+    yield _Scan(numbers, lines, blocks)
 
 
-def _check(files: Sequence[BatchFile], numbers: _Numbers, parts: Sequence[_Part]) -> None:
+def _check(files: Sequence[BatchFile], numbers: _Numbers, blocks: Sequence[_Block]) -> None:
     """Check that each file has the format that its message declares.
 
     Raises:
         FilesError: A file is a folder, has Singer messages, or a line that is not an object.
     """
     before: dict[str, int] = defaultdict(int)
-    for part in parts:
-        key = get_file_key(part.file, escaped=True)
+    for block in blocks:
+        key = get_file_key(block.file, escaped=True)
         if key not in numbers:
-            raise explain_unreadable(files[0].stream, part.file, "it is a folder, not a file")
+            raise explain_unreadable(files[0].stream, block.file, "it is a folder, not a file")
         file = files[numbers[key][0]]
-        if part.is_singer:
+        if block.is_singer:
             reason = "it contains Singer messages instead of plain records"
             raise explain_unreadable(file.stream, file.address, reason)
-        if part.broken is not None:
-            line = before[key] + part.broken - part.first + 1
+        if block.broken is not None:
+            line = before[key] + block.broken - block.first + 1
             reason = f"line {line} is no JSON object, or was cut off"
             raise explain_unreadable(file.stream, file.address, reason)
-        before[key] += part.places
+        before[key] += block.line_count
 
 
 def _compute_ordinals(
-    files: Sequence[BatchFile], scans: Sequence[_Scan], moved: int
-) -> tuple[list[_Begins], tuple[tuple[int, int], ...]]:
+    files: Sequence[BatchFile], scans: Sequence[_Scan], ordinal_shift: int
+) -> tuple[list[_BlockStarts], tuple[tuple[int, int], ...]]:
     """Return the first ordinals of each scan's blocks, and the offsets for later messages.
 
-    ``moved`` is the offset of the files of earlier batches.
+    ``ordinal_shift`` is the offset of the files of earlier batches.
     """
-    parts_by_file: dict[int, list[tuple[int, _Part]]] = defaultdict(list)
+    parts_by_file: dict[int, list[tuple[int, _Block]]] = defaultdict(list)
     for scan_number, scan in enumerate(scans):
-        for part in scan.parts:
-            for number in scan.numbers[get_file_key(part.file, escaped=True)]:
-                parts_by_file[number].append((scan_number, part))
-    starts: list[_Begins] = [defaultdict(list) for _ in scans]
-    moves: dict[int, int] = defaultdict(int)
+        for block in scan.blocks:
+            for number in scan.numbers[get_file_key(block.file, escaped=True)]:
+                parts_by_file[number].append((scan_number, block))
+    starts: list[_BlockStarts] = [defaultdict(list) for _ in scans]
+    ordinal_offsets: dict[int, int] = defaultdict(int)
     for number, file in enumerate(files):
-        for scan_number, part in parts_by_file[number]:
-            starts[scan_number][part].append((file.ordinal + moved, file.version))
-            moved += part.places
-            moves[file.ordinal] += part.places
-    return starts, tuple(moves.items())
+        for scan_number, block in parts_by_file[number]:
+            starts[scan_number][block].append((file.ordinal + ordinal_shift, file.version))
+            ordinal_shift += block.line_count
+            ordinal_offsets[file.ordinal] += block.line_count
+    return starts, tuple(ordinal_offsets.items())
 
 
-def _build_offset_sql(moves: Sequence[tuple[int, int]], sure: int = 0) -> str:
+def _build_offset_sql(ordinal_offsets: Sequence[tuple[int, int]], base_offset: int = 0) -> str:
     """Return the SQL of the offset that earlier files add to the ordinal `n`, as a binary search.
 
-    ``sure`` is the offset of files that are before any of ``moves``.
+    ``base_offset`` is the offset of files that are before any of ``ordinal_offsets``.
     """
-    if not moves:
-        return str(sure)
-    middle = len(moves) // 2
-    more = sure + sum(places for _, places in moves[: middle + 1])
-    after = _build_offset_sql(moves[middle + 1 :], more)
-    return f"if(`n` > {moves[middle][0]}, {after}, {_build_offset_sql(moves[:middle], sure)})"
+    if not ordinal_offsets:
+        return str(base_offset)
+    middle = len(ordinal_offsets) // 2
+    more = base_offset + sum(line_count for _, line_count in ordinal_offsets[: middle + 1])
+    after = _build_offset_sql(ordinal_offsets[middle + 1 :], more)
+    before = _build_offset_sql(ordinal_offsets[:middle], base_offset)
+    return f"if(`n` > {ordinal_offsets[middle][0]}, {after}, {before})"
 
 
 # Lines
@@ -303,7 +306,7 @@ def _text_lines(text: DataFrame) -> DataFrame:
     )
 
 
-def _parts_of_text(lines: DataFrame) -> list[_Part]:
+def _text_blocks(lines: DataFrame) -> list[_Block]:
     """Return the blocks of JSONL files, with their counts of all, blank and invalid lines."""
     is_blank = "`value` = ''"
     has_rows = f"count_if(NOT {is_blank}) > 0"
@@ -321,7 +324,7 @@ def _parts_of_text(lines: DataFrame) -> list[_Part]:
             ),
         )
     )
-    return sorted((_Part(*row) for row in blocks.collect()), key=_order)
+    return sorted((_Block(*row) for row in blocks.collect()), key=_order)
 
 
 def _parquet_lines(frame: DataFrame, in_json: Collection[str]) -> DataFrame:
@@ -333,16 +336,16 @@ def _parquet_lines(frame: DataFrame, in_json: Collection[str]) -> DataFrame:
     )
 
 
-def _parts_of_parquet(frame: DataFrame) -> list[_Part]:
+def _parquet_blocks(frame: DataFrame) -> list[_Block]:
     """Return one block per Parquet file, with its number of rows."""
     deletes = int(DELETED_AT in frame.columns)
     files = frame.selectExpr("`_metadata`.`file_path` AS `file`").groupBy("file").count()
-    parts = (_Part(row[0], 0, 0, row[1], row[1], deletes) for row in files.collect())
-    return sorted(parts, key=_order)
+    blocks = (_Block(row[0], 0, 0, row[1], row[1], deletes) for row in files.collect())
+    return sorted(blocks, key=_order)
 
 
-def _order(part: _Part) -> tuple[str, int]:
-    return part.file, part.block
+def _order(block: _Block) -> tuple[str, int]:
+    return block.file, block.block
 
 
 def _expression(sql: str) -> Column:
@@ -351,7 +354,7 @@ def _expression(sql: str) -> Column:
     return F.expr(sql)
 
 
-def _write(spark: SparkSession, read: DataFrame, begins: str, path: str) -> int:
+def _write(spark: SparkSession, read: DataFrame, starts: str, path: str) -> int:
     """Write lines to the spool; return the number of lines in which NaN became null.
 
     Spark would copy an expression into each of its uses; it moves nothing across an observation.
@@ -359,8 +362,8 @@ def _write(spark: SparkSession, read: DataFrame, begins: str, path: str) -> int:
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-    parts = F.broadcast(spark.sql(begins))
-    lines = read.join(parts, ["file", "block"], "left").where("`value` != ''")
+    blocks = F.broadcast(spark.sql(starts))
+    lines = read.join(blocks, ["file", "block"], "left").where("`value` != ''")
     is_one_value, observed = _ONE_VALUE.format("`value`"), Observation()
     record = (
         f"CASE WHEN {is_one_value} THEN `value`"
@@ -381,17 +384,19 @@ def _write(spark: SparkSession, read: DataFrame, begins: str, path: str) -> int:
     line = f"""concat('{{"n":', {ordinal}, ',"t":null,"v":', {version}, ',"r":', {body}, '}}')"""
     parsed.selectExpr(line).write.text(path)
     recount = parsed.selectExpr("count_if(`record` != `value`) AS `mended`")
-    mended: int = surely_seen(spark, observed, lambda: recount)["mended"]
-    return mended
+    nans_replaced: int = get_observation(spark, observed, lambda: recount)["mended"]
+    return nans_replaced
 
 
-def _build_begins_table(begins: _Begins) -> str:
+def _build_starts_table(starts: _BlockStarts) -> str:
     """Return the SQL of an inline table with the first ordinal and version of each block."""
     rows = []
-    for part, start, version in ((part, *each) for part, times in begins.items() for each in times):
-        numbers = (part.block, part.first, part.places, start)
+    for block, start, version in (
+        (block, *each) for block, times in starts.items() for each in times
+    ):
+        numbers = (block.block, block.first, block.line_count, start)
         known = "CAST(NULL AS BIGINT)" if version is None else f"{version}L"
-        rows.append(f"({sql_literal(part.file)}, {', '.join(f'{n}L' for n in numbers)}, {known})")
+        rows.append(f"({sql_literal(block.file)}, {', '.join(f'{n}L' for n in numbers)}, {known})")
     return f"VALUES {', '.join(rows)} AS part(file, block, first, places, start, version)"
 
 
@@ -481,7 +486,11 @@ def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
 
 def _restore_original_paths(files: Sequence[BatchFile], text: str) -> str:
     """Replace the paths of local copies in an error text by the original addresses."""
-    names = {"/".join(Path(file.copy).parts[-2:]): file.shown for file in files if file.copy}
-    for name, shown in names.items():
-        text = re.sub(rf"(?:file:)?/\S*/{re.escape(name)}", shown.replace("\\", r"\\"), text)
+    names = {
+        "/".join(Path(file.copy).parts[-2:]): file.redacted_address for file in files if file.copy
+    }
+    for name, redacted_address in names.items():
+        text = re.sub(
+            rf"(?:file:)?/\S*/{re.escape(name)}", redacted_address.replace("\\", r"\\"), text
+        )
     return text

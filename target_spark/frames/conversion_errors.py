@@ -51,7 +51,7 @@ __all__ = [
     "describe_expected_type",
 ]
 
-_CACHED_LAYOUTS = 64
+_CACHED_SCHEMAS = 64
 
 _NO_DATE_TIME = "not a date-time (RFC 3339, to the microsecond, years 0001 to 9999)"
 
@@ -67,14 +67,14 @@ class ErrorColumns(NamedTuple):
     """SQL expressions that find the errors in the values of a parsed line.
 
     Attributes:
-        together: Expressions to compute first.
+        precomputed: Expressions to compute first.
         any: True for a line that does not fit, else false.
         reasons: An array of texts.
         changes: A JSON list of the values that became null in a line that is kept; None if the
             schema keeps no such lines.
     """
 
-    together: tuple[str, ...]
+    precomputed: tuple[str, ...]
     any: str
     reasons: str
     changes: str | None
@@ -88,13 +88,13 @@ class _Fault(NamedTuple):
     why: str
 
 
-@lru_cache(maxsize=_CACHED_LAYOUTS)
-def build_error_columns(layout: TableSchema) -> ErrorColumns:
+@lru_cache(maxsize=_CACHED_SCHEMAS)
+def build_error_columns(table_schema: TableSchema) -> ErrorColumns:
     """Return the SQL that finds every error of a line, for a table schema."""
-    columns = converted_columns(layout)
-    each = partial(_faults_of_a_value, cut=layout.cut_timestamps)
-    together, fault_arrays = by_type(columns, each, "_faults", source_expression)
-    checked = layout.must_fit if layout.keeps_misfits else fault_arrays
+    columns = converted_columns(table_schema)
+    each = partial(_faults_of_a_value, truncate=table_schema.truncate_timestamps)
+    precomputed, fault_arrays = by_type(columns, each, "_faults", source_expression)
+    checked = table_schema.must_fit if table_schema.nulls_misfits else fault_arrays
     misfits = [
         f"size({faults}) > 0" for source, faults in fault_arrays.items() if source in checked
     ]
@@ -102,12 +102,12 @@ def build_error_columns(layout: TableSchema) -> ErrorColumns:
         f"transform({faults}, `f` -> concat({sql_literal(source)}, `f`.`path`, ': ', `f`.`why`))"
         for source, faults in fault_arrays.items()
     ]
-    line_errors = _line_errors(layout)
+    line_errors = _line_errors(table_schema)
     conditions = ["`_corrupt` IS NOT NULL", *line_errors.values(), *misfits]
     cases = ", ".join(f"CASE WHEN {condition} THEN 1 END" for condition in conditions)
     reasons = f"concat({', '.join((_reasons(line_errors), *value_reasons))})"
-    changes = _changes(fault_arrays) if layout.keeps_misfits else None
-    return ErrorColumns(together, f"(coalesce({cases}) IS NOT NULL)", reasons, changes)
+    changes = _changes(fault_arrays) if table_schema.nulls_misfits else None
+    return ErrorColumns(precomputed, f"(coalesce({cases}) IS NOT NULL)", reasons, changes)
 
 
 def _changes(fault_arrays: Mapping[str, str]) -> str:
@@ -118,12 +118,12 @@ def _changes(fault_arrays: Mapping[str, str]) -> str:
     return changes_in_json([change_entry("`_nulled`", "`f`", UNREADABLE), *value_changes])
 
 
-def _faults_of_a_value(type_: ColumnType, *, cut: bool) -> str:
+def _faults_of_a_value(type_: ColumnType, *, truncate: bool) -> str:
     cases = ", ".join(
         f"CASE WHEN {fault.condition}"
         f" THEN named_struct('path', {sql_literal(fault.path)},"
         f" 'why', {sql_literal(fault.why)}) END"
-        for fault in _faults_inside("`i`", type_, "", cut=cut)
+        for fault in _faults_inside("`i`", type_, "", truncate=truncate)
     )
     return f"array_compact(array({cases}))" if cases else _NONE
 
@@ -140,16 +140,16 @@ def _reasons(faults: Mapping[str, str]) -> str:
     return f"array_compact(array({', '.join(cases)}))"
 
 
-def _line_errors(layout: TableSchema) -> dict[str, str]:
+def _line_errors(table_schema: TableSchema) -> dict[str, str]:
     """Return the SQL conditions for errors that concern a whole line, by error text."""
     faults = {"the record is null": "(`_corrupt` IS NULL AND `r` IS NULL)"}
-    if layout.keeps_whole:
+    if table_schema.keeps_whole:
         faults["not an object"] = "coalesce(NOT startswith(`whole`, '{'), false)"
-    for key, value in key_values(layout).items():
+    for key, value in key_values(table_schema).items():
         faults[f"{key}: a key must have a value"] = f"(`_corrupt` IS NULL AND {value} IS NULL)"
-    for key, falsified in find_corrupted_keys(layout).items():
+    for key, falsified in find_corrupted_keys(table_schema).items():
         faults[f"{key}: an unpaired surrogate"] = falsified
-    for source in layout.filled:
+    for source in table_schema.filled:
         empty = f"coalesce({quote('r', source)} = '', false)"
         faults[f"{source}: an empty string, which a partition stores as null"] = empty
     return faults
@@ -162,29 +162,29 @@ class UnparsedReasons(NamedTuple):
 
     Attributes:
         record: Expressions to compute first.
-        together: Expressions to compute next.
+        precomputed: Expressions to compute next.
         reasons: An array of texts.
     """
 
     record: tuple[str, ...]
-    together: tuple[str, ...]
+    precomputed: tuple[str, ...]
     reasons: str
 
 
-@lru_cache(maxsize=_CACHED_LAYOUTS)
-def build_unparsed_reasons(layout: TableSchema) -> UnparsedReasons:
+@lru_cache(maxsize=_CACHED_SCHEMAS)
+def build_unparsed_reasons(table_schema: TableSchema) -> UnparsedReasons:
     """Return the SQL that finds the values that do not have the declared structure.
 
     Each value is parsed as a variant first, because only a variant distinguishes a string from its
     content, and is then parsed again separately.
     """
-    columns = structured_columns(layout)
+    columns = structured_columns(table_schema)
     unknown = f"array({sql_literal(_UNREADABLE)})"
     if not columns:
         return UnparsedReasons((), (), unknown)
     fields = ", ".join(f"{quote(column.source)} VARIANT" for column in columns)
     record = f"if(`unread`, {variants_from_json('`raw`', fields)}, NULL) AS `_variants`"
-    together, conditions = by_type(
+    precomputed, conditions = by_type(
         columns, is_unreadable, "_unread", lambda c: f"to_json({quote('_variants', c.source)})"
     )
     reasons = _reasons(
@@ -193,7 +193,9 @@ def build_unparsed_reasons(layout: TableSchema) -> UnparsedReasons:
             for c in columns
         }
     )
-    return UnparsedReasons((record,), together, f"coalesce(nullif({reasons}, array()), {unknown})")
+    return UnparsedReasons(
+        (record,), precomputed, f"coalesce(nullif({reasons}, array()), {unknown})"
+    )
 
 
 def _format_type(type_: ColumnType) -> str:
@@ -202,21 +204,23 @@ def _format_type(type_: ColumnType) -> str:
 
 
 def _faults_inside(
-    value: str, type_: ColumnType, path: str, depth: int = 0, *, cut: bool
+    value: str, type_: ColumnType, path: str, depth: int = 0, *, truncate: bool
 ) -> Iterator[_Fault]:
     if isinstance(type_, Struct):
         for field in type_.fields:
             if field.feed is ColumnSource.PROPERTY:
                 inner = f"{value}.{quote(field.source)}"
                 inner_path = f"{path}.{field.source}"
-                yield from _faults_inside(inner, field.type, inner_path, depth, cut=cut)
+                yield from _faults_inside(inner, field.type, inner_path, depth, truncate=truncate)
     elif isinstance(type_, Array):
         item = f"`i{depth}`"
-        for fault in _faults_inside(item, type_.element, f"{path}[]", depth + 1, cut=cut):
+        for fault in _faults_inside(item, type_.element, f"{path}[]", depth + 1, truncate=truncate):
             any_item = f"coalesce(exists({value}, {item} -> {fault.condition}), false)"
             yield _Fault(any_item, fault.path, fault.why)
     elif is_scalar(type_):
-        condition = f"({value} IS NOT NULL AND ({exact_cast(value, type_, cut=cut)}) IS NULL)"
+        condition = (
+            f"({value} IS NOT NULL AND ({exact_cast(value, type_, truncate=truncate)}) IS NULL)"
+        )
         yield _Fault(condition, path, describe_expected_type(type_))
 
 

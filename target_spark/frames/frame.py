@@ -27,7 +27,7 @@ from target_spark.frames.conversion_errors import build_error_columns, build_unp
 from target_spark.frames.json_reader import read_lines, record_in_text, record_type
 from target_spark.frames.misfit_repair import build_repair
 from target_spark.frames.nested_values import extract_nested
-from target_spark.frames.sql_casts import exact_cast as strictly
+from target_spark.frames.sql_casts import exact_cast
 from target_spark.frames.sql_plan import (
     SelectPlan,
     build_row_check,
@@ -35,7 +35,7 @@ from target_spark.frames.sql_plan import (
     fast_plan,
     tolerant_plan,
 )
-from target_spark.spark.observation import get_observation as surely_seen
+from target_spark.spark.observation import get_observation
 from target_spark.storage.row_ordinals import resolve_ordinals
 from target_spark.tables.identifiers import quote
 
@@ -89,13 +89,13 @@ class Counts:
 
 
 def read_spool(
-    spark: SparkSession, paths: Sequence[str], layout: TableSchema, metadata: BatchMetadata
+    spark: SparkSession, paths: Sequence[str], table_schema: TableSchema, metadata: BatchMetadata
 ) -> SpoolFrame:
     """Return the lines of spool files as a `SpoolFrame` with the columns of a table schema.
 
     ``metadata`` has the values that the run adds to all rows.
     """
-    return SpoolFrame(spark, tuple(paths), layout, metadata)
+    return SpoolFrame(spark, tuple(paths), table_schema, metadata)
 
 
 class SpoolFrame:
@@ -105,12 +105,12 @@ class SpoolFrame:
         self,
         spark: SparkSession,
         paths: Sequence[str],
-        layout: TableSchema,
+        table_schema: TableSchema,
         metadata: BatchMetadata,
     ) -> None:
         self._spark = spark
         self._paths = paths
-        self._layout = layout
+        self._table_schema = table_schema
         self._metadata = metadata
         self._observation: Observation | None = None
         self._counted: DataFrame | None = None
@@ -122,9 +122,9 @@ class SpoolFrame:
         ``reasons`` is null in a good row. In a bad row it lists the errors of its values, and may
         be empty if the JSON reader refused the line. Values with errors are null.
         """
-        faults = build_error_columns(self._layout)
+        faults = build_error_columns(self._table_schema)
         return self._exact().selectExpr(
-            *tolerant_plan(self._layout).values,
+            *tolerant_plan(self._table_schema).values,
             f"{_LINE_ORDINAL} AS {quote(ORDINAL)}",
             f"if({faults.any}, {faults.reasons}, NULL) AS `reasons`",
         )
@@ -140,22 +140,24 @@ class SpoolFrame:
                 or has an unusual spelling; False to leave out lines that do not fit.
         """
         if strict:
-            plan = fast_plan(self._layout)
+            plan = fast_plan(self._table_schema)
             lines = _with(
-                self._lines(usual=True).where(build_row_check(self._layout)), plan.together
+                self._lines(usual=True).where(build_row_check(self._table_schema)), plan.precomputed
             )
             return self._observed(lines, plan)
-        plan, faults = tolerant_plan(self._layout), build_error_columns(self._layout)
+        plan, faults = tolerant_plan(self._table_schema), build_error_columns(self._table_schema)
         lines = self._exact().where(f"NOT {faults.any}")
-        return self._observed(lines, plan, mends=faults.changes is not None)
+        return self._observed(lines, plan, counts_nulled=faults.changes is not None)
 
-    def _observed(self, lines: DataFrame, plan: SelectPlan, *, mends: bool = False) -> DataFrame:
+    def _observed(
+        self, lines: DataFrame, plan: SelectPlan, *, counts_nulled: bool = False
+    ) -> DataFrame:
         from pyspark.sql import Observation
         from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
         self._observation = Observation()
-        zoneless = enumerate(count_missing_timezones(self._layout).values())
-        nulled = [F.expr("count_if(`_changes` != '[]')").alias("nulled")] if mends else []
+        zoneless = enumerate(count_missing_timezones(self._table_schema).values())
+        nulled = [F.expr("count_if(`_changes` != '[]')").alias("nulled")] if counts_nulled else []
         counts = (
             F.count(F.lit(1)).alias("rows"),
             *(F.expr(f"coalesce(sum({sql}), 0)").alias(f"zoneless_{n}") for n, sql in zoneless),
@@ -176,11 +178,11 @@ class SpoolFrame:
         if self._observation is None or self._counted is None:
             raise RuntimeError("counts are known only after an action on the good rows")
         counted = self._counted
-        seen = surely_seen(self._spark, self._observation, lambda: counted, expected)
-        names = enumerate(count_missing_timezones(self._layout))
-        zoneless = {name: seen[f"zoneless_{n}"] for n, name in names}
+        metrics = get_observation(self._spark, self._observation, lambda: counted, expected)
+        names = enumerate(count_missing_timezones(self._table_schema))
+        zoneless = {name: metrics[f"zoneless_{n}"] for n, name in names}
         nonzero = {name: count for name, count in zoneless.items() if count}
-        return Counts(seen["rows"], nonzero, seen.get("nulled", 0))
+        return Counts(metrics["rows"], nonzero, metrics.get("nulled", 0))
 
     def bad(self) -> DataFrame:
         """Return the spool lines that do not fit their schema, for the quarantine table.
@@ -188,7 +190,7 @@ class SpoolFrame:
         The columns are ``raw`` (the record, byte by byte), ``reasons``, ``ordinal``,
         ``extracted_at`` and ``version``.
         """
-        faults = build_error_columns(self._layout)
+        faults = build_error_columns(self._table_schema)
         faulty = (
             self._exact()
             .where(faults.any)
@@ -196,7 +198,7 @@ class SpoolFrame:
                 f"{_LINE_ORDINAL} AS `ordinal`",
                 f"{faults.reasons} AS `found`",
                 "`_corrupt` IS NOT NULL AS `unread`",
-                f"{strictly('`t`', Timestamp(), cut=True)} AS `extracted_at`",
+                f"{exact_cast('`t`', Timestamp(), truncate=True)} AS `extracted_at`",
             )
         )
         raw = self._read_lines("STRING").selectExpr(
@@ -204,8 +206,8 @@ class SpoolFrame:
             "coalesce(`r`, `_corrupt`, 'null') AS `raw`",
             "`v` AS `version`",
         )
-        unread = build_unparsed_reasons(self._layout)
-        explained = _with(_with(faulty.join(raw, "ordinal"), unread.record), unread.together)
+        unread = build_unparsed_reasons(self._table_schema)
+        explained = _with(_with(faulty.join(raw, "ordinal"), unread.record), unread.precomputed)
         reasons = f"if(`unread`, concat(`found`, {unread.reasons}), `found`)"
         return explained.selectExpr(
             "`raw`", f"{reasons} AS `reasons`", "`ordinal`", "`extracted_at`", "`version`"
@@ -219,8 +221,10 @@ class SpoolFrame:
         """
         from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-        faults = build_error_columns(self._layout)
-        lines = _with(self._lines(), tolerant_plan(self._layout).together + faults.together)
+        faults = build_error_columns(self._table_schema)
+        lines = _with(
+            self._lines(), tolerant_plan(self._table_schema).precomputed + faults.precomputed
+        )
         if faults.changes is not None:
             lines = lines.selectExpr("*", f"{faults.changes} AS `_changes`")
         return lines.observe("target_spark_lines", F.count(F.lit(1)).alias("lines"))
@@ -232,21 +236,21 @@ class SpoolFrame:
         is True to parse only values in their usual spelling, which is faster.
         """
         lines = self._read(usual=usual)
-        if self._layout.keeps_misfits and not usual:
-            steps, replaced = build_repair(self._layout)
+        if self._table_schema.nulls_misfits and not usual:
+            steps, replaced = build_repair(self._table_schema)
             for step in steps:
                 lines = lines.selectExpr("*", *step)
             lines = lines.selectExpr("* EXCEPT (`r`, `_corrupt`)", *replaced) if replaced else lines
-        return _with(lines, extract_nested(self._layout))
+        return _with(lines, extract_nested(self._table_schema))
 
     def _read(self, *, usual: bool) -> DataFrame:
-        layout, meta = self._layout, self._layout.has_meta
-        record = record_type(layout, usual=usual)
+        table_schema, meta = self._table_schema, self._table_schema.has_meta
+        record = record_type(table_schema, usual=usual)
         lines = self._read_lines(record, meta=meta)
         received = _micros(self._metadata.received_at)
         batched = _micros(self._metadata.batched_at)
-        if layout.keeps_whole:
-            parts = f"{record_in_text(layout)} AS `r`"
+        if table_schema.keeps_whole:
+            parts = f"{record_in_text(table_schema)} AS `r`"
             lines = lines.selectExpr("* EXCEPT (`r`)", "`r` AS `whole`", parts)
         head = constant_columns(self._metadata.sync_id) if meta else ()
         return lines.selectExpr(
@@ -280,5 +284,5 @@ def _micros(instant: datetime) -> int:
     return (instant - _EPOCH) // timedelta(microseconds=1)
 
 
-def _with(lines: DataFrame, together: Sequence[str]) -> DataFrame:
-    return lines.selectExpr("*", *together) if together else lines
+def _with(lines: DataFrame, precomputed: Sequence[str]) -> DataFrame:
+    return lines.selectExpr("*", *precomputed) if precomputed else lines

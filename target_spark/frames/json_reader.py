@@ -99,19 +99,19 @@ def read_lines(
     return spark.read.schema(schema).options(**READER_OPTIONS).json(list(paths))
 
 
-def record_type(layout: TableSchema, *, usual: bool = False) -> str:
+def record_type(table_schema: TableSchema, *, usual: bool = False) -> str:
     """Return the type (DDL) as which Spark parses a record of a table schema.
 
     With ``usual``, numbers are parsed as numbers, and a record with another spelling is not parsed.
     """
-    if layout.keeps_whole:
+    if table_schema.keeps_whole:
         return "STRING"
-    return _struct_type(layout, usual=usual)
+    return _struct_type(table_schema, usual=usual)
 
 
-def record_in_text(layout: TableSchema) -> str:
+def record_in_text(table_schema: TableSchema) -> str:
     """Return the SQL that parses the properties of a record that was read as text."""
-    return from_json(quote("r"), _struct_type(layout))
+    return from_json(quote("r"), _struct_type(table_schema))
 
 
 def from_json(text: str, schema: str) -> str:
@@ -129,20 +129,20 @@ def _from_json(text: str, schema: str, options: Mapping[str, str]) -> str:
     return f"from_json({text}, {sql_literal(schema)}, map({', '.join(listed)}))"
 
 
-def record_fields(layout: TableSchema, *, usual: bool = False) -> dict[str, str]:
+def record_fields(table_schema: TableSchema, *, usual: bool = False) -> dict[str, str]:
     """Return the properties of a record to parse, with the types (DDL) to parse them as."""
     fields = {
         column.source: source_type(column.type, usual=usual)
-        for column in layout.columns
+        for column in table_schema.columns
         if column.feed is ColumnSource.PROPERTY and not column.path
     }
-    if needs_record(layout.columns):
+    if needs_record(table_schema.columns):
         fields.setdefault(DELETED_AT, source_type(METADATA_COLUMNS[DELETED_AT], usual=usual))
     return fields or {"": "STRING"}  # a struct has at least one field
 
 
-def _struct_type(layout: TableSchema, *, usual: bool = False) -> str:
-    fields = record_fields(layout, usual=usual)
+def _struct_type(table_schema: TableSchema, *, usual: bool = False) -> str:
+    fields = record_fields(table_schema, usual=usual)
     return f"STRUCT<{', '.join(f'{quote(name)}: {type_}' for name, type_ in fields.items())}>"
 
 

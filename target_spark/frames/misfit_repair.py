@@ -46,14 +46,14 @@ class RepairPlan(NamedTuple):
     replaced: tuple[str, ...]
 
 
-def structured_columns(layout: TableSchema) -> list[Column]:
+def structured_columns(table_schema: TableSchema) -> list[Column]:
     """Return the columns with values that can make the JSON reader refuse a whole record.
 
     These are booleans, structs and arrays.
     """
     return [
         column
-        for column in layout.columns
+        for column in table_schema.columns
         if column.feed is ColumnSource.PROPERTY
         and not column.path
         and isinstance(column.type, Boolean | Struct | Array)
@@ -67,10 +67,10 @@ def is_unreadable(type_: ColumnType) -> str:
     return f"{read}.`_corrupt` IS NOT NULL"
 
 
-def build_repair(layout: TableSchema) -> RepairPlan:
+def build_repair(table_schema: TableSchema) -> RepairPlan:
     """Return the SQL that sets values of the wrong structure to null, for Airbyte streams."""
-    columns = structured_columns(layout)
-    if not columns or layout.keeps_whole:
+    columns = structured_columns(table_schema)
+    if not columns or table_schema.keeps_whole:
         return RepairPlan(((f"{_NOTHING} AS `_nulled`",),), ())
     # Each value becomes a variant first: only a variant distinguishes a string from its content.
     fields = ", ".join(f"{quote(column.source)}: VARIANT" for column in columns)
@@ -86,10 +86,10 @@ def build_repair(layout: TableSchema) -> RepairPlan:
     conditions += (
         f"NOT coalesce({is_unfit[column.source]}, false)"
         for column in columns
-        if column.source in layout.must_fit
+        if column.source in table_schema.must_fit
     )
     nulled = f"if({' AND '.join(conditions)}, array_compact(array({unfit_sources})), {_NOTHING})"
-    fields = ", ".join(_build_column_sql(name, is_unfit) for name in record_fields(layout))
+    fields = ", ".join(_build_column_sql(name, is_unfit) for name in record_fields(table_schema))
     return RepairPlan(
         (
             (f"if(`_corrupt` IS NULL, NULL, {reparsed}) AS `_again`",),

@@ -15,22 +15,26 @@ __all__ = ["extract_nested"]
 _NOTHING = "CAST(NULL AS STRING)"
 
 
-def extract_nested(layout: TableSchema) -> tuple[str, ...]:
+def extract_nested(table_schema: TableSchema) -> tuple[str, ...]:
     """Return the column definitions that extract nested values from a parsed record.
 
     The tuple is empty if the schema has no nested keys or cursors.
     """
     nested = [
-        column for column in layout.columns if column.path and column.feed is ColumnSource.PROPERTY
+        column
+        for column in table_schema.columns
+        if column.path and column.feed is ColumnSource.PROPERTY
     ]
     if not nested:
         return ()
-    fields = (f"{sql_literal(column.source)}, {_text_at(column.path, layout)}" for column in nested)
+    fields = (
+        f"{sql_literal(column.source)}, {_text_at(column.path, table_schema)}" for column in nested
+    )
     return (f"named_struct({', '.join(fields)}) AS `_inside`",)
 
 
-def _text_at(path: tuple[str, ...], layout: TableSchema) -> str:
-    column = layout.column_fed_by(path[0])
+def _text_at(path: tuple[str, ...], table_schema: TableSchema) -> str:
+    column = table_schema.column_fed_by(path[0])
     value = quote("r", path[0])
     for at, part in enumerate(path[1:], 1):
         if column is not None and isinstance(column.type, Text):

@@ -11,8 +11,8 @@ integer 5. The patterns distinguish everything else that JSON Schema distinguish
 - a decimal takes as many decimal places as its scale, and zeros after those;
 - a double takes every number except those too large for it; it is the only type that rounds;
 - a date-time is ``YYYY-MM-DD``, ``T`` or a space, ``hh:mm:ss``, at most six decimal places of a
-  second (then only zeros, or with ``cut`` any digits), then ``Z``, an offset or nothing, which is
-  UTC; missing seconds are 0, a missing time is midnight;
+  second (then only zeros, or with ``truncate`` any digits), then ``Z``, an offset or nothing, which
+  is UTC; missing seconds are 0, a missing time is midnight;
 - dates are ``YYYY-MM-DD``, or midnight in UTC of that day as a date-time; years are 0001 to 9999,
   for date-times in UTC;
 - base64 is the standard alphabet, padded.
@@ -95,16 +95,16 @@ def is_scalar(type_: ColumnType) -> bool:
     )
 
 
-def exact_cast(text: str, type_: ColumnType, *, cut: bool = False) -> str:
+def exact_cast(text: str, type_: ColumnType, *, truncate: bool = False) -> str:
     """Return the SQL that converts a text to a type; null if the text is not such a value.
 
-    With ``cut``, the digits of a date-time after microseconds are dropped.
+    With ``truncate``, the digits of a date-time after microseconds are dropped.
     """
-    conversion = _conversion(text, type_, cut=cut)
+    conversion = _conversion(text, type_, truncate=truncate)
     return _when(text, conversion.pattern, conversion.value, conversion.rare)
 
 
-def fast_cast(value: str, type_: ColumnType, *, cut: bool = False) -> str:
+def fast_cast(value: str, type_: ColumnType, *, truncate: bool = False) -> str:
     """Return the SQL that converts the usual spellings of a type; null for all others.
 
     It is a quarter of the SQL of `exact_cast`, which may convert a text for which this is null.
@@ -114,7 +114,7 @@ def fast_cast(value: str, type_: ColumnType, *, cut: bool = False) -> str:
         return value if type_.bits == _READ_BITS else _cast(value, type_)
     if isinstance(type_, Double):
         return f"if(abs({value}) < double('Infinity'), {value}, NULL)"
-    conversion = _conversion(value, type_, cut=cut)
+    conversion = _conversion(value, type_, truncate=truncate)
     return _when(value, conversion.pattern, conversion.value)
 
 
@@ -131,13 +131,13 @@ def _when(text: str, pattern: str, value: str, otherwise: str = "NULL") -> str:
     return rf"CASE WHEN {text} RLIKE r'\A{pattern}\z' THEN {value} ELSE {otherwise} END"
 
 
-def _conversion(text: str, type_: ColumnType, *, cut: bool) -> _Conversion:
+def _conversion(text: str, type_: ColumnType, *, truncate: bool) -> _Conversion:
     if isinstance(type_, Integer):
         return _integer(text, type_)
     if isinstance(type_, Decimal):
         return _decimal(text, type_)
     if isinstance(type_, Timestamp | LocalTimestamp):
-        return _timestamp(text, type_, _CUT if cut else _MICROS)
+        return _timestamp(text, type_, _CUT if truncate else _MICROS)
     return _UNSIZED[type(type_)](text)
 
 

@@ -61,7 +61,7 @@ __all__ = [
 BAD_ROWS_MARKER = "BAD_ROWS"
 """Text in the error of a job that found a row that does not fit."""
 
-_CACHED_LAYOUTS = 64
+_CACHED_SCHEMAS = 64
 
 _WIDE = 48
 """Number of converted columns above which compiling one expression for each is slow."""
@@ -82,38 +82,41 @@ class SelectPlan:
     """SQL expressions that convert spool lines to table rows.
 
     Attributes:
-        together: Expressions to compute first.
+        precomputed: Expressions to compute first.
         values: The columns of the table, in order, which may use them. Columns that the target does
             not fill are left out.
     """
 
-    together: tuple[str, ...]
+    precomputed: tuple[str, ...]
     values: tuple[str, ...]
 
 
-@lru_cache(maxsize=_CACHED_LAYOUTS)
-def fast_plan(layout: TableSchema) -> SelectPlan:
+@lru_cache(maxsize=_CACHED_SCHEMAS)
+def fast_plan(table_schema: TableSchema) -> SelectPlan:
     """Return the plan with which the Spark job fails at the first value that does not fit."""
-    wide = len(converted_columns(layout)) > _WIDE
-    cut = layout.cut_timestamps
-    convert, convert_nested = partial(_usual_or_end, cut=cut), partial(_strict_or_end, cut=cut)
-    return _plan(layout, convert, convert_nested, in_groups=wide)
+    wide = len(converted_columns(table_schema)) > _WIDE
+    truncate = table_schema.truncate_timestamps
+    convert, convert_nested = (
+        partial(_usual_or_end, truncate=truncate),
+        partial(_strict_or_end, truncate=truncate),
+    )
+    return _plan(table_schema, convert, convert_nested, in_groups=wide)
 
 
-@lru_cache(maxsize=_CACHED_LAYOUTS)
-def tolerant_plan(layout: TableSchema) -> SelectPlan:
+@lru_cache(maxsize=_CACHED_SCHEMAS)
+def tolerant_plan(table_schema: TableSchema) -> SelectPlan:
     """Return the plan with which a value that does not fit becomes null."""
-    convert = partial(exact_cast, cut=layout.cut_timestamps)
-    changes = "`_changes`" if layout.keeps_misfits else None
-    return _plan(layout, convert, convert, in_groups=True, changes=changes)
+    convert = partial(exact_cast, truncate=table_schema.truncate_timestamps)
+    changes = "`_changes`" if table_schema.nulls_misfits else None
+    return _plan(table_schema, convert, convert, in_groups=True, changes=changes)
 
 
-def _usual_or_end(value: str, type_: ColumnType, *, cut: bool) -> str:
-    return _or_end(value, fast_cast(value, type_, cut=cut))
+def _usual_or_end(value: str, type_: ColumnType, *, truncate: bool) -> str:
+    return _or_end(value, fast_cast(value, type_, truncate=truncate))
 
 
-def _strict_or_end(value: str, type_: ColumnType, *, cut: bool) -> str:
-    return _or_end(value, exact_cast(value, type_, cut=cut))
+def _strict_or_end(value: str, type_: ColumnType, *, truncate: bool) -> str:
+    return _or_end(value, exact_cast(value, type_, truncate=truncate))
 
 
 def _or_end(value: str, converted: str) -> str:
@@ -122,42 +125,44 @@ def _or_end(value: str, converted: str) -> str:
     return f"coalesce({converted}, assert_true({value} IS NULL, '{BAD_ROWS_MARKER}'))"
 
 
-def build_row_check(layout: TableSchema) -> str:
+def build_row_check(table_schema: TableSchema) -> str:
     """Return a SQL condition that is true, or fails the job if the line does not fit as a whole."""
     fits = ["`_corrupt` IS NULL", "`r` IS NOT NULL"]
-    fits += (f"{value} IS NOT NULL" for value in key_values(layout).values())
-    fits += (f"coalesce({quote('r', source)} <> '', true)" for source in layout.filled)
-    fits += ["startswith(`whole`, '{')"] if layout.keeps_whole else []
-    fits += (f"NOT {falsified}" for falsified in find_corrupted_keys(layout).values())
+    fits += (f"{value} IS NOT NULL" for value in key_values(table_schema).values())
+    fits += (f"coalesce({quote('r', source)} <> '', true)" for source in table_schema.filled)
+    fits += ["startswith(`whole`, '{')"] if table_schema.keeps_whole else []
+    fits += (f"NOT {falsified}" for falsified in find_corrupted_keys(table_schema).values())
     return f"if({' AND '.join(fits)}, true, raise_error('{BAD_ROWS_MARKER}'))"
 
 
-def key_values(layout: TableSchema) -> dict[str, str]:
+def key_values(table_schema: TableSchema) -> dict[str, str]:
     """Return the SQL of each key's parsed value, by the name of the key property."""
     columns = {
-        column.source: column for column in layout.columns if column.feed is ColumnSource.PROPERTY
+        column.source: column
+        for column in table_schema.columns
+        if column.feed is ColumnSource.PROPERTY
     }
-    return {key: source_expression(columns[key]) for key in layout.key_sources}
+    return {key: source_expression(columns[key]) for key in table_schema.key_sources}
 
 
-def find_corrupted_keys(layout: TableSchema) -> dict[str, str]:
+def find_corrupted_keys(table_schema: TableSchema) -> dict[str, str]:
     """Return, by key, the SQL condition that the parsed key differs from the record's text.
 
     The reader turns an unpaired surrogate into a question mark in a record read as text; it refuses
     the record otherwise.
     """
-    if not layout.keeps_whole:
+    if not table_schema.keeps_whole:
         return {}
     return {
         key: f"(coalesce(contains({quote('r', key)}, '?'), false) AND `whole` RLIKE {_HALF})"
-        for key in layout.key_sources
+        for key in table_schema.key_sources
     }
 
 
-def converted_columns(layout: TableSchema) -> list[Column]:
+def converted_columns(table_schema: TableSchema) -> list[Column]:
     """Return the columns filled from properties whose values need a conversion."""
-    columns = [column for column in layout.columns if column.feed is ColumnSource.PROPERTY]
-    if needs_record(layout.columns):
+    columns = [column for column in table_schema.columns if column.feed is ColumnSource.PROPERTY]
+    if needs_record(table_schema.columns):
         columns.append(Column(DELETED_AT, DELETED_AT, METADATA_COLUMNS[DELETED_AT]))
     return [column for column in columns if is_converted(column.type)]
 
@@ -193,33 +198,33 @@ def source_expression(column: Column) -> str:
 
 
 def _plan(
-    layout: TableSchema,
+    table_schema: TableSchema,
     convert: _Convert,
     inside: _Convert,
     *,
     in_groups: bool,
     changes: str | None = None,
 ) -> SelectPlan:
-    together: tuple[str, ...] = ()
+    precomputed: tuple[str, ...] = ()
     converted: dict[str, str] = {}
     if in_groups:
-        together, converted = by_type(
-            (column for column in converted_columns(layout) if not column.path),
+        precomputed, converted = by_type(
+            (column for column in converted_columns(table_schema) if not column.path),
             lambda type_: _converted("`i`", type_, convert),
             "_values",
             source_expression,
         )
     converted |= {
         column.source: _converted(source_expression(column), column.type, inside)
-        for column in layout.columns
+        for column in table_schema.columns
         if column.path
     }
     values = tuple(
         f"{_build_value(column, convert, converted, changes)} AS {quote(column.name)}"
-        for column in layout.columns
+        for column in table_schema.columns
         if column.feed is not ColumnSource.NOTHING
     )
-    return SelectPlan(together, values)
+    return SelectPlan(precomputed, values)
 
 
 def _build_value(
@@ -239,7 +244,9 @@ def _build_value(
 
 
 def _metadata(name: str) -> str:
-    extracted_at = f"if(`t` IS NULL, `_received_at`, {exact_cast('`t`', Timestamp(), cut=True)})"
+    extracted_at = (
+        f"if(`t` IS NULL, `_received_at`, {exact_cast('`t`', Timestamp(), truncate=True)})"
+    )
     return {
         RAW_ID: raw_id(),
         EXTRACTED_AT: get_extracted_at(),
@@ -250,7 +257,7 @@ def _metadata(name: str) -> str:
         "_sdc_sequence": f"`_started_at` * {_SEQUENCE_STEP}L + `n`",
         "_sdc_table_version": "`v`",
         "_sdc_sync_started_at": "`_started_at`",
-        VALID_FROM: f"coalesce({exact_cast('`t`', Timestamp(), cut=True)}, `_received_at`)",
+        VALID_FROM: f"coalesce({exact_cast('`t`', Timestamp(), truncate=True)}, `_received_at`)",
         VALID_TO: "CAST(NULL AS TIMESTAMP)",
         IS_CURRENT: "true",
     }[name]
@@ -276,14 +283,14 @@ def _field(value: str, field: Column, convert: _Convert, depth: int) -> str:
     return f"{inner} AS {quote(field.name)}"
 
 
-@lru_cache(maxsize=_CACHED_LAYOUTS)
-def count_missing_timezones(layout: TableSchema) -> Mapping[str, str]:
+@lru_cache(maxsize=_CACHED_SCHEMAS)
+def count_missing_timezones(table_schema: TableSchema) -> Mapping[str, str]:
     """Return, by column, the SQL that counts a row's date-times without a time zone.
 
     Such date-times are read as UTC.
     """
     counted = {}
-    for column in layout.columns:
+    for column in table_schema.columns:
         if column.feed is ColumnSource.PROPERTY:
             counts = list(_zoneless(source_expression(column), column.type))
             if counts:

@@ -83,7 +83,7 @@ def _check_files(
     download_folder.mkdir(mode=0o700)
     reads_copies, copies = is_local_master(spark.sparkContext.master or ""), dict[str, str]()
     full = disk_full_context(
-        f"rows that wait for their commit ({download_folder.parent})",
+        f"rows that wait ({download_folder.parent})",
         "Free space there, or set staging",
     )
     with full, ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -110,12 +110,14 @@ def _download_file(
 
     The copy keeps the compression suffix (such as ``.gz``), by which Spark detects compression.
     """
-    path = download_folder / f"{number}{file.packing}"
+    path = download_folder / f"{number}{file.compression_suffix}"
     with reading_files([file]):
         try:
             fetch_file(spark, file.address, path)
         except Exception as error:
             if classify_failure(error) is not FailureKind.PASSING:
                 raise
-            raise RuntimeError(f"{file.shown}: {first_error_line(error)}\n{error}") from error
+            raise RuntimeError(
+                f"{file.redacted_address}: {first_error_line(error)}\n{error}"
+            ) from error
     return replace(file, copy=str(path))

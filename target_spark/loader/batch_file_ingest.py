@@ -38,20 +38,20 @@ class IngestedFiles:
     """Result of `ingest_files`: a commit request whose batch files were converted to spool lines.
 
     Attributes:
-        work: The commit request; its batches refer to spool files only.
+        request: The commit request; its batches refer to spool files only.
         rows: The number of rows read from batch files.
-        moved: The amount by which the ordinals of the table's later rows are shifted.
+        ordinal_shift: The amount by which the ordinals of the table's later rows are shifted.
     """
 
-    work: CommitRequest
+    request: CommitRequest
     rows: int
-    moved: int
+    ordinal_shift: int
 
 
 def ingest_files(
     spark: SparkSession,
-    work: CommitRequest,
-    moved: int,
+    request: CommitRequest,
+    ordinal_shift: int,
     address: str,
     folder: SpoolFolder,
     limits: FileLimits,
@@ -60,8 +60,8 @@ def ingest_files(
 
     Args:
         spark: The session that reads the files.
-        work: The commit request.
-        moved: The shift of ordinals caused by files of earlier commits.
+        request: The commit request.
+        ordinal_shift: The shift of ordinals caused by files of earlier commits.
         address: An unused location for the converted lines.
         folder: The spool folder, to which files at addresses are copied.
         limits: The limits on the size and content of files.
@@ -73,30 +73,38 @@ def ingest_files(
         FilesError: A file cannot be read or exceeds the limits.
         DiskFullError: There is no space for a copy.
     """
-    named = [file for batch in work.batches for file in batch.files]
+    named = [file for batch in request.batches for file in batch.files]
     with downloaded_files(spark, named, folder, limits) as files:
-        converted = spool_lines_from_files(spark, files, f"{address}/files", moved)
-    spool = tuple(to_spark_uri(each) for batch in work.batches for each in batch.paths)
-    first_move = min((ordinal for ordinal, _ in converted.moves), default=work.batches[-1].last)
-    if spool and (moved or work.batches[-1].last > first_move):
-        assign_ordinals(spark, spool, f"{address}/spool", converted.moves, moved)
+        converted = spool_lines_from_files(spark, files, f"{address}/files", ordinal_shift)
+    spool = tuple(to_spark_uri(each) for batch in request.batches for each in batch.paths)
+    first_move = min(
+        (ordinal for ordinal, _ in converted.ordinal_offsets), default=request.batches[-1].last
+    )
+    if spool and (ordinal_shift or request.batches[-1].last > first_move):
+        assign_ordinals(spark, spool, f"{address}/spool", converted.ordinal_offsets, ordinal_shift)
         spool = (f"{address}/spool",)
-    if converted.mended:
+    if converted.nans_replaced:
         logger.warning(
             "Stream %s: in %d rows of its batch files NaN or Infinity was read as null.",
-            work.stream,
-            converted.mended,
+            request.stream,
+            converted.nans_replaced,
         )
     whole = replace(
-        work.batches[0],
+        request.batches[0],
         paths=(*spool, *converted.paths),
         files=(),
-        count=work.count + converted.rows,
-        cut_at=work.batches[-1].cut_at,
+        count=request.count + converted.rows,
+        closed_at=request.batches[-1].closed_at,
     )
-    layout = work.layout.with_metadata(DELETED_AT) if converted.has_deletes else work.layout
-    total = moved + sum(places for _, places in converted.moves)
-    return IngestedFiles(replace(work, batches=(whole,), layout=layout), converted.rows, total)
+    table_schema = (
+        request.table_schema.with_metadata(DELETED_AT)
+        if converted.has_deletes
+        else request.table_schema
+    )
+    total = ordinal_shift + sum(locations for _, locations in converted.ordinal_offsets)
+    return IngestedFiles(
+        replace(request, batches=(whole,), table_schema=table_schema), converted.rows, total
+    )
 
 
 def remove_files(spark: SparkSession, files: Sequence[BatchFile]) -> None:
@@ -108,4 +116,6 @@ def remove_files(spark: SparkSession, files: Sequence[BatchFile]) -> None:
         try:
             remove_file(spark, file.address)
         except Exception as error:  # noqa: BLE001, PERF203  (the rows are safe)
-            logger.warning("%s could not be deleted: %s", file.shown, first_error_line(error))
+            logger.warning(
+                "%s could not be deleted: %s", file.redacted_address, first_error_line(error)
+            )

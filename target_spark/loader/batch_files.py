@@ -81,12 +81,12 @@ class BatchFile:
     copy: str = ""
 
     @property
-    def place(self) -> str:
+    def read_url(self) -> str:
         """URL that Spark reads: that of the local copy if there is one, else the address."""
         return to_spark_uri(self.copy or self.address)
 
     @property
-    def packing(self) -> str:
+    def compression_suffix(self) -> str:
         """Compression suffix of a JSONL file name, such as ``.gz``; "" if there is none."""
         match = _COMPRESSED.search(self.address) if self.format == JSONL else None
         return "" if match is None else match[0]
@@ -94,17 +94,17 @@ class BatchFile:
     @property
     def encoding(self) -> BaseBatchFileEncoding:
         """File format and compression, in the form that BATCH messages use."""
-        return BaseBatchFileEncoding(self.format, "gzip" if self.packing else None)
+        return BaseBatchFileEncoding(self.format, "gzip" if self.compression_suffix else None)
 
     @property
-    def shown(self) -> str:
+    def redacted_address(self) -> str:
         """Address of the file without credentials, for log and error messages."""
         return _redact_address(self.address)
 
     @property
-    def pattern(self) -> str:
+    def read_pattern(self) -> str:
         """URL to read, with glob characters escaped, since Spark treats each path as a pattern."""
-        return _GLOB.sub(lambda found: f"\\{found[0]}", self.place)
+        return _GLOB.sub(lambda found: f"\\{found[0]}", self.read_url)
 
 
 def batch_files(
@@ -153,7 +153,7 @@ def check_size(file: BatchFile, limits: FileLimits) -> None:
         FilesError: The file exceeds the limit or is corrupt.
         OSError: The file cannot be opened or the storage fails.
     """
-    path = to_local_folder(file.place)
+    path = to_local_folder(file.read_url)
     if path is None:
         return
     try:

@@ -94,30 +94,30 @@ _T = TypeVar("_T")
 _DEATH_SECONDS: Final = 10.0
 """Seconds to wait for the end of a JVM whose connection broke."""
 
-_SET_ASIDE: Final = "Stream %s: %d rows do not match their schema and were written to %s: %s"
+_QUARANTINED: Final = "Stream %s: %d rows do not match their schema and were written to %s: %s"
 _NULLED: Final = (
     "Stream %s: %d rows of %s have null for a value that does not fit its column; see column %s."
 )
 
 _NO_ROWS: Final = Counts(0, {})
 
-_SIZES: Final = (
+_FILE_SIZE_SETTINGS: Final = (
     "spark.sql.files.maxPartitionBytes",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes",
 )
 
 
 @dataclass(frozen=True, slots=True)
-class _Fitted:
+class _PreparedColumns:
     """Cached result of `BatchWriter._prepare_columns` for one table.
 
     Attributes:
         wanted: The table schema that the stream requires.
-        layout: The same columns with the types that the existing table has.
+        table_schema: The same columns with the types that the existing table has.
     """
 
     wanted: TableSchema
-    layout: TableSchema
+    table_schema: TableSchema
 
 
 @dataclass
@@ -126,11 +126,11 @@ class _TableState:
 
     Attributes:
         commits: Number of commits that this run made to the table.
-        moved: Shift of row ordinals caused by batch files.
+        ordinal_shift: Shift of row ordinals caused by batch files.
         stages_rows: True after the first bad row; from then on batches are staged before the
             commit.
-        fitted: Result of the last column preparation, or None if it must be repeated.
-        takes_nulls: True if NOT NULL constraints of the columns must be dropped.
+        prepared_columns: Result of the last column preparation, or None if it must be repeated.
+        drops_not_null: True if NOT NULL constraints of the columns must be dropped.
         is_new: True if this run created the table.
         written: Number of rows committed by this run.
         quarantined: Number of rows of this run committed to the quarantine table.
@@ -139,21 +139,21 @@ class _TableState:
     """
 
     commits: int = 0
-    moved: int = 0
+    ordinal_shift: int = 0
     stages_rows: bool = False
-    fitted: _Fitted | None = None
-    takes_nulls: bool = False
+    prepared_columns: _PreparedColumns | None = None
+    drops_not_null: bool = False
     is_new: bool = False
     written: int = 0
     quarantined: int = 0
     changes: list[SchemaChange] = field(default_factory=list)
     remarks: tuple[str, ...] = ()
 
-    def news(self) -> tuple[SchemaChange, ...]:
+    def take_changes(self) -> tuple[SchemaChange, ...]:
         """Return the column changes that were not reported yet, and mark them as reported."""
-        news = tuple(self.changes)
+        take_changes = tuple(self.changes)
         self.changes.clear()
-        return news
+        return take_changes
 
 
 class BatchWriter:
@@ -176,13 +176,17 @@ class BatchWriter:
         self._started = run.started
         self._starting = threading.Lock()
         self._folder = folder
-        self._reach = StagingArea(folder, options.staging, run, alone=not options.dry_run)
+        self._staging_area = StagingArea(
+            folder, options.staging, run, is_exclusive=not options.dry_run
+        )
         self._writer = get_writer(options.format, dry=options.dry_run)
         self._dry = options.dry_run
         self._tables: dict[str, _TableState] = defaultdict(_TableState)
-        self._asked = options.of
+        self._stream_options = options.of
         self._versions_in = options.columns.version_column
-        self._one_version = options.columns.airbyte  # a run loads one generation of a stream
+        self._has_single_generation = (
+            options.columns.airbyte
+        )  # a run loads one generation of a stream
         self._guard = quarantine_table.QuarantineGuard(
             options.max_quarantined, withholds=not run.replays
         )
@@ -194,7 +198,7 @@ class BatchWriter:
         """Function of an old and a new type (DDL): True if the format can widen in place."""
         return self._writer.can_widen
 
-    def write(self, work: CommitRequest) -> CommitResult:
+    def write(self, request: CommitRequest) -> CommitResult:
         """Commit the rows of a request to its table, after quarantining the rows that do not fit.
 
         Transient errors of the storage are retried. A repeated commit keeps its number, so no row
@@ -208,17 +212,20 @@ class BatchWriter:
                 long.
             DiskFullError: A disk is full.
         """
-        state = self._tables[work.table.key]
-        near = _near(
-            self._engine.spark, self._reach, work, partial(self._run_with_retries, work.table)
+        state = self._tables[request.table.key]
+        near = _with_reachable_spool(
+            self._engine.spark,
+            self._staging_area,
+            request,
+            partial(self._run_with_retries, request.table),
         )
-        with near as reached, self._with_spool_lines(reached) as (whole, from_files):
-            attempt = CommitAttempt(whole)
-            verified = self._run_with_retries(work.table, partial(self._write, attempt))
+        with near as reached, self._with_spool_lines(reached) as (converted_request, from_files):
+            attempt = CommitAttempt(converted_request)
+            verified = self._run_with_retries(request.table, partial(self._write, attempt))
             bad, written = verified.bad, verified.written
             state.written += verified.rows
             state.quarantined += bad.count if bad else 0
-            if any(batch.has_large_rows for batch in work.batches):
+            if any(batch.has_large_rows for batch in request.batches):
                 collect_garbage(self._engine.spark())
         return CommitResult(
             written=verified.rows,
@@ -226,7 +233,7 @@ class BatchWriter:
             carried=written.commit.covered if written else None,
             zoneless=verified.counts.zoneless,
             effect=written.stats if written else CommitStats(),
-            changes=state.news(),
+            changes=state.take_changes(),
             remarks=state.remarks,
             from_files=from_files,
             nulled=verified.counts.nulled,
@@ -235,7 +242,7 @@ class BatchWriter:
         )
 
     @contextmanager
-    def _with_spool_lines(self, work: CommitRequest) -> Iterator[tuple[CommitRequest, int]]:
+    def _with_spool_lines(self, request: CommitRequest) -> Iterator[tuple[CommitRequest, int]]:
         """Context manager: convert the batch files of a commit request into spool lines.
 
         Yields:
@@ -243,58 +250,60 @@ class BatchWriter:
                 if the
             request is unchanged). The converted lines are removed when the block ends.
         """
-        files = [file for batch in work.batches for file in batch.files]
-        state = self._tables[work.table.key]
-        if not work.batches or not (files or state.moved):
-            yield work, 0
+        files = [file for batch in request.batches for file in batch.files]
+        state = self._tables[request.table.key]
+        if not request.batches or not (files or state.ordinal_shift):
+            yield request, 0
             return
-        with temporary_location(self._engine.spark(), self._reach, "lines") as location:
+        with temporary_location(self._engine.spark(), self._staging_area, "lines") as location:
             locations = (f"{location}/{number}" for number in itertools.count(1))
 
             def step() -> IngestedFiles:
                 spark, limits = self._engine.spark(), self._limits
-                with translate_write_errors(self._reach):
+                with translate_write_errors(self._staging_area):
                     return ingest_files(
-                        spark, work, state.moved, next(locations), self._folder, limits
+                        spark, request, state.ordinal_shift, next(locations), self._folder, limits
                     )
 
             ingested = self._run_with_retries(
-                work.table, step, f"Stream {work.stream}: its batch files"
+                request.table, step, f"Stream {request.stream}: its batch files"
             )
-            yield ingested.work, ingested.rows
-        state.moved = ingested.moved  # not earlier: after a failure above nothing is committed
+            yield ingested.request, ingested.rows
+        state.ordinal_shift = (
+            ingested.ordinal_shift
+        )  # not earlier: after a failure above nothing is committed
         withheld = self._guard.find_withhold_reason(state.written, state.quarantined) is not None
         if self._delete_files and not withheld:  # withheld rows may be read again
             remove_files(self._engine.spark(), files)
 
     def _write(self, attempt: CommitAttempt) -> Verified:
-        spark, work = self._engine.spark(), attempt.request
-        has_rows = work.retires is None
-        layout = self._prepare_columns(
-            spark, work.table, work.layout, work.design, has_rows=has_rows
+        spark, request = self._engine.spark(), attempt.request
+        has_rows = request.kept_version is None
+        table_schema = self._prepare_columns(
+            spark, request.table, request.table_schema, request.layout, has_rows=has_rows
         )
-        check_scd2_compatible(work, layout)
-        if work.retires is not None:
-            return self._retire(spark, attempt, layout, work.retires)
-        if not work.batches:
-            return self._commit_empty(spark, attempt, layout)
-        frame = read_spool(spark, _paths(work), layout, self._metadata(work))
+        check_scd2_compatible(request, table_schema)
+        if request.kept_version is not None:
+            return self._delete_other_versions(spark, attempt, table_schema, request.kept_version)
+        if not request.batches:
+            return self._commit_empty(spark, attempt, table_schema)
+        frame = read_spool(spark, _paths(request), table_schema, self._metadata(request))
         verified = None
-        if not self._tables[work.table.key].stages_rows and attempt.prepared is None:
-            verified = self._write_all(spark, attempt, layout, frame)
-        return verified or self._write_good(spark, attempt, layout, frame)
+        if not self._tables[request.table.key].stages_rows and attempt.prepared is None:
+            verified = self._write_all(spark, attempt, table_schema, frame)
+        return verified or self._write_good(spark, attempt, table_schema, frame)
 
-    def prepare(self, table: Table, layout: TableSchema, design: TableLayout) -> CommitResult:
+    def prepare(self, table: Table, table_schema: TableSchema, layout: TableLayout) -> CommitResult:
         """Create the table if it does not exist, or add and widen its columns for a table schema.
 
         Returns:
             A result without rows that lists the column changes.
         """
         self._run_with_retries(
-            table, lambda: self._prepare_columns(self._engine.spark(), table, layout, design)
+            table, lambda: self._prepare_columns(self._engine.spark(), table, table_schema, layout)
         )
         state = self._tables[table.key]
-        return CommitResult(0, 0, None, {}, changes=state.news(), remarks=state.remarks)
+        return CommitResult(0, 0, None, {}, changes=state.take_changes(), remarks=state.remarks)
 
     def maintain(self, table: Table, options: MaintenanceOptions) -> str | None:
         """Run maintenance (compaction, clean-up) on a table if this run committed to it.
@@ -346,8 +355,8 @@ class BatchWriter:
             if state.commits != commits:
                 raise error
             check_constraint_violation(table, error)
-            state.takes_nulls = is_not_null_violation(str(error))
-            state.fitted = None
+            state.drops_not_null = is_not_null_violation(str(error))
+            state.prepared_columns = None
 
         with disk_full_context(f"table {table.name} ({table.key})", "Free space there"):
             return retry_transient(
@@ -374,7 +383,7 @@ class BatchWriter:
         spark: SparkSession,
         table: Table,
         wanted: TableSchema,
-        design: TableLayout,
+        layout: TableLayout,
         *,
         has_rows: bool = False,
     ) -> TableSchema:
@@ -386,33 +395,33 @@ class BatchWriter:
             spark: The session to use.
             table: The table to prepare.
             wanted: The table schema that the stream requires.
-            design: The partitioning, clustering and file size of a new table.
+            layout: The partitioning, clustering and file size of a new table.
             has_rows: True if the caller writes rows next.
 
         Returns:
             The required schema, with the column types of the existing table.
         """
         state = self._tables[table.key]
-        if state.fitted is not None and state.fitted.wanted == wanted:
-            return state.fitted.layout
+        if state.prepared_columns is not None and state.prepared_columns.wanted == wanted:
+            return state.prepared_columns.table_schema
         types = self._writer.get_column_types(spark, table)
         if types is None:
             if state.commits:
                 raise table_removed_error(table)
-            self._writer.create(spark, table, wanted, design, has_rows=has_rows)
+            self._writer.create(spark, table, wanted, layout, has_rows=has_rows)
             state.is_new = True
-            state.remarks = (_would_be_made(table, wanted),) if self._dry else ()
-            fitted = wanted
+            state.remarks = (_describe_creation(table, wanted),) if self._dry else ()
+            prepared_columns = wanted
         else:
-            if state.fitted is None:
+            if state.prepared_columns is None:
                 self._check_owner(spark, table)
-                state.remarks = self._find_layout_differences(spark, table, wanted, design)
+                state.remarks = self._find_layout_differences(spark, table, wanted, layout)
             full = wanted
             for name in (DELETED_AT, TABLE_VERSION):  # so that an update resets the old values
                 full = full.with_metadata(name) if name in types else full
-            fitted = self._widen_table(spark, table, full, types)
-        state.fitted = _Fitted(wanted, fitted)
-        return fitted
+            prepared_columns = self._widen_table(spark, table, full, types)
+        state.prepared_columns = _PreparedColumns(wanted, prepared_columns)
+        return prepared_columns
 
     def _widen_table(
         self, spark: SparkSession, table: Table, wanted: TableSchema, types: Mapping[str, str]
@@ -430,23 +439,23 @@ class BatchWriter:
         """
         state, writer = self._tables[table.key], self._writer
         sources = writer.sources(spark, table)
-        fitted, changes = diff_with_table(wanted, types, writer.can_widen, sources)
+        prepared_columns, changes = diff_with_table(wanted, types, writer.can_widen, sources)
         if changes:
             writer.alter(spark, table, changes)
             state.changes += changes
-        writer.annotate(spark, table, fitted)
-        if state.takes_nulls:
-            writer.drop_not_null(spark, table, fitted.keys)
-        return fitted
+        writer.annotate(spark, table, prepared_columns)
+        if state.drops_not_null:
+            writer.drop_not_null(spark, table, prepared_columns.keys)
+        return prepared_columns
 
     def _find_layout_differences(
-        self, spark: SparkSession, table: Table, wanted: TableSchema, design: TableLayout
+        self, spark: SparkSession, table: Table, wanted: TableSchema, layout: TableLayout
     ) -> tuple[str, ...]:
         """Return remarks for the user if a table's partitioning differs from the settings.
 
         The table is not changed. An empty tuple means that there is no difference.
         """
-        mismatch = self._writer.describe_layout_mismatch(spark, table, wanted, design)
+        mismatch = self._writer.describe_layout_mismatch(spark, table, wanted, layout)
         return (f"the table is {mismatch}, which is not changed",) if mismatch else ()
 
     def _check_owner(self, spark: SparkSession, table: Table) -> None:
@@ -466,73 +475,83 @@ class BatchWriter:
     # Rows
 
     def _write_all(
-        self, spark: SparkSession, attempt: CommitAttempt, layout: TableSchema, frame: SpoolFrame
+        self,
+        spark: SparkSession,
+        attempt: CommitAttempt,
+        table_schema: TableSchema,
+        frame: SpoolFrame,
     ) -> Verified | None:
         """Write a batch to its table in one commit that fails on the first row that does not fit.
 
         Returns:
             The verified result, or None if there was such a row; then nothing was written.
         """
-        work, df = attempt.request, frame.good(strict=True)
-        put = partial(self._commit_rows, spark, attempt, layout, rows=work.count, strict=True)
+        request, df = attempt.request, frame.good(strict=True)
+        commit_rows = partial(
+            self._commit_rows, spark, attempt, table_schema, rows=request.count, strict=True
+        )
         try:
-            if self._reads_twice(spark, work):
-                with stage_frame(spark, self._reach, df) as rows:
-                    check_count(work, frame.counts(work.count).rows, 0)
-                    written = put(rows)
+            if self._reads_twice(spark, request):
+                with stage_frame(spark, self._staging_area, df) as rows:
+                    check_count(request, frame.counts(request.count).rows, 0)
+                    written = commit_rows(rows)
             else:
-                written = put(df)
+                written = commit_rows(df)
         except Exception as error:
             if BAD_ROWS_MARKER not in str(error):
                 raise
-            self._tables[work.table.key].stages_rows = True
+            self._tables[request.table.key].stages_rows = True
             attempt.prepared = None  # its job failed, so nothing was committed
             return None
-        return written.verify(work, frame.counts(work.count))
+        return written.verify(request, frame.counts(request.count))
 
-    def _reads_twice(self, spark: SparkSession, work: CommitRequest) -> bool:
+    def _reads_twice(self, spark: SparkSession, request: CommitRequest) -> bool:
         """Return True if the commit evaluates the rows' DataFrame more than once, as MERGE does.
 
         Such a DataFrame is staged first, so that both evaluations see the same rows.
         """
-        if work.mode is WriteMode.UPSERT:
+        if request.mode is WriteMode.UPSERT:
             kept = self._writer.keeps_batch and not is_remote_session(
                 spark
             )  # it counts no rows of a MERGE
-            return not (kept or self._writer.is_empty(spark, work.table))
-        return work.mode is WriteMode.SCD2
+            return not (kept or self._writer.is_empty(spark, request.table))
+        return request.mode is WriteMode.SCD2
 
     def _write_good(
-        self, spark: SparkSession, attempt: CommitAttempt, layout: TableSchema, frame: SpoolFrame
+        self,
+        spark: SparkSession,
+        attempt: CommitAttempt,
+        table_schema: TableSchema,
+        frame: SpoolFrame,
     ) -> Verified:
         """Stage the good rows, quarantine the others, then commit the staged rows.
 
         A row is good if each value fits its column.
         """
-        work = attempt.request
-        state = self._tables[work.table.key]
-        with stage_frame(spark, self._reach, frame.good(strict=False)) as rows:
+        request = attempt.request
+        state = self._tables[request.table.key]
+        with stage_frame(spark, self._staging_area, frame.good(strict=False)) as rows:
             counts = frame.counts()
-            count = work.count - counts.rows
+            count = request.count - counts.rows
             bad = self._quarantine(spark, attempt, frame, count) if count else None
             withheld = self._guard.find_withhold_reason(
                 state.written + counts.rows, state.quarantined + count
             )
-            if withheld and work.mode is WriteMode.OVERWRITE:  # the old rows stay
+            if withheld and request.mode is WriteMode.OVERWRITE:  # the old rows stay
                 return Verified(0, counts, bad, None, withheld)
             if bad and attempt.prepared is not None and attempt.prepared.strict:
                 attempt.prepared = None  # its job met a bad row, so nothing was committed
             written = self._commit_rows(
-                spark, attempt, layout, rows, rows=counts.rows, withheld=bool(withheld)
+                spark, attempt, table_schema, rows, rows=counts.rows, withheld=bool(withheld)
             )
-        _warn_of_nulled(work, counts.nulled)
-        return replace(written.verify(work, counts, bad), withheld=withheld)
+        _warn_of_nulled(request, counts.nulled)
+        return replace(written.verify(request, counts, bad), withheld=withheld)
 
     def _commit_rows(
         self,
         spark: SparkSession,
         attempt: CommitAttempt,
-        layout: TableSchema,
+        table_schema: TableSchema,
         df: DataFrame,
         *,
         rows: int,
@@ -544,16 +563,22 @@ class BatchWriter:
         Args:
             spark: The session to use.
             attempt: The commit attempt, which keeps its number across retries.
-            layout: The table schema of the rows.
+            table_schema: The table schema of the rows.
             df: The rows.
             rows: The number of rows in ``df``.
             strict: True if a row that does not fit makes the Spark job fail.
             withheld: True if the commit must carry no state that covers these rows.
         """
-        work = attempt.request
-        with spark_conf(spark, _file_sizes(work.design)):
+        request = attempt.request
+        with spark_conf(spark, _file_size_settings(request.layout)):
             write = select_write_operation(
-                self._writer, spark, work, layout, df, self._asked(work.stream), rows
+                self._writer,
+                spark,
+                request,
+                table_schema,
+                df,
+                self._stream_options(request.stream),
+                rows,
             )
             return self._commit(attempt, write, strict=strict, withheld=withheld)
 
@@ -578,22 +603,24 @@ class BatchWriter:
         self._tables[table.key].commits += 1
         return Written(attempt.prepared, stats)
 
-    def _retire(
-        self, spark: SparkSession, attempt: CommitAttempt, layout: TableSchema, version: int
+    def _delete_other_versions(
+        self, spark: SparkSession, attempt: CommitAttempt, table_schema: TableSchema, version: int
     ) -> Verified:
         """Delete the rows of all table versions except ``version``, or mark them as deleted.
 
         A new table of an Airbyte destination has no other versions, so it needs no commit.
         """
-        work = attempt.request
-        if self._one_version and self._tables[work.table.key].is_new:
+        request = attempt.request
+        if self._has_single_generation and self._tables[request.table.key].is_new:
             return Verified(0, _NO_ROWS, None, None)
-        retirement = build_version_delete(work, layout, version, self._versions_in)
+        version_delete = build_version_delete(request, table_schema, version, self._versions_in)
         written = self._commit(
             attempt,
-            lambda marker: self._writer.delete_versions(spark, work.table, retirement, marker),
+            lambda marker: self._writer.delete_versions(
+                spark, request.table, version_delete, marker
+            ),
         )
-        return written.verify(work, _NO_ROWS)
+        return written.verify(request, _NO_ROWS)
 
     def has_others(self, table: Table, version: int) -> bool:
         """Return True if a table has rows whose table version differs from ``version``."""
@@ -605,10 +632,12 @@ class BatchWriter:
         return self._run_with_retries(table, step)
 
     def _commit_empty(
-        self, spark: SparkSession, attempt: CommitAttempt, layout: TableSchema
+        self, spark: SparkSession, attempt: CommitAttempt, table_schema: TableSchema
     ) -> Verified:
         """Commit an overwrite without rows, which removes all rows of the table."""
-        written = self._commit_rows(spark, attempt, layout, empty_frame(spark, layout), rows=0)
+        written = self._commit_rows(
+            spark, attempt, table_schema, empty_frame(spark, table_schema), rows=0
+        )
         return written.verify(attempt.request, _NO_ROWS)
 
     # Quarantine
@@ -629,24 +658,28 @@ class BatchWriter:
         """
         if attempt.bad is not None and attempt.bad.are_quarantined:
             return attempt.bad
-        rows, work = frame.bad(), attempt.request
-        state = self._tables[work.table.key]
+        rows, request = frame.bad(), attempt.request
+        state = self._tables[request.table.key]
         bad = attempt.bad
         if bad is None:
-            bad = BadRows(count, quarantine_table.find_reasons(rows, work.layout))
-            self._guard.add(work, count, state.written, state.quarantined, bad.reasons)
+            bad = BadRows(count, quarantine_table.find_reasons(rows, request.table_schema))
+            self._guard.add(request, count, state.written, state.quarantined, bad.reasons)
             attempt.bad = bad
-        table = quarantine_table.get_quarantine_table(work.table)
-        self._prepare_columns(spark, table, quarantine_table.LAYOUT, TableLayout(), has_rows=True)
+        table = quarantine_table.get_quarantine_table(request.table)
+        self._prepare_columns(spark, table, quarantine_table.SCHEMA, TableLayout(), has_rows=True)
         observed = Observation()
         counted = rows.observe(observed, F.count(F.lit(1)).alias("rows"))
         values = counted.selectExpr(*quarantine_table.get_values(state.commits + 1, self._run.id))
-        with stage_frame(spark, self._reach, values) as aside:
-            check_count(work, work.count - count, get_row_count(spark, observed, lambda: aside))
-            self._writer.append(spark, table, aside, self._marker(table, None), count)
+        with stage_frame(spark, self._staging_area, values) as staged:
+            check_count(
+                request, request.count - count, get_row_count(spark, observed, lambda: staged)
+            )
+            self._writer.append(spark, table, staged, self._marker(table, None), count)
         self._tables[table.key].commits += 1
         attempt.bad = replace(bad, are_quarantined=True)
-        logger.warning(_SET_ASIDE, work.stream, count, table.name, describe_reasons(bad.reasons))
+        logger.warning(
+            _QUARANTINED, request.stream, count, table.name, describe_reasons(bad.reasons)
+        )
         return attempt.bad
 
     def _marker(self, table: Table, covered: CoveredState | None) -> CommitMetadata:
@@ -660,21 +693,21 @@ class BatchWriter:
         at, state = covered.ordinal, covered.state.decode()
         return CommitMetadata(run.job, run.id, self._started, number, at, state, replay, run.former)
 
-    def _metadata(self, work: CommitRequest) -> BatchMetadata:
+    def _metadata(self, request: CommitRequest) -> BatchMetadata:
         return BatchMetadata(
-            received_at=work.received_at,
-            batched_at=work.cut_at,
+            received_at=request.received_at,
+            batched_at=request.closed_at,
             sync_started_at=self._started,
-            sync_id=self._asked(work.stream).sync_id,
-            starts={part: at for batch in work.batches for part, at in batch.starts.items()},
+            sync_id=self._stream_options(request.stream).sync_id,
+            starts={part: at for batch in request.batches for part, at in batch.starts.items()},
         )
 
 
 @contextmanager
-def _near(
+def _with_reachable_spool(
     spark: Callable[[], SparkSession],
-    reach: StagingArea,
-    work: CommitRequest,
+    staging_area: StagingArea,
+    request: CommitRequest,
     with_retries: Callable[[Callable[[], Sequence[str]], str], Sequence[str]],
 ) -> Iterator[CommitRequest]:
     """Context manager: yield a commit request whose spool files Spark can read.
@@ -684,45 +717,49 @@ def _near(
 
     Args:
         spark: Function that returns the session.
-        reach: The staging area.
-        work: The commit request.
+        staging_area: The staging area.
+        request: The commit request.
         with_retries: Function that runs the copy with retries; it gets the copy and its name.
     """
-    named = (path for batch in work.batches for path in batch.paths)
+    named = (path for batch in request.batches for path in batch.paths)
     paths = [path for path in named if to_local_folder(path) is not None]
-    if not paths or not reach.is_elsewhere:
-        yield work
+    if not paths or not staging_area.is_remote:
+        yield request
         return
     with ExitStack() as stack:
         staged_paths = with_retries(
-            lambda: stack.enter_context(staged_for_spark(spark(), reach, paths)),
-            f"Stream {work.stream}: copying its rows to staging",
+            lambda: stack.enter_context(staged_for_spark(spark(), staging_area, paths)),
+            f"Stream {request.stream}: copying its rows to staging",
         )
         staged = dict(zip(paths, staged_paths, strict=True))
         batches = (
             replace(batch, paths=tuple(staged.get(path, path) for path in batch.paths))
-            for batch in work.batches
+            for batch in request.batches
         )
-        yield replace(work, batches=tuple(batches))
+        yield replace(request, batches=tuple(batches))
 
 
-def _would_be_made(table: Table, layout: TableSchema) -> str:
-    columns = ", ".join(f"{quote(name)} {ddl}" for name, ddl in layout.types.items())
+def _describe_creation(table: Table, table_schema: TableSchema) -> str:
+    columns = ", ".join(f"{quote(name)} {ddl}" for name, ddl in table_schema.types.items())
     return f"table {table.name} would be created: {columns}"
 
 
-def _paths(work: CommitRequest) -> list[str]:
-    return [to_spark_uri(path) for batch in work.batches for path in batch.paths]
+def _paths(request: CommitRequest) -> list[str]:
+    return [to_spark_uri(path) for batch in request.batches for path in batch.paths]
 
 
-def _warn_of_nulled(work: CommitRequest, count: int) -> None:
+def _warn_of_nulled(request: CommitRequest, count: int) -> None:
     if count:
-        logger.warning(_NULLED, work.stream, count, work.table.name, META)
+        logger.warning(_NULLED, request.stream, count, request.table.name, META)
 
 
-def _file_sizes(design: TableLayout) -> dict[str, str]:
+def _file_size_settings(layout: TableLayout) -> dict[str, str]:
     """Return Spark settings that keep output files near the configured size; empty if none is set.
 
     The settings bound the bytes that a task reads and shuffles; the written file is smaller.
     """
-    return {} if design.file_bytes is None else dict.fromkeys(_SIZES, str(design.file_bytes))
+    return (
+        {}
+        if layout.file_bytes is None
+        else dict.fromkeys(_FILE_SIZE_SETTINGS, str(layout.file_bytes))
+    )

@@ -50,8 +50,8 @@ class _Creation:
 
     stream: StreamId
     table: Table
-    layout: TableSchema
-    design: TableLayout
+    table_schema: TableSchema
+    layout: TableLayout
     nbytes: int = 0
 
 
@@ -155,7 +155,7 @@ class CommitPipeline:
         if batch.has_deletes:
             stream.mark_deletions()
         if stream.overwrites:
-            stream.held.append(batch)
+            stream.kept_batches.append(batch)
             return
         self._open_bytes -= batch.nbytes
         self._enqueue(self._request(stream, (batch,), batch.first))
@@ -178,13 +178,13 @@ class CommitPipeline:
             self.queue_batch(stream)
         if not stream.hard_delete:
             stream.mark_deletions()
-        stream.versions.retired = True
+        stream.versions.is_deletion_queued = True
         self.ledger.close_batch(stream.deletion_key)
-        self._enqueue(self._request(stream, (), upto, retires=stream.versions.activated))
+        self._enqueue(self._request(stream, (), upto, kept_version=stream.versions.activated))
 
     def create_table(self, stream: LoadedStream) -> None:
         """Queue a task that creates or alters the table of a stream without rows."""
-        self._enqueue(_Creation(stream.id, stream.table, stream.layout, stream.design))
+        self._enqueue(_Creation(stream.id, stream.table, stream.table_schema, stream.layout))
 
     def maintain_table(self, stream: LoadedStream, options: MaintenanceOptions) -> None:
         """Queue maintenance of a stream's table; it runs after the table's queued commits."""
@@ -253,21 +253,21 @@ class CommitPipeline:
         stream: LoadedStream,
         batches: tuple[Batch, ...],
         upto: int,
-        retires: int | None = None,
+        kept_version: int | None = None,
     ) -> CommitRequest:
-        """Return a request that commits batches, or deletes all versions but ``retires``."""
+        """Return a request that commits batches, or deletes all versions but ``kept_version``."""
         return CommitRequest(
             stream=stream.id,
             table=stream.table,
-            layout=stream.layout,
+            table_schema=stream.table_schema,
             mode=stream.mode,
             batches=batches,
             ledger=self.ledger,
-            waiting=stream.id if retires is None else stream.deletion_key,
+            waiting=stream.id if kept_version is None else stream.deletion_key,
             upto=upto,
-            design=stream.design,
+            layout=stream.layout,
             hard_delete=stream.hard_delete,
-            retires=retires,
+            kept_version=kept_version,
             cursor=stream.cursor,
         )
 
@@ -334,7 +334,7 @@ class CommitPipeline:
             self._commit(task)
         elif isinstance(task, _Creation):
             self._report_changes(
-                task.stream, self.writer.prepare(task.table, task.layout, task.design)
+                task.stream, self.writer.prepare(task.table, task.table_schema, task.layout)
             )
         elif (failure := self.writer.maintain(task.table, task.options)) is not None:
             self.add_remark(task.stream, failure)
@@ -344,7 +344,7 @@ class CommitPipeline:
 
         A deletion of old versions is skipped if too many rows of the stream were quarantined.
         """
-        if request.retires is not None and request.stream in self.ledger.withheld():
+        if request.kept_version is not None and request.stream in self.ledger.withheld():
             self.ledger.withhold(request.waiting, request.upto)
             self.add_remark(request.stream, _OLD_VERSIONS_STAY)
             return

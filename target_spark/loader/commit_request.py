@@ -28,31 +28,31 @@ class CommitRequest:
     Attributes:
         stream: The stream of the rows.
         table: The table to write to.
-        layout: The table schema of the rows.
+        table_schema: The table schema of the rows.
         mode: Append, upsert, overwrite or scd2.
         batches: One closed batch, or all batches of an overwrite. An overwrite with an empty tuple
             empties the table.
         ledger: The ledger whose states wait for this commit.
         waiting: The key under which the ledger knows the batches.
         upto: The batches of this commit begin at or before this ordinal.
-        design: Partitioning, clustering and file size of a new table.
+        layout: Partitioning, clustering and file size of a new table.
         hard_delete: True if a delete record removes the row; otherwise it sets the deletion time.
-        retires: If not None, there are no batches: the rows of all versions except this one are
-            deleted.
+        kept_version: If not None, there are no batches: the rows of all versions except this one
+            are deleted.
         cursor: The replication key of the stream, or None.
     """
 
     stream: StreamId
     table: Table
-    layout: TableSchema
+    table_schema: TableSchema
     mode: WriteMode
     batches: tuple[Batch, ...]
     ledger: Ledger
     waiting: Hashable
     upto: int
-    design: TableLayout
+    layout: TableLayout
     hard_delete: bool
-    retires: int | None = None
+    kept_version: int | None = None
     cursor: str | None = None
 
     def covered(self, *, withheld: bool = False) -> CoveredState | None:
@@ -83,9 +83,9 @@ class CommitRequest:
         return _instant(self.batches[0].received_at if self.batches else 0)
 
     @property
-    def cut_at(self) -> datetime:
+    def closed_at(self) -> datetime:
         """Time (UTC) at which the last batch was closed; 1970-01-01 if there are no batches."""
-        return _instant(self.batches[-1].cut_at if self.batches else 0)
+        return _instant(self.batches[-1].closed_at if self.batches else 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class TableFinalizer:
         pipeline: The pipeline that commits the final steps.
         engine: The Spark process, which starts when a step first needs it.
         report: The run report to update.
-        can_retire: False if the table format cannot delete rows.
+        can_delete: False if the table format cannot delete rows.
         by_status: True if only a status message of the source completes a stream (Airbyte).
     """
 
@@ -60,17 +60,17 @@ class TableFinalizer:
         engine: LeasedSpark,
         report: Report,
         *,
-        can_retire: bool,
+        can_delete: bool,
         by_status: bool = False,
     ) -> None:
         self._pipeline = pipeline
         self._ledger = pipeline.ledger
         self._engine = engine
         self._report = report
-        self._can_retire = can_retire
+        self._can_retire = can_delete
         self._by_status = by_status
-        self._kept: list[str] = []
-        self._owing: list[LoadedStream] = []
+        self._not_overwritten: list[str] = []
+        self._not_deleted: list[LoadedStream] = []
 
     def hold_states(self, stream: LoadedStream, ordinal: int) -> None:
         """Hold back the states after ``ordinal`` until the stream's final step is committed.
@@ -104,7 +104,7 @@ class TableFinalizer:
             return
         self.hold_states(stream, ordinal)
         if self._can_retire and stream.versions.may_delete_versions(final=stream.complete):
-            self._retire(stream, ordinal)
+            self._queue_deletion(stream, ordinal)
 
     def finish_streams(self, streams: Iterable[LoadedStream], ordinal: int, *, final: bool) -> None:
         """Queue the final steps of all complete streams at the end of the input.
@@ -117,9 +117,9 @@ class TableFinalizer:
         for stream in streams:
             complete = final or stream.complete
             if stream.overwrites:
-                self._swap(stream, ordinal, final=complete)
+                self._finish_overwrite(stream, ordinal, final=complete)
             elif stream.versions.has_pending_deletion and self._can_retire:
-                self._settle(stream, ordinal, final=complete)
+                self._finish_versions(stream, ordinal, final=complete)
 
     def fault(self, streams: Iterable[LoadedStream]) -> TargetSparkError | None:
         """Return the error that names the streams that did not complete, or None if all did.
@@ -132,20 +132,22 @@ class TableFinalizer:
             for stream in streams
             if stream.id in withheld or stream.deletion_key in withheld
         ]
-        incomplete = self._incomplete()
+        incomplete = self._incomplete_error()
         if not unfit:
             return incomplete
         return QuarantineError(" ".join([*unfit, *map(str, filter(None, [incomplete]))]))
 
-    def _incomplete(self) -> IncompleteError | None:
+    def _incomplete_error(self) -> IncompleteError | None:
         """Return the error that names tables whose overwrite or deletion was not run, or None."""
         faults = []
-        if self._kept:
-            kept = ", ".join(self._kept)
-            faults.append(f"The tables of {kept} were not overwritten and are unchanged")
-        owing = ", ".join(str(stream.id) for stream in self._owing if self._has_others(stream))
-        if owing:
-            faults.append(f"The tables of {owing} still have rows of other versions")
+        if self._not_overwritten:
+            streams = ", ".join(self._not_overwritten)
+            faults.append(f"The tables of {streams} were not overwritten and are unchanged")
+        not_deleted = ", ".join(
+            str(stream.id) for stream in self._not_deleted if self._has_others(stream)
+        )
+        if not_deleted:
+            faults.append(f"The tables of {not_deleted} still have rows of other versions")
         if not faults:
             return None
         signs = _SIGNS_OF_STATUS if self._by_status else _SIGNS_OF_STATES
@@ -154,25 +156,25 @@ class TableFinalizer:
             f" {signs}"
         )
 
-    def _swap(self, stream: LoadedStream, ordinal: int, *, final: bool) -> None:
+    def _finish_overwrite(self, stream: LoadedStream, ordinal: int, *, final: bool) -> None:
         if final or stream.versions.closed:
             self._engine.begin()
             self._ledger.record_rows(stream.id, ordinal)
             self._pipeline.replace_table(stream, ordinal)
         else:
             self._pipeline.add_remark(stream.id, "not overwritten: the stream may be incomplete")
-            self._kept.append(str(stream.id))
+            self._not_overwritten.append(str(stream.id))
 
-    def _settle(self, stream: LoadedStream, ordinal: int, *, final: bool) -> None:
+    def _finish_versions(self, stream: LoadedStream, ordinal: int, *, final: bool) -> None:
         if stream.versions.may_delete_versions(final=final):
-            self._retire(stream, ordinal)
+            self._queue_deletion(stream, ordinal)
         elif stream.versions.may_delete_current_rows:
             self._pipeline.add_remark(stream.id, _VERSIONS_MIXED)
             self._release_without_deletion(stream)
         else:
-            self._owing.append(stream)
+            self._not_deleted.append(stream)
 
-    def _retire(self, stream: LoadedStream, ordinal: int) -> None:
+    def _queue_deletion(self, stream: LoadedStream, ordinal: int) -> None:
         """Queue the deletion of other table versions, after the stream's remaining rows."""
         self._engine.begin()
         self._pipeline.delete_versions(stream, ordinal)

@@ -39,12 +39,12 @@ class ProtocolBinding:
         decoder: Parses the input into events.
         options: The options of the load.
         outlet: Opens the output to which states are written.
-        form: Encodes emitted states; None emits them unchanged.
+        state_format: Encodes emitted states; None emits them unchanged.
         renamed: Called with the old and the new name of each stream that stream maps rename.
     """
 
     decoder: EventReader
     options: LoadOptions
     outlet: Callable[[], AbstractContextManager[StateMessageWriter]] = StateMessageWriter.open
-    form: StateFormat | None = None
+    state_format: StateFormat | None = None
     renamed: Callable[[StreamId, StreamId], None] = lambda _old, _new: None

@@ -76,26 +76,26 @@ class CommandTarget(Protocol):
     def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:
         """Register a function to call at the first interrupt signal; None removes it."""
 
-    def load(self, source: BinaryIO, conversation: ProtocolBinding) -> list[BaseException]:
+    def load(self, source: BinaryIO, binding: ProtocolBinding) -> list[BaseException]:
         """Read a protocol's messages from ``source`` and load them into tables.
 
         Returns:
             The errors that occurred; empty on success.
         """
 
-    def work(
+    def run_load(
         self,
-        conversation: ProtocolBinding,
+        binding: ProtocolBinding,
         feed: Callable[[LoadSession], None],
         *,
-        patient: bool = False,
+        retries_tasks: bool = False,
     ) -> list[BaseException]:
         """Run a load whose events come from the function ``feed``.
 
         Args:
-            conversation: The protocol's parts.
+            binding: The protocol's parts.
             feed: Passes events to the loader of the session that it gets.
-            patient: True to let a local Spark retry failed tasks, for tasks that read a source.
+            retries_tasks: True to let a local Spark retry failed tasks that read a source.
 
         Returns:
             The errors that occurred; empty on success.

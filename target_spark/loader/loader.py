@@ -34,7 +34,7 @@ from tap_core.events import (
 )
 from tap_core.exceptions import RecordsWithoutSchemaException
 from tap_core.types import JsonSchema
-from target_spark.columns import can_share_batch, merge_layouts
+from target_spark.columns import can_share_batch, merge_table_schemas
 from target_spark.config.options import LoadOptions, WriteMode
 from target_spark.loader.batch_files import batch_files
 from target_spark.loader.commit_pipeline import CommitPipeline
@@ -65,10 +65,10 @@ logger = logging.getLogger(__name__)
 _FILES_AT_ONCE: Final = 64
 """The largest number of batch files in one commit."""
 
-_LONGEST_WAIT: Final = 1.5
+_STATE_WAIT_FACTOR: Final = 1.5
 """The size that a batch may reach while it waits for a state, as a factor of its limit."""
 
-_AGES_EVERY: Final = 0.5
+_AGE_CHECK_SECONDS: Final = 0.5
 """Seconds between two checks of the age of all spools, of which there may be thousands."""
 
 
@@ -86,7 +86,7 @@ class Loader:
         report: The run report to update.
         emit: Writes a state to the output.
         stopping: Set by a signal to stop the run.
-        form: Encodes the states; None emits them as they were received.
+        state_format: Encodes the states; None emits them as they were received.
     """
 
     def __init__(
@@ -98,14 +98,14 @@ class Loader:
         report: Report,
         emit: Callable[[bytes], None],
         stopping: threading.Event | None = None,
-        form: StateFormat | None = None,
+        state_format: StateFormat | None = None,
     ) -> None:
         self._options = options
         self._engine = engine
         self._folder = folder
         self._report = report
         self._stopping = stopping or threading.Event()
-        self._ledger = Ledger(emit, report, form)
+        self._ledger = Ledger(emit, report, state_format)
         self._pipeline = CommitPipeline(
             commits, self._ledger, report, self._stopping, options.writers
         )
@@ -113,23 +113,23 @@ class Loader:
             self._pipeline,
             engine,
             report,
-            can_retire=options.can_upsert,
+            can_delete=options.can_upsert,
             by_status=options.by_status,
         )
         self._streams: dict[StreamId, LoadedStream] = {}
-        self._taken: dict[str, StreamId] = {}
+        self._table_owners: dict[str, StreamId] = {}
         self._versions: dict[StreamId, VersionTracker] = defaultdict(VersionTracker)
         self._ordinal = 0
         self._received = 0
-        self._ages_due = 0.0
+        self._next_age_check = 0.0
         self._full: dict[StreamId, LoadedStream] = {}
         self._has_states = False
         self._last_state: bytes | None = None
-        self._folds: Mapping[type[Event], Callable[[Any], None]] = {
-            SchemaEvent: self._describe,
+        self._handlers: Mapping[type[Event], Callable[[Any], None]] = {
+            SchemaEvent: self._process_schema,
             Rows: self._add_rows,
             Checkpoint: self._checkpoint,
-            ActivateVersion: self._truncate,
+            ActivateVersion: self._activate_version,
             BatchFiles: self._add_files,
             SpooledRows: self._add_spooled_rows,
             StreamStatus: self._apply_status,
@@ -144,7 +144,7 @@ class Loader:
             RecordsWithoutSchemaException: Rows came for a stream without a schema.
             TargetSparkError: The event cannot be processed, or a commit failed.
         """
-        handler = self._folds.get(type(event))
+        handler = self._handlers.get(type(event))
         if handler is None:
             return
         self._last_state = None
@@ -163,31 +163,33 @@ class Loader:
     def _close_old_batches(self) -> None:
         """Close the batches whose oldest row was received more than ``flush_seconds`` ago."""
         now = time.monotonic()
-        if now < self._ages_due:
+        if now < self._next_age_check:
             return
-        self._ages_due = now + min(_AGES_EVERY, self._options.flush_seconds / 4)
+        self._next_age_check = now + min(_AGE_CHECK_SECONDS, self._options.flush_seconds / 4)
         for stream in self._streams.values():
             if not stream.overwrites and stream.spool.age() >= self._options.flush_seconds:
                 self._pipeline.queue_batch(stream)
 
-    def _describe(self, event: SchemaEvent) -> None:
+    def _process_schema(self, event: SchemaEvent) -> None:
         stream = self._streams.get(event.stream)
-        if stream is not None and stream.came == schema_digest(event):
+        if stream is not None and stream.received_digest == schema_digest(event):
             return
         schema = resolve_schema(event)
-        form = normalized_digest(event, schema)
+        normal_digest = normalized_digest(event, schema)
         if stream is None:
-            stream = self._streams[event.stream] = self._new_stream(event, schema, form)
-        elif stream.form != form:
+            stream = self._streams[event.stream] = self._new_stream(event, schema, normal_digest)
+        elif stream.normal_digest != normal_digest:
             self._merge_schema(stream, event, schema)
-        stream.set_schema_message(event, form)
+        stream.set_schema_message(event, normal_digest)
         self._finalizer.hold_states(stream, self._ordinal)
 
-    def _new_stream(self, event: SchemaEvent, schema: JsonSchema, form: bytes) -> LoadedStream:
+    def _new_stream(
+        self, event: SchemaEvent, schema: JsonSchema, normal_digest: bytes
+    ) -> LoadedStream:
         options, versions = self._options, self._versions[event.stream]
         spool = Spool(self._folder, event.stream)
-        stream = LoadedStream.new(event, schema, form, options, spool, versions)
-        check_table_conflicts(stream, self._taken)
+        stream = LoadedStream.new(event, schema, normal_digest, options, spool, versions)
+        check_table_conflicts(stream, self._table_owners)
         self._report.record_table(str(event.stream), stream.table.name)
         for remark in stream.remarks:
             self._pipeline.add_remark(stream.id, remark)
@@ -199,16 +201,18 @@ class Loader:
         The open batch is closed first if its rows cannot share a commit with rows of the merged
         schema.
         """
-        wanted = stream.build_table_schema(self._options, event, schema)
-        layout, _ = merge_layouts(stream.layout, wanted, self._pipeline.writer.can_widen)
-        if stream.spool.count and not can_share_batch(stream.layout, layout):
+        is_configured = stream.build_table_schema(self._options, event, schema)
+        table_schema, _ = merge_table_schemas(
+            stream.table_schema, is_configured, self._pipeline.writer.can_widen
+        )
+        if stream.spool.count and not can_share_batch(stream.table_schema, table_schema):
             self._pipeline.queue_batch(stream)
-        stream.set_schema(schema, layout)
+        stream.set_schema(schema, table_schema)
         stream.mode = self._options.mode(event.stream, keyed=bool(event.keys))
 
     def _add_rows(self, event: Rows) -> None:
         stream = self._prepare_stream(event)
-        if not stream.looked_at:
+        if not stream.is_inspected:
             self._report_undeclared(stream, event.rows[0])
         self._count_received(stream, len(event.rows), stream.spool.add(event, self._ordinal))
         if not stream.overwrites:
@@ -222,8 +226,8 @@ class Loader:
 
     def _report_undeclared(self, stream: LoadedStream, body: bytes) -> None:
         """Report properties of a stream's first record that its schema does not declare."""
-        stream.looked_at = True
-        if (remark := describe_undeclared(body, stream.layout)) is not None:
+        stream.is_inspected = True
+        if (remark := describe_undeclared(body, stream.table_schema)) is not None:
             self._pipeline.add_remark(stream.id, remark)
 
     def _add_files(self, event: BatchFiles) -> None:
@@ -316,7 +320,7 @@ class Loader:
         if stream is not None and event.progress is Progress.COMPLETE:
             stream.complete = True
 
-    def _truncate(self, event: ActivateVersion) -> None:
+    def _activate_version(self, event: ActivateVersion) -> None:
         self._versions[event.stream].activate(event.version)
         stream = self._streams.get(event.stream)
         if stream is not None:
@@ -327,7 +331,7 @@ class Loader:
         """Add the table version column to a stream's schema once its input names a version."""
         if stream.versions.is_versioned and not stream.versioned:
             stream.versioned = True
-            self._merge_schema(stream, stream.described, stream.schema)
+            self._merge_schema(stream, stream.schema_message, stream.schema)
 
     # Batches
 
@@ -336,7 +340,7 @@ class Loader:
         options, spool = self._options, stream.spool
         fill = max(spool.count / options.flush_rows, spool.nbytes / options.flush_bytes)
         waits = self._has_states and stream.mode in {WriteMode.APPEND, WriteMode.SCD2}
-        if spool.large_bytes >= LARGE_ROWS_BYTES or fill >= (_LONGEST_WAIT if waits else 1):
+        if spool.large_bytes >= LARGE_ROWS_BYTES or fill >= (_STATE_WAIT_FACTOR if waits else 1):
             self._pipeline.queue_batch(stream)
         elif fill >= 1:
             stream.waits_for_state = True
@@ -350,7 +354,7 @@ class Loader:
                     pipeline.queue_batch(other)
         started = time.monotonic()
         while pipeline.uncommitted_bytes >= limit and not self._stopping.is_set():
-            pipeline.wait_for_space(limit, self._ages_due)
+            pipeline.wait_for_space(limit, self._next_age_check)
             self._raise_failure()
             self._close_old_batches()
         self._report.add_wait(time.monotonic() - started)
@@ -392,8 +396,8 @@ class Loader:
     def _maintain_tables(self) -> None:
         """Run the configured maintenance on each table that the run wrote to; wait for its end."""
         for stream in self._streams.values():
-            options = replace(self._options.care, file_bytes=stream.design.file_bytes)
-            if options.wanted and (stream.has_rows or stream.overwrites):
+            options = replace(self._options.maintenance, file_bytes=stream.layout.file_bytes)
+            if options.is_configured and (stream.has_rows or stream.overwrites):
                 self._pipeline.maintain_table(stream, options)
         self._pipeline.wait()
 

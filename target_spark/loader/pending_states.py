@@ -75,7 +75,7 @@ class PendingStates:
         """Create a collection without states."""
         self._waiting: dict[int, CoveredState] = {}
         self._newest: dict[Hashable, int] = {}
-        self._left: dict[Hashable, CoveredState] = {}
+        self._emitted: dict[Hashable, CoveredState] = {}
 
     def __len__(self) -> int:
         """Return the number of waiting states."""
@@ -104,8 +104,8 @@ class PendingStates:
         for each in before:
             del self._waiting[each.ordinal]
         released = _newest_of_each(before)
-        self._left = {
-            each.scope: each for each in _newest_of_each([*self._left.values(), *released])
+        self._emitted = {
+            each.scope: each for each in _newest_of_each([*self._emitted.values(), *released])
         }
         return released
 
@@ -114,7 +114,7 @@ class PendingStates:
 
         ``frontier`` is the first ordinal of the oldest uncommitted batch; None if there is none.
         """
-        newest = _newest_of_each([*self._left.values(), *self._before(frontier)])
+        newest = _newest_of_each([*self._emitted.values(), *self._before(frontier)])
         global_positions = [position for position, each in enumerate(newest) if each.scope is None]
         return newest[global_positions[-1] :] if global_positions else newest
 

@@ -23,7 +23,7 @@ from tap_core.types import JsonSchema
 from target_spark.columns import TableSchema
 from target_spark.config.options import LoadOptions
 from target_spark.errors import UnsupportedError
-from target_spark.loader.stream_context import build_wanted_schema, resolve_schema
+from target_spark.loader.stream_context import build_table_schema, resolve_schema
 from target_spark.loader.undeclared_properties import undeclared_in
 
 __all__ = ["StrictCheck"]
@@ -42,16 +42,16 @@ class _DeclaredSchema:
     """Compiled form of a SCHEMA message, cached per stream.
 
     Attributes:
-        by: The SCHEMA message.
-        layout: The table columns that it declares.
+        message: The SCHEMA message.
+        table_schema: The table columns that it declares.
         validator: A validator of the schema's structure (fields and types only).
-        surely_fits: Fast check that is True only for valid records.
+        certainly_fits: Fast check that is True only for valid records.
     """
 
-    by: SchemaEvent
-    layout: TableSchema
+    message: SchemaEvent
+    table_schema: TableSchema
     validator: JSONSchemaValidator
-    surely_fits: Callable[[Any], bool]
+    certainly_fits: Callable[[Any], bool]
 
 
 class StrictCheck:
@@ -64,44 +64,46 @@ class StrictCheck:
         self._options = options
         self._declared: dict[StreamId, _DeclaredSchema] = {}
 
-    def __call__(self, described: SchemaEvent | None, body: bytes) -> str | None:
+    def __call__(self, schema_message: SchemaEvent | None, body: bytes) -> str | None:
         """Return a description of a record's first error, or None if the record is valid.
 
         Args:
-            described: The newest SCHEMA message of the record's stream, or None if there is none.
+            schema_message: The newest SCHEMA message of the record's stream, or None.
             body: The record as JSON.
 
         Raises:
             UnsupportedError: The schema is invalid or cannot be a table.
         """
-        if described is None:
+        if schema_message is None:
             return f"which is not declared. {_REMEDY}"
-        declared = self._get_declared(described)
+        declared = self._get_declared(schema_message)
         try:
             record = msgspec.json.decode(body)
         except (msgspec.MsgspecError, RecursionError) as error:
             return f"which cannot be read: {error}. {_REMEDY}"
-        fault = next(_faults(record, declared), None)
+        fault = next(_find_errors(record, declared), None)
         return fault and f"{fault}. {_REMEDY}"
 
-    def _get_declared(self, described: SchemaEvent) -> _DeclaredSchema:
-        declared = self._declared.get(described.stream)
-        if declared is None or (declared.by is not described and declared.by != described):
-            declared = self._declared[described.stream] = self._declared_by(described)
+    def _get_declared(self, schema_message: SchemaEvent) -> _DeclaredSchema:
+        declared = self._declared.get(schema_message.stream)
+        if declared is None or (
+            declared.message is not schema_message and declared.message != schema_message
+        ):
+            declared = self._declared[schema_message.stream] = self._compile(schema_message)
         return declared
 
-    def _declared_by(self, described: SchemaEvent) -> _DeclaredSchema:
-        schema = resolve_schema(described)
-        layout = build_wanted_schema(self._options, described, schema, versioned=False)
+    def _compile(self, schema_message: SchemaEvent) -> _DeclaredSchema:
+        schema = resolve_schema(schema_message)
+        table_schema = build_table_schema(self._options, schema_message, schema, versioned=False)
         try:
             validator = JSONSchemaValidator({"type": "object", **_reduce_to_structure(schema)})
         except InvalidJSONSchema as error:
             first, *_ = str(error).splitlines()
             raise UnsupportedError(
-                f"The schema of stream {described.stream} is not a valid JSON Schema, so its"
+                f"The schema of stream {schema_message.stream} is not a valid JSON Schema, so its"
                 f" records cannot be validated: {first}. {_REMEDY}"
             ) from error
-        return _DeclaredSchema(described, layout, validator, validator.certain_check)
+        return _DeclaredSchema(schema_message, table_schema, validator, validator.certain_check)
 
 
 def _reduce_to_structure(schema: JsonSchema) -> JsonSchema:
@@ -114,15 +116,15 @@ def _reduce_to_structure(schema: JsonSchema) -> JsonSchema:
     return reduced
 
 
-def _faults(record: Any, declared: _DeclaredSchema) -> Iterator[str]:
+def _find_errors(record: Any, declared: _DeclaredSchema) -> Iterator[str]:
     if not isinstance(record, dict):
         yield f"which is {describe_value(record)} and not an object"
         return
-    if names := undeclared_in(record, declared.layout):
+    if names := undeclared_in(record, declared.table_schema):
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         fields = ", ".join(names[:_NAMED])
         yield f"with fields that its schema does not declare: {fields}{more}"
-    if not declared.surely_fits(record):
+    if not declared.certainly_fits(record):
         errors = declared.validator.validator.iter_errors(record)
         yield from map(_sentence, sorted(errors, key=lambda error: list(map(str, error.path))))
 

@@ -54,16 +54,16 @@ class Ledger:
     Args:
         emit: Writes a line to the output.
         report: The run report to update.
-        form: Encodes the states; None emits them as they were received.
+        state_format: Encodes the states; None emits them as they were received.
     """
 
     def __init__(
-        self, emit: Callable[[bytes], None], report: Report, form: StateFormat | None = None
+        self, emit: Callable[[bytes], None], report: Report, state_format: StateFormat | None = None
     ) -> None:
         """Create a ledger without batches and states."""
         self._emit = emit
         self._report = report
-        self._form = form or GlobalStateFormat()
+        self._state_format = state_format or GlobalStateFormat()
         self._lock = threading.Lock()
         self._by_stream: dict[Hashable, _StreamBatches] = {}
         self._states = PendingStates()
@@ -90,12 +90,12 @@ class Ledger:
         The state may have been emitted before.
         """
         with self._lock:
-            return self._kept(self._states.covered(self._frontier(stream, upto)))
+            return self._merge_covered(self._states.covered(self._frontier(stream, upto)))
 
     def state_before_commit(self) -> CoveredState | None:
         """Return the newest state that the commits so far cover, or None."""
         with self._lock:
-            return self._kept(self._states.covered(self._frontier()))
+            return self._merge_covered(self._states.covered(self._frontier()))
 
     def release(self) -> None:
         """Emit the newest state of each scope whose rows are all committed.
@@ -104,7 +104,7 @@ class Ledger:
         """
         with self._lock:
             for state in self._states.take_releasable(self._frontier()):
-                self._emit(self._form.format_output(state))
+                self._emit(self._state_format.format_output(state))
                 self._last_emitted = state.ordinal
                 self._report.count_released_state(last=state.ordinal == self._newest_state)
 
@@ -113,7 +113,7 @@ class Ledger:
         with self._lock:
             if self._last_emitted <= self._last_carried:
                 return None
-            return self._kept(self._states.covered(-1))
+            return self._merge_covered(self._states.covered(-1))
 
     # Batches
 
@@ -154,8 +154,8 @@ class Ledger:
             while batches.closed and batches.closed[0] <= upto:
                 batches.closed.popleft()
             batches.withheld = False
-            self._carry(carried)
-            self._thin()
+            self._record_carried(carried)
+            self._drop_replaced_states()
 
     def withhold(self, stream: Hashable, upto: int, carried: CoveredState | None = None) -> None:
         """Record a commit whose rows no state may cover yet, because rows were quarantined.
@@ -173,8 +173,8 @@ class Ledger:
                 batches.closed.popleft()
             batches.closed.appendleft(first)  # the oldest one represents all of them
             batches.withheld = True
-            self._carry(carried)
-            self._thin()
+            self._record_carried(carried)
+            self._drop_replaced_states()
 
     def withheld(self) -> list[Hashable]:
         """Return the keys of the streams whose committed batches still hold back states."""
@@ -187,21 +187,23 @@ class Ledger:
             batches = self._by_stream.get(stream)
             if batches is not None:
                 batches.open = None
-            self._thin()
+            self._drop_replaced_states()
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
         """Record the number of rows of a stream that were committed to its quarantine table."""
         with self._lock:
-            self._form.count_rejected(stream, rows)
+            self._state_format.count_rejected(stream, rows)
 
     # Under the lock
 
-    def _kept(self, states: list[CoveredState]) -> CoveredState | None:
+    def _merge_covered(self, states: list[CoveredState]) -> CoveredState | None:
         return (
-            CoveredState(states[-1].ordinal, self._form.format_stored(states)) if states else None
+            CoveredState(states[-1].ordinal, self._state_format.format_stored(states))
+            if states
+            else None
         )
 
-    def _carry(self, covered: CoveredState | None) -> None:
+    def _record_carried(self, covered: CoveredState | None) -> None:
         if covered is not None:
             self._last_carried = max(self._last_carried, covered.ordinal)
 
@@ -229,12 +231,12 @@ class Ledger:
         )
         return min((first for first in firsts if first is not None), default=None)
 
-    def _thin(self) -> None:
-        firsts = sorted(self._firsts())
+    def _drop_replaced_states(self) -> None:
+        firsts = sorted(self._first_ordinals())
         self._last_first = firsts[-1] if firsts else -1
         self._states.drop_replaced(firsts)
 
-    def _firsts(self) -> Iterable[int]:
+    def _first_ordinals(self) -> Iterable[int]:
         for batches in self._by_stream.values():
             yield from batches.closed
             if batches.open is not None:

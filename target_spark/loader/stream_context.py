@@ -30,7 +30,7 @@ from target_spark.tables.model import QUARANTINE, Table, TableLayout
 
 __all__ = [
     "LoadedStream",
-    "build_wanted_schema",
+    "build_table_schema",
     "check_table_conflicts",
     "normalized_digest",
     "resolve_schema",
@@ -43,45 +43,45 @@ class LoadedStream:
     """All that the loader knows of one stream during a run.
 
     Attributes:
-        described: The newest SCHEMA message, without its JSON Schema.
-        came: Digest of the newest SCHEMA message as received.
-        form: Digest of the newest SCHEMA message in normal form.
-        packed: The JSON Schema of the columns, compressed.
+        schema_message: The newest SCHEMA message, without its JSON Schema.
+        received_digest: Digest of the newest SCHEMA message as received.
+        normal_digest: Digest of the newest SCHEMA message in normal form.
+        packed_schema: The JSON Schema of the columns, compressed.
         table: The table that the stream is loaded into.
         spool: The open batch.
         mode: Append, upsert, overwrite or scd2.
-        layout: The table schema, merged from all SCHEMA messages.
-        design: Partitioning, clustering and file size of a new table.
+        table_schema: The table schema, merged from all SCHEMA messages.
+        layout: Partitioning, clustering and file size of a new table.
         hard_delete: True if a delete record removes the row.
         versions: The table versions that occurred in this run.
         versioned: True if the table has a column for the table version.
         has_rows: True once a row was received.
-        looked_at: True once a record was searched for undeclared properties.
+        is_inspected: True once a record was searched for undeclared properties.
         complete: True once the source has reported the stream complete.
         received: Number of rows received.
         waits_for_state: True while the open batch is full and waits for the next state.
-        held: Closed batches of an overwrite, kept until the stream is complete.
+        kept_batches: Closed batches of an overwrite, kept until the stream is complete.
         remarks: Notes for the user about settings that do not apply to this stream.
     """
 
-    described: SchemaEvent
-    came: bytes
-    form: bytes
-    packed: bytes
+    schema_message: SchemaEvent
+    received_digest: bytes
+    normal_digest: bytes
+    packed_schema: bytes
     table: Table
     spool: Spool
     mode: WriteMode
-    layout: TableSchema
-    design: TableLayout
+    table_schema: TableSchema
+    layout: TableLayout
     hard_delete: bool
     versions: VersionTracker
     versioned: bool = False
     has_rows: bool = False
-    looked_at: bool = False
+    is_inspected: bool = False
     complete: bool = False
     received: int = 0
     waits_for_state: bool = False
-    held: list[Batch] = field(default_factory=list)
+    kept_batches: list[Batch] = field(default_factory=list)
     remarks: tuple[str, ...] = ()
 
     @classmethod
@@ -89,7 +89,7 @@ class LoadedStream:
         cls,
         event: SchemaEvent,
         schema: JsonSchema,
-        form: bytes,
+        normal_digest: bytes,
         options: LoadOptions,
         spool: Spool,
         versions: VersionTracker,
@@ -99,26 +99,26 @@ class LoadedStream:
         Args:
             event: The SCHEMA message.
             schema: Its JSON Schema with references resolved.
-            form: The digest of the message in normal form.
+            normal_digest: The digest of the message in normal form.
             options: The options of the load.
             spool: The spool for the stream's rows.
             versions: The table versions seen so far.
         """
-        layout = build_wanted_schema(options, event, schema, versioned=versions.is_versioned)
-        design, remarks = resolve_layout(options, event.stream, layout)
+        table_schema = build_table_schema(options, event, schema, versioned=versions.is_versioned)
+        layout, remarks = resolve_layout(options, event.stream, table_schema)
         mode = options.mode(event.stream, keyed=bool(event.keys))
         remarks += tuple(_remark_on_append(event, mode, options))
-        remarks += tuple(_remark_on_missing_cursor(event, layout, options))
+        remarks += tuple(_remark_on_missing_cursor(event, table_schema, options))
         return cls(
-            described=replace(event, schema={}),
-            came=schema_digest(event),
-            form=form,
-            packed=_packed(schema),
+            schema_message=replace(event, schema={}),
+            received_digest=schema_digest(event),
+            normal_digest=normal_digest,
+            packed_schema=_compress(schema),
             table=options.table(event.stream),
             spool=spool,
             mode=mode,
+            table_schema=table_schema,
             layout=layout,
-            design=design,
             hard_delete=bool(options.of(event.stream).hard_delete),
             versions=versions,
             versioned=versions.is_versioned,
@@ -128,27 +128,31 @@ class LoadedStream:
     @property
     def id(self) -> StreamId:
         """The name and namespace of the stream."""
-        return self.described.stream
+        return self.schema_message.stream
 
     @property
     def schema(self) -> JsonSchema:
         """The JSON Schema of the columns, with references resolved; decompressed at each access."""
-        schema: JsonSchema = json.loads(zlib.decompress(self.packed))
+        schema: JsonSchema = json.loads(zlib.decompress(self.packed_schema))
         return schema
 
-    def set_schema_message(self, event: SchemaEvent, form: bytes) -> None:
-        """Store the newest SCHEMA message, whose normal form has the digest ``form``."""
-        self.described, self.came, self.form = replace(event, schema={}), schema_digest(event), form
-        self.looked_at = False
+    def set_schema_message(self, event: SchemaEvent, normal_digest: bytes) -> None:
+        """Store the newest SCHEMA message, whose normal form has the digest ``normal_digest``."""
+        self.schema_message, self.received_digest, self.normal_digest = (
+            replace(event, schema={}),
+            schema_digest(event),
+            normal_digest,
+        )
+        self.is_inspected = False
 
-    def set_schema(self, schema: JsonSchema, layout: TableSchema) -> None:
+    def set_schema(self, schema: JsonSchema, table_schema: TableSchema) -> None:
         """Store the newest JSON Schema, and the table schema merged from it and earlier ones."""
-        self.packed, self.layout = _packed(schema), layout
+        self.packed_schema, self.table_schema = _compress(schema), table_schema
 
     @property
     def cursor(self) -> str | None:
         """Property that the stream's replication key is read from, or None without a key."""
-        return _find_cursor_column(self.described, self.layout)
+        return _find_cursor_column(self.schema_message, self.table_schema)
 
     @property
     def deletion_key(self) -> Hashable:
@@ -167,7 +171,7 @@ class LoadedStream:
 
         ``schema`` is the message's JSON Schema with references resolved.
         """
-        return build_wanted_schema(options, event, schema, versioned=self.versioned)
+        return build_table_schema(options, event, schema, versioned=self.versioned)
 
     def valid_batches(self) -> tuple[Batch, ...]:
         """Return the kept batches to overwrite the table with.
@@ -176,17 +180,17 @@ class LoadedStream:
         """
         valid = self.versions.activated
         if valid is None or not self.versions.has_received(valid):
-            return tuple(self.held)
-        return tuple(batch for batch in self.held if batch.version in {valid, None})
+            return tuple(self.kept_batches)
+        return tuple(batch for batch in self.kept_batches if batch.version in {valid, None})
 
     def mark_deletions(self) -> None:
         """Add the column for the time of deletion to the table schema."""
-        self.layout = self.layout.with_metadata(DELETED_AT)
+        self.table_schema = self.table_schema.with_metadata(DELETED_AT)
 
 
-def _find_cursor_column(event: SchemaEvent, layout: TableSchema) -> str | None:
+def _find_cursor_column(event: SchemaEvent, table_schema: TableSchema) -> str | None:
     path = event.nested.get(event.cursor) if event.cursor else None
-    sources = (column.source for column in layout.columns if column.path == path)
+    sources = (column.source for column in table_schema.columns if column.path == path)
     return next(sources, event.cursor) if path else event.cursor
 
 
@@ -200,15 +204,15 @@ def _remark_on_append(event: SchemaEvent, mode: WriteMode, options: LoadOptions)
 
 
 def _remark_on_missing_cursor(
-    event: SchemaEvent, layout: TableSchema, options: LoadOptions
+    event: SchemaEvent, table_schema: TableSchema, options: LoadOptions
 ) -> Iterator[str]:
     """Yield a remark if rows are to be ordered by a cursor that has no column."""
     cursor = (
-        _find_cursor_column(event, layout)
-        if layout.keys and options.of(event.stream).by_cursor
+        _find_cursor_column(event, table_schema)
+        if table_schema.keys and options.of(event.stream).by_cursor
         else ""
     )
-    if cursor and layout.column_fed_by(cursor) is None:
+    if cursor and table_schema.column_fed_by(cursor) is None:
         yield (
             f"has no column for its cursor {cursor}, which its schema does not declare: of rows"
             " with the same key the last one in the input counts as the newest"
@@ -222,7 +226,7 @@ def schema_digest(event: SchemaEvent) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def _packed(schema: JsonSchema) -> bytes:
+def _compress(schema: JsonSchema) -> bytes:
     return zlib.compress(json.dumps(schema).encode(), 1)
 
 
@@ -265,14 +269,14 @@ def _name_stream_in_errors(event: SchemaEvent) -> Iterator[None]:
         ) from error
 
 
-def check_table_conflicts(stream: LoadedStream, taken: dict[str, StreamId]) -> None:
-    """Register the locations of a stream's table and quarantine table in ``taken``.
+def check_table_conflicts(stream: LoadedStream, owners: dict[str, StreamId]) -> None:
+    """Register the locations of a stream's table and quarantine table in ``owners``.
 
     Raises:
         UnsupportedError: Another stream uses one of these locations.
     """
-    for location in (*stream.table.places, *stream.table.with_suffix(QUARANTINE).places):
-        other = taken.setdefault(location, stream.id)
+    for location in (*stream.table.locations, *stream.table.with_suffix(QUARANTINE).locations):
+        other = owners.setdefault(location, stream.id)
         if other != stream.id:
             raise UnsupportedError(
                 f"Streams {other} and {stream.id} would share the table {location}. Set another"
@@ -305,7 +309,7 @@ def _check_keys(event: SchemaEvent, schema: JsonSchema, keys: Sequence[str]) -> 
     )
 
 
-def build_wanted_schema(
+def build_table_schema(
     options: LoadOptions, event: SchemaEvent, schema: JsonSchema, *, versioned: bool
 ) -> TableSchema:
     """Return the table schema that a SCHEMA message requires.
@@ -326,7 +330,7 @@ def build_wanted_schema(
     with _name_stream_in_errors(event):
         _check_keys(event, schema, keys)
         try:
-            layout = schema_from_json_schema(schema, keys, columns, event.nested)
+            table_schema = schema_from_json_schema(schema, keys, columns, event.nested)
         except UnsupportedError as error:
             raise UnsupportedError(f"Stream {event.stream}: {error}") from error
-    return add_partition_columns(options, event.stream, layout)
+    return add_partition_columns(options, event.stream, table_schema)

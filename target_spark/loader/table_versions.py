@@ -21,12 +21,12 @@ class VersionTracker:
     Attributes:
         activated: The version of the last ACTIVATE_VERSION message, or None.
         closed: True while that message, after rows of its version, is the stream's last event.
-        retired: True once the deletion of all other versions is decided.
+        is_deletion_queued: True once the deletion of all other versions is decided.
     """
 
     activated: int | None = None
     closed: bool = False
-    retired: bool = False
+    is_deletion_queued: bool = False
     _seen: set[int | None] = field(default_factory=set)
     _mixed: bool = False
 
@@ -38,7 +38,7 @@ class VersionTracker:
     @property
     def has_pending_deletion(self) -> bool:
         """True if a version was activated and rows of other versions are not deleted yet."""
-        return self.activated is not None and not self.retired
+        return self.activated is not None and not self.is_deletion_queued
 
     @property
     def may_delete_current_rows(self) -> bool:
@@ -55,7 +55,7 @@ class VersionTracker:
     def activate(self, version: int) -> None:
         """Record an ACTIVATE_VERSION message that makes ``version`` the current one."""
         if version != self.activated:
-            self.activated, self.retired, self._mixed = version, False, False
+            self.activated, self.is_deletion_queued, self._mixed = version, False, False
         self.closed = version in self._seen
 
     def has_received(self, version: int | None) -> bool:

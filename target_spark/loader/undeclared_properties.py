@@ -26,9 +26,9 @@ _OURS: Final = ("_sdc_", "_airbyte_")
 """Prefixes of metadata columns that sources and targets add."""
 
 
-def describe_undeclared(body: bytes, layout: TableSchema) -> str | None:
+def describe_undeclared(body: bytes, table_schema: TableSchema) -> str | None:
     """Return a remark that lists the properties of a record without a column, or None."""
-    names = find_undeclared(body, layout)
+    names = find_undeclared(body, table_schema)
     if not names:
         return None
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
@@ -38,7 +38,7 @@ def describe_undeclared(body: bytes, layout: TableSchema) -> str | None:
     )
 
 
-def find_undeclared(body: bytes, layout: TableSchema) -> list[str]:
+def find_undeclared(body: bytes, table_schema: TableSchema) -> list[str]:
     """Return the dotted paths of the properties of a JSON record that have no column.
 
     The list is empty for a record over 1 MiB or one that cannot be decoded.
@@ -49,14 +49,14 @@ def find_undeclared(body: bytes, layout: TableSchema) -> list[str]:
         record = msgspec.json.decode(body)
     except (msgspec.MsgspecError, RecursionError):  # the row is quarantined later
         return []
-    return undeclared_in(record, layout)
+    return undeclared_in(record, table_schema)
 
 
-def undeclared_in(record: dict[str, Any], layout: TableSchema) -> list[str]:
+def undeclared_in(record: dict[str, Any], table_schema: TableSchema) -> list[str]:
     """Return the dotted paths of the properties of a decoded record that have no column."""
-    if layout.keeps_whole:
+    if table_schema.keeps_whole:
         return []
-    paths = _iterate_undeclared(record, layout.columns, "")
+    paths = _iterate_undeclared(record, table_schema.columns, "")
     return sorted({each for each in paths if not each.startswith(_OURS)})
 
 

@@ -46,8 +46,8 @@ __all__ = [
 def select_write_operation(
     writer: Writer,
     spark: SparkSession,
-    work: CommitRequest,
-    layout: TableSchema,
+    request: CommitRequest,
+    table_schema: TableSchema,
     df: DataFrame,
     options: StreamOptions,
     rows: int,
@@ -57,72 +57,72 @@ def select_write_operation(
     Args:
         writer: The writer of the table format.
         spark: The session.
-        work: The commit request.
-        layout: The table schema, with the table's own types.
+        request: The commit request.
+        table_schema: The table schema, with the table's own types.
         df: The rows.
         options: The user's options of the stream.
         rows: The number of rows in ``df``.
     """
-    table, keys = work.table, _keys(layout, work, options)
-    if work.mode is WriteMode.UPSERT:
+    table, keys = request.table, _keys(table_schema, request, options)
+    if request.mode is WriteMode.UPSERT:
         return lambda marker: writer.upsert(spark, table, df, keys, marker)
-    if work.mode is WriteMode.SCD2:
+    if request.mode is WriteMode.SCD2:
         return lambda marker: writer.history(spark, table, df, keys, marker)
-    if work.mode is WriteMode.OVERWRITE and keys.columns:
+    if request.mode is WriteMode.OVERWRITE and keys.columns:
         newest = as_initial_rows(latest_by_key(df, keys), keys)
         return lambda marker: writer.replace(spark, table, newest, marker)
-    write = writer.append if work.mode is WriteMode.APPEND else writer.replace
+    write = writer.append if request.mode is WriteMode.APPEND else writer.replace
     ordered = sort_rows(df.drop(ORDINAL), keys.sort_by)
     return lambda marker: write(spark, table, ordered, marker, rows)
 
 
-def _keys(layout: TableSchema, work: CommitRequest, options: StreamOptions) -> MergeKeys:
+def _keys(table_schema: TableSchema, request: CommitRequest, options: StreamOptions) -> MergeKeys:
     compared = (
         column.name
-        for column in layout.columns
+        for column in table_schema.columns
         if column.feed in {ColumnSource.PROPERTY, ColumnSource.WHOLE}
-        and column.name not in layout.keys
+        and column.name not in table_schema.keys
         and column.name not in METADATA_COLUMNS
     )
-    order = (layout.column_fed_by(source) for source in work.design.sort_by)
-    cursor = layout.column_fed_by(work.cursor) if work.cursor else None
-    is_airbytes = layout.column_fed_by(GENERATION, ColumnSource.METADATA) is not None
-    removed = layout.column_fed_by(CDC_DELETED_AT) if is_airbytes else None
+    order = (table_schema.column_fed_by(source) for source in request.layout.sort_by)
+    cursor = table_schema.column_fed_by(request.cursor) if request.cursor else None
+    has_generations = table_schema.column_fed_by(GENERATION, ColumnSource.METADATA) is not None
+    removed = table_schema.column_fed_by(CDC_DELETED_AT) if has_generations else None
     least = options.least_version
     return MergeKeys(
-        columns=layout.keys,
+        columns=table_schema.keys,
         order=ORDINAL,
-        deleted=DELETED_AT if DELETED_AT in layout.types else None,
-        hard_delete=work.hard_delete,
+        deleted=DELETED_AT if DELETED_AT in table_schema.types else None,
+        hard_delete=request.hard_delete,
         compared=tuple(compared),
         cursor=None if cursor is None else cursor.name,
-        received=work.received_at,
+        received=request.received_at,
         sort_by=tuple(column.name for column in order if column is not None),
         by_cursor=bool(options.by_cursor),
-        outdated=(GENERATION, least) if is_airbytes and least is not None else None,
+        outdated=(GENERATION, least) if has_generations and least is not None else None,
         removed=None if removed is None else removed.name,
     )
 
 
-def empty_frame(spark: SparkSession, layout: TableSchema) -> DataFrame:
+def empty_frame(spark: SparkSession, table_schema: TableSchema) -> DataFrame:
     """Return a DataFrame without rows that has the columns of a table schema."""
     columns = ", ".join(
         f"CAST(NULL AS {column.type.ddl}) AS {quote(column.name)}"
-        for column in layout.columns
+        for column in table_schema.columns
         if column.feed is not ColumnSource.NOTHING
     )
     return spark.sql(f"SELECT {columns}, 0L AS {quote(ORDINAL)} WHERE false")
 
 
 def build_version_delete(
-    work: CommitRequest, layout: TableSchema, version: int, column: str
+    request: CommitRequest, table_schema: TableSchema, version: int, column: str
 ) -> VersionDelete:
     """Return the deletion of a table's rows whose version in ``column`` is not ``version``."""
     return VersionDelete(
         version,
-        deleted=None if work.hard_delete else DELETED_AT,
+        deleted=None if request.hard_delete else DELETED_AT,
         at=datetime.now(timezone.utc),
-        history=layout.column_fed_by(IS_CURRENT, ColumnSource.METADATA) is not None,
+        history=table_schema.column_fed_by(IS_CURRENT, ColumnSource.METADATA) is not None,
         column=column,
     )
 
@@ -154,16 +154,16 @@ def has_other_versions(
     return not rows.isEmpty()
 
 
-def check_scd2_compatible(work: CommitRequest, layout: TableSchema) -> None:
+def check_scd2_compatible(request: CommitRequest, table_schema: TableSchema) -> None:
     """Check that a stream does not treat the history rows of an scd2 table as ordinary rows.
 
     Raises:
         UnsupportedError: The table has history rows, and the stream is upserted or appended.
     """
-    unfed = {column.name for column in layout.columns if not column.is_fed}
-    if HISTORY_COLUMNS.keys() <= unfed and work.mode in {WriteMode.UPSERT, WriteMode.APPEND}:
+    unfed = {column.name for column in table_schema.columns if not column.is_fed}
+    if HISTORY_COLUMNS.keys() <= unfed and request.mode in {WriteMode.UPSERT, WriteMode.APPEND}:
         raise UnsupportedError(
-            f"Table {work.table.name} keeps every version of its rows (write_mode scd2), which"
-            f" {work.mode.value} would corrupt. Set write_mode of {work.stream} to scd2, or to"
-            " overwrite for a table without history, or load it into another table."
+            f"Table {request.table.name} keeps every version of its rows (write_mode scd2), which"
+            f" {request.mode.value} would corrupt. Set write_mode of {request.stream} to scd2, or"
+            " to overwrite for a table without history, or load it into another table."
         )

@@ -47,12 +47,12 @@ _KILL_SECONDS: Final = 1.0
 _END_SECONDS: Final = 2.0
 """Seconds for the server to stop the operations of a session that was ended."""
 
-_LEAN: Final = {"spark.databricks.delta.snapshotPartitions": "2"}
+_SMALL_TABLE_SETTINGS: Final = {"spark.databricks.delta.snapshotPartitions": "2"}
 """Delta reads each table log with fifty tasks by default; two are enough here."""
 
-_OF_A_START: Final = ("spark.master", "spark.app.name", "spark.remote")
+_START_SETTINGS: Final = ("spark.master", "spark.app.name", "spark.remote")
 """Spark settings that have no effect on a remote session."""
-_OF_SERVER: Final = ("spark.hadoop.", "spark.jars", "spark.driver.", "spark.executor.")
+_SERVER_SETTINGS: Final = ("spark.hadoop.", "spark.jars", "spark.driver.", "spark.executor.")
 
 
 class ConnectSession:
@@ -62,7 +62,7 @@ class ConnectSession:
         self,
         settings: SparkSettings,
         *,
-        left: Sequence[str] = (),
+        leftover_sessions: Sequence[str] = (),
         on_sessions: Callable[[Sequence[str]], None] | None = None,
     ) -> None:
         self._settings = settings
@@ -71,7 +71,7 @@ class ConnectSession:
         self._local = threading.local()
         self._sessions: list[SparkSession] = []
         self._guard = threading.Lock()
-        self._lost = list(left)
+        self._unreachable = list(leftover_sessions)
         self._is_up = False
         self._failure: TargetSparkError | None = None
         self._application: str | None = None
@@ -83,18 +83,19 @@ class ConnectSession:
         cls,
         settings: SparkSettings,
         *,
-        left: Sequence[str] = (),
+        leftover_sessions: Sequence[str] = (),
         on_sessions: Callable[[Sequence[str]], None] | None = None,
     ) -> ConnectSession:
         """Begin to connect in the background and return at once; `spark` waits for the server.
 
         Args:
             settings: The Spark settings of the run.
-            left: Ids of sessions of an earlier run that was killed; they are ended first.
+            leftover_sessions: Ids of sessions of an earlier run that was killed; these are ended
+                first.
             on_sessions: A function called with the ids of all sessions that may still work on the
                 server, whenever they change.
         """
-        session = cls(settings, left=left, on_sessions=on_sessions)
+        session = cls(settings, leftover_sessions=leftover_sessions, on_sessions=on_sessions)
         session._thread.start()
         return session
 
@@ -200,16 +201,16 @@ class ConnectSession:
         spark = self._connected(self._settings.remote or "")
         with self._guard:
             self._sessions.append(spark)
-            self._tell()
+            self._report_sessions()
         try:
-            self._furnish(spark)
+            self._apply_settings(spark)
         except BaseException:
             self._end_session(spark)
             raise
         return spark
 
-    def _furnish(self, spark: SparkSession) -> None:
-        for key, value in {**exact_conf(), **_LEAN}.items():
+    def _apply_settings(self, spark: SparkSession) -> None:
+        for key, value in {**exact_conf(), **_SMALL_TABLE_SETTINGS}.items():
             spark.conf.set(key, value)
         refused = list(_set_user_conf(spark, self._settings.conf))
         fixed = {key: needed.value for key, needed in find_conflicts(spark.conf.getAll)}
@@ -249,15 +250,15 @@ class ConnectSession:
             client.release_session()
         except Exception:  # noqa: BLE001  (the server may have ended with the session)
             with self._guard:
-                self._lost.append(_get_session_name(spark))
+                self._unreachable.append(_get_session_name(spark))
         with self._guard:
-            self._tell()
+            self._report_sessions()
         with contextlib.suppress(Exception):
             client.close()
 
-    def _tell(self) -> None:
+    def _report_sessions(self) -> None:
         if self._on_sessions is not None:
-            self._on_sessions([*self._lost, *map(_get_session_name, self._sessions)])
+            self._on_sessions([*self._unreachable, *map(_get_session_name, self._sessions)])
 
     def _end_unreachable_sessions(self) -> None:
         """End the sessions that could not be ended when the server was unreachable.
@@ -265,17 +266,17 @@ class ConnectSession:
         A write that still runs in such a session would conflict with its retry.
         """
         with self._guard:
-            lost = list(self._lost)
+            unreachable = list(self._unreachable)
         url = (self._settings.remote or "").rstrip("/;")
         separator = ";" if "/;" in url else "/;"
-        for name in lost:
+        for name in unreachable:
             session = self._connected(f"{url}{separator}session_id={name}")
             with self._guard:
-                if name not in self._lost:  # another thread was faster
+                if name not in self._unreachable:  # another thread was faster
                     continue
-                self._lost.remove(name)
+                self._unreachable.remove(name)
             self._end_session(session)
-        if lost:
+        if unreachable:
             time.sleep(_END_SECONDS)
 
 
@@ -313,9 +314,9 @@ def _set_user_conf(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[str
     from pyspark.errors import PySparkException
 
     for key, value in conf.items():
-        if key in _OF_A_START:
+        if key in _START_SETTINGS:
             continue
-        if key.startswith(_OF_SERVER):  # a session accepts it, but it has no effect there
+        if key.startswith(_SERVER_SETTINGS):  # a session accepts it, but it has no effect there
             yield key
             continue
         try:

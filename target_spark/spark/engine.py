@@ -27,7 +27,7 @@ def start_spark(
     *,
     pass_fds: Sequence[int] = (),
     on_jvm: Callable[[int], None] | None = None,
-    left: Sequence[str] = (),
+    leftover_sessions: Sequence[str] = (),
     on_sessions: Callable[[Sequence[str]], None] | None = None,
 ) -> Session | ConnectSession:
     """Begin to start a local Spark, or to connect to a server, and return at once.
@@ -36,11 +36,13 @@ def start_spark(
         settings: The Spark settings of the run; ``remote`` decides.
         pass_fds: For a local JVM: open files to inherit; see `Session.start`.
         on_jvm: For a local JVM: called with its process id.
-        left: For a server: ids of sessions of a killed run; see `ConnectSession.start`.
+        leftover_sessions: For a server: session ids of a killed run; see `ConnectSession.start`.
         on_sessions: For a server: called with the ids of the current sessions.
     """
     if settings.remote:
-        return ConnectSession.start(settings, left=left, on_sessions=on_sessions)
+        return ConnectSession.start(
+            settings, leftover_sessions=leftover_sessions, on_sessions=on_sessions
+        )
     return Session.start(settings, pass_fds=pass_fds, on_jvm=on_jvm)
 
 
@@ -104,18 +106,18 @@ class LeasedSpark:
         self._session = start_spark(
             self._settings,
             pass_fds=[lease.fileno() for lease in self._leases],
-            on_jvm=self._jvm_started,
-            left=[name for lease in self._leases for name in lease.leftover_sessions],
-            on_sessions=self._sessions_are,
+            on_jvm=self._record_jvm,
+            leftover_sessions=[name for lease in self._leases for name in lease.leftover_sessions],
+            on_sessions=self._record_sessions,
         )
 
-    def _jvm_started(self, pid: int) -> None:
+    def _record_jvm(self, pid: int) -> None:
         for lease in self._leases:
-            lease.jvm_started(pid)
+            lease.record_jvm(pid)
 
-    def _sessions_are(self, names: Sequence[str]) -> None:
+    def _record_sessions(self, names: Sequence[str]) -> None:
         for lease in self._leases:
-            lease.sessions_are(names)
+            lease.record_sessions(names)
 
     def spark(self) -> SparkSession:
         """Return the calling thread's session, waiting until Spark has started.
@@ -135,10 +137,10 @@ class LeasedSpark:
         while self._leases:
             self._leases.pop().release()
 
-    def give_up_waiting(self) -> None:
+    def stop_waiting(self) -> None:
         """End a JVM that still waits for executors from its cluster; do nothing otherwise."""
         if isinstance(self._session, Session):
-            self._session.give_up_waiting()
+            self._session.stop_waiting()
 
     def kill(self) -> None:
         """End the JVM at once, even during a commit."""

@@ -145,13 +145,13 @@ class Library(NamedTuple):
     """A set of jars with their Maven coordinates.
 
     Attributes:
-        asked: The artifacts to request from the resolver.
-        whole: All jars that these resolve to.
+        requested: The artifacts to request from the resolver.
+        all_jars: All jars that these resolve to.
         excludes: Dependencies that the resolver must not download.
     """
 
-    asked: tuple[str, ...]
-    whole: tuple[str, ...]
+    requested: tuple[str, ...]
+    all_jars: tuple[str, ...]
     excludes: tuple[str, ...] = EXCLUDES
 
 
@@ -163,8 +163,8 @@ def format_library(artifacts: tuple[str, ...]) -> Library:
 def s3_library(hadoop: str, sdk: str) -> Library:
     """Return the jars for object storage, by the versions of hadoop-aws and of Amazon's SDK."""
     modules = tuple(f"{_SDK}:{name}:{sdk}" for name in (*_ASKED_OF_SDK, *_BESIDE_THEM))
-    whole = (f"{_HADOOP_AWS}:{hadoop}", *modules, *_OF_OTHERS)
-    return Library(whole[: 1 + len(_ASKED_OF_SDK)], whole, _EXCLUDES_FOR_S3)
+    all_jars = (f"{_HADOOP_AWS}:{hadoop}", *modules, *_OF_OTHERS)
+    return Library(all_jars[: 1 + len(_ASKED_OF_SDK)], all_jars, _EXCLUDES_FOR_S3)
 
 
 def every_library() -> Iterator[Library]:
@@ -214,7 +214,7 @@ def required_s3_jars(spark_version: str) -> tuple[str, ...]:
             " its jars and those of Amazon's SDK in the setting jars; or install one of these"
             " versions, for example: pip install 'pyspark>=4.1.4,<4.2'."
         )
-    return s3_library(*versions).whole
+    return s3_library(*versions).all_jars
 
 
 def format_conf(
@@ -241,10 +241,10 @@ def format_conf(
     user_jars = (*jars, conf.get("spark.jars"), packages)
     local, missing, excludes = [*jars], list[str](), list[str](EXCLUDES)
     for library in _libraries(table_format, conf, addresses, user_jars, spark_version):
-        paths = cached(ivy_folder(ivy), library.whole)
+        paths = cached(ivy_folder(ivy), library.all_jars)
         local += paths or []
         if paths is None:
-            missing += library.asked
+            missing += library.requested
             excludes += library.excludes
     if uses_s3(addresses, conf):
         out |= {key: conf.get(key, value) for key, value in _PATIENCE.items()}
@@ -283,22 +283,22 @@ def with_fetched(conf: Mapping[str, str], home: Path) -> dict[str, str]:
         SparkUnavailableError: A jar cannot be downloaded or differs from the published one.
     """
     packages = conf.get("spark.jars.packages", "").split(",")
-    libraries = [library for library in every_library() if set(library.asked) <= set(packages)]
+    libraries = [library for library in every_library() if set(library.requested) <= set(packages)]
     if not libraries:
         return dict(conf)
     folder = ivy_folder(conf.get("spark.jars.ivy"))
-    asked = [name for library in libraries for name in library.asked]
+    requested = [name for library in libraries for name in library.requested]
     excludes = dict.fromkeys(
         (*EXCLUDES, *(name for library in libraries for name in library.excludes))
     )
     resolver_conf = {
         **conf,
         "spark.jars.ivy": str(folder),
-        "spark.jars.packages": _joined(*asked),
+        "spark.jars.packages": _joined(*requested),
         "spark.jars.excludes": _joined(*excludes, conf.get("spark.jars.excludes")),
     }
     jars = _fetched(resolver_conf, libraries, home)
-    remaining = _joined(*(name for name in packages if name not in asked))
+    remaining = _joined(*(name for name in packages if name not in requested))
     out = {**conf, "spark.jars": _joined(*jars, conf.get("spark.jars"))}
     return out | {"spark.jars.packages": remaining} if remaining else _without_packages(out)
 
@@ -312,13 +312,13 @@ def _fetched(conf: Mapping[str, str], libraries: Sequence[Library], home: Path) 
     folder = Path(conf["spark.jars.ivy"])
 
     def in_cache() -> list[list[str] | None]:
-        return [cached(folder, library.whole) for library in libraries]
+        return [cached(folder, library.all_jars) for library in libraries]
 
     with locked(folder) as lock:
         jars_by_library = in_cache()
         if None in jars_by_library:
             remove_incomplete_jars(
-                folder, [name for library in libraries for name in library.whole]
+                folder, [name for library in libraries for name in library.all_jars]
             )
             jars_by_library = in_cache() if fetch(conf, home, lock) else jars_by_library
     if None in jars_by_library:

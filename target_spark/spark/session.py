@@ -392,7 +392,7 @@ class Session:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
 
-    def give_up_waiting(self) -> None:
+    def stop_waiting(self) -> None:
         """Kill the JVM if it still waits for a cluster's executors, before any work began."""
         if self._is_waiting:
             self._failure = SparkUnavailableError(_STILL_WAITING)

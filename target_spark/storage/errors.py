@@ -61,9 +61,9 @@ def find_storage_error(text: str) -> str | None:
 
     ``text`` is the error message with the names of its Java exceptions.
     """
-    for sign, words in _SIGNS:
+    for sign, remedy in _SIGNS:
         if sign.search(text):
             bucket = _BUCKET.search(text)
             where = f" (bucket {bucket[1]})" if bucket else ""
-            return f"object storage{where}: {words.format(keys=_KEYS, s3a=_S3A)}"
+            return f"object storage{where}: {remedy.format(keys=_KEYS, s3a=_S3A)}"
     return None

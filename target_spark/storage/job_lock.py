@@ -25,13 +25,13 @@ from typing import Any
 
 from tap_core.io.private_files import UntrustedPathError
 from target_spark.errors import JobLockError, TableError
-from target_spark.storage.lock_files import open_lease
+from target_spark.storage.lock_files import open_lock_file
 from target_spark.storage.uris import resolve_address, to_local_folder
 
 __all__ = [
     "JobLock",
     "get_lock_holder",
-    "lease_file",
+    "lock_file_path",
     "monotonic_run_start",
     "wait_for_orphaned_jvms",
 ]
@@ -42,7 +42,7 @@ _SESSIONS = "sessions"
 _SHORT = 100
 
 
-def lease_file(warehouse: str, job: str) -> Path:
+def lock_file_path(warehouse: str, job: str) -> Path:
     """Return the path of a job's lock file, equal for all spellings of the warehouse location."""
     name = re.sub(r"[^A-Za-z0-9._-]", "_", job).lstrip(".")[:_SHORT]
     if name != job:
@@ -63,7 +63,7 @@ def get_lock_holder(warehouse: str, job: str) -> str | None:
         JobLockError: The file system has no locks, or the lock file is not trusted.
         OSError: The lock file cannot be opened.
     """
-    path = lease_file(warehouse, job)
+    path = lock_file_path(warehouse, job)
     try:
         file = _open_file(warehouse, path, os.O_RDONLY)
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def monotonic_run_start(warehouse: str, jobs: Collection[str], now: int) -> int:
 
 def _last_start(warehouse: str, job: str) -> int:
     try:
-        file = _open_file(warehouse, lease_file(warehouse, job), os.O_RDONLY)
+        file = _open_file(warehouse, lock_file_path(warehouse, job), os.O_RDONLY)
     except OSError:
         return -1
     try:
@@ -105,7 +105,7 @@ def wait_for_orphaned_jvms(warehouse: str, prefix: str, wait_seconds: float = 60
     Raises:
         JobLockError: A JVM of a dead run did not end in time.
     """
-    for path in sorted(lease_file(warehouse, prefix).parent.glob(f"{prefix}*.lease")):
+    for path in sorted(lock_file_path(warehouse, prefix).parent.glob(f"{prefix}*.lease")):
         try:
             file = _open_file(warehouse, path, os.O_RDWR)
         except OSError:  # the owner has deleted it meanwhile, or is another user
@@ -153,7 +153,7 @@ class JobLock:
                 file is not trusted.
             TableError: The folder cannot be written.
         """
-        path = lease_file(warehouse, job)
+        path = lock_file_path(warehouse, job)
         file = _open(warehouse, path, job)
         try:
             _wait_for_lock(file, path, job, wait_seconds)
@@ -179,7 +179,7 @@ class JobLock:
         """Return the descriptor of the lock file, which the JVM must inherit."""
         return self._file
 
-    def jvm_started(self, pid: int) -> None:
+    def record_jvm(self, pid: int) -> None:
         """Store the JVM's process id in the lock file."""
         self._owner["jvm"] = pid
         self._write()
@@ -189,7 +189,7 @@ class JobLock:
         """Ids of the Spark Connect sessions of an earlier run that was killed."""
         return tuple(self._owner.get(_SESSIONS, ()))
 
-    def sessions_are(self, names: Sequence[str]) -> None:
+    def record_sessions(self, names: Sequence[str]) -> None:
         """Store the ids of the Spark Connect sessions that may still work on the server."""
         self._owner[_SESSIONS] = list(names)
         self._write()
@@ -218,7 +218,7 @@ class JobLock:
 
 
 def _open_file(warehouse: str, path: Path, flags: int) -> int:
-    return open_lease(path, flags, in_warehouse=to_local_folder(warehouse) is not None)
+    return open_lock_file(path, flags, in_warehouse=to_local_folder(warehouse) is not None)
 
 
 def _open(warehouse: str, path: Path, job: str) -> int:

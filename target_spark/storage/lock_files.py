@@ -22,7 +22,7 @@ from tap_core.io.private_files import (
     owner_fault,
 )
 
-__all__ = ["open_lease"]
+__all__ = ["open_lock_file"]
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -58,7 +58,7 @@ class _Sharing(NamedTuple):
                 os.fchmod(file, mode)
 
 
-def open_lease(path: Path, flags: int, *, in_warehouse: bool) -> int:
+def open_lock_file(path: Path, flags: int, *, in_warehouse: bool) -> int:
     """Open a lock file and return its descriptor; with ``O_CREAT`` its folders are created.
 
     Args:

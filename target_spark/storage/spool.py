@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 _FOLDER_PREFIX: Final = "target-spark-"
-_UNBORN_PREFIX: Final = ".new-target-spark-"
+_NEW_FOLDER_PREFIX: Final = ".new-target-spark-"
 _LOCK_NAME: Final = "lock"
 _OURS: Final = re.compile(f"{_FOLDER_PREFIX}[0-9a-f]{{32}}")
 _BUFFER_SIZE: Final = 32 * 1024
@@ -80,7 +80,7 @@ class _Line(msgspec.Struct, gc=False):
     r: msgspec.Raw
 
 
-class _ToldLine(msgspec.Struct, gc=False):
+class _LineWithMeta(msgspec.Struct, gc=False):
     """A row with metadata of the source (``m``) as a line of a spool file; see `_Line`."""
 
     n: int
@@ -123,7 +123,7 @@ class Batch:
         version: The table version of the rows, or None.
         has_deletes: False only if no row in the spool can be a delete record.
         received_at: When the first row was received, in seconds since 1970.
-        cut_at: When the batch was closed, in seconds since 1970.
+        closed_at: When the batch was closed, in seconds since 1970.
         files: Batch files whose rows belong to the batch.
         starts: First ordinals of the parts whose lines contain part numbers; see
             `target_spark.storage.row_ordinals`.
@@ -139,7 +139,7 @@ class Batch:
     version: int | None
     has_deletes: bool
     received_at: float
-    cut_at: float
+    closed_at: float
     files: tuple[BatchFile, ...] = ()
     starts: Mapping[int, int] = field(default_factory=dict)
     has_large_rows: bool = False
@@ -161,7 +161,7 @@ class Batch:
             version=event.version,
             has_deletes=event.has_deletes,
             received_at=now,
-            cut_at=now,
+            closed_at=now,
             starts=event.starts,
         )
 
@@ -174,11 +174,11 @@ class Batch:
                 folder.unlink(missing_ok=True)
 
 
-def open_spool_folder(staging: str | None, holds: str) -> SpoolFolder:
+def open_spool_folder(staging: str | None, content: str) -> SpoolFolder:
     """Create a spool folder in ``staging``, or in the system's temporary folder.
 
     The latter is used if ``staging`` is None or remote; see `target_spark.storage.staging_upload`.
-    ``holds`` names the folder's content in the error message.
+    ``content`` names the folder's content in the error message.
 
     Raises:
         TableError: The folder cannot be written.
@@ -187,7 +187,8 @@ def open_spool_folder(staging: str | None, holds: str) -> SpoolFolder:
         return SpoolFolder(to_local_folder(staging) if staging else None)
     except OSError as error:
         raise TableError(
-            f"The folder for {holds} cannot be written: {error}. Set staging to a folder that can."
+            f"The folder for {content} cannot be written: {error}."
+            " Set staging to a folder that can."
         ) from error
 
 
@@ -222,7 +223,7 @@ class SpoolFolder:
             if len(self._open_files) >= MAX_OPEN_FILES:
                 _, oldest = self._open_files.popitem(last=False)
                 oldest.close()
-            file = self._open_files[path] = _for_the_owner(path)
+            file = self._open_files[path] = _open_private(path)
         else:
             self._open_files.move_to_end(path)
         try:
@@ -240,7 +241,7 @@ class SpoolFolder:
                 raise self._not_written(error) from error
 
     def _not_written(self, error: OSError) -> Exception:
-        place = f"rows that wait for their commit ({self.path})"
+        place = f"rows that wait ({self.path})"
         return (
             translate_disk_full(place, "Free space there, or set staging to another folder", error)
             or error
@@ -351,7 +352,7 @@ class Spool:
             version=self.version,
             has_deletes=self.has_deletes,
             received_at=self.received_at,
-            cut_at=time.time(),
+            closed_at=time.time(),
             files=tuple(self.files),
             has_large_rows=self.large_bytes > 0,
         )
@@ -368,16 +369,16 @@ def _new_folder(root: Path) -> tuple[Path, IO[bytes]]:
     """
     while True:
         # Under another name until the lock is held.
-        new_folder = Path(tempfile.mkdtemp(prefix=_UNBORN_PREFIX, dir=root))
+        new_folder = Path(tempfile.mkdtemp(prefix=_NEW_FOLDER_PREFIX, dir=root))
         with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as stack:
-            lock = stack.enter_context(_for_the_owner(new_folder / _LOCK_NAME))
+            lock = stack.enter_context(_open_private(new_folder / _LOCK_NAME))
             fcntl.flock(lock, fcntl.LOCK_EX)
             path = new_folder.rename(root / f"{_FOLDER_PREFIX}{uuid.uuid4().hex}")
             stack.pop_all()
             return path, lock
 
 
-def _for_the_owner(path: Path) -> IO[bytes]:
+def _open_private(path: Path) -> IO[bytes]:
     """Open a file for appending that only its owner may read."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     file = os.open(path, flags, 0o600)
@@ -403,7 +404,7 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
     fields = (count(first_ordinal), _times(rows), repeat(rows.version), *_iterate_metadata(rows))
     longest = max(map(len, rows.rows))
     if longest < _LONG:
-        line = _Line if rows.meta is None else _ToldLine
+        line = _Line if rows.meta is None else _LineWithMeta
         yield _encode_lines(list(map(line, *fields, map(msgspec.Raw, bodies))))
         return
     if longest > RECORD_BYTES.whole:
@@ -442,12 +443,12 @@ def _times(rows: Rows) -> Iterator[str | None] | Sequence[str | None]:
 
 def _remove_leftovers(root: Path) -> None:
     """Delete the spool folders that this user's dead runs left in a folder."""
-    for prefix in (_FOLDER_PREFIX, _UNBORN_PREFIX):
+    for prefix in (_FOLDER_PREFIX, _NEW_FOLDER_PREFIX):
         for folder in root.glob(f"{prefix}*"):
             with contextlib.suppress(OSError):  # owned by another user, or deleted meanwhile
                 if folder.lstat().st_uid == os.getuid() and not _is_locked(folder):
                     shutil.rmtree(folder)
-    for folder in root.glob(f"{_UNBORN_PREFIX}*"):
+    for folder in root.glob(f"{_NEW_FOLDER_PREFIX}*"):
         with contextlib.suppress(OSError):  # not empty, or owned by another user
             folder.rmdir()
 

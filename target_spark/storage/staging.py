@@ -21,28 +21,31 @@ __all__ = ["stage_frame", "temporary_location", "translate_write_errors"]
 
 
 @contextmanager
-def temporary_location(spark: SparkSession, reach: StagingArea, name: str) -> Iterator[str]:
+def temporary_location(spark: SparkSession, staging_area: StagingArea, name: str) -> Iterator[str]:
     """Context manager: yield an unused URL for staged rows; delete its content at the end."""
-    address = reach.new_address(name)
+    address = staging_area.new_address(name)
     try:
         yield address
     finally:
-        reach.forget(spark, address)
+        staging_area.delete(spark, address)
 
 
-def translate_write_errors(reach: StagingArea) -> AbstractContextManager[None]:
+def translate_write_errors(staging_area: StagingArea) -> AbstractContextManager[None]:
     """Return a context manager that converts a full disk into an error naming the location.
 
     Raises:
         DiskFullError: The block failed because a disk is full.
     """
     return disk_full_context(
-        f"rows that wait for their commit ({reach.place})", "Free space there, or set staging"
+        f"rows that wait ({staging_area.location})",
+        "Free space there, or set staging",
     )
 
 
 @contextmanager
-def stage_frame(spark: SparkSession, reach: StagingArea, df: DataFrame) -> Iterator[DataFrame]:
+def stage_frame(
+    spark: SparkSession, staging_area: StagingArea, df: DataFrame
+) -> Iterator[DataFrame]:
     """Context manager: write a DataFrame to staging and yield the staged rows as a DataFrame.
 
     The original is evaluated only once.
@@ -50,7 +53,7 @@ def stage_frame(spark: SparkSession, reach: StagingArea, df: DataFrame) -> Itera
     Raises:
         DiskFullError: There is no space for the rows.
     """
-    with temporary_location(spark, reach, "staged") as address:
-        with translate_write_errors(reach):
+    with temporary_location(spark, staging_area, "staged") as address:
+        with translate_write_errors(staging_area):
             df.write.parquet(address)
         yield spark.read.schema(df.schema).options(**WHOLE_FILES).parquet(address)

@@ -64,28 +64,28 @@ class StagingArea:
         folder: The local spool folder.
         staging: The setting ``staging``: a local folder, a remote URL, or None.
         run: The identity of the run.
-        alone: True if the run holds the lock of its job.
+        is_exclusive: True if the run holds the lock of its job.
     """
 
     def __init__(
-        self, folder: SpoolFolder, staging: str | None, run: RunInfo, *, alone: bool = True
+        self, folder: SpoolFolder, staging: str | None, run: RunInfo, *, is_exclusive: bool = True
     ) -> None:
         self._folder = folder
-        self._alone = alone
+        self._is_exclusive = is_exclusive
         self._clearing = threading.Lock()
         self._is_cleared = False
         self._unwanted: set[str] = set()
-        is_elsewhere = bool(staging) and to_local_folder(staging or "") is None
-        self._base = _job_folder(staging, run.job) if staging and is_elsewhere else None
-        self._address = run_folder(staging, run) if staging and is_elsewhere else None
+        is_remote = bool(staging) and to_local_folder(staging or "") is None
+        self._base = _job_folder(staging, run.job) if staging and is_remote else None
+        self._address = run_folder(staging, run) if staging and is_remote else None
 
     @property
-    def is_elsewhere(self) -> bool:
+    def is_remote(self) -> bool:
         """True if files must be uploaded to a remote URL before Spark can read them."""
         return self._address is not None
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The location of waiting rows, for messages."""
         return self._address or str(self._folder.path)
 
@@ -95,7 +95,7 @@ class StagingArea:
             return to_spark_uri(str(self._folder.new_path(name)))
         return f"{self._address}/{name}-{uuid.uuid4().hex[:12]}"
 
-    def put(self, spark: SparkSession, paths: Iterable[str], address: str) -> list[str]:
+    def upload(self, spark: SparkSession, paths: Iterable[str], address: str) -> list[str]:
         """Upload local files to a folder URL; return the URLs of the copies, in order."""
         self._clear(spark)
         copies: list[str] = []
@@ -105,7 +105,7 @@ class StagingArea:
             copies.append(copy)
         return copies
 
-    def forget(self, spark: SparkSession, address: str) -> None:
+    def delete(self, spark: SparkSession, address: str) -> None:
         """Delete the content of a staging URL.
 
         After a failure, log it and retry at the next call.
@@ -139,7 +139,7 @@ class StagingArea:
                 logger.warning(words, self._base, first_error_line(error))
 
     def _is_left(self, spark: SparkSession, address: str, name: str) -> bool:
-        if self._alone and name.startswith(_this_machine()):
+        if self._is_exclusive and name.startswith(_this_machine()):
             return True
         changed = get_last_modified(spark, address)
         return changed is None or time.time() - changed > STALE_AFTER_SECONDS
@@ -147,20 +147,20 @@ class StagingArea:
 
 @contextmanager
 def staged_for_spark(
-    spark: SparkSession, reach: StagingArea, paths: Sequence[str]
+    spark: SparkSession, staging_area: StagingArea, paths: Sequence[str]
 ) -> Iterator[Sequence[str]]:
     """Context manager: yield the URLs at which Spark can read local spool files.
 
     If Spark runs elsewhere, the files are uploaded and the copies deleted at the end.
     """
-    if not reach.is_elsewhere:
+    if not staging_area.is_remote:
         yield [to_spark_uri(path) for path in paths]
         return
-    address = reach.new_address("rows")
+    address = staging_area.new_address("rows")
     try:
-        yield reach.put(spark, paths, address)
+        yield staging_area.upload(spark, paths, address)
     finally:
-        reach.forget(spark, address)
+        staging_area.delete(spark, address)
 
 
 def _job_folder(staging: str, job: str) -> str:

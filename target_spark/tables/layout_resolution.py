@@ -32,14 +32,14 @@ _COMPARED: Final = (Date, Decimal, Double, Integer, Text, Timestamp)
 
 
 def resolve_layout(
-    options: LoadOptions, stream: StreamId, layout: TableSchema
+    options: LoadOptions, stream: StreamId, table_schema: TableSchema
 ) -> tuple[TableLayout, tuple[str, ...]]:
     """Return the physical layout of a stream's table, and remarks on settings not applied.
 
     Args:
         options: The options of the load.
         stream: The stream.
-        layout: The stream's table schema.
+        table_schema: The stream's table schema.
 
     Raises:
         UnsupportedError: A setting of this one stream cannot be applied.
@@ -66,42 +66,46 @@ def resolve_layout(
 
     def named(setting: str, sources: Iterable[str], types: tuple[type, ...]) -> tuple[str, ...]:
         fields = map(PartitionField, sources)
-        applicable = possible(setting, fields, lambda field_: _fault(layout, field_.source, types))
+        applicable = possible(
+            setting, fields, lambda field_: _fault(table_schema, field_.source, types)
+        )
         return tuple(dict.fromkeys(field_.source for field_ in applicable))
 
-    filled = {column.source for column in layout.columns if column.is_fed}
+    filled = {column.source for column in table_schema.columns if column.is_fed}
     partitions = possible(
         "partition_by",
         settings.partition_by,
-        lambda field_: _partition_fault(layout, field_, filled),
+        lambda field_: _partition_fault(table_schema, field_, filled),
     )
-    design = TableLayout(
+    layout = TableLayout(
         tuple(dict.fromkeys(partitions)),
         named("cluster_by", settings.cluster_by, _COMPARED),
         named("sort_by", settings.sort_by, _PLAIN),
         settings.file_bytes,
     )
-    return design, tuple(remarks)
+    return layout, tuple(remarks)
 
 
 def add_partition_columns(
-    options: LoadOptions, stream: StreamId, layout: TableSchema
+    options: LoadOptions, stream: StreamId, table_schema: TableSchema
 ) -> TableSchema:
     """Return the table schema with the text columns marked that must not be empty.
 
     Delta stores an empty text in a partition column as null, so the value would be falsified.
     """
     if options.format != "delta":
-        return layout
+        return table_schema
     fields = (
         field_ for field_ in options.of(stream).partition_by if field_.transform == "identity"
     )
-    filled = (field_.source for field_ in fields if _fault(layout, field_.source, (Text,)) is None)
-    return replace(layout, filled=tuple(filled))
+    filled = (
+        field_.source for field_ in fields if _fault(table_schema, field_.source, (Text,)) is None
+    )
+    return replace(table_schema, filled=tuple(filled))
 
 
-def _fault(layout: TableSchema, source: str, types: tuple[type, ...]) -> str | None:
-    column = layout.column_fed_by(source)
+def _fault(table_schema: TableSchema, source: str, types: tuple[type, ...]) -> str | None:
+    column = table_schema.column_fed_by(source)
     if column is None:
         return f"the stream has no property {source!r}"
     if not isinstance(column.type, types):
@@ -110,15 +114,15 @@ def _fault(layout: TableSchema, source: str, types: tuple[type, ...]) -> str | N
 
 
 def _partition_fault(
-    layout: TableSchema, field_: PartitionField, filled: Collection[str]
+    table_schema: TableSchema, field_: PartitionField, filled: Collection[str]
 ) -> str | None:
     if field_.transform == "identity":
         if filled == {field_.source}:
             return f"{field_.source!r} is the only property, and files need at least one more"
-        return _fault(layout, field_.source, _PLAIN)
-    column = layout.column_fed_by(field_.source)
-    if column is not None and f"_part_{field_.transform}_{column.name}" in layout.types:
+        return _fault(table_schema, field_.source, _PLAIN)
+    column = table_schema.column_fed_by(field_.source)
+    if column is not None and f"_part_{field_.transform}_{column.name}" in table_schema.types:
         return f"_part_{field_.transform}_{column.name} is a property"
     types = (Timestamp,) if field_.transform == "hour" else (Timestamp, Date)
-    fault = _fault(layout, field_.source, types)
+    fault = _fault(table_schema, field_.source, types)
     return fault and f"{field_.transform}({field_.source}): {fault}"

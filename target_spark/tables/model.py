@@ -47,7 +47,7 @@ class Table:
         return ".".join(self.identifier) or self.path
 
     @property
-    def places(self) -> tuple[str, ...]:
+    def locations(self) -> tuple[str, ...]:
         """The locations that the table occupies: its catalog name in lower case, and its folder."""
         return tuple(filter(None, (".".join(self.identifier).lower(), self.path)))
 
@@ -106,7 +106,7 @@ class MaintenanceOptions:
     file_bytes: int | None = None
 
     @property
-    def wanted(self) -> bool:
+    def is_configured(self) -> bool:
         """True if any maintenance is configured."""
         return self.compact or self.retain_days is not None
 

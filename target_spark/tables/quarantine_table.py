@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = [
-    "LAYOUT",
+    "SCHEMA",
     "QuarantineGuard",
     "find_example",
     "find_reasons",
@@ -47,7 +47,7 @@ _COLUMNS: Final[Mapping[str, ColumnType]] = {
     "version": Integer(),
     "replay": Text(),
 }
-LAYOUT: Final = TableSchema(tuple(Column(name, name, type_) for name, type_ in _COLUMNS.items()))
+SCHEMA: Final = TableSchema(tuple(Column(name, name, type_) for name, type_ in _COLUMNS.items()))
 """The columns of every quarantine. ``replay`` is the run that replays the record."""
 
 _REASONS: Final = 100
@@ -76,7 +76,7 @@ class QuarantineGuard:
 
     def add(
         self,
-        work: CommitRequest,
+        request: CommitRequest,
         count: int,
         written: int,
         quarantined: int,
@@ -85,7 +85,7 @@ class QuarantineGuard:
         """Count rows that are about to be quarantined.
 
         Args:
-            work: The commit request that contains the rows.
+            request: The commit request that contains the rows.
             count: The number of rows to be quarantined.
             written: The stream's rows written in the run before this batch.
             quarantined: The stream's rows quarantined in the run before this batch.
@@ -98,12 +98,12 @@ class QuarantineGuard:
         with self._lock:
             total = self._count + count
             if limit.rows is not None and total > limit.rows:
-                raise _too_many(work, count, f"That makes {total} in this run", limit, reasons)
+                raise _too_many(request, count, f"That makes {total} in this run", limit, reasons)
             self._count = total
-        bad_rows, rows = quarantined + count, written + quarantined + work.count
+        bad_rows, rows = quarantined + count, written + quarantined + request.count
         if rows >= limit.judged_from and limit.is_exceeded(bad_rows, rows):
             so_far = f"That makes {bad_rows} of {rows} rows of this stream"
-            raise _too_many(work, count, so_far, limit, reasons)
+            raise _too_many(request, count, so_far, limit, reasons)
 
     def find_withhold_reason(self, written: int, quarantined: int) -> str | None:
         """Return why no state may cover a stream's rows, or None if states may.
@@ -122,10 +122,14 @@ class QuarantineGuard:
 
 
 def _too_many(
-    work: CommitRequest, count: int, so_far: str, limit: QuarantineLimit, reasons: Sequence[Reason]
+    request: CommitRequest,
+    count: int,
+    so_far: str,
+    limit: QuarantineLimit,
+    reasons: Sequence[Reason],
 ) -> QuarantineError:
     return QuarantineError(
-        f"{count} of {work.count} rows of stream {work.stream} do not fit their columns, for"
+        f"{count} of {request.count} rows of stream {request.stream} do not fit their columns, for"
         f" example: {describe_reasons(reasons)}. {so_far}, and max_quarantined is {limit};"
         " nothing of this batch is committed."
     )
@@ -150,7 +154,7 @@ def get_values(batch: int, run: str) -> tuple[str, ...]:
     return tuple(f"{computed.get(name, f'`{name}`')} AS `{name}`" for name in _COLUMNS)
 
 
-def find_reasons(bad: DataFrame, layout: TableSchema) -> tuple[Reason, ...]:
+def find_reasons(bad: DataFrame, table_schema: TableSchema) -> tuple[Reason, ...]:
     """Return the reasons of bad rows, most frequent first, each with an example.
 
     At most 100 reasons are returned.
@@ -165,12 +169,12 @@ def find_reasons(bad: DataFrame, layout: TableSchema) -> tuple[Reason, ...]:
         .collect()
     )
     return tuple(
-        Reason(row["reason"], row["rows"], find_example(row["raw"], row["reason"], layout))
+        Reason(row["reason"], row["rows"], find_example(row["raw"], row["reason"], table_schema))
         for row in rows
     )
 
 
-def find_example(raw: str | None, reason: str, layout: TableSchema) -> str | None:
+def find_example(raw: str | None, reason: str, table_schema: TableSchema) -> str | None:
     """Return the value that a reason refers to, redacted and shortened for a message.
 
     The result is the record if the reason concerns the whole record, and None if the record does
@@ -182,7 +186,7 @@ def find_example(raw: str | None, reason: str, layout: TableSchema) -> str | Non
         value = json.loads(raw)
     except (ValueError, RecursionError):
         return _format_example(raw, raw)
-    path = _path_in(reason, layout)
+    path = _path_in(reason, table_schema)
     for name in path:
         if not isinstance(value, dict) or name not in value:
             return None
@@ -192,9 +196,9 @@ def find_example(raw: str | None, reason: str, layout: TableSchema) -> str | Non
     return _format_example(value, json.dumps(clean_document(value, redact), ensure_ascii=False))
 
 
-def _path_in(reason: str, layout: TableSchema) -> tuple[str, ...]:
+def _path_in(reason: str, table_schema: TableSchema) -> tuple[str, ...]:
     """Return the path of the value that a reason refers to; empty for the whole record."""
-    columns = [each for each in layout.columns if _mentions(reason, each.source)]
+    columns = [each for each in table_schema.columns if _mentions(reason, each.source)]
     if not columns:
         return ()
     column = max(columns, key=lambda each: len(each.source))

@@ -127,8 +127,8 @@ class Writer(Protocol):
         spark: SparkSession,
         /,
         table: Table,
-        layout: TableSchema,
-        design: TableLayout,
+        table_schema: TableSchema,
+        layout: TableLayout,
         *,
         has_rows: bool = False,
     ) -> None:
@@ -137,8 +137,8 @@ class Writer(Protocol):
         Args:
             spark: The session of the calling thread.
             table: The table to create.
-            layout: The columns.
-            design: Partitioning, clustering and properties.
+            table_schema: The columns.
+            layout: Partitioning, clustering and properties.
             has_rows: True if rows are written next. A format whose first write creates the table
                 may
                 then do nothing.
@@ -146,7 +146,7 @@ class Writer(Protocol):
         ...
 
     def describe_layout_mismatch(
-        self, spark: SparkSession, /, table: Table, layout: TableSchema, design: TableLayout
+        self, spark: SparkSession, /, table: Table, table_schema: TableSchema, layout: TableLayout
     ) -> str | None:
         """Describe a table's partitioning and clustering if it differs from the settings.
 
@@ -169,7 +169,7 @@ class Writer(Protocol):
         """
         ...
 
-    def annotate(self, spark: SparkSession, /, table: Table, layout: TableSchema) -> None:
+    def annotate(self, spark: SparkSession, /, table: Table, table_schema: TableSchema) -> None:
         """Store the source property of each column in the table, and set the column comments."""
         ...
 
@@ -338,22 +338,22 @@ def check_count(table: Table, rows: int, written: int) -> None:
         )
 
 
-def same_table(table: Table, known: str | None, found: str | None) -> str | None:
+def same_table(table: Table, expected: str | None, actual: str | None) -> str | None:
     """Check that a table was not replaced during the run; return its current id.
 
     Args:
         table: The table.
-        known: The id that this run saw first, or None if it has seen none.
-        found: The current id, or None if the table does not exist.
+        expected: The id that this run saw first, or None if it has seen none.
+        actual: The current id, or None if the table does not exist.
 
     Raises:
         TableError: The ids differ, because the table was removed or replaced.
     """
-    if known is not None and found is None:
+    if expected is not None and actual is None:
         raise table_removed_error(table)
-    if known is not None and found != known:
+    if expected is not None and actual != expected:
         raise table_replaced_error(table)
-    return found
+    return actual
 
 
 def table_owner_error(table: Table, owner: str, job: str) -> TableOwnerError:

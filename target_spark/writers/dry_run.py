@@ -53,23 +53,23 @@ class DryRunWriter:
         self,
         _spark: SparkSession,
         table: Table,
-        layout: TableSchema,
-        _design: TableLayout,
+        table_schema: TableSchema,
+        _layout: TableLayout,
         *,
         has_rows: bool = False,  # noqa: ARG002  (a dry run writes nothing in either case)
     ) -> None:
         """Remember a table that a real run would create."""
         self._new.add(table.key)
-        self._types[table.key] = layout.types
+        self._types[table.key] = table_schema.types
 
     def describe_layout_mismatch(
-        self, spark: SparkSession, table: Table, layout: TableSchema, design: TableLayout
+        self, spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
     ) -> str | None:
         """Describe an existing table's partitioning if it differs from the settings, else None."""
         if table.key in self._new:
             return None
         readable = _strip_unknown_catalog(spark, table)
-        return self._writer.describe_layout_mismatch(spark, readable, layout, design)
+        return self._writer.describe_layout_mismatch(spark, readable, table_schema, layout)
 
     def alter(self, _spark: SparkSession, table: Table, _changes: Sequence[SchemaChange]) -> None:
         """Do nothing; `annotate` stores the resulting columns."""
@@ -80,9 +80,9 @@ class DryRunWriter:
             return {}
         return self._writer.sources(spark, _strip_unknown_catalog(spark, table))
 
-    def annotate(self, _spark: SparkSession, table: Table, layout: TableSchema) -> None:
+    def annotate(self, _spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
         """Remember the columns that the table would have."""
-        self._types[table.key] = layout.types
+        self._types[table.key] = table_schema.types
 
     def drop_not_null(self, _spark: SparkSession, table: Table, _keep: Collection[str]) -> None:
         """Do nothing, since a dry run changes no column."""

@@ -33,7 +33,7 @@ from target_spark.columns import SchemaChange, TableSchema
 from target_spark.errors import ConflictError, TableError, UnsupportedError
 from target_spark.spark.observation import counted
 from target_spark.storage.hadoop_fs import remove_folder, sync
-from target_spark.storage.lock_files import open_lease
+from target_spark.storage.lock_files import open_lock_file
 from target_spark.storage.uris import to_local_folder, to_spark_uri
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
@@ -170,8 +170,8 @@ class ParquetWriter:
         spark: SparkSession,
         /,
         table: Table,
-        layout: TableSchema,
-        design: TableLayout,  # noqa: ARG002
+        table_schema: TableSchema,
+        layout: TableLayout,  # noqa: ARG002
         *,
         has_rows: bool = False,
     ) -> None:
@@ -179,18 +179,23 @@ class ParquetWriter:
 
         With ``has_rows`` nothing is written, since the first rows create the table.
         """
-        self.annotate(spark, table, layout)
+        self.annotate(spark, table, table_schema)
         if has_rows:
             return
         columns = (
-            F.lit(None).cast(column.type.ddl).alias(column.name) for column in layout.columns
+            F.lit(None).cast(column.type.ddl).alias(column.name) for column in table_schema.columns
         )
         with self._committing(table):
             if CommitManifest.read(_folder(table)) is None:  # another run may have created it
                 self._write(spark.range(0).select(*columns), table, self._open(table), 0)
 
     def describe_layout_mismatch(
-        self, _spark: SparkSession, _table: Table, _layout: TableSchema, _design: TableLayout, /
+        self,
+        _spark: SparkSession,
+        _table: Table,
+        _table_schema: TableSchema,
+        _layout: TableLayout,
+        /,
     ) -> str | None:
         """Return None, since Parquet tables are never partitioned."""
         return None
@@ -213,13 +218,13 @@ class ParquetWriter:
         manifest = CommitManifest.read(_folder(table)) or CommitManifest()
         return {**manifest.sources, **self._tables[table.key].sources}
 
-    def annotate(self, _spark: SparkSession, /, table: Table, layout: TableSchema) -> None:
+    def annotate(self, _spark: SparkSession, /, table: Table, table_schema: TableSchema) -> None:
         """Keep the source property of each column for the next manifest.
 
         Parquet has no column comments.
         """
         state = self._tables[table.key]
-        state.sources = {**state.sources, **layout.sources}
+        state.sources = {**state.sources, **table_schema.sources}
 
     def drop_not_null(self, _spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:
         """Do nothing, since all columns of a Parquet table are nullable."""
@@ -466,7 +471,7 @@ class ParquetWriter:
 def _locked(folder: Path) -> Iterator[None]:
     """Context manager: hold the lock of a table's folder, so that only one run writes at a time."""
     lock = folder / "_target_spark" / "commit.lease"
-    file = open_lease(lock, os.O_RDWR | os.O_CREAT, in_warehouse=True)
+    file = open_lock_file(lock, os.O_RDWR | os.O_CREAT, in_warehouse=True)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -64,12 +64,12 @@ def build_alter_statements(
         yield f"ALTER COLUMN {quote(*change.path)} TYPE {change.ddl}"
 
 
-def get_columns(layout: TableSchema) -> str:
+def get_columns(table_schema: TableSchema) -> str:
     """Return the SQL column list of CREATE TABLE for a table schema, with comments."""
     return ", ".join(
         f"{quote(column.name)} {column.type.ddl}"
         + (f" COMMENT {sql_literal(column.comment)}" if column.comment else "")
-        for column in layout.columns
+        for column in table_schema.columns
     )
 
 

@@ -30,9 +30,9 @@ _SOURCE = "target_spark.source."
 _KEEPS = f"{_SOURCE}kept"
 
 
-def build_properties(layout: TableSchema) -> dict[str, str]:
+def build_properties(table_schema: TableSchema) -> dict[str, str]:
     """Return the properties of a new table that store which property feeds each column."""
-    return {_KEEPS: "true", **_properties(layout.sources)}
+    return {_KEEPS: "true", **_properties(table_schema.sources)}
 
 
 def get_table_properties(spark: SparkSession, ref: str) -> dict[str, str]:
@@ -56,7 +56,7 @@ def read_sources(properties: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def build_annotations(
-    properties: Mapping[str, str], schema: T.StructType, layout: TableSchema
+    properties: Mapping[str, str], schema: T.StructType, table_schema: TableSchema
 ) -> Iterator[str]:
     """Yield the ALTER TABLE clauses that store a schema's sources and comments in a table.
 
@@ -66,15 +66,17 @@ def build_annotations(
     Args:
         properties: The table's current properties.
         schema: The table's current Spark schema.
-        layout: The table schema to store.
+        table_schema: The table schema to store.
     """
-    if layout.sources:
+    if table_schema.sources:
         stored = read_sources(properties) or {}
-        changed = {path: src for path, src in layout.sources.items() if stored.get(path) != src}
+        changed = {
+            path: src for path, src in table_schema.sources.items() if stored.get(path) != src
+        }
         if changed:
             assignments = format_properties({_KEEPS: "true", **_properties(changed)})
             yield f"SET TBLPROPERTIES ({assignments})"
-    comments = {column.name: column.comment for column in layout.columns if column.comment}
+    comments = {column.name: column.comment for column in table_schema.columns if column.comment}
     if comments:
         for field in schema.fields:
             comment = comments.get(field.name)

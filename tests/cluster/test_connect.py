@@ -230,11 +230,11 @@ def test_unavailable_server_is_a_retryable_failure() -> None:
 def test_sessions_of_a_killed_run_are_stored_in_the_lock_file(tmp_path: Path) -> None:
     """Sessions that may still run are listed until they are known to have ended."""
     first = JobLock.acquire(str(tmp_path), "job")
-    first.sessions_are(["session-1"])
+    first.record_sessions(["session-1"])
     first.release()
     second = JobLock.acquire(str(tmp_path), "job")
     assert second.leftover_sessions == ("session-1",)
-    second.sessions_are([])
+    second.record_sessions([])
     second.release()
     third = JobLock.acquire(str(tmp_path), "job")
     assert third.leftover_sessions == ()

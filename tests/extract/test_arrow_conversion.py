@@ -46,9 +46,9 @@ def bodies(*records: Any) -> list[bytes]:
     return [json.dumps(each).encode() for each in records]
 
 
-def values(layout: TableSchema, *records: Any, nulls: bool = False) -> list[dict[str, Any]]:
+def values(table_schema: TableSchema, *records: Any, nulls: bool = False) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = (
-        ArrowConverter(layout, nulls=nulls).batch(bodies(*records)).to_pylist()
+        ArrowConverter(table_schema, nulls=nulls).batch(bodies(*records)).to_pylist()
     )
     return found
 
@@ -102,14 +102,16 @@ def test_invalid_value_is_an_error_in_strict_mode(raw: str):
 
 def test_datetimes_of_mixed_formats_are_converted():
     """A date-time without a zone or in another format does not change the other values."""
-    layout = make_layout({"at": {"type": "string", "format": "date-time"}})
+    table_schema = make_layout({"at": {"type": "string", "format": "date-time"}})
     texts = [
         "2024-01-01T00:00:00Z",
         "2024-01-01T01:00:00+01:00",
         "2024-01-01 00:00:00",
         "2024-01-01",
     ]
-    found = plain(ArrowConverter(layout).batch(bodies(*({"at": at} for at in texts))).column("at"))
+    found = plain(
+        ArrowConverter(table_schema).batch(bodies(*({"at": at} for at in texts))).column("at")
+    )
     assert set(found) == {1704067200000000}
 
 
@@ -128,13 +130,13 @@ def test_objects_and_lists_keep_their_nulls():
         "properties": {"x": {"type": "integer"}},
         "additionalProperties": False,
     }
-    layout = make_layout({"o": inner, "l": {"type": "array", "items": inner}})
+    table_schema = make_layout({"o": inner, "l": {"type": "array", "items": inner}})
     records = [
         {"o": None, "l": None},
         {"o": {}, "l": []},
         {"o": {"x": None}, "l": [None, {}, {"x": 1}]},
     ]
-    assert values(layout, *records) == [
+    assert values(table_schema, *records) == [
         {"o": None, "l": None},
         {"o": {"x": None}, "l": []},
         {"o": {"x": None}, "l": [None, {"x": None}, {"x": 1}]},
@@ -166,9 +168,9 @@ def test_string_columns_keep_other_values_as_json_text():
 
 def test_stream_without_properties_has_the_record_as_one_column():
     """Without declared properties the value is the JSON text of the record, byte by byte."""
-    layout = schema_from_json_schema({}, ("id",), ColumnOptions())
+    table_schema = schema_from_json_schema({}, ("id",), ColumnOptions())
     body = b'{"id":"a","x":[1.50]}'
-    assert ArrowConverter(layout).batch([body]).to_pylist() == [
+    assert ArrowConverter(table_schema).batch([body]).to_pylist() == [
         {"id": "a", "record": body.decode()}
     ]
 
@@ -220,21 +222,21 @@ def test_nanoseconds_are_an_error_or_truncated_by_option():
     record = {"at": "1970-01-01T00:00:00.0000019Z"}
     with pytest.raises(ConversionError):
         values(make_layout(schema), record)
-    cut = ArrowConverter(make_layout(schema, cut_timestamps=True)).batch(bodies(record))
+    cut = ArrowConverter(make_layout(schema, truncate_timestamps=True)).batch(bodies(record))
     assert plain(cut.column("at")) == [1]
 
 
 @pytest.mark.spark
 def test_arrow_values_equal_those_of_the_dataframe_for_tables(spark: SparkSession, tmp_path: Path):
     """A record of every type has the same types and values in both."""
-    layout = schema_from_json_schema(KINDS_SCHEMA, ("id",), ColumnOptions())
+    table_schema = schema_from_json_schema(KINDS_SCHEMA, ("id",), ColumnOptions())
     records = [json.dumps(KINDS, default=float), '{"id":2}', '{"id":3,"items":[],"list":null}']
     frame = read_spool(
-        spark, [spool(tmp_path / "lines", records)], layout, BatchMetadata(NOW, NOW, 0)
+        spark, [spool(tmp_path / "lines", records)], table_schema, BatchMetadata(NOW, NOW, 0)
     )
-    columns = [f"`{name}`" for name in layout.types]
+    columns = [f"`{name}`" for name in table_schema.types]
     made = spark.createDataFrame(
-        pa.Table.from_batches([ArrowConverter(layout).batch([r.encode() for r in records])])
+        pa.Table.from_batches([ArrowConverter(table_schema).batch([r.encode() for r in records])])
     )
     assert (
         made.schema.simpleString() == frame.good(strict=False).select(columns).schema.simpleString()

@@ -143,7 +143,7 @@ def test_columns_are_the_selected_properties_of_the_catalog(shop: Shop, tmp_path
             each["metadata"]["selected"] = each["breadcrumb"] not in ([], ["properties", "note"])
     (tmp_path / "catalog.json").write_text(json.dumps(catalog))
     request = shop.request("orders", {"catalog": str(tmp_path / "catalog.json")}, rows=1)
-    assert list(request.layout.types) == ["region", "id", "updated_at"]
+    assert list(request.table_schema.types) == ["region", "id", "updated_at"]
     assert len(rows(request)) == len(REGIONS)
 
 
@@ -151,7 +151,7 @@ def test_stream_maps_rename_streams(shop: Shop):
     """A stream is read by its name after the stream maps."""
     maps = {"orders": {"__alias__": "sales", "note": None, "twice": "id * 2"}}
     request = shop.request("sales", stream_maps=maps, rows=2)
-    assert list(request.layout.types) == ["region", "id", "updated_at", "twice"]
+    assert list(request.table_schema.types) == ["region", "id", "updated_at", "twice"]
     assert {row[1]: row[3] for row in rows(request)} == {0: "0", 1: "2"}
     with pytest.raises(UnsupportedError, match=r"no stream sale\. Is 'sales' meant\?"):
         shop.request("sale", stream_maps=maps)
@@ -290,7 +290,7 @@ def test_columns_have_the_types_and_values_of_tables(
 ):
     """Columns have the types that a table would get; big numbers and timestamps are exact."""
     kinds = read("kinds").load()
-    types = shop.request("kinds").layout.types
+    types = shop.request("kinds").table_schema.types
     ddl = ", ".join(f"`{name}` {ddl}" for name, ddl in types.items())
     assert kinds.schema == spark.createDataFrame([], ddl).schema
     first = kinds.where("id = 1").selectExpr("huge", "exact", "unix_micros(at)", "inner.Name_x")

@@ -103,7 +103,7 @@ class DiscardingTables:
                 count += line[:1] == b"{" and line[-1:] == b"}"
         return CommitResult(count, 0, work.covered(), {})
 
-    def prepare(self, table: Table, layout: TableSchema, design: TableLayout) -> CommitResult:
+    def prepare(self, table: Table, table_schema: TableSchema, layout: TableLayout) -> CommitResult:
         """Create no table."""
         return CommitResult(0, 0, None, {})
 
@@ -141,11 +141,11 @@ def _load(
     options: LoadOptions,
     make_decoder: Callable[[], Any],
     data: bytes,
-    form: StateFormat | None = None,
+    state_format: StateFormat | None = None,
 ) -> None:
     spool = SpoolFolder(folder / "spool")
     loader = Loader(
-        options, StubEngine(), spool, DiscardingTables, Report(), _take_state, form=form
+        options, StubEngine(), spool, DiscardingTables, Report(), _take_state, state_format=state_format
     )
     decoder = make_decoder()
     with contextlib.closing(spool), contextlib.closing(loader):

@@ -453,12 +453,12 @@ def _of_the_loader(schedule: Schedule) -> dict[Any, dict[str, Any]]:
         thread_session=lambda: SimulatedSpark(scheduler, schedule.tables),
         stop=lambda: None,
     )
-    write, for_the_owner, fit = JobLock._write, spool._for_the_owner, BatchWriter._prepare_columns
+    write, open_private, fit = JobLock._write, spool._open_private, BatchWriter._prepare_columns
 
     def fit_table(self: Any, spark: Any, table: Any, *args: Any, **kw: Any) -> Any:
-        layout = fit(self, spark, table, *args, **kw)
+        table_schema = fit(self, spark, table, *args, **kw)
         schedule.looked(self._run.id, table.name)
-        return layout
+        return table_schema
 
     def write_lease(self: Any) -> None:
         if scheduler.is_full("a lease"):
@@ -467,7 +467,7 @@ def _of_the_loader(schedule: Schedule) -> dict[Any, dict[str, Any]]:
         write(self)
 
     def open_spool(path: Path) -> Any:
-        file = for_the_owner(path)
+        file = open_private(path)
         return file if path.name == "lock" else SpoolFile(file, scheduler)
 
     def rename(how: Callable[[Path, Any], Path]) -> Callable[[Path, Any], Path]:
@@ -496,7 +496,7 @@ def _of_the_loader(schedule: Schedule) -> dict[Any, dict[str, Any]]:
                 **{**vars(time), "monotonic": partial(next, ticks), "sleep": lambda _: wait()}
             ),
         },
-        spool: {"fcntl": locks, "_for_the_owner": open_spool},
+        spool: {"fcntl": locks, "_open_private": open_spool},
         parquet: {"fcntl": locks},
         parquet_footers: {"row_count": lambda path: len(read_rows(path))},
         BatchWriter: {"_prepare_columns": fit_table},

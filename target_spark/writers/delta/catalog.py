@@ -77,8 +77,8 @@ def get_types(spark: SparkSession, table: Table) -> Mapping[str, str] | None:
 def create_catalog_table(
     spark: SparkSession,
     table: Table,
-    layout: TableSchema,
-    design: TableLayout,
+    table_schema: TableSchema,
+    layout: TableLayout,
     *,
     through_spark: bool,
 ) -> None:
@@ -87,22 +87,24 @@ def create_catalog_table(
     Args:
         spark: The session of the calling thread.
         table: The table to create.
-        layout: The columns.
-        design: Partitioning, clustering and properties.
+        table_schema: The columns.
+        layout: Partitioning, clustering and properties.
         through_spark: False to let the library deltalake create a local table without partitions
             or clusters, which is faster.
     """
-    clauses, properties = build_layout_ddl(layout, design)
-    properties |= _PROPERTIES | build_properties(layout)
+    clauses, properties = build_layout_ddl(table_schema, layout)
+    properties |= _PROPERTIES | build_properties(table_schema)
     folder = None if table.identifier else to_local_folder(table.path)
-    is_plain = not clauses and not design.properties
+    is_plain = not clauses and not layout.properties
     if is_plain and folder is not None and not through_spark:
-        schema = T.StructType.fromDDL(get_columns(layout))
+        schema = T.StructType.fromDDL(get_columns(table_schema))
         create_table(folder, schema.json(), properties)
         return
-    properties |= dict(design.properties)
+    properties |= dict(layout.properties)
     listed = format_properties(properties)
-    columns = f"{get_columns(layout)}{layout_columns(build_partition_specs(layout, design))}"
+    columns = (
+        f"{get_columns(table_schema)}{layout_columns(build_partition_specs(table_schema, layout))}"
+    )
     location = _location(table) if table.identifier else ""
     _create(
         spark,
@@ -173,18 +175,18 @@ def drop_table(spark: SparkSession, table: Table) -> None:
 
 
 def describe_layout_mismatch(
-    spark: SparkSession, table: Table, layout: TableSchema, design: TableLayout
+    spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
 ) -> str | None:
     """Describe a Delta table's partitioning and clustering if it differs from the settings.
 
     Returns:
         A phrase such as "partitioned by day", or None if there is no difference.
     """
-    if not design.partition_by and not design.cluster_by:
+    if not layout.partition_by and not layout.cluster_by:
         return None
     parts, clusters = get_layout(spark, table)
-    expected = tuple(part.name for part in build_partition_specs(layout, design))
-    if (parts, clusters) == (expected, get_clustering(layout, design)):
+    expected = tuple(part.name for part in build_partition_specs(table_schema, layout))
+    if (parts, clusters) == (expected, get_clustering(table_schema, layout)):
         return None
     if not parts and not clusters:
         return "neither partitioned nor clustered"

@@ -67,9 +67,11 @@ class PartitionSpec(NamedTuple):
     made_by: str | None
 
 
-def build_partition_specs(layout: TableSchema, design: TableLayout) -> tuple[PartitionSpec, ...]:
+def build_partition_specs(
+    table_schema: TableSchema, layout: TableLayout
+) -> tuple[PartitionSpec, ...]:
     """Return the partition columns that a table gets from its configured layout."""
-    return tuple(_parts(layout, design))
+    return tuple(_parts(table_schema, layout))
 
 
 def layout_columns(parts: tuple[PartitionSpec, ...]) -> str:
@@ -81,19 +83,19 @@ def layout_columns(parts: tuple[PartitionSpec, ...]) -> str:
     )
 
 
-def build_layout_ddl(layout: TableSchema, design: TableLayout) -> tuple[str, dict[str, str]]:
+def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> tuple[str, dict[str, str]]:
     """Return the SQL after ``USING delta`` in CREATE TABLE, and the properties that it needs."""
-    parts = ", ".join(quote(part.name) for part in build_partition_specs(layout, design))
-    clustered = get_clustering(layout, design)
+    parts = ", ".join(quote(part.name) for part in build_partition_specs(table_schema, layout))
+    clustered = get_clustering(table_schema, layout)
     if parts or not clustered:
         return (f" PARTITIONED BY ({parts})" if parts else ""), {}
     clause = f" CLUSTER BY ({', '.join(map(quote, clustered))})"
-    return clause, _statistics(layout, clustered)
+    return clause, _statistics(table_schema, clustered)
 
 
-def get_clustering(layout: TableSchema, design: TableLayout) -> tuple[str, ...]:
+def get_clustering(table_schema: TableSchema, layout: TableLayout) -> tuple[str, ...]:
     """Return the names of the clustering columns that a table gets from its layout."""
-    columns = (layout.column_fed_by(source) for source in design.cluster_by)
+    columns = (table_schema.column_fed_by(source) for source in layout.cluster_by)
     return tuple(column.name for column in columns if column is not None)
 
 
@@ -107,9 +109,9 @@ def _is_part(name: str, ddl: str, types: Mapping[str, str]) -> bool:
     return match is not None and match[2] in types and ddl == _TYPES[match[1]]
 
 
-def _parts(layout: TableSchema, design: TableLayout) -> Iterator[PartitionSpec]:
-    for partition in design.partition_by:
-        column = layout.column_fed_by(partition.source)
+def _parts(table_schema: TableSchema, layout: TableLayout) -> Iterator[PartitionSpec]:
+    for partition in layout.partition_by:
+        column = table_schema.column_fed_by(partition.source)
         if column is not None:
             yield _part(partition, column.name, column.type)
 
@@ -144,15 +146,15 @@ def _hour(name: str) -> str:
     return f"CONCAT(CAST({_day(seconds)} AS STRING), '-', {hour})"
 
 
-def _statistics(layout: TableSchema, clustered: tuple[str, ...]) -> dict[str, str]:
+def _statistics(table_schema: TableSchema, clustered: tuple[str, ...]) -> dict[str, str]:
     """Return the table property that makes Delta collect statistics of the clustering columns.
 
     The dictionary is empty if Delta collects them by default.
     """
-    if len(layout.columns) <= _COUNTED and all(
-        isinstance(column.type, _COMPARED) for column in layout.columns
+    if len(table_schema.columns) <= _COUNTED and all(
+        isinstance(column.type, _COMPARED) for column in table_schema.columns
     ):
         return {}
-    others = (c.name for c in layout.columns if isinstance(c.type, _COMPARED))
+    others = (c.name for c in table_schema.columns if isinstance(c.type, _COMPARED))
     counted = list(dict.fromkeys([*clustered, *others]))[:_COUNTED]
     return {"delta.dataSkippingStatsColumns": ",".join(map(quote, counted))}

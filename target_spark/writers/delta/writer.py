@@ -154,14 +154,14 @@ class DeltaWriter:
         self,
         spark: SparkSession,
         table: Table,
-        layout: TableSchema,
-        design: TableLayout,
+        table_schema: TableSchema,
+        layout: TableLayout,
         *,
         has_rows: bool = False,  # noqa: ARG002  (an empty table is made in any case)
     ) -> None:
         """Create an empty Delta table with the columns of a table schema and the given layout."""
         create_catalog_table(
-            spark, table, layout, design, through_spark=self._uses_spark_alone(spark)
+            spark, table, table_schema, layout, through_spark=self._uses_spark_alone(spark)
         )
         state = self._tables[table.key]
         state.is_empty, state.newest, state.looked_for = True, None, True
@@ -178,10 +178,10 @@ class DeltaWriter:
         """Return the stream property that feeds each column; None for another program's table."""
         return read_sources(get_properties(spark, table))
 
-    def annotate(self, spark: SparkSession, table: Table, layout: TableSchema) -> None:
+    def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
         """Store the source property of each column in the table, and set the column comments."""
         properties, schema = get_properties(spark, table), get_schema(spark, table)
-        self._alter(spark, table, build_annotations(properties, schema, layout))
+        self._alter(spark, table, build_annotations(properties, schema, table_schema))
 
     def drop_not_null(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
         """Drop NOT NULL from all columns of a table except those in ``keep``."""
@@ -292,10 +292,10 @@ class DeltaWriter:
         drop_table(spark, table)
 
     def describe_layout_mismatch(
-        self, spark: SparkSession, table: Table, layout: TableSchema, design: TableLayout
+        self, spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
     ) -> str | None:
         """Describe a Delta table's partitioning and clustering if it differs from the settings."""
-        return describe_layout_mismatch(spark, table, layout, design)
+        return describe_layout_mismatch(spark, table, table_schema, layout)
 
     def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
         """Run OPTIMIZE and VACUUM as configured; each commit repeats the newest commit metadata."""

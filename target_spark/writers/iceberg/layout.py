@@ -28,39 +28,39 @@ _FUNCTIONS: Final[Mapping[Transform, str]] = {
 }
 
 
-def build_layout_ddl(layout: TableSchema, design: TableLayout) -> str:
+def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> str:
     """Return the PARTITIONED BY and TBLPROPERTIES clauses of an Iceberg table's CREATE TABLE."""
-    parts = ", ".join(_parts(layout, design.partition_by))
+    parts = ", ".join(_parts(table_schema, layout.partition_by))
     clause = f" PARTITIONED BY ({parts})" if parts else ""
-    properties = build_properties(layout) | dict(design.properties)
-    if design.file_bytes is not None:
-        properties["write.target-file-size-bytes"] = str(design.file_bytes)
+    properties = build_properties(table_schema) | dict(layout.properties)
+    if layout.file_bytes is not None:
+        properties["write.target-file-size-bytes"] = str(layout.file_bytes)
     listed = format_properties(properties)
     return f"{clause} TBLPROPERTIES ({listed})"
 
 
-def build_sort_order(layout: TableSchema, design: TableLayout) -> str:
+def build_sort_order(table_schema: TableSchema, layout: TableLayout) -> str:
     """Return the ALTER TABLE clause that sorts the rows of each file, or "" without sorting.
 
     Rows of a partition still go to one task. Otherwise each task would write a file for each
     partition.
     """
-    order = ", ".join(quote(name) for name in _columns(layout, design.sort_by))
+    order = ", ".join(quote(name) for name in _columns(table_schema, layout.sort_by))
     if not order:
         return ""
-    parts = any(_parts(layout, design.partition_by))
+    parts = any(_parts(table_schema, layout.partition_by))
     return f"WRITE{' DISTRIBUTED BY PARTITION' if parts else ''} LOCALLY ORDERED BY {order}"
 
 
 def describe_partition_mismatch(
-    statement: str, layout: TableSchema, design: TableLayout
+    statement: str, table_schema: TableSchema, layout: TableLayout
 ) -> str | None:
     """Describe an Iceberg table's partitioning if it differs from the configured one, else None.
 
     ``statement`` is the CREATE TABLE statement that Spark shows for the table.
     """
     parts = _get_partitions(statement).replace("`", "")
-    if parts == ", ".join(_parts(layout, design.partition_by)).replace("`", ""):
+    if parts == ", ".join(_parts(table_schema, layout.partition_by)).replace("`", ""):
         return None
     return f"partitioned by {parts}" if parts else "not partitioned"
 
@@ -71,15 +71,15 @@ def _get_partitions(statement: str) -> str:
     return match[1] if match else ""
 
 
-def _parts(layout: TableSchema, partitions: Iterable[PartitionField]) -> Iterator[str]:
+def _parts(table_schema: TableSchema, partitions: Iterable[PartitionField]) -> Iterator[str]:
     for partition in partitions:
-        for name in _columns(layout, [partition.source]):
+        for name in _columns(table_schema, [partition.source]):
             function = _FUNCTIONS.get(partition.transform, "")
             yield f"{function}({quote(name)})" if function else quote(name)
 
 
-def _columns(layout: TableSchema, sources: Iterable[str]) -> Iterator[str]:
+def _columns(table_schema: TableSchema, sources: Iterable[str]) -> Iterator[str]:
     for source in sources:
-        column = layout.column_fed_by(source)
+        column = table_schema.column_fed_by(source)
         if column is not None:
             yield column.name

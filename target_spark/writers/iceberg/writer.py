@@ -171,8 +171,8 @@ class IcebergWriter:
         self,
         spark: SparkSession,
         table: Table,
-        layout: TableSchema,
-        design: TableLayout,
+        table_schema: TableSchema,
+        layout: TableLayout,
         *,
         has_rows: bool = False,  # noqa: ARG002  (a snapshot needs an existing table)
     ) -> None:
@@ -182,7 +182,7 @@ class IcebergWriter:
             TableError: Iceberg rejects the columns or the layout.
         """
         with _translate_errors(table):
-            _make(spark, table, layout, design)
+            _make(spark, table, table_schema, layout)
         state = self._tables[table.key]
         state.is_empty, state.empty_at = True, None
         self._check_same(spark, table)
@@ -200,11 +200,11 @@ class IcebergWriter:
         """Return the stream property that feeds each column; None for another program's table."""
         return read_sources(get_table_properties(spark, resolve_table(spark, table).ref))
 
-    def annotate(self, spark: SparkSession, table: Table, layout: TableSchema) -> None:
+    def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
         """Store the source property of each column in the table, and set the column comments."""
         ref = resolve_table(spark, table).ref
         clauses = build_annotations(
-            get_table_properties(spark, ref), spark.table(ref).schema, layout
+            get_table_properties(spark, ref), spark.table(ref).schema, table_schema
         )
         self._alter(spark, table, clauses)
 
@@ -316,13 +316,13 @@ class IcebergWriter:
         return self._commit(spark, table, commit, write, merged=True)
 
     def describe_layout_mismatch(
-        self, spark: SparkSession, table: Table, layout: TableSchema, design: TableLayout
+        self, spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
     ) -> str | None:
         """Describe an Iceberg table's partitioning if it differs from the settings, else None."""
-        if not design.partition_by:
+        if not layout.partition_by:
             return None
         (row,) = spark.sql(f"SHOW CREATE TABLE {resolve_table(spark, table).ref}").collect()
-        return describe_partition_mismatch(row[0], layout, design)
+        return describe_partition_mismatch(row[0], table_schema, layout)
 
     def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
         """Compact a table, expire old snapshots and remove orphan files, as configured.
@@ -568,17 +568,19 @@ def _newest_of_run(
     return None
 
 
-def _make(spark: SparkSession, table: Table, layout: TableSchema, design: TableLayout) -> None:
+def _make(
+    spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
+) -> None:
     table_ref = resolve_table(spark, table)
     if table.identifier and not spark.catalog.databaseExists(
         quote(table_ref.catalog, *table_ref.database)
     ):
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quote(table_ref.catalog, *table_ref.database)}")
     spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {table_ref.ref} ({get_columns(layout)}) USING iceberg"
-        f"{build_layout_ddl(layout, design)}"
+        f"CREATE TABLE IF NOT EXISTS {table_ref.ref} ({get_columns(table_schema)}) USING iceberg"
+        f"{build_layout_ddl(table_schema, layout)}"
     )
-    order = build_sort_order(layout, design)
+    order = build_sort_order(table_schema, layout)
     if order:
         spark.sql(f"ALTER TABLE {table_ref.ref} {order}")
 

@@ -45,14 +45,14 @@ class Reach:
     """Folders below one."""
 
     def __init__(self, folder: str) -> None:
-        self.place = folder
+        self.location = folder
         self._numbers = count()
 
     def new_address(self, name: str) -> str:
         """Return a folder that is not there yet."""
-        return f"{self.place}/{name}-{next(self._numbers)}"
+        return f"{self.location}/{name}-{next(self._numbers)}"
 
-    def forget(self, _spark: SparkSession, address: str) -> None:
+    def delete(self, _spark: SparkSession, address: str) -> None:
         """Remove what is there."""
         shutil.rmtree(address, ignore_errors=True)
 

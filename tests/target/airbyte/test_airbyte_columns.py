@@ -44,7 +44,7 @@ def struct(**properties: Any) -> dict[str, Any]:
     return {"type": ["null", "object"], "properties": properties}
 
 
-def layout(
+def table_schema(
     properties: dict[str, Any],
     *keys: str,
     options: ColumnOptions = AIRBYTE,
@@ -62,7 +62,7 @@ def by_name(found: TableSchema) -> dict[str, Column]:
 
 def test_airbyte_columns_follow_the_record_columns():
     """The columns of Airbyte's documentation: id, time, meta and generation of each row."""
-    found = layout({"id": INT})
+    found = table_schema({"id": INT})
     assert found.types == {
         "id": "bigint",
         "_airbyte_raw_id": "string",
@@ -70,14 +70,14 @@ def test_airbyte_columns_follow_the_record_columns():
         "_airbyte_meta": "string",
         "_airbyte_generation_id": "bigint",
     }
-    assert found.keeps_misfits
+    assert found.nulls_misfits
     assert found.has_meta
 
 
 def test_misfits_can_be_quarantined_by_option():
-    found = layout({"id": INT}, options=ColumnOptions(airbyte=True, misfits_aside=True))
+    found = table_schema({"id": INT}, options=ColumnOptions(airbyte=True, quarantines_misfits=True))
     assert found.has_meta
-    assert not found.keeps_misfits
+    assert not found.nulls_misfits
 
 
 def test_generation_id_replaces_the_table_version_column():
@@ -86,7 +86,7 @@ def test_generation_id_replaces_the_table_version_column():
         "_airbyte_generation_id",
         TABLE_VERSION,
     )
-    names = layout({"id": INT}, options=told).types
+    names = table_schema({"id": INT}, options=told).types
     assert TABLE_VERSION not in names
     assert "_sdc_received_at" in names
 
@@ -94,26 +94,26 @@ def test_generation_id_replaces_the_table_version_column():
 def test_record_properties_named_like_airbyte_columns_are_ignored():
     """PyAirbyte sends the columns of its cache, with these among them."""
     sent = dict.fromkeys(AIRBYTE_COLUMNS, TEXT)
-    found = layout({"id": INT, **sent})
+    found = table_schema({"id": INT, **sent})
     assert [c.name for c in found.columns if c.feed is ColumnSource.PROPERTY] == ["id"]
     assert {c.name for c in found.columns if c.feed is ColumnSource.METADATA} == {*AIRBYTE_COLUMNS}
-    plain = layout({"id": INT, META: TEXT}, options=ColumnOptions())
+    plain = table_schema({"id": INT, META: TEXT}, options=ColumnOptions())
     assert by_name(plain)[META].feed is ColumnSource.PROPERTY
 
 
 def test_singer_run_empties_the_airbyte_columns_of_rows_it_updates():
     """The old values would describe the row before the update."""
     table = {"id": "bigint", **{name: type_.ddl for name, type_ in AIRBYTE_COLUMNS.items()}}
-    fitted, changes = diff_with_table(layout({"id": INT}, options=ColumnOptions()), table)
+    fitted, changes = diff_with_table(table_schema({"id": INT}, options=ColumnOptions()), table)
     assert changes == ()
     assert {column.feed for column in fitted.columns[1:]} == {ColumnSource.EMPTIED}
-    again, changes = diff_with_table(layout({"id": INT}), table)
+    again, changes = diff_with_table(table_schema({"id": INT}), table)
     assert changes == ()
     assert {column.feed for column in again.columns[1:]} == {ColumnSource.METADATA}
 
 
 def test_keys_and_deletion_marks_must_fit_their_columns():
-    assert layout({"id": INT}, "id").must_fit == {"id", DELETED_AT, CDC_DELETED_AT}
+    assert table_schema({"id": INT}, "id").must_fit == {"id", DELETED_AT, CDC_DELETED_AT}
 
 
 # ----------------------------------------------------------------- inside a property
@@ -121,7 +121,9 @@ def test_keys_and_deletion_marks_must_fit_their_columns():
 
 def test_nested_key_gets_a_column_and_its_object_keeps_it():
     meta = struct(id=INT, at=TIME)
-    found = layout({"meta": meta}, "meta.id", meta__id=("meta", "id"), meta__at=("meta", "at"))
+    found = table_schema(
+        {"meta": meta}, "meta.id", meta__id=("meta", "id"), meta__at=("meta", "at")
+    )
     columns = by_name(found)
     assert (found.keys, found.key_sources) == (("meta_id",), ("meta.id",))
     assert (columns["meta_id"].type, columns["meta_id"].path) == (Integer(), ("meta", "id"))
@@ -132,14 +134,14 @@ def test_nested_key_gets_a_column_and_its_object_keeps_it():
 
 def test_nested_key_column_gets_a_number_if_its_name_is_taken():
     meta = struct(id=INT)
-    found = layout({"meta.id": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
+    found = table_schema({"meta.id": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
     assert found.keys == ("meta_id_2",)
     assert by_name(found)["meta.id"].type == Text()
     assert by_name(found)["meta_id_2"].type == Integer()
-    case = layout({"Meta_ID": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
+    case = table_schema({"Meta_ID": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
     assert by_name(case)["Meta_ID"].path == ()
     assert case.keys == ("meta_id_2",)
-    both = layout(
+    both = table_schema(
         {"a": struct(b_c=INT), "a_b": struct(c=INT)}, a__b_c=("a", "b_c"), a_b__c=("a_b", "c")
     )
     assert {"a_b_c", "a_b_c_2"} <= by_name(both).keys()
@@ -147,25 +149,27 @@ def test_nested_key_column_gets_a_number_if_its_name_is_taken():
 
 def test_nested_key_column_is_recognized_in_an_existing_table():
     meta = struct(id=INT)
-    wanted = layout({"meta.id": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
+    wanted = table_schema({"meta.id": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
     fitted, changes = diff_with_table(wanted, wanted.types, sources=wanted.sources)
     assert (fitted.columns, changes) == (wanted.columns, ())
 
 
 def test_open_object_is_text_and_its_nested_key_has_a_column():
     meta = {**struct(id=INT), "additionalProperties": True}
-    found = layout({"meta": meta}, "meta.id", meta__id=("meta", "id"))
+    found = table_schema({"meta": meta}, "meta.id", meta__id=("meta", "id"))
     assert by_name(found)["meta"].type == Text()
     assert by_name(found)["meta_id"].type == Integer()
 
 
 def test_path_of_one_part_refers_to_the_property():
-    found = layout({"id": INT}, "id", id=("id",))
+    found = table_schema({"id": INT}, "id", id=("id",))
     assert (found.keys, by_name(found)["id"].path) == (("id",), ())
 
 
 def test_nested_boolean_key_is_text():
-    found = layout({"meta": struct(ok={"type": "boolean"})}, "meta.ok", meta__ok=("meta", "ok"))
+    found = table_schema(
+        {"meta": struct(ok={"type": "boolean"})}, "meta.ok", meta__ok=("meta", "ok")
+    )
     assert by_name(found)["meta_ok"].type == Text()
     assert Boolean() in {c.type for c in by_name(found)["meta"].type.fields}  # type: ignore[union-attr]
 
@@ -188,7 +192,7 @@ def test_path_to_an_undeclared_or_composite_value_is_rejected(
 ):
     """Configured catalogs name keys and cursors as paths of any depth."""
     with pytest.raises(UnsupportedError, match=f"cannot be a key or a cursor.*{why}"):
-        layout({"meta": schema}, "k", k=path)
+        table_schema({"meta": schema}, "k", k=path)
 
 
 def test_schema_digest_depends_on_the_nested_path():

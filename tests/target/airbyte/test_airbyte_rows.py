@@ -42,7 +42,7 @@ def spooled(spark: SparkSession, tmp_path: Path) -> Spooled:
     return Spooled(spark, tmp_path)
 
 
-def layout(
+def table_schema(
     properties: dict[str, Any],
     *keys: str,
     nested: dict[str, tuple[str, ...]] | None = None,
@@ -76,12 +76,12 @@ def test_invalid_value_becomes_null_at_any_depth_and_others_are_kept(spooled: Sp
             top = path.partition(".")[0].partition("[")[0]
             beside = record(**{n: v for n, v in others.items() if n != top})[1:-1]
             cases += [(f"{(around % bad)[:-1]},{beside}}}", path) for bad in bads]
-    frame = spooled.frame(layout(EVERYWHERE), [case[0] for case in cases])
+    frame = spooled.frame(table_schema(EVERYWHERE), [case[0] for case in cases])
     good = {row[-1]: row for row in good_rows(frame)}
     assert set(good) == set(range(len(cases)))
     assert bad_rows(frame) == {}
     assert frame.counts().nulled == frame.counts().rows == len(cases)
-    whole = values(good_rows(spooled.frame(layout(EVERYWHERE), [record(**others)]))[0])
+    whole = values(good_rows(spooled.frame(table_schema(EVERYWHERE), [record(**others)]))[0])
     for n, (raw, path) in enumerate(cases):
         top = path.partition(".")[0].partition("[")[0]
         (told,) = {field.partition(".")[0].partition("[")[0] for field, _ in changes(good[n])}
@@ -104,7 +104,7 @@ def _is_null_at(found: Any, path: str) -> bool:
 
 def test_meta_lists_every_invalid_value_of_a_row(spooled: Spooled):
     schema = {**{name: TYPES[name][0] for name in ("i", "at", "flag", "obj")}, "s": {}}
-    found = layout(schema, "k")
+    found = table_schema(schema, "k")
     raw = '{"k":"a","i":"x","at":"noon","flag":"yes","obj":{"x":"y"},"s":[1, 2.50]}'
     (row,) = good_rows(spooled.frame(found, [raw]))
     assert sorted(changes(row)) == [
@@ -118,7 +118,7 @@ def test_meta_lists_every_invalid_value_of_a_row(spooled: Spooled):
 
 
 def test_valid_row_has_no_changes_in_strict_and_checked_reads(spooled: Spooled):
-    found = layout({name: schema for name, (schema, _, _) in TYPES.items()})
+    found = table_schema({name: schema for name, (schema, _, _) in TYPES.items()})
     frame = spooled.frame(found, [record(**GOOD), "{}"])
     strict = good_rows(frame, strict=True)
     careful = good_rows(frame, strict=False)
@@ -134,7 +134,7 @@ def test_valid_row_has_no_changes_in_strict_and_checked_reads(spooled: Spooled):
 
 
 def test_row_with_an_invalid_value_is_quarantined_by_option(spooled: Spooled):
-    found = layout({"i": INT}, misfits_aside=True)
+    found = table_schema({"i": INT}, quarantines_misfits=True)
     frame = spooled.frame(found, ['{"i":1}', '{"i":"x"}'])
     assert [row.i for row in good_rows(frame)] == [1]
     assert bad_rows(frame)[1].reasons == ["i: not an integer of 64 bits"]
@@ -149,7 +149,7 @@ def test_row_without_an_object_valid_key_or_deletion_time_is_quarantined(spooled
         '{"k":1,"_ab_cdc_deleted_at":"soon"}',
         '{"flag":7}',
     ]
-    frame = spooled.frame(layout(schema, "k"), [*unfit, '{"k":1,"n":"x","flag":7}'])
+    frame = spooled.frame(table_schema(schema, "k"), [*unfit, '{"k":1,"n":"x","flag":7}'])
     assert strict_rows(frame) is None
     assert [(row.k, row.n, row.flag) for row in good_rows(frame)] == [(1, None, None)]
     assert [row.raw for _, row in sorted(bad_rows(frame).items())] == [
@@ -158,7 +158,7 @@ def test_row_without_an_object_valid_key_or_deletion_time_is_quarantined(spooled
 
 
 def test_without_keys_any_object_is_loaded(spooled: Spooled):
-    frame = spooled.frame(layout({"k": INT}), ['{"k":"x"}', "{}", "[]"])
+    frame = spooled.frame(table_schema({"k": INT}), ['{"k":"x"}', "{}", "[]"])
     assert [row.k for row in good_rows(frame)] == [None, None]
     assert set(bad_rows(frame)) == {2}
 
@@ -185,7 +185,7 @@ def test_changes_of_the_source_precede_those_of_the_loader(
     path = tmp_path / "told"
     path.write_text("".join(lines))
     frame = read_spool(
-        spark, [str(path)], layout({"i": INT}), BatchMetadata(RECEIVED, BATCHED, 1, 12)
+        spark, [str(path)], table_schema({"i": INT}), BatchMetadata(RECEIVED, BATCHED, 1, 12)
     )
     rows = good_rows(frame)
     assert {json.loads(row._airbyte_meta)["sync_id"] for row in rows} == {12}
@@ -196,7 +196,7 @@ def test_changes_of_the_source_precede_those_of_the_loader(
     only_good = read_spool(
         spark,
         [_with(tmp_path, lines[0], *lines[3:])],
-        layout({"i": INT}),
+        table_schema({"i": INT}),
         BatchMetadata(RECEIVED, BATCHED, 1),
     )
     assert [_changes(row) for row in good_rows(only_good, strict=True)] == [[came], [], []]
@@ -226,7 +226,7 @@ def test_nested_values_are_read_into_their_columns(spooled: Spooled):
     schema = {"m": {"type": "object", "properties": {**inner, "d": deep}}, "o": open_ended}
     paths: dict[str, tuple[str, ...]] = {f"m.{name}": ("m", name) for name in inner}
     paths |= {"m.d.id": ("m", "d", "id"), "o.in.id": ("o", "in", "id")}
-    found = layout(schema, "m.id", nested=paths)
+    found = table_schema(schema, "m.id", nested=paths)
     body = {"id": 7, "at": "2024-01-01T00:00:00Z", "f": 1e300, "ok": True, "t": {"x": [1]}}
     raw = json.dumps({"m": {**body, "d": {"id": 8}}, "o": {"in": {"id": 9}, "x": 1}})
     frame = spooled.frame(found, [raw, '{"m":{"id":1}}', '{"m":{"id":2},"o":7}'])
@@ -245,7 +245,7 @@ def test_nested_values_are_read_into_their_columns(spooled: Spooled):
 def test_row_with_a_missing_or_invalid_nested_key_is_quarantined(spooled: Spooled):
     schema = {"m": {"type": "object", "properties": {"id": INT}}, "n": INT}
     frame = spooled.frame(
-        layout(schema, "m.id", nested={"m.id": ("m", "id")}),
+        table_schema(schema, "m.id", nested={"m.id": ("m", "id")}),
         [
             '{"m":{"id":1},"n":"x"}',
             "{}",
@@ -286,10 +286,10 @@ def test_record_with_an_invalid_value_keeps_all_others_exactly(spooled: Spooled)
     )
     bads = ['"flag":"x"', '"flag":[[1,{"text":"no"}]]', '"flag":{"text":"no","free":1}']
     frame = spooled.frame(
-        layout(schema),
+        table_schema(schema),
         [f"{{{bad},{rest}}}" for bad in bads] + [f"{{{rest},{bad}}}" for bad in bads],
     )
-    clean = values(good_rows(spooled.frame(layout(schema), [f"{{{rest}}}"]))[0])
+    clean = values(good_rows(spooled.frame(table_schema(schema), [f"{{{rest}}}"]))[0])
     rows = good_rows(frame)
     assert len(rows) == 6
     for row in rows:
@@ -306,7 +306,9 @@ def test_record_with_an_invalid_value_keeps_all_others_exactly(spooled: Spooled)
     front = '"flag":true,"free":{},"big":1,'
     after = ',"text":"yes"'
     for n, row in enumerate(
-        good_rows(spooled.frame(layout(schema), [f"{{{front}{bad}{after}}}" for bad in broken]))
+        good_rows(
+            spooled.frame(table_schema(schema), [f"{{{front}{bad}{after}}}" for bad in broken])
+        )
     ):
         name = broken[n].split('"')[1]
         assert changes(row) == [(name, "DESTINATION_SERIALIZATION_ERROR")]
@@ -321,7 +323,7 @@ def test_record_with_an_invalid_value_keeps_all_others_exactly(spooled: Spooled)
 
 def test_strict_read_has_no_error_columns_in_its_plan(spooled: Spooled):
     """Valid rows are read in one pass."""
-    frame = spooled.frame(layout({"i": INT, "flag": {"type": "boolean"}}), ['{"i":1}'])
+    frame = spooled.frame(table_schema({"i": INT, "flag": {"type": "boolean"}}), ['{"i":1}'])
     plan = frame.good(strict=True)._jdf.queryExecution().optimizedPlan().toString()
     assert "_nulled" not in plan
     assert "_faults" not in plan

@@ -120,7 +120,7 @@ def load(
         lambda: loaded.tables,
         report,
         lambda line: loaded.states.append(json.loads(line)["state"]),
-        form=PerStreamStateFormat(),
+        state_format=PerStreamStateFormat(),
     )
     decoder = AirbyteReader(asked.expected)
     texts = (each if isinstance(each, str) else json.dumps(each) + "\n" for each in messages)
@@ -159,7 +159,8 @@ def test_each_destination_sync_mode_selects_a_write_mode(tmp_path: Path) -> None
     found = load(tmp_path, streams, [record(name) for name in names])
     assert found.error is None
     ways = {
-        str(work.stream): (work.mode, work.layout.keys, work.cursor) for work in found.tables.works
+        str(work.stream): (work.mode, work.table_schema.keys, work.cursor)
+        for work in found.tables.works
     }
     dedup = (WriteMode.UPSERT, ("id",), "at")
     assert ways == {
@@ -306,7 +307,7 @@ def test_older_generations_are_deleted_when_the_stream_is_complete(
 ) -> None:
     said = [*(record("r", at) for at in range(rows)), state("r"), status("r")]
     found = load(tmp_path, [refresh(mode)], said)
-    assert [work.retires for work in found.tables.works] == [None] * bool(rows) + [2]
+    assert [work.kept_version for work in found.tables.works] == [None] * bool(rows) + [2]
     assert found.tables.works[-1].hard_delete
     assert {batch.version for work in found.tables.works for batch in work.batches} <= {2}
     assert found.values == [("r", 1)]

@@ -37,8 +37,10 @@ PLAIN = ColumnOptions()
 
 
 def columns_of(properties: dict[str, Any], options: ColumnOptions = PLAIN) -> dict[str, ColumnType]:
-    layout = schema_from_json_schema({"type": "object", "properties": properties}, (), options)
-    return {column.name: column.type for column in layout.columns}
+    table_schema = schema_from_json_schema(
+        {"type": "object", "properties": properties}, (), options
+    )
+    return {column.name: column.type for column in table_schema.columns}
 
 
 def type_of(schema: Any, options: ColumnOptions = PLAIN) -> ColumnType:
@@ -223,12 +225,12 @@ def test_one_of_at_the_root_merges_its_properties():
 
 
 def test_keys_have_the_sanitized_names_of_their_columns():
-    layout = schema_from_json_schema(
+    table_schema = schema_from_json_schema(
         {"properties": {"user id": INT, "b": INT}}, ("user id", "lost"), PLAIN
     )
-    assert layout.key_sources == ("user id", "lost")
-    assert layout.keys == ("user_id", "lost")
-    assert layout.types == {"user_id": "bigint", "lost": "string", "b": "bigint"}
+    assert table_schema.key_sources == ("user id", "lost")
+    assert table_schema.keys == ("user_id", "lost")
+    assert table_schema.types == {"user_id": "bigint", "lost": "string", "b": "bigint"}
 
 
 def test_descriptions_become_comments_and_do_not_affect_equality():
@@ -241,8 +243,10 @@ def test_descriptions_become_comments_and_do_not_affect_equality():
 
 def test_metadata_columns_come_last_and_keep_their_names():
     properties = {"_sdc_sequence": INT, "_sdc_deleted_at": {"type": "string"}, "a": INT}
-    layout = schema_from_json_schema({"properties": properties}, (), ColumnOptions(metadata=True))
-    names = list(layout.types)
+    table_schema = schema_from_json_schema(
+        {"properties": properties}, (), ColumnOptions(metadata=True)
+    )
+    names = list(table_schema.types)
     assert names == ["_sdc_sequence_2", "a", *METADATA_COLUMNS]
     versioned = schema_from_json_schema(
         {"properties": {"a": INT}}, (), ColumnOptions(table_version=True)
@@ -251,10 +255,10 @@ def test_metadata_columns_come_last_and_keep_their_names():
 
 
 def test_column_fed_by_finds_the_column_of_a_property():
-    layout = schema_from_json_schema({"properties": {"a b": INT}}, (), PLAIN)
-    assert isinstance(layout, TableSchema)
-    assert layout.column_fed_by("a b").name == "a_b"
-    assert layout.column_fed_by("a_b") is None
+    table_schema = schema_from_json_schema({"properties": {"a b": INT}}, (), PLAIN)
+    assert isinstance(table_schema, TableSchema)
+    assert table_schema.column_fed_by("a b").name == "a_b"
+    assert table_schema.column_fed_by("a_b") is None
 
 
 @pytest.mark.parametrize(

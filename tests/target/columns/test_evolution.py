@@ -18,7 +18,7 @@ from target_spark.columns import (
     Timestamp,
     can_share_batch,
     diff_with_table,
-    merge_layouts,
+    merge_table_schemas,
     schema_from_json_schema,
 )
 from target_spark.columns.ddl_parser import parse_ddl
@@ -34,7 +34,7 @@ DATE = {"type": "string", "format": "date"}
 FLAG = {"type": "boolean"}
 
 
-def layout(keys: tuple[str, ...] = (), **properties: Any) -> TableSchema:
+def table_schema(keys: tuple[str, ...] = (), **properties: Any) -> TableSchema:
     return schema_from_json_schema(
         {"type": "object", "properties": properties}, keys, ColumnOptions()
     )
@@ -53,13 +53,13 @@ def never(_old: str, _new: str) -> bool:
 
 
 def test_new_column_is_added_last():
-    merged, changes = merge_layouts(layout(a=INT), layout(b=TEXT, a=INT))
+    merged, changes = merge_table_schemas(table_schema(a=INT), table_schema(b=TEXT, a=INT))
     assert list(merged.types) == ["a", "b"]
     assert changes == (SchemaChange("add", ("b",), "string"),)
 
 
 def test_column_absent_from_the_new_schema_is_kept():
-    merged, changes = merge_layouts(layout(a=INT, b=TEXT), layout(a=INT))
+    merged, changes = merge_table_schemas(table_schema(a=INT, b=TEXT), table_schema(a=INT))
     assert list(merged.types) == ["a", "b"]
     assert merged.column_fed_by("b") is not None
     assert not changes
@@ -75,10 +75,10 @@ def test_column_absent_from_the_new_schema_is_kept():
     ],
 )
 def test_numbers_are_widened(old: Any, new: Any, ddl: str):
-    merged, changes = merge_layouts(layout(a=old), layout(a=new))
+    merged, changes = merge_table_schemas(table_schema(a=old), table_schema(a=new))
     assert merged.types == {"a": ddl}
     assert changes == (SchemaChange("widen", ("a",), ddl),)
-    assert can_share_batch(layout(a=old), merged)
+    assert can_share_batch(table_schema(a=old), merged)
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_numbers_are_widened(old: Any, new: Any, ddl: str):
     [(TEXT, INT), (TEXT, TIME), (TEXT, struct(x=INT)), (BIG, INT), (FLOAT, INT), (FLAG, FLAG)],
 )
 def test_wider_column_accepts_a_narrower_type(old: Any, new: Any):
-    merged, changes = merge_layouts(layout(a=old), layout(a=new))
-    assert merged.types == layout(a=old).types
+    merged, changes = merge_table_schemas(table_schema(a=old), table_schema(a=new))
+    assert merged.types == table_schema(a=old).types
     assert not changes
 
 
@@ -111,18 +111,18 @@ def test_wider_column_accepts_a_narrower_type(old: Any, new: Any):
     ],
 )
 def test_incompatible_type_gets_a_new_column(old: Any, new: Any, name: str):
-    before = layout(a=old)
-    merged, changes = merge_layouts(before, layout(a=new))
+    before = table_schema(a=old)
+    merged, changes = merge_table_schemas(before, table_schema(a=new))
     assert merged.column_fed_by("a").name == name
     assert merged.columns[0].feed is ColumnSource.EMPTIED
     assert changes == (SchemaChange("add", (name,), merged.types[name], instead_of="a"),)
     assert not can_share_batch(before, merged)
-    again, more = merge_layouts(merged, layout(a=new))
+    again, more = merge_table_schemas(merged, table_schema(a=new))
     assert (again, more) == (merged, ())
 
 
 def test_type_that_the_format_cannot_widen_gets_a_new_column():
-    merged, changes = merge_layouts(layout(a=INT), layout(a=BIG), never)
+    merged, changes = merge_table_schemas(table_schema(a=INT), table_schema(a=BIG), never)
     assert changes == (SchemaChange("add", ("a__decimal_38_0",), "decimal(38,0)", instead_of="a"),)
     assert list(merged.types) == ["a", "a__decimal_38_0"]
 
@@ -134,21 +134,23 @@ def test_can_widen_receives_old_and_new_type():
         asked.append((old, new))
         return True
 
-    merge_layouts(layout(a=INT, l=array(INT)), layout(a=BIG, l=array(BIG)), can_widen)
+    merge_table_schemas(
+        table_schema(a=INT, l=array(INT)), table_schema(a=BIG, l=array(BIG)), can_widen
+    )
     assert asked == [("bigint", "decimal(38,0)")] * 2
 
 
 def test_new_columns_get_unused_names():
-    old = layout(a=array(INT), a__array=TEXT, a__array_2=array(TEXT))
-    merged, _ = merge_layouts(old, layout(a=array(FLAG)))
+    old = table_schema(a=array(INT), a__array=TEXT, a__array_2=array(TEXT))
+    merged, _ = merge_table_schemas(old, table_schema(a=array(FLAG)))
     assert merged.column_fed_by("a").name == "a__array_3"
     assert merged.column_fed_by("a__array").name == "a__array"
 
 
 def test_structs_and_structs_in_lists_are_evolved_field_by_field():
-    old = layout(s=struct(x=INT, t=array(struct(y=INT))))
-    new = layout(s=struct(x=TEXT, t=array(struct(y=BIG, z=FLAG))))
-    merged, changes = merge_layouts(old, new)
+    old = table_schema(s=struct(x=INT, t=array(struct(y=INT))))
+    new = table_schema(s=struct(x=TEXT, t=array(struct(y=BIG, z=FLAG))))
+    merged, changes = merge_table_schemas(old, new)
     assert changes == (
         SchemaChange("widen", ("s", "t", "element", "y"), "decimal(38,0)"),
         SchemaChange("add", ("s", "t", "element", "z"), "boolean"),
@@ -162,31 +164,33 @@ def test_structs_and_structs_in_lists_are_evolved_field_by_field():
 
 
 def test_batch_is_shared_unless_a_column_or_key_changes():
-    old = layout(("a",), a=INT, s=struct(x=INT))
-    merged, _ = merge_layouts(old, layout(("a",), a=INT, b=TEXT, s=struct(x=BIG, y=INT)))
+    old = table_schema(("a",), a=INT, s=struct(x=INT))
+    merged, _ = merge_table_schemas(
+        old, table_schema(("a",), a=INT, b=TEXT, s=struct(x=BIG, y=INT))
+    )
     assert can_share_batch(old, merged)
-    other_keys, _ = merge_layouts(old, layout(("a", "b"), a=INT, b=TEXT))
+    other_keys, _ = merge_table_schemas(old, table_schema(("a", "b"), a=INT, b=TEXT))
     assert not can_share_batch(old, other_keys)
 
 
 def test_key_with_a_new_type_refers_to_its_new_column():
-    merged, _ = merge_layouts(layout(("id",), id=INT), layout(("id",), id=TEXT))
+    merged, _ = merge_table_schemas(table_schema(("id",), id=INT), table_schema(("id",), id=TEXT))
     assert merged.keys == ("id__string",)
     assert merged.key_sources == ("id",)
 
 
 def test_names_that_differ_only_in_case_keep_their_columns():
-    old = layout(a=INT)
-    merged, _ = merge_layouts(old, layout(a=INT, A=INT))
+    old = table_schema(a=INT)
+    merged, _ = merge_table_schemas(old, table_schema(a=INT, A=INT))
     assert merged.column_fed_by("a").name == "a"
     assert merged.column_fed_by("A").name == "A_2"
-    table, _ = diff_with_table(layout(a=INT, A=INT), {"a": "bigint"})
+    table, _ = diff_with_table(table_schema(a=INT, A=INT), {"a": "bigint"})
     assert table.column_fed_by("a").name == "a"
 
 
 def test_record_column_is_no_longer_filled_once_properties_are_declared():
-    old = layout()
-    merged, changes = merge_layouts(old, layout(a=INT))
+    old = table_schema()
+    merged, changes = merge_table_schemas(old, table_schema(a=INT))
     assert [column.feed for column in merged.columns] == [
         ColumnSource.NOTHING,
         ColumnSource.PROPERTY,
@@ -198,7 +202,7 @@ def test_record_column_is_no_longer_filled_once_properties_are_declared():
 def test_metadata_columns_are_kept_when_schemas_are_merged():
     options = ColumnOptions(metadata=True)
     old = schema_from_json_schema({"properties": {"a": INT}}, (), options)
-    merged, changes = merge_layouts(
+    merged, changes = merge_table_schemas(
         old, schema_from_json_schema({"properties": {"a": INT, "b": INT}}, (), options)
     )
     assert changes == (SchemaChange("add", ("b",), "bigint"),)
@@ -210,7 +214,7 @@ def test_metadata_columns_are_kept_when_schemas_are_merged():
 
 def test_order_and_other_columns_of_the_table_are_kept():
     table = {"z": "map<string,int>", "b": "string", "a": "bigint"}
-    fitted, changes = diff_with_table(layout(a=INT, b=INT, c=FLAG), table)
+    fitted, changes = diff_with_table(table_schema(a=INT, b=INT, c=FLAG), table)
     assert fitted.types == {**table, "c": "boolean"}
     assert [column.feed for column in fitted.columns] == [
         ColumnSource.NOTHING,
@@ -243,7 +247,7 @@ def test_order_and_other_columns_of_the_table_are_kept():
 def test_foreign_column_is_used_widened_or_replaced_by_a_new_column(
     ddl: str, schema: Any, name: str, changed: str | None
 ):
-    fitted, changes = diff_with_table(layout(a=schema), {"a": ddl})
+    fitted, changes = diff_with_table(table_schema(a=schema), {"a": ddl})
     assert fitted.column_fed_by("a").name == name
     assert [change.ddl for change in changes] == ([changed] if changed else [])
 
@@ -259,7 +263,7 @@ def test_own_table_needs_no_changes():
 
 
 def test_foreign_columns_are_not_written():
-    fitted, _ = diff_with_table(layout(a=INT), {"a": "bigint", "theirs": "string"})
+    fitted, _ = diff_with_table(table_schema(a=INT), {"a": "bigint", "theirs": "string"})
     assert [column.feed for column in fitted.columns] == [
         ColumnSource.PROPERTY,
         ColumnSource.NOTHING,
@@ -268,7 +272,7 @@ def test_foreign_columns_are_not_written():
 
 def test_replaced_columns_are_emptied_unless_of_a_foreign_type():
     table = {"a": "date", "b": "map<string,int>", "_sdc_sequence": "bigint"}
-    fitted, _ = diff_with_table(layout(a=TEXT, b=TEXT), table)
+    fitted, _ = diff_with_table(table_schema(a=TEXT, b=TEXT), table)
     assert {column.name: column.feed for column in fitted.columns} == {
         "a": ColumnSource.EMPTIED,
         "b": ColumnSource.NOTHING,
@@ -279,12 +283,16 @@ def test_replaced_columns_are_emptied_unless_of_a_foreign_type():
 
 
 def test_new_column_gets_the_description_as_its_comment():
-    _, changes = merge_layouts(layout(a=INT), layout(a=INT, b={**INT, "description": "how many"}))
+    _, changes = merge_table_schemas(
+        table_schema(a=INT), table_schema(a=INT, b={**INT, "description": "how many"})
+    )
     assert [change.comment for change in changes] == ["how many"]
 
 
 def test_schema_changes_are_described_in_sentences():
-    _, changes = merge_layouts(layout(s=struct(a=INT)), layout(s=struct(a=TEXT, b=INT)))
+    _, changes = merge_table_schemas(
+        table_schema(s=struct(a=INT)), table_schema(s=struct(a=TEXT, b=INT))
+    )
     assert [change.describe() for change in changes] == [
         "column s.a__string is now string, beside a, which cannot take it",
         "column s.b is now bigint",
@@ -306,14 +314,14 @@ def runs(*layouts: TableSchema) -> list[TableSchema]:
 
 
 def test_sources_contain_renamed_properties_only():
-    found = layout(a=INT, A=INT, s=array(struct(x=INT, X=INT)), **{"b c": INT})
+    found = table_schema(a=INT, A=INT, s=array(struct(x=INT, X=INT)), **{"b c": INT})
     assert found.sources == {"`a_2`": "a", "`s`.`element`.`x_2`": "x", "`b_c`": "b c"}
-    assert layout(a=INT, s=struct(b=INT)).sources == {}
+    assert table_schema(a=INT, s=struct(b=INT)).sources == {}
 
 
 def test_property_that_changes_case_keeps_its_column_if_unambiguous():
-    assert runs(layout(a=INT), layout(A=INT))[-1].column_fed_by("A").name == "a"
-    last = runs(layout(a=INT), layout(a=INT, A=INT), layout(A=INT))[-1]
+    assert runs(table_schema(a=INT), table_schema(A=INT))[-1].column_fed_by("A").name == "a"
+    last = runs(table_schema(a=INT), table_schema(a=INT, A=INT), table_schema(A=INT))[-1]
     assert last.column_fed_by("A").name == "A_2"
 
 
@@ -357,9 +365,9 @@ SCHEMAS = st.recursive(
 )
 LAYOUTS = st.dictionaries(
     st.sampled_from(["a", "b", "A", "a b", "a__string", "c"]), SCHEMAS, max_size=4
-).map(lambda properties: layout(**properties))
+).map(lambda properties: table_schema(**properties))
 FREE_OF_CONFLICTS = st.dictionaries(st.sampled_from("abcd"), st.just(INT), min_size=1).map(
-    lambda properties: layout(**properties)
+    lambda properties: table_schema(**properties)
 )
 
 
@@ -375,7 +383,7 @@ def has_unique_columns(found: TableSchema) -> bool:
 
 @given(LAYOUTS, LAYOUTS)
 def test_merge_only_adds_columns_and_covers_every_property(old: TableSchema, new: TableSchema):
-    merged, changes = merge_layouts(old, new)
+    merged, changes = merge_table_schemas(old, new)
     assert [column.name for column in merged.columns[: len(old.columns)]] == list(old.types)
     assert has_unique_columns(merged)
     for column in new.columns:
@@ -387,13 +395,13 @@ def test_merge_only_adds_columns_and_covers_every_property(old: TableSchema, new
 
 @given(LAYOUTS)
 def test_merge_with_the_same_schema_changes_nothing(found: TableSchema):
-    assert merge_layouts(found, found) == (found, ())
+    assert merge_table_schemas(found, found) == (found, ())
 
 
 @given(LAYOUTS, LAYOUTS)
 def test_repeated_schema_changes_nothing(old: TableSchema, new: TableSchema):
-    merged, _ = merge_layouts(old, new)
-    again, changes = merge_layouts(merged, new)
+    merged, _ = merge_table_schemas(old, new)
+    again, changes = merge_table_schemas(merged, new)
     assert not changes
     assert again == merged
     assert can_share_batch(merged, again)
@@ -401,7 +409,7 @@ def test_repeated_schema_changes_nothing(old: TableSchema, new: TableSchema):
 
 @given(LAYOUTS, LAYOUTS)
 def test_table_of_a_merged_schema_needs_no_changes(old: TableSchema, new: TableSchema):
-    merged, _ = merge_layouts(old, new)
+    merged, _ = merge_table_schemas(old, new)
     fitted, changes = diff_with_table(merged, merged.types)
     assert not changes
     assert fitted.types == merged.types
@@ -409,8 +417,8 @@ def test_table_of_a_merged_schema_needs_no_changes(old: TableSchema, new: TableS
 
 @given(FREE_OF_CONFLICTS, FREE_OF_CONFLICTS)
 def test_merge_is_commutative_without_conflicts(one: TableSchema, other: TableSchema):
-    there, _ = merge_layouts(one, other)
-    back, _ = merge_layouts(other, one)
+    there, _ = merge_table_schemas(one, other)
+    back, _ = merge_table_schemas(other, one)
     assert there.types == dict(back.types)
     assert set(there.columns) == set(back.columns)
 
@@ -425,7 +433,7 @@ SETS = st.lists(st.sampled_from(["a", "A", "a b", "a_b", "A_b", "a_2"]), min_siz
 @given(st.lists(SETS, min_size=2, max_size=4))
 def test_property_is_never_written_to_the_column_of_another(sets: list[list[str]]):
     owners: dict[str, str] = {}
-    fitted = runs(*(layout(**dict.fromkeys(names, INT)) for names in sets))
+    fitted = runs(*(table_schema(**dict.fromkeys(names, INT)) for names in sets))
     known: dict[str, str] = {}
     for found in fitted:
         for source, name in map_sources_to_columns(found).items():
@@ -438,19 +446,19 @@ def test_property_is_never_written_to_the_column_of_another(sets: list[list[str]
 
 @given(st.permutations(["a", "A", "a b", "a_b", "A_b"]))
 def test_column_names_do_not_depend_on_the_order_of_properties(names: list[str]):
-    assert map_sources_to_columns(layout(**dict.fromkeys(names, INT))) == map_sources_to_columns(
-        layout(**dict.fromkeys(sorted(names), INT))
-    )
+    assert map_sources_to_columns(
+        table_schema(**dict.fromkeys(names, INT))
+    ) == map_sources_to_columns(table_schema(**dict.fromkeys(sorted(names), INT)))
 
 
 @given(st.lists(st.sampled_from([INT, TEXT, DATE, TIME, FLOAT, BIG, DECIMAL]), min_size=2))
 def test_alternating_types_add_each_column_once(kinds: list[Any]):
-    found = runs(*(layout(a=kind) for kind in [*kinds, *kinds]))
+    found = runs(*(table_schema(a=kind) for kind in [*kinds, *kinds]))
     assert found[-1].types == found[len(kinds) - 1].types
     assert len(found[-1].columns) <= len({str(kind) for kind in kinds})
-    in_one_run = layout(a=kinds[0])
+    in_one_run = table_schema(a=kinds[0])
     for kind in [*kinds, *kinds]:
-        in_one_run, _ = merge_layouts(in_one_run, layout(a=kind))
+        in_one_run, _ = merge_table_schemas(in_one_run, table_schema(a=kind))
     assert len(in_one_run.columns) <= len(found[-1].columns)
 
 
@@ -463,7 +471,7 @@ def test_batch_boundaries_do_not_affect_the_table(
         for wanted, write in zip(more, at_each, strict=False):
             if write:
                 table = fit(found, table)
-            found, _ = merge_layouts(found, wanted)
+            found, _ = merge_table_schemas(found, wanted)
         return fit(found, table)
 
     def fit(found: TableSchema, table: dict[str, str] | None) -> dict[str, str]:
@@ -475,9 +483,9 @@ def test_batch_boundaries_do_not_affect_the_table(
 @given(st.permutations([INT, BIG, DECIMAL]))
 def test_numbers_that_fit_one_decimal_share_it_in_any_order(order: list[Any]):
     small = {"type": "string", "format": "singer.decimal", "precision": 5, "scale": 1}
-    found = layout(a=small)
+    found = table_schema(a=small)
     for schema in (*[s for s in order if s is not BIG], small):
-        found, _ = merge_layouts(found, layout(a=schema))
+        found, _ = merge_table_schemas(found, table_schema(a=schema))
     assert found.types == {"a": "decimal(22,2)"}
 
 
@@ -488,7 +496,7 @@ def test_column_types_round_trip_through_ddl(found: TableSchema):
 
 def test_deleted_at_column_added_by_the_loader_is_metadata():
     added = Column("_sdc_deleted_at", "_sdc_deleted_at", Timestamp(), feed=ColumnSource.METADATA)
-    wanted = TableSchema((*layout(a=INT).columns, added))
+    wanted = TableSchema((*table_schema(a=INT).columns, added))
     fitted, changes = diff_with_table(wanted, {"a": "bigint"})
     assert fitted.columns[-1].feed is ColumnSource.METADATA
     assert changes == (SchemaChange("add", ("_sdc_deleted_at",), "timestamp"),)

@@ -13,7 +13,7 @@ from target_spark.columns import ColumnOptions, TableSchema, schema_from_json_sc
 from target_spark.config.settings import load_options
 from target_spark.errors import UnsupportedError
 from target_spark.loader.stream_context import (
-    build_wanted_schema,
+    build_table_schema,
     normalized_digest,
     resolve_schema,
 )
@@ -58,9 +58,9 @@ def test_keyword_with_a_value_of_the_wrong_type_is_ignored(schema: Any, ddl: str
 
 @pytest.mark.parametrize("properties", [None, [], "x", True, {}])
 def test_schema_without_properties_has_key_columns_and_whole_records(properties: Any) -> None:
-    layout = described({"type": "object", "properties": properties}, "_id")
-    assert layout.types == {"_id": "string", "record": "string"}
-    assert layout.keys == ("_id",)
+    table_schema = described({"type": "object", "properties": properties}, "_id")
+    assert table_schema.types == {"_id": "string", "record": "string"}
+    assert table_schema.keys == ("_id",)
 
 
 @pytest.mark.parametrize("schema", [{"type": "string"}, {"type": "boolean"}, {}])
@@ -70,8 +70,8 @@ def test_deleted_at_column_is_always_a_timestamp(schema: Any) -> None:
 
 
 def test_key_may_have_the_name_of_the_record_column() -> None:
-    layout = described({}, "Record")
-    assert layout.types == {"Record": "string", "record_2": "string"}
+    table_schema = described({}, "Record")
+    assert table_schema.types == {"Record": "string", "record_2": "string"}
 
 
 def nested(head: str, tail: str, levels: int) -> bytes:
@@ -96,7 +96,7 @@ def test_deep_schemas_become_text_and_deeper_ones_are_rejected(head: str, tail: 
 
 def test_undeclared_fields_are_reported_by_path() -> None:
     item = {"type": "object", "properties": {"x": {"type": "integer"}}}
-    layout = described(
+    table_schema = described(
         {
             "properties": {
                 "id": {"type": "integer"},
@@ -114,7 +114,11 @@ def test_undeclared_fields_are_reported_by_path() -> None:
         "many": [{"x": 1}, None, {"z": 1}, {"z": 2}],
         "_sdc_deleted_at": None,
     }
-    assert find_undeclared(json.dumps(record).encode(), layout) == ["many.z", "one.y", "other"]
+    assert find_undeclared(json.dumps(record).encode(), table_schema) == [
+        "many.z",
+        "one.y",
+        "other",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -130,8 +134,8 @@ def test_whole_records_have_no_undeclared_fields() -> None:
 
 def test_all_of_with_thousands_of_members_is_merged() -> None:
     members = [{"properties": {f"p{number}": {"type": "string"}}} for number in range(3000)]
-    layout = described({"properties": {"a": {"allOf": members}}, "allOf": members})
-    assert len(layout.columns) == 3001
+    table_schema = described({"properties": {"a": {"allOf": members}}, "allOf": members})
+    assert len(table_schema.columns) == 3001
 
 
 @pytest.mark.parametrize("where", ["root", "property"])
@@ -147,4 +151,4 @@ def test_combinatorial_alternatives_are_rejected(where: str) -> None:
     assert isinstance(event, SchemaEvent)
     options = load_options({"path": "/tables"})
     with pytest.raises(UnsupportedError, match="more than 1,000 combinations"):
-        build_wanted_schema(options, event, resolve_schema(event), versioned=False)
+        build_table_schema(options, event, resolve_schema(event), versioned=False)

@@ -52,7 +52,7 @@ def commits(tables: TableService) -> int:
 
 
 def names(tables: TableService) -> list[str]:
-    return [column.name for column in get_existing(tables).shape.columns]
+    return [column.name for column in get_existing(tables).fivetran_schema.columns]
 
 
 # In place
@@ -71,7 +71,7 @@ def test_columns_are_added_and_types_widened_in_place(tables: TableService) -> N
         ("price", DataType.DECIMAL, False, (5, 2)),
     ]
     assert len(alter(tables, *asked)) == 7
-    assert get_existing(tables).shape == shape(*asked)
+    assert get_existing(tables).fivetran_schema == shape(*asked)
     assert content(tables) == [(1, "a", datetime(1582, 10, 10), None, None, None, None)]  # noqa: DTZ001
     before = commits(tables)
     assert alter(tables, *asked) == []
@@ -83,7 +83,7 @@ def test_columns_are_added_and_types_widened_in_place(tables: TableService) -> N
     asked = [("id", DataType.LONG, True), ("price", DataType.DECIMAL, False, (12, 4))]
     asked += [("small", DataType.DOUBLE), ("time", DataType.STRING), ("name", DataType.STRING)]
     alter(tables, *asked)
-    assert get_existing(tables).shape.by_name["price"].decimal == (12, 4)
+    assert get_existing(tables).fivetran_schema.by_name["price"].decimal == (12, 4)
     assert content(tables)[1][3:] == (None, "10:15", 5.0, Decimal("999.9900"))
 
 
@@ -145,10 +145,10 @@ def test_every_type_converts_to_text_and_back(tables: TableService) -> None:
         tuple(replace(column, type=DataType.STRING, decimal=None) for column in TYPES.columns)
     )
     assert len(tables.alter("s", "t", texts, drops=False)) == len(TYPES.columns)
-    assert get_existing(tables).shape == texts
+    assert get_existing(tables).fivetran_schema == texts
     assert content(tables) == [("AP8=", *TEXTS[1:]), ("AQ==", *[None] * 11)]
     assert len(tables.alter("s", "t", TYPES, drops=False)) == len(TYPES.columns)
-    assert get_existing(tables).shape == TYPES
+    assert get_existing(tables).fivetran_schema == TYPES
     assert content(tables) == before
     assert tables.alter("s", "t", TYPES, drops=False) == []
 
@@ -162,7 +162,10 @@ def test_lossy_type_change_is_an_error_and_changes_nothing(tables: TableService)
     with pytest.raises(TableError, match=r"id to DOUBLE .1 of.*code to INT.*n to SHORT") as caught:
         alter(tables, *columns)
     assert "4711" not in str(caught.value)
-    assert (content(tables), commits(tables), get_existing(tables).shape) == (*before, made)
+    assert (content(tables), commits(tables), get_existing(tables).fivetran_schema) == (
+        *before,
+        made,
+    )
 
 
 def test_short_bounds_are_enforced_in_formats_without_short(tables: TableService) -> None:
@@ -181,10 +184,10 @@ def test_interrupted_alter_has_no_effect_and_can_be_retried(tables: TableService
     told = dump_metadata(after, PEOPLE)
     ref = get_existing(tables).ref
     tables.spark.sql(f"ALTER TABLE {ref} SET TBLPROPERTIES ('{TABLE_PROPERTY}' = '{told}')")
-    assert get_existing(tables).shape == PEOPLE
+    assert get_existing(tables).fivetran_schema == PEOPLE
     columns = [("id", DataType.INT), ("name", DataType.LONG, True), ("at", DataType.NAIVE_DATE)]
     assert len(alter(tables, *columns)) == 2
-    assert (get_existing(tables).shape, content(tables)) == (after, [(1, 2, None)])
+    assert (get_existing(tables).fivetran_schema, content(tables)) == (after, [(1, 2, None)])
 
 
 @pytest.mark.thorough
@@ -212,10 +215,10 @@ def test_keys_are_added_and_removed(tables: TableService) -> None:
     assert alter(tables, ("id", DataType.INT, True), ("name", DataType.STRING, True)) == [
         "the key is id, name, it was id"
     ]
-    assert [key.name for key in get_existing(tables).shape.keys] == ["id", "name"]
+    assert [key.name for key in get_existing(tables).fivetran_schema.keys] == ["id", "name"]
     assert alter(tables, ("id", DataType.INT, True)) == ["the key is id, it was id, name"]
     assert names(tables) == ["id", "name", "at"]
-    assert [key.name for key in get_existing(tables).shape.keys] == ["id"]
+    assert [key.name for key in get_existing(tables).fivetran_schema.keys] == ["id"]
     assert commits(tables) == before + 2
     assert len(content(tables)) == 2
 
@@ -243,7 +246,7 @@ def test_key_that_is_not_unique_is_rejected(
     make(tables, PEOPLE, "(1, 'a', NULL)", "(2, 'a', NULL)")
     with pytest.raises(TableError, match=words):
         alter(tables, *columns)
-    assert get_existing(tables).shape == PEOPLE
+    assert get_existing(tables).fivetran_schema == PEOPLE
 
 
 # The layout
@@ -268,7 +271,7 @@ def test_rewritten_table_keeps_its_layout(
     tables = TableService(spark, LoadOptions(str(tmp_path), format=table_format, every=asked))
     make(tables, PEOPLE, "(1, '1', date'2024-01-01')")
 
-    def layout() -> str:
+    def table_schema() -> str:
         ref = get_existing(tables).ref
         if table_format == "iceberg":
             words = str(spark.sql(f"SHOW CREATE TABLE {ref}").first()).partition("PARTITIONED")[2]
@@ -276,12 +279,12 @@ def test_rewritten_table_keeps_its_layout(
         (detail,) = spark.sql(f"DESCRIBE DETAIL {ref}").collect()
         return f"{detail.partitionColumns} {detail.clusteringColumns}"
 
-    before = layout()
+    before = table_schema()
     alter(tables, ("id", DataType.INT, True), ("name", DataType.INT), ("at", DataType.NAIVE_DATE))
     assert content(tables)[0][:3] == (1, 1, date(2024, 1, 1))
     fill(tables, "(2, 2, date'2024-02-01')")
     assert None not in content(tables)[1]
-    assert layout() == before
+    assert table_schema() == before
 
 
 @pytest.mark.thorough
@@ -313,4 +316,4 @@ def test_type_of_a_partition_source_column_cannot_change(
     make(tables, PEOPLE, "(1, '1', date'2024-01-01')")
     with pytest.raises(UnsupportedError, match="partitioned by _part_month_at"):
         alter(tables, ("id", DataType.INT, True), ("at", DataType.STRING))
-    assert get_existing(tables).shape == PEOPLE
+    assert get_existing(tables).fivetran_schema == PEOPLE

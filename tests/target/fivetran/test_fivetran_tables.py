@@ -87,7 +87,7 @@ def test_every_type_is_described_as_created(tables: TableService) -> None:
     )
     assert tables.described("s", "t") is None
     tables.create("s", "t", made)
-    found = get_existing(tables).shape
+    found = get_existing(tables).fivetran_schema
     by_name = {column.name: column for column in found.columns}
     assert by_name.pop("decimal").decimal == (38, 10)
     wanted = {column.name: column for column in made.columns if column.name != "decimal"}
@@ -111,14 +111,14 @@ def test_similar_names_are_different_tables(tables: TableService) -> None:
     names = ["a.b", "a b", "A b", "😀", "files", "_x"]
     for number, name in enumerate(names):
         tables.create("s", name, shape((f"c{number}", DataType.INT)))
-    found = [get_existing(tables, name).shape.columns[0].name for name in names]
+    found = [get_existing(tables, name).fivetran_schema.columns[0].name for name in names]
     assert found == [f"c{number}" for number in range(len(names))]
 
 
 def test_table_of_a_thousand_columns_is_described_as_created(tables: TableService) -> None:
     made = shape(*((f"column_{number}", DataType.JSON) for number in range(1000)))
     tables.create("s", "wide", made)
-    assert get_existing(tables, "wide").shape == made
+    assert get_existing(tables, "wide").fivetran_schema == made
 
 
 def create_concurrently(session: Session, options: LoadOptions, *settings: Any) -> None:
@@ -135,7 +135,7 @@ def create_concurrently(session: Session, options: LoadOptions, *settings: Any) 
     for setting in settings:
         setting(spark)
     described = (TableService(spark, options).described("fresh", name) for name in names)
-    assert [found and found.shape for found in described] == [ROWS] * 4
+    assert [found and found.fivetran_schema for found in described] == [ROWS] * 4
 
 
 @pytest.mark.parametrize("table_format", ["delta", "iceberg"])
@@ -173,10 +173,10 @@ def test_table_changed_by_others_is_described_by_its_columns(tables: TableServic
     if tables.format == "delta":
         tables.spark.sql(f"ALTER TABLE {ref} SET TBLPROPERTIES ('delta.enableTypeWidening'='true')")
     tables.spark.sql(f"ALTER TABLE {ref} ALTER COLUMN id TYPE bigint")
-    found = {column.name: column.type for column in get_existing(tables).shape.columns}
+    found = {column.name: column.type for column in get_existing(tables).fivetran_schema.columns}
     assert found["more"] is DataType.JSON
     assert found["Odd-One!"] is found["id"] is DataType.LONG
-    assert [key.name for key in get_existing(tables).shape.keys] == ["id"]
+    assert [key.name for key in get_existing(tables).fivetran_schema.keys] == ["id"]
     tables.spark.sql(f"ALTER TABLE {ref} SET TBLPROPERTIES ('target_spark.fivetran' = 'gone')")
     with pytest.raises(TableError, match="damaged"):
         get_existing(tables)
@@ -247,7 +247,9 @@ def test_soft_truncate_marks_rows_and_adds_the_column_if_missing(tables: TableSe
         return [count, *(row[-1] for row in content(tables))]
 
     assert truncate(NOON) == [1, True, None, None, None]
-    assert get_existing(tables).shape.by_name["_fivetran_deleted"].type is DataType.BOOLEAN
+    assert (
+        get_existing(tables).fivetran_schema.by_name["_fivetran_deleted"].type is DataType.BOOLEAN
+    )
     assert truncate(NOON) == [0, True, None, None, None]
     assert truncate(None) == [3, True, True, True, True]
     with pytest.raises(TableError, match=r"Column name of table .* is STRING"):

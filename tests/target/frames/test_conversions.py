@@ -303,10 +303,10 @@ def spool(path: Path, records: Sequence[str]) -> str:
 def check(spark: SparkSession, path: Path, raws: Sequence[str]) -> None:
     """Check the conversion of each value to each column type, all in one frame."""
     schema = {name: schema for name, (schema, _) in REFERENCE.items()}
-    layout = schema_from_json_schema({"properties": schema}, (), ColumnOptions())
+    table_schema = schema_from_json_schema({"properties": schema}, (), ColumnOptions())
     cases = [(raw, name) for raw in raws for name in REFERENCE]
     records = [f'{{"{name}":{raw}}}' for raw, name in cases]
-    frame = read_spool(spark, [spool(path, records)], layout, BatchMetadata(NOW, NOW, 0))
+    frame = read_spool(spark, [spool(path, records)], table_schema, BatchMetadata(NOW, NOW, 0))
     shown = [f"unix_micros({name}) AS {name}" if name == "at" else name for name in REFERENCE]
     rows = frame.good(strict=False).selectExpr(*shown, ORDINAL).collect()
     good = {row[ORDINAL]: row for row in rows}

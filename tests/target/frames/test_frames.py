@@ -22,7 +22,7 @@ from target_spark.columns import (
     Integer,
     TableSchema,
     Timestamp,
-    merge_layouts,
+    merge_table_schemas,
     schema_from_json_schema,
 )
 from target_spark.frames import (
@@ -65,7 +65,7 @@ TYPES: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
 GOOD = {name: good for name, (_, good, _) in TYPES.items()}
 
 
-def layout(
+def table_schema(
     properties: dict[str, Any], keys: tuple[str, ...] = (), *, metadata: bool = False
 ) -> TableSchema:
     return schema_from_json_schema(
@@ -178,7 +178,7 @@ def test_bad_value_is_reported_with_its_path_at_any_depth(spooled: Spooled):
     ]
     fitting = [around % good for name, good in GOOD.items() for around, _ in places(name)]
     fitting += [around % "null" for name in GOOD for around, _ in places(name)]
-    frame = spooled.frame(layout(EVERYWHERE), [case[0] for case in cases] + fitting)
+    frame = spooled.frame(table_schema(EVERYWHERE), [case[0] for case in cases] + fitting)
     bad = bad_rows(frame)
     good = good_rows(frame)
     assert set(bad) == set(range(len(cases)))
@@ -195,7 +195,9 @@ def test_bad_value_is_reported_with_its_path_at_any_depth(spooled: Spooled):
 
 
 def test_rows_contains_every_line_with_its_reasons(spooled: Spooled):
-    frame = spooled.frame(layout({"i": TYPES["i"][0]}, ("i",)), ['{"i":1}', '{"i":"x"}', "{}"])
+    frame = spooled.frame(
+        table_schema({"i": TYPES["i"][0]}, ("i",)), ['{"i":1}', '{"i":"x"}', "{}"]
+    )
     assert [(row.i, row.reasons) for row in frame.rows.orderBy(ORDINAL).collect()] == [
         (1, None),
         (None, ["i: not an integer of 64 bits"]),
@@ -208,15 +210,15 @@ def test_strict_read_fails_on_a_bad_value(spooled: Spooled, name: str):
     properties = {name: schema for name, (schema, _, _) in TYPES.items()}
     records = [record(**GOOD), "{}", record(**{**GOOD, name: TYPES[name][2][0]})]
     with pytest.raises(PySparkException, match=BAD_ROWS_MARKER):
-        spooled.frame(layout(properties), records).good(strict=True).write.format("noop").mode(
-            "overwrite"
-        ).save()
+        spooled.frame(table_schema(properties), records).good(strict=True).write.format(
+            "noop"
+        ).mode("overwrite").save()
 
 
 @pytest.mark.parametrize("copies", [1, 12])
 def test_strict_and_checked_reads_give_the_same_rows(spooled: Spooled, copies: int):
     names = [(name, f"{name}{n}") for n in range(copies) for name in TYPES]
-    found = layout({copy: TYPES[name][0] for name, copy in names}, metadata=True)
+    found = table_schema({copy: TYPES[name][0] for name, copy in names}, metadata=True)
     records = [record(**{copy: GOOD[name] for name, copy in names}), "{}"]
     frame = spooled.frame(found, records)
     assert good_rows(frame, strict=True) == good_rows(frame, strict=False)
@@ -226,7 +228,9 @@ def test_strict_and_checked_reads_give_the_same_rows(spooled: Spooled, copies: i
 
 def test_unusual_spellings_fail_the_strict_read_and_are_valid(spooled: Spooled):
     records = ['{"i":1e3,"dec":15e-1,"at":"2024-01-01t00:00:00z"}', '{"i":1.0}']
-    frame = spooled.frame(layout({name: TYPES[name][0] for name in ("i", "dec", "at")}), records)
+    frame = spooled.frame(
+        table_schema({name: TYPES[name][0] for name in ("i", "dec", "at")}), records
+    )
     with pytest.raises(PySparkException, match=BAD_ROWS_MARKER):
         frame.good(strict=True).collect()
     assert [row.i for row in good_rows(frame)] == [1000, 1]
@@ -272,7 +276,7 @@ def test_strict_read_gives_exact_numbers_or_fails(spooled: Spooled, kind: str, p
     if place != "%s":
         item = {"type": "object", "properties": {"x": schema}}
         schema = {"type": "array", "items": item}
-    found = layout({"a": schema})
+    found = table_schema({"a": schema})
     records = [f'{{"a":{place % text}}}' for text in SPELLINGS]
     exact = {row[ORDINAL]: row.a for row in good_rows(spooled.frame(found, records))}
     ways = {n: strict_rows(spooled.frame(found, [lone])) for n, lone in enumerate(records)}
@@ -283,7 +287,7 @@ def test_strict_read_gives_exact_numbers_or_fails(spooled: Spooled, kind: str, p
 
 
 def test_row_with_a_null_key_is_bad(spooled: Spooled):
-    found = layout({"a": {"type": "integer"}, "b": {"type": "string"}}, ("a", "b"))
+    found = table_schema({"a": {"type": "integer"}, "b": {"type": "string"}}, ("a", "b"))
     records = ['{"a":1,"b":"x"}', '{"a":1}', '{"a":null,"b":null}', '{"a":1,"b":""}']
     frame = spooled.frame(found, records)
     assert [row[ORDINAL] for row in good_rows(frame)] == [0, 3]
@@ -305,20 +309,22 @@ def test_null_and_missing_required_properties_are_null(spooled: Spooled):
 
 def test_record_that_is_no_object_is_bad(spooled: Spooled):
     records = ["[]", '[{"a":1},{"a":2}]', "5", '"x"', "null", "true", '{"a":1}']
-    frame = spooled.frame(layout({"a": {"type": "integer"}}), records)
+    frame = spooled.frame(table_schema({"a": {"type": "integer"}}), records)
     assert [row.a for row in good_rows(frame)] == [1]
     assert {n: row.raw for n, row in bad_rows(frame).items()} == {
         n: "x" if raw == '"x"' else raw for n, raw in enumerate(records[:-1])
     }
     with pytest.raises(PySparkException, match=BAD_ROWS_MARKER):
-        spooled.frame(layout({"a": {"type": "integer"}}), ["null"]).good(strict=True).collect()
+        spooled.frame(table_schema({"a": {"type": "integer"}}), ["null"]).good(
+            strict=True
+        ).collect()
 
 
 @pytest.mark.parametrize(
     "raw", ["{'a':1}", '{"a":1', '{"a":nan}', '{"a":007}', '{"a":"\t"}', "{a:1}", '{"a":1}]']
 )
 def test_line_that_is_not_json_is_bad_and_kept_whole(spooled: Spooled, raw: str):
-    frame = spooled.frame(layout({"a": {"type": "string"}}), [raw, '{"a":"x"}'])
+    frame = spooled.frame(table_schema({"a": {"type": "string"}}), [raw, '{"a":"x"}'])
     assert [row.a for row in good_rows(frame)] == ["x"]
     bad = bad_rows(frame)
     assert set(bad) == {0}
@@ -328,7 +334,7 @@ def test_line_that_is_not_json_is_bad_and_kept_whole(spooled: Spooled, raw: str)
 
 def test_stream_without_properties_keeps_whole_records(spooled: Spooled):
     records = ['{"b": 1.50, "a":[]}', "[1]", "{}"]
-    frame = spooled.frame(layout({}), records)
+    frame = spooled.frame(table_schema({}), records)
     assert [row.record for row in good_rows(frame)] == [records[0], "{}"]
     assert bad_rows(frame)[1].reasons == ["not an object"]
 
@@ -361,7 +367,7 @@ ODD_NAMES = [
 def test_any_name_can_be_a_column_field_or_key(spooled: Spooled):
     fields = {name: {"type": "integer"} for name in ODD_NAMES}
     nested = {"type": "object", "properties": fields}
-    found = layout(
+    found = table_schema(
         {**fields, "s": nested, "l": {"type": "array", "items": nested}}, tuple(ODD_NAMES)
     )
     values = {name: n for n, name in enumerate(ODD_NAMES)}
@@ -382,18 +388,22 @@ def test_any_name_can_be_a_column_field_or_key(spooled: Spooled):
 
 def test_text_is_kept_byte_by_byte(spooled: Spooled):
     texts = ["\r", "a\r\nb", "'", "\u2028", "\x00", "😀", " x ", "\\n", "null", ""]
-    frame = spooled.frame(layout({"a": {"type": "string"}}), [json.dumps({"a": t}) for t in texts])
+    frame = spooled.frame(
+        table_schema({"a": {"type": "string"}}), [json.dumps({"a": t}) for t in texts]
+    )
     assert [row.a for row in good_rows(frame, strict=True)] == texts
 
 
 def test_text_column_keeps_any_json_as_written(spooled: Spooled):
     raws = ['{"b": 1.50}', "[1e400, {}]", "12345678901234567890.10", "true"]
-    frame = spooled.frame(layout({"a": {}}), [f'{{"a":{raw}}}' for raw in raws])
+    frame = spooled.frame(table_schema({"a": {}}), [f'{{"a":{raw}}}' for raw in raws])
     assert [row.a for row in good_rows(frame, strict=True)] == raws
 
 
 def test_text_of_25_million_characters_is_read(spooled: Spooled):
-    found = layout({"a": {"type": "string"}, "b": {"type": "string", "contentEncoding": "base64"}})
+    found = table_schema(
+        {"a": {"type": "string"}, "b": {"type": "string", "contentEncoding": "base64"}}
+    )
     frame = spooled.frame(found, [f'{{"a":"{"x" * 25_000_000}","b":"{"QUJD" * 5_000_000}"}}'])
     sizes = frame.good(strict=True).select(F.length("a"), F.length("b")).collect()
     assert [tuple(row) for row in sizes] == [(25_000_000, 15_000_000)]
@@ -401,7 +411,7 @@ def test_text_of_25_million_characters_is_read(spooled: Spooled):
 
 def test_deeply_nested_record_is_read_as_text(spooled: Spooled):
     deep = '{"a":' + "[" * 5000 + "]" * 5000 + "}"
-    frame = spooled.frame(layout({"a": {}}), [deep, '{"a":1}'])
+    frame = spooled.frame(table_schema({"a": {}}), [deep, '{"a":1}'])
     assert [len(row.a) for row in good_rows(frame)] == [10_000, 1]
 
 
@@ -409,7 +419,7 @@ def test_deeply_nested_record_is_read_as_text(spooled: Spooled):
 
 
 def test_latest_row_of_a_key_is_that_of_the_greatest_ordinal(spooled: Spooled):
-    found = layout({"k": {"type": "integer"}, "v": {"type": "string"}}, ("k",))
+    found = table_schema({"k": {"type": "integer"}, "v": {"type": "string"}}, ("k",))
     # Spark reads larger files first.
     first = [line(n, f'{{"k":{n % 3},"v":"old"}}') for n in range(300)]
     last = [line(300, '{"k":1,"v":"new"}')]
@@ -420,7 +430,7 @@ def test_latest_row_of_a_key_is_that_of_the_greatest_ordinal(spooled: Spooled):
 
 
 def test_metadata_columns_are_filled(spooled: Spooled):
-    found = layout({"a": {"type": "integer"}}, metadata=True)
+    found = table_schema({"a": {"type": "integer"}}, metadata=True)
     lines = [
         line(4, '{"a":1}', "2024-04-30T10:00:00.25+02:00", 9),
         line(5, '{"a":2,"_sdc_deleted_at":"2024-04-01T00:00:00Z"}'),
@@ -446,7 +456,7 @@ def test_metadata_columns_are_filled(spooled: Spooled):
 
 def test_bad_rows_have_their_extraction_time(spooled: Spooled):
     lines = [line(1, '{"a":"x"}', "2024-04-30T10:00:00Z"), line(2, "[]", "not a time")]
-    bad = bad_rows(spooled.lines(layout({"a": {"type": "integer"}}), lines))
+    bad = bad_rows(spooled.lines(table_schema({"a": {"type": "integer"}}), lines))
     assert {n: instants(row)["extracted_at"] for n, row in bad.items()} == {
         1: utc(2024, 4, 30, 10),
         2: None,
@@ -466,7 +476,7 @@ def test_deletion_time_is_read_if_the_loader_added_its_column(spooled: Spooled):
 def test_date_times_without_an_offset_are_utc_and_counted(spooled: Spooled):
     time = {"type": "string", "format": "date-time"}
     nested = {"type": "object", "properties": {"x": time, "y": {"type": "array", "items": time}}}
-    found = layout({"a": time, "s": nested, "z": time})
+    found = table_schema({"a": time, "s": nested, "z": time})
     local, zoned = '"2024-01-01T00:00:00"', '"2024-01-01 00:00:00.5-03"'
     records = [
         f'{{"a":{local},"z":{zoned},"s":{{"x":{local},"y":[{local},{zoned},null]}}}}',
@@ -481,23 +491,23 @@ def test_date_times_without_an_offset_are_utc_and_counted(spooled: Spooled):
 
 def test_counts_before_an_action_raise_an_error(spooled: Spooled):
     with pytest.raises(RuntimeError, match="after an action"):
-        spooled.frame(layout({"a": {}}), ["{}"]).counts()
+        spooled.frame(table_schema({"a": {}}), ["{}"]).counts()
 
 
 # ---------------------------------------------------------------- evolved layouts
 
 
 def test_columns_without_a_property_are_null(spooled: Spooled):
-    old = layout(
+    old = table_schema(
         {
             "a": {"type": "integer"},
             "s": {"type": "object", "properties": {"x": {"type": "integer"}}},
         }
     )
-    new = layout(
+    new = table_schema(
         {"a": {"type": "string"}, "s": {"type": "object", "properties": {"x": {"type": "string"}}}}
     )
-    grown, _ = merge_layouts(old, new)
+    grown, _ = merge_table_schemas(old, new)
     (row,) = good_rows(spooled.frame(grown, ['{"a":"x","s":{"x":"y"}}']), strict=True)
     assert (row.a, row.a__string, row.s.x, row.s.x__string) == (None, "x", None, "y")
 
@@ -505,7 +515,7 @@ def test_columns_without_a_property_are_null(spooled: Spooled):
 def test_frame_is_written_with_the_types_of_its_layout(
     spooled: Spooled, tmp_path: Path, spark: SparkSession
 ):
-    found = layout(EVERYWHERE, metadata=True)
+    found = table_schema(EVERYWHERE, metadata=True)
     frame = spooled.frame(found, [record(**GOOD)])
     frame.good(strict=True).drop(ORDINAL).write.parquet(str(tmp_path / "table"))
     assert frame.counts().rows == 1
@@ -520,7 +530,7 @@ def test_thousands_of_columns_are_read(spooled: Spooled, count: int):
     kinds = ("i", "dec", "f", "at", "day", "obj", "flag", "arr")
     names = [(kinds[n % len(kinds)], f"c{n}") for n in range(count)]
     last = count - len(kinds)
-    found = layout({column: TYPES[kind][0] for kind, column in names}, ("c0",))
+    found = table_schema({column: TYPES[kind][0] for kind, column in names}, ("c0",))
     values = {column: GOOD[kind] for kind, column in names}
     struct, flag = f"c{last + 5}", f"c{last + 6}"
     bad = [{**values, "c3": '"2024"'}, {**values, struct: '{"x":"y"}'}, {**values, flag: "5"}]
@@ -536,7 +546,7 @@ def test_thousands_of_columns_are_read(spooled: Spooled, count: int):
 
 def test_rows_of_file_parts_get_their_reserved_ordinals(spooled: Spooled):
     """That holds for good and bad rows, also for a line that is no JSON."""
-    found = layout({"a": {"type": "integer"}}, metadata=True)
+    found = table_schema({"a": {"type": "integer"}}, metadata=True)
     second, fifth = first_in_part(2), first_in_part(5)
     lines = [
         line(7, '{"a":7}'),

@@ -579,7 +579,7 @@ def test_addresses_are_translated_to_the_schemes_of_spark() -> None:
     assert [file.address for file in found] == list(addresses.values())
     assert {(file.ordinal, file.version, file.nbytes) for file in found} == {(7, 3, 0)}
     assert found[-1].pattern.endswith(r"/\[a\].jsonl")
-    assert found[-1].shown == "abfss://account.dfs.core.windows.net/[a].jsonl"
+    assert found[-1].redacted_address == "abfss://account.dfs.core.windows.net/[a].jsonl"
     assert get_file_key("file:///a//b c") == get_file_key("file:/a/b%20c", escaped=True)
     assert get_file_key("s3a://bucket/a%20b") != get_file_key("s3a://bucket/a%20b", escaped=True)
 

@@ -81,9 +81,9 @@ class MemoryTables:
                 self.fails_at -= 1
                 if self.fails_at < 0:
                     raise BrokenTableError("the disk is full")
-            if work.retires is not None:
+            if work.kept_version is not None:
                 assert not work.batches
-                self.retired[work.table.name].add(work.retires)
+                self.retired[work.table.name].add(work.kept_version)
             if work.mode is WriteMode.OVERWRITE:
                 self.rows[work.table.name] = []
             self.rows.setdefault(work.table.name, []).extend(line["n"] for line in lines)
@@ -91,7 +91,7 @@ class MemoryTables:
                 self.carried.append((covered.ordinal, self.safe()))
         return CommitResult(len(lines), 0, covered, {})
 
-    def prepare(self, table: Table, layout: TableSchema, design: TableLayout) -> CommitResult:
+    def prepare(self, table: Table, table_schema: TableSchema, layout: TableLayout) -> CommitResult:
         return CommitResult(0, 0, None, {})
 
     def has_others(self, table: Table, version: int) -> bool:

@@ -74,7 +74,7 @@ def test_versions_may_be_deleted_once_the_stream_is_complete(
     versions = track(*steps)
     assert versions.may_delete_versions(final=False) is at_once
     assert versions.may_delete_versions(final=True) is at_a_final_end
-    versions.retired = True
+    versions.is_deletion_queued = True
     assert not versions.may_delete_versions(final=True)
 
 

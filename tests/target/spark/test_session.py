@@ -152,7 +152,7 @@ lease = JobLock.acquire(sys.argv[1], "job")
 session = Session.start(
     SparkSettings(master="local[1]", format="parquet", small_runs=True),
     pass_fds=[lease.fileno()],
-    on_jvm=lease.jvm_started,
+    on_jvm=lease.record_jvm,
 )
 session.spark()
 print(session.jvm_pid, flush=True)

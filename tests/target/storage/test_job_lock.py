@@ -21,7 +21,7 @@ from target_spark.storage.job_lock import (
     JobLock,
     _born,
     _locked,
-    lease_file,
+    lock_file_path,
     monotonic_run_start,
     wait_for_orphaned_jvms,
 )
@@ -32,7 +32,7 @@ from target_spark.storage.job_lock import JobLock
 lease = JobLock.acquire(sys.argv[1], "job", run="first")
 if len(sys.argv) > 2:  # a process in place of the JVM, which inherits the file
     child = subprocess.Popen(["sleep", sys.argv[2]], pass_fds=[lease.fileno()], stdout=2)
-    lease.jvm_started(child.pid)
+    lease.record_jvm(child.pid)
     print(child.pid, flush=True)
 print("held", flush=True)
 time.sleep(600)
@@ -118,7 +118,7 @@ def test_reused_process_id_counts_as_a_dead_owner(owners, tmp_path):
     owner, child = start(owners, tmp_path, "600")
     owner.kill()
     owner.wait()
-    path = lease_file(str(tmp_path), "job")
+    path = lock_file_path(str(tmp_path), "job")
     written = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps({**written, "pid": os.getpid()}), encoding="utf-8")
     with pytest.raises(JobLockError, match="is dead"):
@@ -134,7 +134,7 @@ def test_reused_process_id_counts_as_a_dead_owner(owners, tmp_path):
 
 @pytest.mark.parametrize("text", ["", '{"pid": 1, "ho', "[]", "\0\0"])
 def test_content_of_the_lock_file_does_not_decide(tmp_path, text):
-    path = lease_file(str(tmp_path), "job")
+    path = lock_file_path(str(tmp_path), "job")
     path.parent.mkdir(parents=True)
     path.write_text(text, encoding="utf-8")
     with closing(path.open("r+b")) as file:
@@ -158,7 +158,7 @@ def test_run_start_increases_although_the_clock_was_set_back(owners, tmp_path):
         folder, "job", started=7000
     )  # and this one is never given back, as after a kill
     assert monotonic_run_start(folder, ["job"], 1000) == 7001
-    lease_file(folder, "job").write_text('{"run_st', encoding="utf-8")
+    lock_file_path(folder, "job").write_text('{"run_st', encoding="utf-8")
     assert monotonic_run_start(folder, ["job"], 1000) == 1000
 
 
@@ -173,8 +173,8 @@ def test_release_frees_the_lock_although_the_jvm_has_the_file_open(tmp_path):
 
 def test_lock_file_names_job_run_and_processes(tmp_path):
     lease = JobLock.acquire(str(tmp_path), "job", run="r-1")
-    lease.jvm_started(4711)
-    written = json.loads(lease_file(str(tmp_path), "job").read_text(encoding="utf-8"))
+    lease.record_jvm(4711)
+    written = json.loads(lock_file_path(str(tmp_path), "job").read_text(encoding="utf-8"))
     lease.release()
     assert (written["job"], written["run"], written["pid"]) == ("job", "r-1", os.getpid())
     assert written["jvm"] == 4711
@@ -183,16 +183,16 @@ def test_lock_file_names_job_run_and_processes(tmp_path):
 def test_each_job_has_its_own_lock_file(tmp_path, monkeypatch):
     folder = str(tmp_path)
     names = ["job", "a/b", "a_b", "../x", ".x", "ä", "J" * 300, "J" * 301]
-    files = [lease_file(folder, name) for name in names]
+    files = [lock_file_path(folder, name) for name in names]
     assert len(set(files)) == len(names)
     assert {file.parent for file in files} == {tmp_path / "_target_spark"}
     assert max(len(file.name) for file in files) < 255
-    assert lease_file(f"file://{folder}", "job") == lease_file(folder, "job")
+    assert lock_file_path(f"file://{folder}", "job") == lock_file_path(folder, "job")
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    far = lease_file("s3a://bucket/tables", "job")
+    far = lock_file_path("s3a://bucket/tables", "job")
     assert far.is_relative_to(tmp_path / "cache")
-    assert far != lease_file("s3a://bucket/others", "job")
+    assert far != lock_file_path("s3a://bucket/others", "job")
     JobLock.acquire("s3a://bucket/tables", "job").release()
 
 
@@ -215,7 +215,7 @@ def test_file_system_without_locks_is_an_error_that_names_it(tmp_path):
 def test_wait_for_orphaned_jvms_ignores_running_owners(owners, tmp_path):
     start(owners, tmp_path)
     wait_for_orphaned_jvms(str(tmp_path), "jo", wait_seconds=0)
-    assert lease_file(str(tmp_path), "job").exists()
+    assert lock_file_path(str(tmp_path), "job").exists()
 
 
 def test_wait_for_orphaned_jvms_waits_and_removes_the_lock_file(owners, tmp_path):
@@ -228,13 +228,13 @@ def test_wait_for_orphaned_jvms_waits_and_removes_the_lock_file(owners, tmp_path
     wait_for_orphaned_jvms(str(tmp_path), "jo", wait_seconds=60)
     ending.wait()
     assert _born(child or 0) is None
-    assert not lease_file(str(tmp_path), "job").exists()
+    assert not lock_file_path(str(tmp_path), "job").exists()
 
 
 def test_release_with_remove_deletes_the_lock_file(tmp_path):
     lease = JobLock.acquire(str(tmp_path), "once")
     lease.release(remove=True)
-    assert not lease_file(str(tmp_path), "once").exists()
+    assert not lock_file_path(str(tmp_path), "once").exists()
 
 
 @pytest.mark.parametrize("held", ["real", "former"])

@@ -13,7 +13,7 @@ from target_spark.errors import JobLockError
 from target_spark.storage.job_lock import (
     JobLock,
     get_lock_holder,
-    lease_file,
+    lock_file_path,
     monotonic_run_start,
     wait_for_orphaned_jvms,
 )
@@ -62,7 +62,7 @@ def refused(folder: Path) -> str:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Return the path of the job's lock file; its folder exists."""
-    found = lease_file(str(tmp_path), "job")
+    found = lock_file_path(str(tmp_path), "job")
     found.parent.mkdir(mode=0o700)
     return found
 
@@ -70,7 +70,7 @@ def path(tmp_path: Path) -> Path:
 def test_lock_file_and_its_folder_are_private(tmp_path: Path) -> None:
     """SEC18: a lock file and its folder are private; those of earlier versions become private."""
     take(tmp_path)
-    path = lease_file(str(tmp_path), "job")
+    path = lock_file_path(str(tmp_path), "job")
     assert (mode(path), mode(path.parent)) == (0o600, 0o700)
     path.chmod(0o644)
     path.parent.chmod(0o755)
@@ -90,7 +90,7 @@ def test_lock_file_of_an_address_is_private(
         JobLock.acquire("s3a://bucket/tables", "job").release()
     finally:
         os.umask(before)
-    path = lease_file("s3a://bucket/tables", "job")
+    path = lock_file_path("s3a://bucket/tables", "job")
     assert (mode(path), mode(path.parent)) == (0o600, 0o700)
     above = path.parent.parent
     assert mode(above) == mode(tmp_path / "home") == 0o755
@@ -105,8 +105,8 @@ def test_lock_file_of_an_address_is_private(
 def test_other_users_can_neither_lock_nor_read_a_lock_file(open_to_all: Path) -> None:
     """SEC18: another user can neither lock nor read a lock file."""
     lease = JobLock.acquire(str(open_to_all), "job")
-    lease.sessions_are(["session-of-spark-connect"])
-    path = lease_file(str(open_to_all), "job")
+    lease.record_sessions(["session-of-spark-connect"])
+    path = lock_file_path(str(open_to_all), "job")
     assert run_as(TRY_TO_LOCK, path) == "denied"
     lease.release()
     assert run_as(TRY_TO_LOCK, path) == "denied"
@@ -190,7 +190,7 @@ def test_group_members_share_the_locks_of_a_group_writable_warehouse(
     """The lock excludes concurrent runs, and users outside of the group cannot open it."""
     os.chown(open_to_all, 0, TEAM)
     open_to_all.chmod(0o775)
-    path = lease_file(str(open_to_all), "job")
+    path = lock_file_path(str(open_to_all), "job")
     assert run_as(TAKE, open_to_all, user=PEER, group=TEAM, imports=IMPORTS) == "taken"
     assert path.stat().st_uid == PEER
     lease = JobLock.acquire(str(open_to_all), "job")

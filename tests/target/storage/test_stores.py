@@ -195,8 +195,8 @@ def test_local_staging_area_is_the_spool_folder(tmp_path: Path) -> None:
     with closing(SpoolFolder(tmp_path)) as folder:
         for staging in (None, str(tmp_path), f"file://{tmp_path}"):
             reach = StagingArea(folder, staging, RunInfo("job", "r", 1))
-            assert not reach.is_elsewhere
-            assert reach.place == str(folder.path)
+            assert not reach.is_remote
+            assert reach.location == str(folder.path)
             assert reach.new_address("staged").startswith(f"file://{folder.path}/staged-")
 
 
@@ -209,8 +209,8 @@ def test_staging_address_has_a_folder_per_job_and_run(tmp_path: Path) -> None:
     assert folders[0].rpartition("/")[0] == folders[1].rpartition("/")[0]
     with closing(SpoolFolder(tmp_path)) as folder:
         reach = StagingArea(folder, "s3a://bucket/staging/", runs[0])
-        assert reach.is_elsewhere
-        assert reach.place == folders[0]
+        assert reach.is_remote
+        assert reach.location == folders[0]
         assert reach.new_address("rows") != reach.new_address("rows")
 
 

@@ -150,12 +150,12 @@ def test_report_has_the_quarantine_as_json_and_text() -> None:
 # Examples
 
 
-def layout(**properties: Any) -> TableSchema:
+def table_schema(**properties: Any) -> TableSchema:
     return schema_from_json_schema({"properties": properties}, (), ColumnOptions())
 
 
 INTEGER = {"type": "integer"}
-LAYOUT = layout(
+LAYOUT = table_schema(
     **{
         "n": INTEGER,
         "n.m": INTEGER,

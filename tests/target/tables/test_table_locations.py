@@ -93,9 +93,9 @@ def test_namespace_becomes_the_database_with_a_catalog() -> None:
 
 
 def test_places_of_a_table_are_its_identifier_and_path() -> None:
-    assert Table("/p/A", "A", ("lake", "A")).places == ("lake.a", "/p/A")
-    assert Table("", "A", ("lake", "A")).places == ("lake.a",)
-    assert Table("/p/A", "A").places == ("/p/A",)
+    assert Table("/p/A", "A", ("lake", "A")).locations == ("lake.a", "/p/A")
+    assert Table("", "A", ("lake", "A")).locations == ("lake.a",)
+    assert Table("/p/A", "A").locations == ("/p/A",)
 
 
 # Streams that would share a table

@@ -433,7 +433,7 @@ def test_delete_record_keeps_the_values_of_a_soft_deleted_row(
 
 
 def test_schema_changes_are_applied_and_repeat_the_metadata(spark, tmp_path):
-    layout = TableSchema(
+    table_schema = TableSchema(
         (
             Column("id", "id", Integer(32)),
             Column("d", "d", Decimal(10, 2)),
@@ -442,7 +442,7 @@ def test_schema_changes_are_applied_and_repeat_the_metadata(spark, tmp_path):
     )
     table = Table(str(tmp_path / "t"), "t")
     writer = DeltaWriter()
-    writer.create(spark, table, layout, TableLayout())
+    writer.create(spark, table, table_schema, TableLayout())
     data = spark.sql(
         "SELECT 1 AS id, 1.50BD::decimal(10,2) AS d, named_struct('x', 2.25BD::decimal(10,2)) AS o"
     )

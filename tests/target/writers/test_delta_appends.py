@@ -371,7 +371,7 @@ def test_table_just_created_by_another_run_is_appended_to(
 
 
 @pytest.mark.parametrize(
-    "design",
+    "layout",
     [
         TableLayout(partition_by=(PartitionField("name"),)),
         TableLayout(cluster_by=("id",)),
@@ -379,10 +379,10 @@ def test_table_just_created_by_another_run_is_appended_to(
     ],
 )
 def test_table_with_partitions_clusters_or_properties_is_created_by_spark(
-    spark: SparkSession, table: Table, design: TableLayout
+    spark: SparkSession, table: Table, layout: TableLayout
 ) -> None:
     writer = DeltaWriter()
-    writer.create(spark, table, LAYOUT, design)
+    writer.create(spark, table, LAYOUT, layout)
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     assert engines(Path(table.path))[0].startswith("Apache-Spark")
     assert content(spark, table) == [(1, "a", 1)]
@@ -417,8 +417,8 @@ def test_timestamp_ntz_columns_are_committed_by_deltalake(
     spark: SparkSession, table: Table
 ) -> None:
     writer = DeltaWriter()
-    layout = TableSchema((*LAYOUT.columns, Column("at", "at", LocalTimestamp())))
-    writer.create(spark, table, layout, TableLayout())
+    table_schema = TableSchema((*LAYOUT.columns, Column("at", "at", LocalTimestamp())))
+    writer.create(spark, table, table_schema, TableLayout())
     data = rows(spark, (1, "a", 1)).selectExpr("*", "TIMESTAMP_NTZ'2024-01-01 12:00:00' AS at")
     writer.append(spark, table, data, marker(1))
     assert engines(Path(table.path)) == ["delta-rs", "delta-rs"]
@@ -441,14 +441,14 @@ def test_table_with_user_settings_for_delta_is_created_by_spark(
 def test_comments_properties_and_nullability_match_those_of_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    layout = TableSchema(
+    table_schema = TableSchema(
         (Column("id", "id", Integer(), comment="it's ☃"), Column("b.c", "b", Text())), keys=("id",)
     )
     found = []
     for name in ("spark", "deltalake"):
         table, writer = Table(str(tmp_path / name), name), DeltaWriter()
         writer._has_own_settings = name == "spark"
-        writer.create(spark, table, layout, TableLayout())
+        writer.create(spark, table, table_schema, TableLayout())
         writer.append(spark, table, spark.sql("SELECT 1L AS id, 'x' AS b"), marker(1))
         ref = f"delta.`{to_spark_uri(table.path)}`"
         kept = {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()}

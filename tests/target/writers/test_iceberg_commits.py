@@ -55,9 +55,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "db" / "people"
 
 
-def made(spark: SparkSession, table: Table, design: TableLayout | None = None) -> IcebergWriter:
+def made(spark: SparkSession, table: Table, layout: TableLayout | None = None) -> IcebergWriter:
     writer = IcebergWriter()
-    writer.create(spark, table, LAYOUT, design or TableLayout())
+    writer.create(spark, table, LAYOUT, layout or TableLayout())
     return writer
 
 
@@ -107,13 +107,13 @@ def test_first_rows_are_appended_only_if_the_table_has_no_rows(
     assert is_merged == (meanwhile == "rows")
 
 
-@pytest.mark.parametrize("design", [TableLayout(), TableLayout((PartitionField("name"),))])
+@pytest.mark.parametrize("layout", [TableLayout(), TableLayout((PartitionField("name"),))])
 def test_rows_added_while_the_first_rows_are_written_are_a_conflict(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, design: TableLayout
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: TableLayout
 ) -> None:
     """They are added after the table was found empty, while Spark computes the rows."""
     table = Table(str(tmp_path / "people"), "people")
-    writer = made(spark, table, design)
+    writer = made(spark, table, layout)
     begun, count = threading.Event(), iceberg.counted
     is_filled = tmp_path / "is filled"
 

@@ -227,7 +227,7 @@ def test_drop_removes_the_folder(spark, table):
 
 def test_schema_changes_are_applied_and_keep_the_metadata(spark, tmp_path):
     nested = Struct((Column("x", "x", Integer(32)), Column("x.y", "x.y", Text())))
-    layout = TableSchema(
+    table_schema = TableSchema(
         (
             Column("i", "i", Integer(32)),
             Column("d", "d", Decimal(10, 2)),
@@ -237,7 +237,7 @@ def test_schema_changes_are_applied_and_keep_the_metadata(spark, tmp_path):
     )
     table = Table(str(tmp_path / "t"), "t")
     writer = IcebergWriter()
-    writer.create(spark, table, layout, TableLayout())
+    writer.create(spark, table, table_schema, TableLayout())
     data = spark.sql(
         "SELECT 1 AS i, 1.25BD AS d, named_struct('x', 1, 'x.y', 'a') AS `o.o`,"
         " array(named_struct('a', 1)) AS l"
@@ -299,9 +299,11 @@ def test_can_widen_agrees_with_iceberg(spark, tmp_path):
 
 def test_type_that_cannot_be_widened_gets_another_column():
     wanted = TableSchema((Column("a", "a", Double()), Column("b", "b", Decimal(20, 4))))
-    layout, steps = diff_with_table(wanted, {"a": "bigint", "b": "decimal(10,2)"}, iceberg_widens)
+    table_schema, steps = diff_with_table(
+        wanted, {"a": "bigint", "b": "decimal(10,2)"}, iceberg_widens
+    )
     assert [step.path for step in steps] == [("a__double",), ("b__decimal_20_4",)]
-    assert list(layout.types) == ["a", "b", "a__double", "b__decimal_20_4"]
+    assert list(table_schema.types) == ["a", "b", "a__double", "b__decimal_20_4"]
 
 
 ODD = ["a.b", "😀", "select", "Ä-b", "it's", 'q"t', "a/b", "UPPER"]
@@ -337,13 +339,13 @@ VALUES = [
 
 def test_every_column_type_round_trips(spark, tmp_path):
     columns = tuple(Column(f"c{n}", f"c{n}", type_) for n, type_ in enumerate(ALL_TYPES))
-    layout = TableSchema((Column("k.k", "k.k", Integer()), *columns))
+    table_schema = TableSchema((Column("k.k", "k.k", Integer()), *columns))
     table = Table(str(tmp_path / "t"), "t")
     writer = IcebergWriter()
-    writer.create(spark, table, layout, TableLayout())
+    writer.create(spark, table, table_schema, TableLayout())
     types = writer.get_column_types(spark, table)
-    assert {name: parse_ddl(ddl).ddl for name, ddl in types.items()} == layout.types
-    assert diff_with_table(layout, types, iceberg_widens)[1] == ()
+    assert {name: parse_ddl(ddl).ddl for name, ddl in types.items()} == table_schema.types
+    assert diff_with_table(table_schema, types, iceberg_widens)[1] == ()
     values = ", ".join(
         f"CAST({value} AS {column.type.ddl}) AS {quote(column.name)}"
         for value, column in zip(VALUES, columns, strict=True)
@@ -374,12 +376,14 @@ def test_special_characters_in_column_field_and_key_names_are_supported(spark, t
 def test_column_names_ambiguous_for_iceberg_are_rejected(spark, tmp_path):
     table = Table(str(tmp_path / "t"), "t")
     inner = Struct((Column("b", "b", Integer()),))
-    layout = TableSchema((Column("a", "a", inner), Column("a.b", "a.b", Integer())))
+    table_schema = TableSchema((Column("a", "a", inner), Column("a.b", "a.b", Integer())))
     with pytest.raises(TableError, match=r"refuses.*multiple fields for name a\.b") as caught:
-        IcebergWriter().create(spark, table, layout, TableLayout())
+        IcebergWriter().create(spark, table, table_schema, TableLayout())
     assert "\n" not in str(caught.value)
     assert classify_failure(caught.value) is FailureKind.LASTING
-    IcebergWriter().create(spark, table, replace(layout, columns=layout.columns[:1]), TableLayout())
+    IcebergWriter().create(
+        spark, table, replace(table_schema, columns=table_schema.columns[:1]), TableLayout()
+    )
     with pytest.raises(TableError, match="refuses"):
         IcebergWriter().alter(spark, table, [SchemaChange("add", ("a.b",), "bigint")])
 
@@ -408,7 +412,7 @@ DATED = TableSchema(
 
 
 def test_layout_sets_partitions_sort_order_and_file_size(spark, tmp_path):
-    design = TableLayout(
+    layout = TableLayout(
         partition_by=(
             PartitionField("at", "hour"),
             PartitionField("day", "month"),
@@ -420,7 +424,7 @@ def test_layout_sets_partitions_sort_order_and_file_size(spark, tmp_path):
     )
     table = Table(str(tmp_path / "t"), "t")
     writer = IcebergWriter()
-    writer.create(spark, table, DATED, design)
+    writer.create(spark, table, DATED, layout)
     (made,) = spark.sql(f"SHOW CREATE TABLE {resolve_table(spark, table).ref}").collect()
     assert "PARTITIONED BY (hours(`the.time`), months(day), kind)" in made[0]
     assert "'write.target-file-size-bytes' = '1048576'" in made[0]

@@ -75,9 +75,9 @@ def live_files(warehouse: Warehouse, name: str) -> list[Path]:
 
 
 def test_date_time_partitions_are_generated_columns(delta: Warehouse) -> None:
-    design = {"partition_by": ["region", "year(at)", "month(at)", "day(at)", "hour(at)"]}
+    layout = {"partition_by": ["region", "year(at)", "month(at)", "day(at)", "hour(at)"]}
     described = schema("sales", SALES, "id")
-    delta.load(described, sale(1, "n", MIDNIGHT), sale(2, None, None), state(1), **design)
+    delta.load(described, sale(1, "n", MIDNIGHT), sale(2, None, None), state(1), **layout)
     parts = ("_part_year_at", "_part_month_at", "_part_day_at", "_part_hour_at")
     assert detail(delta, "sales").partitionColumns == ["region", *parts]
     assert {tuple(map(str, row)) for row in delta.rows("sales", *parts)} == {
@@ -87,19 +87,19 @@ def test_date_time_partitions_are_generated_columns(delta: Warehouse) -> None:
     # A merge moves rows between partitions; schema changes and overwrites keep the columns.
     grown = schema("sales", {**SALES, "n": {"type": "integer"}}, "id")
     moved = {**sale(2, "s", "0001-01-01T00:00:00Z")["record"], "n": 5}
-    delta.load(grown, record("sales", **moved), state(2), **design)
+    delta.load(grown, record("sales", **moved), state(2), **layout)
     days = {str(day) for (day,) in delta.rows("sales", "_part_day_at")}
     assert days == {"2024-01-01", "0001-01-01"}
     assert not any("_part" in note for note in delta.counts("sales")["notes"])
-    delta.load(grown, record("sales", **moved), state(3), **design, full_refresh=["sales"])
+    delta.load(grown, record("sales", **moved), state(3), **layout, full_refresh=["sales"])
     assert delta.rows("sales", "id", "n", "_part_year_at") == [(2, 5, 1)]
     assert len(delta.read("sales").columns) == len(SALES) + 1 + len(parts)
 
 
 def test_date_column_partitions_by_day_month_or_year(delta: Warehouse) -> None:
     described = schema("sales", SALES)
-    design = {"partition_by": ["day(on)", "month(on)", "year(on)"]}
-    delta.load(described, sale(1, None, None, "1582-10-14"), sale(2, None, None), **design)
+    layout = {"partition_by": ["day(on)", "month(on)", "year(on)"]}
+    delta.load(described, sale(1, None, None, "1582-10-14"), sale(2, None, None), **layout)
     assert detail(delta, "sales").partitionColumns == ["on", "_part_month_on", "_part_year_on"]
     assert sorted(delta.rows("sales", "_part_month_on", "_part_year_on"), key=str) == [
         ("1582-10", 1582),

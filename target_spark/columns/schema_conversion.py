@@ -1,0 +1,135 @@
+"""Conversion of existing tables to `TableSchema` and to JSON Schema.
+
+For every type that the target writes, the JSON Schema maps to the same column again (with default
+options). Other types of a table get a schema for their values: a small integer becomes 64 bits, a
+map an object, and a type without a JSON equivalent an empty schema.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from target_spark.columns.ddl_parser import parse_ddl
+from target_spark.columns.table_schema import TableSchema
+from target_spark.columns.types import (
+    Array,
+    Binary,
+    Boolean,
+    Column,
+    ColumnSource,
+    ColumnType,
+    Date,
+    Decimal,
+    Double,
+    Integer,
+    LocalTimestamp,
+    Struct,
+    Text,
+    Timestamp,
+    UnmanagedType,
+)
+from target_spark.tables.identifiers import quote
+
+__all__ = ["from_table", "to_json_schema"]
+
+_SCALARS: Final[Mapping[type[ColumnType], Mapping[str, Any]]] = MappingProxyType(
+    {
+        Boolean: {"type": ["null", "boolean"]},
+        Integer: {"type": ["null", "integer"]},
+        Double: {"type": ["null", "number"]},
+        Text: {"type": ["null", "string"]},
+        Timestamp: {"type": ["null", "string"], "format": "date-time"},
+        LocalTimestamp: {"type": ["null", "string"], "format": "date-time"},
+        Date: {"type": ["null", "string"], "format": "date"},
+        Binary: {"type": ["null", "string"], "contentEncoding": "base64"},
+    }
+)
+
+_LIMITED: Final = re.compile(r"(?:var)?char\((\d+)\)", re.IGNORECASE)
+
+
+def to_json_schema(table_schema: TableSchema) -> dict[str, Any]:
+    """Return the JSON Schema of records that fit a table's columns.
+
+    Columns that the target itself fills are not included.
+    """
+    generated = {ColumnSource.METADATA, ColumnSource.WHOLE}
+    columns = [c for c in table_schema.columns if c.feed not in generated and not c.path]
+    return {"type": "object", **_properties(columns)}
+
+
+def from_table(types: Mapping[str, str], sources: Mapping[str, str] | None = None) -> TableSchema:
+    """Return the `TableSchema` of an existing table.
+
+    Its columns have no source of values.
+
+    Args:
+        types: The type (DDL) of each column, in table order.
+        sources: The `TableSchema.sources` stored in the table; None if there are none.
+    """
+    columns = (
+        Column(name, name, parse_ddl(ddl), feed=ColumnSource.NOTHING) for name, ddl in types.items()
+    )
+    return TableSchema(_with_sources(columns, sources or {}))
+
+
+def _with_sources(
+    columns: Iterable[Column], sources: Mapping[str, str], path: tuple[str, ...] = ()
+) -> tuple[Column, ...]:
+    if not sources:
+        return tuple(columns)
+    return tuple(
+        replace(
+            column,
+            source=sources.get(quote(*path, column.name), column.name),
+            type=_type_with_sources(column.type, sources, (*path, column.name)),
+        )
+        for column in columns
+    )
+
+
+def _type_with_sources(
+    type_: ColumnType, sources: Mapping[str, str], path: tuple[str, ...]
+) -> ColumnType:
+    if isinstance(type_, Struct):
+        return Struct(_with_sources(type_.fields, sources, path))
+    if isinstance(type_, Array):
+        return Array(_type_with_sources(type_.element, sources, (*path, "element")))
+    return type_
+
+
+def _build_schema(type_: ColumnType) -> dict[str, Any]:
+    if isinstance(type_, Struct):
+        return {
+            "type": ["null", "object"],
+            **_properties(type_.fields),
+            "additionalProperties": False,
+        }
+    if isinstance(type_, Array):
+        return {"type": ["null", "array"], "items": _build_schema(type_.element)}
+    if isinstance(type_, Decimal):
+        digits = {"precision": type_.precision, "scale": type_.scale}
+        return {"type": ["null", "string"], "format": "x-singer.decimal", **digits}
+    return _foreign(type_) if isinstance(type_, UnmanagedType) else dict(_SCALARS[type(type_)])
+
+
+def _properties(columns: Iterable[Column]) -> dict[str, Any]:
+    return {"properties": {column.source: _described(column) for column in columns}}
+
+
+def _described(column: Column) -> dict[str, Any]:
+    described = {"description": column.comment} if column.comment else {}
+    return {**_build_schema(column.type), **described}
+
+
+def _foreign(type_: UnmanagedType) -> dict[str, Any]:
+    written = type_.written.lower()
+    if limited := _LIMITED.fullmatch(written):
+        return {"type": ["null", "string"], "maxLength": int(limited[1])}
+    if written == "float":
+        return {"type": ["null", "number"]}
+    return {"type": ["null", "object"]} if written.startswith("map<") else {}
