@@ -172,8 +172,8 @@ class AttributeTestTemplate(StreamTestTemplate):
     @cached_property
     def non_null_attribute_values(self) -> list[Any]:
         """Values of the property without nulls; a warning is emitted if there are none."""
-        found = (record.get(self.attribute_name) for record in self.stream_records)
-        values = [value for value in found if value is not None]
+        all_values = (record.get(self.attribute_name) for record in self.stream_records)
+        values = [value for value in all_values if value is not None]
         if not values and not self.ignore_no_records:
             warnings.warn(
                 f"No records were available to test: stream '{self.stream.name}' gave"

@@ -53,7 +53,7 @@ def test_the_highest_value_is_kept_in_the_cursors_format(values: list, settles: 
 def test_what_cannot_be_read_is_compared_as_text_and_kept_as_it_is() -> None:
     order = make_comparator(cursor(), "s")
     assert order.newer_or_equal("soon", "later") is True
-    assert order.kept("soon") == "soon"
+    assert order.to_state_value("soon") == "soon"
     assert not order.is_usable({})
     assert not order.is_plain("soon")
     assert not make_comparator(

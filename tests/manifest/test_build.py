@@ -193,7 +193,10 @@ def test_a_template_that_fails_on_settings_alone_fails_when_it_is_asked_for(capl
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("sise: 3\n", "line 4, piece.sise: this component has no option 'sise'. Is 'size' meant?"),
+        (
+            "sise: 3\n",
+            "line 4, piece.sise: this component has no option 'sise'. Did you mean 'size'?",
+        ),
         ("size: many\n", "line 4, piece.size: 'many' is not an integer."),
         ("names: one\n", "piece.names: 'one' is not a list."),
         ("names: [a, {b: c}]\n", "piece.names[1]: a mapping is not a text."),

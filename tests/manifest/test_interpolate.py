@@ -134,7 +134,7 @@ def test_a_template_that_cannot_work_is_refused_when_it_is_compiled(text, said):
         ("{{ 1 / 0 }}", "ZeroDivisionError"),
         ("{{ timestamp(none) }}", "fails: TypeError"),
         ("{{ timestamp(record.missing) }}", "accesses a part of an undefined value"),
-        ("{{ duration('never') }}", "'never' is no duration"),
+        ("{{ duration('never') }}", "'never' is not an ISO 8601 duration"),
         ("{{ timestamp(config['start'] + 'x') }}", "fails: ValueError"),
     ],
 )

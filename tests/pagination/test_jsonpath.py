@@ -160,12 +160,14 @@ def test_everyday_paths_do_not_load_the_library():
 def test_a_single_value_in_the_place_of_an_array_is_its_only_element(
     expression, document, expected
 ):
-    with pytest.warns(SingerSDKPendingDeprecationWarning, match="taken as the only element") as got:
+    with pytest.warns(
+        SingerSDKPendingDeprecationWarning, match="treated as the only element"
+    ) as got:
         values = list(extract_jsonpath(expression, document))
     assert values == expected
     assert [warning.filename for warning in got] == [__file__]
     assert repr(expression) in str(got[0].message)
-    assert "met a non-array value" in str(got[0].message)
+    assert "matched a non-array value" in str(got[0].message)
 
 
 @pytest.mark.parametrize(

@@ -310,7 +310,7 @@ HEAVY: dict[str, LibraryUse] = {
         why="slow to import and to run, and everyday paths do without",
     ),
     "pendulum": LibraryUse(
-        ("tap_core.state.comparison",),
+        ("tap_core.parsing.instants",),
         lazily=True,
         why="slow to import; only for instants that the standard library does not read",
     ),

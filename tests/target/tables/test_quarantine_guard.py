@@ -268,7 +268,12 @@ def test_an_overwrite_beyond_its_share_leaves_the_table(delta: Warehouse) -> Non
 
 @pytest.mark.parametrize(
     ("key", "hint"),
-    [("idd", "Is 'id' meant?"), ("ID", "Is 'id' meant?"), ("other", ""), ("nam", "Is 'name'")],
+    [
+        ("idd", "Did you mean 'id'?"),
+        ("ID", "Did you mean 'id'?"),
+        ("other", ""),
+        ("nam", "Did you mean 'name'"),
+    ],
 )
 def test_a_key_that_the_schema_does_not_declare_is_refused(
     delta: Warehouse, key: str, hint: str
