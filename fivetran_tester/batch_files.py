@@ -130,7 +130,7 @@ def _cell(cell: Cell, files: BatchFileSet) -> str:
     if cell is NULL:
         return files.null
     text = files.unmodified if isinstance(cell, Sentinel) else cell
-    must = not text or len(text) > _LONGEST_BARE or any(one in text for one in ',"\n\r')
+    must = not text or len(text) > _LONGEST_BARE or any(character in text for character in ',"\n\r')
     return '"{}"'.format(text.replace('"', '""')) if must else text
 
 

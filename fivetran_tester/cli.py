@@ -29,53 +29,53 @@ _CANNOT: Final = 2
 
 def fivetran_test(argv: Sequence[str]) -> int:
     """Run the command and return its exit code."""
-    words = list(argv)
-    place = words.index("--") if "--" in words else len(words)
+    arguments = list(argv)
+    separator = arguments.index("--") if "--" in arguments else len(arguments)
     parser = _parser()
-    asked = parser.parse_args(words[:place])
-    command = words[place + 1 :]
-    if bool(command) == bool(asked.address):
+    options = parser.parse_args(arguments[:separator])
+    command = arguments[separator + 1 :]
+    if bool(command) == bool(options.address):
         parser.error("pass either -- and a command to start, or --address")
     findings = Findings()
     try:
-        return _walked(asked, command, findings)
+        return _run_tester(options, command, findings)
     except (NotStartedError, ValueError, OSError) as error:
         _print_line(f"Cannot start: {error}")
         return _CANNOT
 
 
-def _walked(asked: argparse.Namespace, command: list[str], findings: Findings) -> int:
-    settings = _document(asked.config)
-    service = "DestinationConnector" if asked.destination else "SourceConnector"
-    servers = Servers(service, findings, command, asked.address, asked.seconds)
-    walk: DestinationTester | ConnectorTester
-    if asked.destination:
-        walk = DestinationTester(servers, settings, _print_line)
+def _run_tester(options: argparse.Namespace, command: list[str], findings: Findings) -> int:
+    settings = _document(options.config)
+    service = "DestinationConnector" if options.destination else "SourceConnector"
+    servers = Servers(service, findings, command, options.address, options.seconds)
+    tester: DestinationTester | ConnectorTester
+    if options.destination:
+        tester = DestinationTester(servers, settings, _print_line)
     else:
-        state = asked.state.read_text("utf-8") if _document(asked.state) else FIRST_STATE
-        walk = ConnectorTester(servers, settings, _print_line, state, asked.resumes)
+        state = options.state.read_text("utf-8") if _document(options.state) else FIRST_STATE
+        tester = ConnectorTester(servers, settings, _print_line, state, options.resumes)
     stopped = False
     try:
-        with _ends_in_order(servers):
-            walk.run()
+        with _stops_servers_on_sigterm(servers):
+            tester.run()
     except StoppedError as error:
-        _print_line(f"The walk ends here. {error}")
+        _print_line(f"The test stops here. {error}")
         stopped = True
     for line in findings.lines():
         _print_line(line)
-    _print_line("No rule is broken." if not findings and not stopped else "Not all is well.")
+    _print_line("No rule is broken." if not findings and not stopped else "The test failed.")
     return int(bool(findings) or stopped)
 
 
 @contextmanager
-def _ends_in_order(servers: Servers) -> Iterator[None]:
+def _stops_servers_on_sigterm(servers: Servers) -> Iterator[None]:
     """End the started server on SIGTERM too, from the handler, as gRPC may lose an exception."""
 
-    def leave(number: int, _frame: object) -> None:
-        servers.leave()
+    def stop(number: int, _frame: object) -> None:
+        servers.terminate()
         os._exit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, leave)
+    before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     finally:
@@ -90,10 +90,10 @@ def _document(path: Path | None) -> dict[str, Any]:
     """
     if path is None:
         return {}
-    found = load_json(path.read_bytes())
-    if not isinstance(found, dict):
+    document = load_json(path.read_bytes())
+    if not isinstance(document, dict):
         raise NotStartedError(f"{path.name} is not a JSON object.")
-    return found
+    return document
 
 
 def _print_line(text: str) -> None:

@@ -103,19 +103,19 @@ class Client:
 
     def _method(self, rpc: str) -> tuple[str, Any, Any]:
         """Return the path of an rpc, and its encoder of requests and decoder of responses."""
-        answer = getattr(proto_messages, proto_messages.rpcs(self._service)[rpc].response)
-        return f"/{PACKAGE}.{self._service}/{rpc}", _serialized, answer.FromString
+        response = getattr(proto_messages, proto_messages.rpcs(self._service)[rpc].response)
+        return f"/{PACKAGE}.{self._service}/{rpc}", _serialized, response.FromString
 
 
 def _refusal(rpc: str, error: Any) -> RefusedError:
     """Return the error for a gRPC status."""
     text = error.details() or ""
     try:
-        told = json.loads(text)
+        document = json.loads(text)
     except ValueError:
-        told = None
-    if isinstance(told, Mapping) and told.get("alert_type") == "TASK":
-        return RefusedError(rpc, error.code().name, str(told.get("message", "")), is_task=True)
+        document = None
+    if isinstance(document, Mapping) and document.get("alert_type") == "TASK":
+        return RefusedError(rpc, error.code().name, str(document.get("message", "")), is_task=True)
     return RefusedError(rpc, error.code().name, text, is_task=False)
 
 

@@ -38,21 +38,21 @@ def check_form(form: Any, findings: Findings) -> None:
     fields = list(get_fields(form))
     names = [field.name for field in form.fields if field.name]
     for name in sorted({name for name in names if names.count(name) > 1}):
-        findings.broke(6, f"the form asks for {name} twice")
+        findings.add_violation(6, f"the form asks for {name} twice")
     for field in fields:
-        told = field.name or "a field without a name"
+        label = field.name or "a field without a name"
         kind = field.WhichOneof("type")
         if not field.name or not field.label:
-            findings.broke(6, f"{told} has no name or no label")
+            findings.add_violation(6, f"{label} has no name or no label")
         if kind is None:
-            findings.broke(6, f"{told} is of no type")
+            findings.add_violation(6, f"{label} is of no type")
         is_open = kind == "text_field" and field.text_field == TextField.PlainText
         if is_open and is_secret(field.name.rpartition(".")[2]):
-            findings.broke(6, f"{told} looks like a secret and is an open text field")
+            findings.add_violation(6, f"{label} looks like a secret and is an open text field")
         if not field.description:
-            findings.missed(6, f"{told} has no description")
+            findings.add_warning(6, f"{label} has no description")
     if not form.tests:
-        findings.missed(7, "the form names no test")
+        findings.add_warning(7, "the form names no test")
 
 
 def run_test(
@@ -61,40 +61,42 @@ def run_test(
     """Run a connection test; return the reason for its failure, or None if it succeeds."""
     request = proto_messages.TestRequest(name=name, configuration=configuration)
     try:
-        answer = client.call("Test", request)
+        response = client.call("Test", request)
     except RefusedError as refusal:
         check_refusal(refusal, findings)
         return refusal.text
-    kind = answer.WhichOneof("response")
+    kind = response.WhichOneof("response")
     if kind == "failure":
-        check_text(f"the failure of the test {name}", answer.failure, findings)
-        return str(answer.failure)
-    if kind is None or not answer.success:
-        findings.broke(7, f"the test {name} answers with neither success nor failure")
+        check_text(f"the failure of the test {name}", response.failure, findings)
+        return str(response.failure)
+    if kind is None or not response.success:
+        findings.add_violation(7, f"the test {name} answers with neither success nor failure")
     return None
 
 
 def run_unknown_test(client: Client, findings: Findings, configuration: Mapping[str, str]) -> None:
     """Run a connection test that does not exist; it should fail with a regular response."""
     if run_test(client, findings, _NO_TEST, configuration) is None:
-        findings.missed(7, "a test that does not exist succeeds")
+        findings.add_warning(7, "a test that does not exist succeeds")
 
 
 def check_refusal(refusal: RefusedError, findings: Findings) -> None:
     """Check the status of a failed call against the rules on errors."""
     if refusal.code == "DEADLINE_EXCEEDED":
-        findings.broke(12, f"{refusal.rpc} does not end in the time that a call may take")
+        findings.add_violation(12, f"{refusal.rpc} does not end in the time that a call may take")
         return
     check_text(f"the status of {refusal.rpc}", refusal.text, findings)
     if refusal.code in _OF_GRPC and not refusal.is_task:
-        findings.broke(4, f"{refusal.rpc} ends with {refusal.code} and no task")
+        findings.add_violation(4, f"{refusal.rpc} ends with {refusal.code} and no task")
     elif not refusal.is_task:
-        findings.missed(4, f"the status of {refusal.rpc} is not JSON with message and alert_type")
+        findings.add_warning(
+            4, f"the status of {refusal.rpc} is not JSON with message and alert_type"
+        )
 
 
 def check_text(what: str, text: str, findings: Findings) -> None:
     """Check the text of an error against the rules on errors; ``what`` names the error."""
     if not text:
-        findings.broke(4, f"{what} is empty")
+        findings.add_violation(4, f"{what} is empty")
     if len(text.encode()) >= TEXT_LIMIT:
-        findings.broke(4, f"{what} has {TEXT_LIMIT:,} bytes or more")
+        findings.add_violation(4, f"{what} has {TEXT_LIMIT:,} bytes or more")

@@ -28,13 +28,13 @@ def get_fields(form: Any) -> Iterator[Any]:
 def to_text_map(settings: Mapping[str, Any], form: Any) -> dict[str, str]:
     """Return settings as strings by field name, completed with the form's defaults."""
     names = {field.name for field in get_fields(form)}
-    given = dict(_flat(settings, names))
+    values = dict(_flat(settings, names))
     defaults = {
         field.name: field.default_value
         for field in form.fields
-        if field.HasField("default_value") and field.name not in given
+        if field.HasField("default_value") and field.name not in values
     }
-    return {**defaults, **given}
+    return {**defaults, **values}
 
 
 def collect_secrets(configuration: Mapping[str, str], form: Any) -> list[str]:

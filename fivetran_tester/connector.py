@@ -32,7 +32,7 @@ from fivetran_tester.known_tables import (
     select_all,
 )
 from fivetran_tester.report import form_lines, format_count, format_reading
-from fivetran_tester.row_model import ClockRange, Model
+from fivetran_tester.row_model import CheckpointSample, Model
 from fivetran_tester.server_pool import Servers
 from fivetran_tester.server_process import ServerProcess
 from fivetran_tester.update_reader import UpdateReader
@@ -85,12 +85,12 @@ class ConnectorTester:
             self._form(server.client)
             self._tests(server.client)
             self._schema(server.client)
-            whole = self._update(server.client)
-            self._again(server.client, whole)
-        self._resume(whole)
-        self._interrupt(whole)
+            full_update = self._update(server.client)
+            self._update_from_last_state(server.client, full_update)
+        self._resume(full_update)
+        self._interrupt(full_update)
         if self.can_select:
-            self._select(whole)
+            self._select(full_update)
 
     # Form, tests, schema
 
@@ -115,11 +115,11 @@ class ConnectorTester:
             self.say(f"Test {label or name}: {'passed' if fault is None else f'failed, {fault}'}")
             failed += [name] if fault is not None else []
         run_unknown_test(client, self.findings, self.configuration)
-        self._ask_without_settings(client)
+        self._call_without_settings(client)
         if failed:
             raise StoppedError("A test fails: with these settings there is nothing to read.")
 
-    def _ask_without_settings(self, client: Client) -> None:
+    def _call_without_settings(self, client: Client) -> None:
         """Call Schema without settings; the server must report an error and continue to run."""
         try:
             client.call("Schema", proto_messages.SchemaRequest())
@@ -129,18 +129,18 @@ class ConnectorTester:
     def _schema(self, client: Client) -> None:
         """Call Schema twice, and check and store the tables."""
         request = proto_messages.SchemaRequest(configuration=self.configuration)
-        told = [self._call_rpc(client, "Schema", request) for _ in range(2)]
-        pairs = [list(iterate_tables(one)) for one in told]
+        responses = [self._call_rpc(client, "Schema", request) for _ in range(2)]
+        pairs = [list(iterate_tables(response)) for response in responses]
         if pairs[0] != pairs[1]:
-            self.findings.broke(10, "two calls of Schema have different responses")
+            self.findings.add_violation(10, "two calls of Schema have different responses")
         names = [name for name, _ in pairs[0]]
         for name in {name for name in names if names.count(name) > 1}:
-            self.findings.broke(10, f"Schema lists {format_name(name)} twice")
-        self.tables = parse_tables(told[0])
+            self.findings.add_violation(10, f"Schema lists {format_name(name)} twice")
+        self.tables = parse_tables(responses[0])
         if not self.tables:
-            self.findings.broke(10, "Schema lists no table")
+            self.findings.add_violation(10, "Schema lists no table")
             raise StoppedError("Without a table there is nothing to read.")
-        self.can_select = self.can_select and not told[0].selection_not_supported
+        self.can_select = self.can_select and not responses[0].selection_not_supported
         reading = self._reading(select_all(self.tables))
         for name, table in self.tables.items():
             reading.findings_of_table(name, table)
@@ -150,36 +150,40 @@ class ConnectorTester:
 
     def _update(self, client: Client) -> UpdateReader:
         """Run the first Update, of all tables."""
-        moments = ClockRange(self.resumes)
-        whole = self._reading(select_all(self.tables), moments=moments)
-        self._read(client, self.state, whole)
+        checkpoints = CheckpointSample(self.resumes)
+        full_update = self._reading(select_all(self.tables), checkpoints=checkpoints)
+        self._read(client, self.state, full_update)
         self.say("Update, all that is selected")
-        for line in format_reading(whole):
+        for line in format_reading(full_update):
             self.say(line)
-        return whole
+        return full_update
 
-    def _again(self, client: Client, whole: UpdateReader) -> None:
+    def _update_from_last_state(self, client: Client, full_update: UpdateReader) -> None:
         """Run an Update from the last state; the rows must be the same afterwards."""
-        again = self._after(whole, whole.model.copy())
-        self._read(client, whole.state or self.state, again)
-        self._compare(whole, again, "an Update from the last state")
-        self._told("Update from the last state", again)
+        again = self._after(full_update, full_update.model.copy())
+        self._read(client, full_update.state or self.state, again)
+        self._compare(full_update, again, "an Update from the last state")
+        self._report_update("Update from the last state", again)
 
-    def _resume(self, whole: UpdateReader) -> None:
+    def _resume(self, full_update: UpdateReader) -> None:
         """Run Updates from earlier checkpoints; the rows must be the same afterwards."""
-        for number, state, model in whole.moments.chosen():
+        for number, state, model in full_update.checkpoints.chosen():
             with self.servers.open() as server:
-                rest = self._after(whole, model)
+                rest = self._after(full_update, model)
                 self._read(server.client, state, rest)
-                self._compare(whole, rest, "an Update that resumes from an earlier checkpoint")
-                self._told(f"Update from checkpoint {number}, in a fresh process", rest)
+                self._compare(
+                    full_update, rest, "an Update that resumes from an earlier checkpoint"
+                )
+                self._report_update(f"Update from checkpoint {number}, in a fresh process", rest)
 
-    def _interrupt(self, whole: UpdateReader) -> None:
+    def _interrupt(self, full_update: UpdateReader) -> None:
         """Cancel one Update and kill the next; a third Update must deliver the remaining rows."""
-        half = max(1, sum(whole.operations.values()) // 2)
+        half = max(1, sum(full_update.operations.values()) // 2)
         with self.servers.open() as server:
-            self._read_partial_update(server.client, self.state, self._reading(whole.choice), half)
-            second = self._after(whole, Model())
+            self._read_partial_update(
+                server.client, self.state, self._reading(full_update.choice), half
+            )
+            second = self._after(full_update, Model())
             if isinstance(server, ServerProcess):
                 self._read_partial_update(server.client, self.state, second, half)
                 server.kill()
@@ -188,19 +192,19 @@ class ConnectorTester:
         if self.servers.are_fresh:
             state = second.state or self.state
             with self.servers.open() as server:
-                second = self._after(whole, second.model)
+                second = self._after(full_update, second.model)
                 self._read(server.client, state, second)
-        self._compare(whole, second, "an Update after one that was interrupted")
-        self._told("Update after one that was cancelled and one that was killed", second)
+        self._compare(full_update, second, "an Update after one that was interrupted")
+        self._report_update("Update after one that was cancelled and one that was killed", second)
 
     # Selection
 
-    def _select(self, whole: UpdateReader) -> None:
+    def _select(self, full_update: UpdateReader) -> None:
         """Run Updates of some tables and columns only."""
         choice = select_all(self.tables)
         first, left_out = next(iter(self.tables)), None
         if len(self.tables) > 1:
-            left_out = max(self.tables, key=lambda name: whole.counts[name])
+            left_out = max(self.tables, key=lambda name: full_update.counts[name])
             choice = choice.without(left_out)
             first = next(name for name in self.tables if name != left_out)
         column = next(iter(_not_keys(self.tables[first])), None)
@@ -209,9 +213,9 @@ class ConnectorTester:
         with self.servers.open() as server:
             part = self._selected(server.client, choice, "new ones included")
             if left_out is not None:
-                self._select_again(server.client, whole, part, left_out)
-            few = [*self.tables[first].keys, *_not_keys(self.tables[first])[:1]]
-            only = TableSelection({first: frozenset(few)}, takes_new=False)
+                self._select_all_again(server.client, full_update, part, left_out)
+            some_columns = [*self.tables[first].keys, *_not_keys(self.tables[first])[:1]]
+            only = TableSelection({first: frozenset(some_columns)}, takes_new=False)
             self._selected(server.client, only, "new ones excluded")
 
     def _selected(self, client: Client, choice: TableSelection, words: str) -> UpdateReader:
@@ -219,31 +223,34 @@ class ConnectorTester:
         part = self._reading(choice)
         self._read(client, self.state, part)
         if part.state is None:
-            self.findings.broke(19, "an Update of a part has no checkpoint")
-        self._told(f"Update of a part, {words}", part)
+            self.findings.add_violation(19, "an Update of a part has no checkpoint")
+        self._report_update(f"Update of a part, {words}", part)
         return part
 
-    def _select_again(
-        self, client: Client, whole: UpdateReader, part: UpdateReader, table: Name
+    def _select_all_again(
+        self, client: Client, full_update: UpdateReader, part: UpdateReader, table: Name
     ) -> None:
         """Check that a table is complete after it was deselected and selected again."""
         rest = self._reading(select_all(self.tables), part.model)
         self._read(client, part.state or self.state, rest)
-        for difference in whole.model.only(table).differences(rest.model.only(table)):
-            self.findings.broke(19, f"selected after it was not: {difference}")
-        self._told("Update of all, after one of a part", rest)
+        for difference in full_update.model.only(table).differences(rest.model.only(table)):
+            self.findings.add_violation(19, f"selected after it was not: {difference}")
+        self._report_update("Update of all, after one of a part", rest)
 
     # Calls
 
     def _reading(
-        self, choice: TableSelection, model: Model | None = None, moments: ClockRange | None = None
+        self,
+        choice: TableSelection,
+        model: Model | None = None,
+        checkpoints: CheckpointSample | None = None,
     ) -> UpdateReader:
         """Return a reader for an Update of the tables that Schema has listed."""
-        return UpdateReader(self.findings, self.tables, choice, model, moments)
+        return UpdateReader(self.findings, self.tables, choice, model, checkpoints)
 
-    def _after(self, whole: UpdateReader, model: Model) -> UpdateReader:
-        """Return a reader that starts with the tables and the selection at the end of ``whole``."""
-        return UpdateReader(self.findings, whole.tables, whole.choice, model)
+    def _after(self, full_update: UpdateReader, model: Model) -> UpdateReader:
+        """Return a reader that starts with the tables and the selection after ``full_update``."""
+        return UpdateReader(self.findings, full_update.tables, full_update.choice, model)
 
     def _request(self, state: str, reading: UpdateReader) -> Any:
         """Return the request of an Update."""
@@ -288,11 +295,11 @@ class ConnectorTester:
             check_refusal(refusal, self.findings)
             raise StoppedError(f"{refusal}") from None
 
-    def _compare(self, whole: UpdateReader, found: UpdateReader, what: str) -> None:
-        for difference in whole.model.differences(found.model):
-            self.findings.broke(16, f"{what}: {difference}")
+    def _compare(self, full_update: UpdateReader, other: UpdateReader, what: str) -> None:
+        for difference in full_update.model.differences(other.model):
+            self.findings.add_violation(16, f"{what}: {difference}")
 
-    def _told(self, what: str, reading: UpdateReader) -> None:
+    def _report_update(self, what: str, reading: UpdateReader) -> None:
         self.say(f"{what}: {format_count(sum(reading.counts.values()), 'record')}")
 
 

@@ -1,8 +1,7 @@
 """Test of a destination: form, tests, tables, batches of every kind, truncation and history.
 
 The interface has no rpc that reads rows, so a destination is judged by its responses and by
-DescribeTable; users can inspect the tables. No rpc removes tables, so they remain, in schemas
-whose
+DescribeTable; users can inspect the tables. No rpc removes tables, so they remain, in schemas whose
 names start with ``fivetran_test_``. Files are written to a temporary folder, encrypted unless a
 step tests other forms.
 """
@@ -89,9 +88,9 @@ class DestinationTester:
             self.folder = Path(folder)
             self._form()
             self._tests()
-            self._make()
+            self._create_tables()
             self._write()
-            self._spoil()
+            self._write_unreadable_files()
             self._alter()
             self._truncate()
             self._keep_history()
@@ -111,9 +110,9 @@ class DestinationTester:
         self.configuration = to_text_map(self.settings, form)
         self.servers.secrets[:] = collect_secrets(self.configuration, form)
         self.named_tests = [(test.name, test.label) for test in form.tests]
-        told = self._call_rpc("Capabilities", proto_messages.CapabilitiesRequest())
-        if told.batch_file_format != BatchFileFormat.CSV:
-            self.findings.broke(30, "the destination does not take CSV")
+        capabilities = self._call_rpc("Capabilities", proto_messages.CapabilitiesRequest())
+        if capabilities.batch_file_format != BatchFileFormat.CSV:
+            self.findings.add_violation(30, "the destination does not take CSV")
 
     def _tests(self) -> None:
         """Run the connection tests of the form."""
@@ -128,20 +127,20 @@ class DestinationTester:
 
     # Tables
 
-    def _make(self) -> None:
+    def _create_tables(self) -> None:
         """Check DescribeTable and CreateTable, also with concurrent calls."""
         if not self._described("types").not_found:
-            self.findings.broke(31, "a missing table is not reported as not_found")
+            self.findings.add_violation(31, "a missing table is not reported as not_found")
         self._succeeds("CreateTable", 32, "a table", self._table("types", TYPES))
         self._is_described("types", TYPES)
         self._fails("CreateTable", 32, "a table that exists", self._table("types", TYPES))
         names = [f"side_{number}" for number in range(_SIDE_BY_SIDE)]
-        other = f"{self.schema}_side"
-        requests = [self._table(name, KEYLESS, schema=other) for name in names]
+        other_schema = f"{self.schema}_side"
+        requests = [self._table(name, KEYLESS, schema=other_schema) for name in names]
         with ThreadPoolExecutor(len(names)) as threads:
-            made = list(threads.map(lambda one: self._fault("CreateTable", one), requests))
-        for fault in filter(None, made):
-            self.findings.broke(32, f"tables created concurrently in a new schema: {fault}")
+            faults = list(threads.map(lambda one: self._fault("CreateTable", one), requests))
+        for fault in filter(None, faults):
+            self.findings.add_violation(32, f"tables created concurrently in a new schema: {fault}")
         self._succeeds("CreateTable", 32, "a table without keys", self._table("keyless", KEYLESS))
         self.say(f"Tables are created in {self.schema}")
 
@@ -153,19 +152,23 @@ class DestinationTester:
             sample: The expected table.
             rule: Number of the rule that a difference breaks.
         """
-        told = self._described(name)
-        if told.WhichOneof("response") != "table":
-            self.findings.broke(rule, f"the table {name} exists but is not described")
+        response = self._described(name)
+        if response.WhichOneof("response") != "table":
+            self.findings.add_violation(rule, f"the table {name} exists but is not described")
             return
-        found = {column.name: parse_column(column) for column in told.table.columns}
+        described = {column.name: parse_column(column) for column in response.table.columns}
         for column in sample.columns:
-            if column.name not in found:
-                self.findings.broke(rule, f"column {column.name} of {name} is not described")
-            elif found[column.name] != column:
-                was, now = _describe_column(column), _describe_column(found[column.name])
-                self.findings.broke(rule, f"column {column.name} of {name} is {now} and was {was}")
-        for extra in found.keys() - {column.name for column in sample.columns}:
-            self.findings.broke(rule, f"{name} is described with an unknown column {extra}")
+            if column.name not in described:
+                self.findings.add_violation(
+                    rule, f"column {column.name} of {name} is not described"
+                )
+            elif described[column.name] != column:
+                was, now = _describe_column(column), _describe_column(described[column.name])
+                self.findings.add_violation(
+                    rule, f"column {column.name} of {name} is {now} and was {was}"
+                )
+        for extra in described.keys() - {column.name for column in sample.columns}:
+            self.findings.add_violation(rule, f"{name} is described with an unknown column {extra}")
 
     # Batches
 
@@ -207,9 +210,11 @@ class DestinationTester:
 
     def _update(self, files: BatchFileSet) -> str:
         """Write an update file for two system columns; one of its two rows is unknown."""
-        kept: dict[str, Cell] = dict.fromkeys(TYPES.names, UNMODIFIED)
+        unmodified: dict[str, Cell] = dict.fromkeys(TYPES.names, UNMODIFIED)
         changed = {DELETED: "true", SYNCED: "2024-01-09T00:00:00Z"}
-        rows = [{**kept, **changed, "id": one, "region": "north"} for one in ("1", "99")]
+        rows = [
+            {**unmodified, **changed, "id": number, "region": "north"} for number in ("1", "99")
+        ]
         return files.write("update.csv", TYPES.names, [_cells(r, TYPES.names) for r in rows])
 
     def _deletion(self, files: BatchFileSet, sample: Sample) -> str:
@@ -218,28 +223,28 @@ class DestinationTester:
         cells = _cells(row, sample.names)
         return files.write(f"delete-{len(files.keys)}.csv", sample.names, [cells])
 
-    def _spoil(self) -> None:
+    def _write_unreadable_files(self) -> None:
         """Check that unreadable files are reported and do not change the table."""
         files = BatchFileSet(self.folder)
         [path, _] = self._replacements(files)
         request = self._batch("types", TYPES, files, replace=[path])
         request.keys[path] = bytes(32)
         self._fails("WriteBatch", 42, "a file and the key of another", request)
-        whole = Path(path).read_bytes()
-        Path(path).write_bytes(whole[: len(whole) // 2])
+        content = Path(path).read_bytes()
+        Path(path).write_bytes(content[: len(content) // 2])
         request = self._batch("types", TYPES, files, replace=[path])
         self._fails("WriteBatch", 42, "half a file", request)
         Path(path).unlink()
-        self._fails("WriteBatch", 42, "a file that is not there", request)
+        self._fails("WriteBatch", 42, "a missing file", request)
         self._is_described("types", TYPES, 42)
 
     # Changes of tables
 
     def _alter(self) -> None:
         """Check AlterTable with added, changed and missing columns and other keys."""
-        more = KnownColumn("one_more", DataType.STRING, is_key=False)
+        added = KnownColumn("one_more", DataType.STRING, is_key=False)
         wider = KnownColumn("a_int", DataType.LONG, is_key=False)
-        sample = TYPES.changed(one_more=more, a_int=wider)
+        sample = TYPES.changed(one_more=added, a_int=wider)
         self._alters("a column added, another one's type changed", sample)
         less = sample.changed(a_json=None, a_xml=None)
         self._succeeds("AlterTable", 33, "fewer columns", self._alteration(less))
@@ -264,7 +269,7 @@ class DestinationTester:
     def _truncate(self) -> None:
         """Check Truncate of a missing table, softly and of all rows."""
         plain = self._truncation("types")
-        self._succeeds("Truncate", 34, "a table that is not there", self._truncation("nowhere"))
+        self._succeeds("Truncate", 34, "a missing table", self._truncation("nowhere"))
         soft = self._truncation("types")
         soft.soft.deleted_column = DELETED
         self._succeeds("Truncate", 34, "softly", soft)
@@ -312,7 +317,7 @@ class DestinationTester:
         request.details.rename.rename_table.from_table = "history"
         request.details.rename.rename_table.to_table = "kept"
         if fault := self._fault("Migrate", request):
-            self.findings.broke(44, f"Migrate neither succeeds nor is unsupported: {fault}")
+            self.findings.add_violation(44, f"Migrate neither succeeds nor is unsupported: {fault}")
 
     # Calls
 
@@ -364,30 +369,30 @@ class DestinationTester:
     def _fault(self, rpc: str, request: Any) -> str | None:
         """Make a call; return the reason for its failure, or None if it succeeds."""
         try:
-            answer = self.client.call(rpc, request)
+            response = self.client.call(rpc, request)
         except RefusedError as refusal:
             check_refusal(refusal, self.findings)
             return refusal.text
-        kind = answer.WhichOneof("response")
+        kind = response.WhichOneof("response")
         if kind in {"task", "warning"}:
-            text: str = getattr(answer, kind).message
+            text: str = getattr(response, kind).message
             check_text(f"the {kind} of {rpc}", text, self.findings)
             if MARKER in text:
-                self.findings.broke(3, f"the {kind} of {rpc} shows a value of a row")
+                self.findings.add_violation(3, f"the {kind} of {rpc} shows a value of a row")
                 return "with a text that shows a row"
             return text
-        return None if kind is not None and getattr(answer, kind) else "it says nothing"
+        return None if kind is not None and getattr(response, kind) else "the response is empty"
 
     def _succeeds(self, rpc: str, rule: int, what: str, request: Any, *, must: bool = True) -> None:
         """Make a call that must (or, if ``must`` is False, should) succeed."""
         if fault := self._fault(rpc, request):
-            found = self.findings.broke if must else self.findings.missed
-            found(rule, f"{rpc} of {what} fails: {fault}")
+            record = self.findings.add_violation if must else self.findings.add_warning
+            record(rule, f"{rpc} of {what} fails: {fault}")
 
     def _fails(self, rpc: str, rule: int, what: str, request: Any) -> None:
         """Make a call that must fail."""
         if self._fault(rpc, request) is None:
-            self.findings.broke(rule, f"{rpc} of {what} succeeds")
+            self.findings.add_violation(rule, f"{rpc} of {what} succeeds")
 
 
 def _cells(row: Mapping[str, Cell], names: Sequence[str]) -> list[Cell]:

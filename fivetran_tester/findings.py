@@ -27,11 +27,11 @@ class Findings:
     def __init__(self) -> None:
         self._found: Counter[Finding] = Counter()
 
-    def broke(self, rule: int, what: str) -> None:
+    def add_violation(self, rule: int, what: str) -> None:
         """Record a broken rule; ``what`` describes the violation."""
         self._found[Finding(rule, what)] += 1
 
-    def missed(self, rule: int, what: str) -> None:
+    def add_warning(self, rule: int, what: str) -> None:
         """Record an unmet recommendation, which does not break a rule."""
         self._found[Finding(rule, what, must=False)] += 1
 

@@ -73,21 +73,21 @@ class TableSelection:
     def without(self, table: Name, column: str | None = None) -> TableSelection:
         """Return the selection without a column, or without the whole table."""
         chosen = dict(self.columns)
-        kept = chosen.pop(table) - ({column} if column else set())
-        return replace(self, columns={**chosen, table: kept} if column else chosen)
+        remaining = chosen.pop(table) - ({column} if column else set())
+        return replace(self, columns={**chosen, table: remaining} if column else chosen)
 
 
-def parse_tables(told: Any) -> dict[Name, KnownTable]:
+def parse_tables(message: Any) -> dict[Name, KnownTable]:
     """Return the tables of a SchemaResponse or a SchemaChange."""
-    return dict(iterate_tables(told))
+    return dict(iterate_tables(message))
 
 
-def iterate_tables(told: Any) -> Iterable[tuple[Name, KnownTable]]:
+def iterate_tables(message: Any) -> Iterable[tuple[Name, KnownTable]]:
     """Yield each table of a SchemaResponse or a SchemaChange, including duplicates."""
-    for schema in told.with_schema.schemas:
+    for schema in message.with_schema.schemas:
         for table in schema.tables:
             yield (schema.name, table.name), _table(table)
-    for table in told.without_schema.tables:
+    for table in message.without_schema.tables:
         yield (None, table.name), _table(table)
 
 
@@ -143,12 +143,12 @@ def _table_selection(name: Name, table: KnownTable, choice: TableSelection) -> A
     )
 
 
-def parse_column(told: Any) -> KnownColumn:
+def parse_column(message: Any) -> KnownColumn:
     """Return the column in a Column message."""
     digits = None
-    if told.HasField("params") and told.params.WhichOneof("params") == "decimal":
-        digits = (told.params.decimal.precision, told.params.decimal.scale)
-    return KnownColumn(told.name, DataType(told.type), told.primary_key, digits)
+    if message.HasField("params") and message.params.WhichOneof("params") == "decimal":
+        digits = (message.params.decimal.precision, message.params.decimal.scale)
+    return KnownColumn(message.name, DataType(message.type), message.primary_key, digits)
 
 
 def to_message(name: str, columns: Iterable[KnownColumn]) -> Any:
@@ -158,14 +158,16 @@ def to_message(name: str, columns: Iterable[KnownColumn]) -> Any:
 
 def _to_proto_column(column: KnownColumn) -> Any:
     """Return a column as a Column message."""
-    told = proto_messages.Column(name=column.name, type=int(column.type), primary_key=column.is_key)
+    message = proto_messages.Column(
+        name=column.name, type=int(column.type), primary_key=column.is_key
+    )
     if column.digits:
-        told.params.decimal.precision, told.params.decimal.scale = column.digits
-    return told
+        message.params.decimal.precision, message.params.decimal.scale = column.digits
+    return message
 
 
-def _table(told: Any) -> KnownTable:
+def _table(message: Any) -> KnownTable:
     """Return the table in a Table message."""
-    names = [column.name for column in told.columns]
-    twice = tuple(sorted({name for name in names if names.count(name) > 1}))
-    return KnownTable({column.name: parse_column(column) for column in told.columns}, twice)
+    names = [column.name for column in message.columns]
+    repeated = tuple(sorted({name for name in names if names.count(name) > 1}))
+    return KnownTable({column.name: parse_column(column) for column in message.columns}, repeated)

@@ -36,8 +36,10 @@ def form_lines(form: Any) -> Iterator[str]:
 
 def format_reading(reading: UpdateReader) -> Iterator[str]:
     """Yield lines about the messages of one Update and the rows of the destination after it."""
-    told = ", ".join(f"{count:,} x {kind}" for kind, count in sorted(reading.operations.items()))
-    yield f"  {told or 'nothing'}"
+    operations = ", ".join(
+        f"{count:,} x {kind}" for kind, count in sorted(reading.operations.items())
+    )
+    yield f"  {operations or 'nothing'}"
     for name, table in reading.tables.items():
         if name in reading.choice.columns:
             rows = reading.model.tables.get(name)
@@ -88,16 +90,16 @@ def _kind(field: Any) -> str:
     if kind == "dropdown_field":
         return f"one of {', '.join(field.dropdown_field.dropdown_field)}"
     if kind == "descriptive_dropdown_fields":
-        found = field.descriptive_dropdown_fields.descriptive_dropdown_field
-        return f"one of {', '.join(one.label or one.value for one in found)}"
+        options = field.descriptive_dropdown_fields.descriptive_dropdown_field
+        return f"one of {', '.join(option.label or option.value for option in options)}"
     return {"toggle_field": "on or off", "upload_field": "a file"}.get(kind, "no type")
 
 
 def _aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Yield rows as lines with aligned cells; a row of one cell is not aligned."""
-    found = list(rows)
-    several = [row for row in found if len(row) > 1]
+    lines = list(rows)
+    several = [row for row in lines if len(row) > 1]
     widths = [max(map(len, column)) for column in zip(*several, strict=True)]
-    for row in found:
+    for row in lines:
         cells = zip(row, widths if len(row) > 1 else [0], strict=False)
         yield "  ".join(f"{cell:<{width}}" for cell, width in cells).rstrip()

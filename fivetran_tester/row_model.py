@@ -15,7 +15,7 @@ from typing import Any, Final
 from fivetran_tester.known_tables import Name, format_name
 from tap_core.protocols.fivetran.enums import RecordType
 
-__all__ = ["ClockRange", "Model", "TableRows"]
+__all__ = ["CheckpointSample", "Model", "TableRows"]
 
 _WIDTH: Final = 4
 _NONE: Final = bytes(_WIDTH)
@@ -71,17 +71,17 @@ class TableRows:
 
     def _cell(self, name: str, row: bytes) -> bytes:
         """Return the checksum of a column's value in a row; zeros for a missing value."""
-        place = self.places.get(name)
-        if place is None:
+        position = self.places.get(name)
+        if position is None:
             return _NONE
-        return row[place : place + _WIDTH] or _NONE
+        return row[position : position + _WIDTH] or _NONE
 
     def _identity(self, encoded: Mapping[str, bytes]) -> bytes:
         """Return the digest of a record's key, or of all its values without a key."""
         names = self.keys or sorted(encoded)
         parts = [encoded.get(name, b"") for name in names]
-        whole = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
-        return hashlib.blake2b(whole, digest_size=16).digest()
+        joined = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+        return hashlib.blake2b(joined, digest_size=16).digest()
 
     def _changed(self, row: bytes, encoded: Mapping[str, bytes]) -> bytes:
         """Return a row with some of its values replaced."""
@@ -90,8 +90,8 @@ class TableRows:
                 self.places[name] = len(self.places) * _WIDTH
         cells = bytearray(row.ljust(len(self.places) * _WIDTH, b"\0"))
         for name, value in encoded.items():
-            place = self.places[name]
-            cells[place : place + _WIDTH] = zlib.crc32(value).to_bytes(_WIDTH, "big")
+            position = self.places[name]
+            cells[position : position + _WIDTH] = zlib.crc32(value).to_bytes(_WIDTH, "big")
         return bytes(cells)
 
 
@@ -130,7 +130,7 @@ class Model:
                 yield f"table {format_name(name)}: {difference}"
 
 
-class ClockRange:
+class CheckpointSample:
     """Sample of a run's checkpoints, each with a copy of the model at that time.
 
     At most ``most`` checkpoints, spread over the run, are chosen.
@@ -150,10 +150,10 @@ class ClockRange:
         self.kept.append((self._count, state, model.copy()))
         if len(self.kept) > 2 * self._most:
             self._step *= 2
-            self.kept = [moment for moment in self.kept if moment[0] % self._step == 0]
+            self.kept = [checkpoint for checkpoint in self.kept if checkpoint[0] % self._step == 0]
 
     def chosen(self) -> list[tuple[int, str, Model]]:
         """Return at most ``most`` checkpoints, spread over the run, without the last one."""
-        earlier = [moment for moment in self.kept if moment[0] < self._count]
+        earlier = [checkpoint for checkpoint in self.kept if checkpoint[0] < self._count]
         stride = -(-len(earlier) // self._most) if earlier else 1
         return earlier[::stride]

@@ -62,9 +62,9 @@ class Sample:
 
     def changed(self, **columns: KnownColumn | None) -> Sample:
         """Return the table with columns replaced or added by name; None removes a column."""
-        kept = {column.name: column for column in self.columns}
-        found = {**kept, **columns}
-        return replace(self, columns=tuple(column for column in found.values() if column))
+        current = {column.name: column for column in self.columns}
+        merged = {**current, **columns}
+        return replace(self, columns=tuple(column for column in merged.values() if column))
 
 
 def _column(name: str, of_type: DataType, *, key: bool = False) -> KnownColumn:

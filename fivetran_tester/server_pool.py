@@ -73,7 +73,7 @@ class Servers:
 
     @contextmanager
     def open(self) -> Iterator[Server]:
-        """Context manager that yields a server and ends it after the block.
+        """Context manager that yields a server and stops it after the block.
 
         Raises:
             NotStartedError: The server does not start.
@@ -91,25 +91,25 @@ class Servers:
             yield program
         except BaseException:
             if not program.was_killed:
-                program.ends()  # SIGTERM also ends a JVM that the server has started
+                program.stop()  # SIGTERM also ends a JVM that the server has started
             raise
         else:
             self._end(program)
         finally:
             self._running.remove(program)
 
-    def leave(self) -> None:
+    def terminate(self) -> None:
         """End the running processes; callable from a signal handler."""
         for program in self._running:
-            program.leave()
+            program.terminate()
 
     def _end(self, program: ServerProcess) -> None:
         """End a server, and record a crash or a wrong exit code."""
         if program.was_killed:
             return
         if not program.is_alive:
-            self.findings.broke(4, "the server has crashed")
+            self.findings.add_violation(4, "the server has crashed")
         elif not answers("::1", program.port):
-            self.findings.missed(1, "the server does not listen on IPv6")
-        if code := program.ends():
-            self.findings.missed(4, f"after SIGTERM, the server has the exit code {code}")
+            self.findings.add_warning(1, "the server does not listen on IPv6")
+        if code := program.stop():
+            self.findings.add_warning(4, f"after SIGTERM, the server has the exit code {code}")

@@ -1,10 +1,8 @@
 """Server as a child process: start, end, and checks of its log.
 
-An environment variable makes the server listen on the loopback addresses of IPv4 and IPv6; a
-server
+An environment variable makes the server listen on the loopback addresses of IPv4 and IPv6; a server
 that ignores the variable listens on its default. Each line of its standard output is checked
-against the rules of the log at once, and the last lines are kept for error messages. Standard
-error
+against the rules of the log at once, and the last lines are kept for error messages. Standard error
 is that of the tester. Every process started here is also ended here.
 """
 
@@ -30,7 +28,7 @@ __all__ = ["Log", "NotStartedError", "ServerProcess", "answers"]
 
 _START_SECONDS: Final = 60
 _END_SECONDS: Final = 60
-_LEAVE_SECONDS: Final = 10
+_TERMINATE_SECONDS: Final = 10
 _PAUSE_SECONDS: Final = 0.05
 _LEVELS: Final = {"INFO", "WARNING", "SEVERE"}
 _KEYS: Final = {"level", "message", "message-origin"}
@@ -61,25 +59,25 @@ class Log:
         text = line.decode(errors="replace").rstrip("\n")
         self.last.append(text)
         for rule, what in self._faults(text):
-            self._findings.broke(rule, what)
+            self._findings.add_violation(rule, what)
 
     def _faults(self, text: str) -> Iterator[tuple[int, str]]:
         """Yield the number and the description of each rule that a line breaks."""
         if any(secret in text for secret in self._secrets):
             yield 3, "a line of the log shows a secret of the configuration"
         try:
-            told: Any = json.loads(text)
+            entry: Any = json.loads(text)
         except ValueError:
             yield 2, "a line of standard output is not JSON"
             return
-        if not isinstance(told, dict) or set(told) != _KEYS:
+        if not isinstance(entry, dict) or set(entry) != _KEYS:
             yield 2, "a line of the log has other keys than level, message and message-origin"
             return
-        if told["level"] not in _LEVELS:
+        if entry["level"] not in _LEVELS:
             yield 2, "a line of the log has another level than INFO, WARNING and SEVERE"
-        if told["message-origin"] != self._origin:
+        if entry["message-origin"] != self._origin:
             yield 2, f"a line of the log has another message-origin than {self._origin}"
-        if not isinstance(told["message"], str) or not told["message"]:
+        if not isinstance(entry["message"], str) or not entry["message"]:
             yield 2, "a line of the log has no message"
 
 
@@ -113,14 +111,14 @@ class ServerProcess:
         self._reader.start()
         self.client = Client(f"127.0.0.1:{port}", service, seconds)
 
-    def leave(self) -> None:
+    def terminate(self) -> None:
         """End the process from a signal handler, where gRPC must not be called."""
         self._process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_LEAVE_SECONDS)
+            self._process.wait(_TERMINATE_SECONDS)
         self._process.kill()
 
-    def ends(self) -> int:
+    def stop(self) -> int:
         """End the process by SIGTERM, as Fivetran does, and return its exit code.
 
         After 60 seconds the process is killed.
@@ -168,13 +166,15 @@ class ServerProcess:
             if not self.is_alive:
                 self._reader.join(_END_SECONDS)
                 raise NotStartedError(
-                    f"it ended with exit code {self._process.returncode}{self._said()}"
+                    f"it ended with exit code {self._process.returncode}{self._format_last_lines()}"
                 )
             time.sleep(_PAUSE_SECONDS)
         self.kill()
-        raise NotStartedError(f"it does not listen after {_START_SECONDS} seconds{self._said()}")
+        raise NotStartedError(
+            f"it does not listen after {_START_SECONDS} seconds{self._format_last_lines()}"
+        )
 
-    def _said(self) -> str:
+    def _format_last_lines(self) -> str:
         """Return the last lines of the log, for messages."""
         return "".join(f"\n  {line}" for line in self.log.last)
 

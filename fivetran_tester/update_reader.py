@@ -22,7 +22,7 @@ from fivetran_tester.known_tables import (
     format_name,
     parse_tables,
 )
-from fivetran_tester.row_model import ClockRange, Model
+from fivetran_tester.row_model import CheckpointSample, Model
 from fivetran_tester.value_checks import find_fault, format_value
 from tap_core.protocols.fivetran.enums import RecordType
 
@@ -43,7 +43,7 @@ class UpdateReader:
         tables: Tables that Schema has listed.
         choice: Selected tables and columns.
         model: Rows of the destination before the Update; the records are applied to it.
-        moments: Sample of the checkpoints.
+        checkpoints: Sample of the checkpoints.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class UpdateReader:
         tables: Mapping[Name, KnownTable],
         choice: TableSelection,
         model: Model | None = None,
-        moments: ClockRange | None = None,
+        checkpoints: CheckpointSample | None = None,
     ) -> None:
         self.findings = findings
         self.tables = dict(tables)
         self.choice = choice
         self.model = model or Model()
-        self.moments = moments or ClockRange(0)
+        self.checkpoints = checkpoints or CheckpointSample(0)
         self.counts: Counter[Name] = Counter()
         self.operations: Counter[str] = Counter()
         self.examples: dict[tuple[Name, str], str] = {}
@@ -68,46 +68,46 @@ class UpdateReader:
         self._upserted: set[Name] = set()
         self._checked = time.monotonic()
 
-    def read(self, answers: Iterable[Any]) -> None:
+    def read(self, messages: Iterable[Any]) -> None:
         """Process all messages of an Update."""
-        for answer in answers:
-            self.take(answer)
+        for message in messages:
+            self.process(message)
 
-    def take(self, answer: Any) -> None:
+    def process(self, message: Any) -> None:
         """Process one message of an Update."""
-        kind = answer.WhichOneof("operation")
+        kind = message.WhichOneof("operation")
         if self.task is not None:
-            self.findings.broke(4, "a message follows a task, which ends a sync")
+            self.findings.add_violation(4, "a message follows a task, which ends a sync")
         if kind is None:
-            self.findings.broke(12, "a message of the stream is empty")
+            self.findings.add_violation(12, "a message of the stream is empty")
             return
         self.operations[kind] += 1
         {
-            "record": lambda: self._records([answer.record]),
-            "records": lambda: self._records(answer.records.records),
-            "schema_change": lambda: self._change(answer.schema_change),
-            "checkpoint": lambda: self._checkpoint(answer.checkpoint.state_json),
-            "warning": lambda: check_text("a warning", answer.warning.message, self.findings),
-            "task": lambda: self._failed(answer.task.message),
+            "record": lambda: self._records([message.record]),
+            "records": lambda: self._records(message.records.records),
+            "schema_change": lambda: self._change(message.schema_change),
+            "checkpoint": lambda: self._checkpoint(message.checkpoint.state_json),
+            "warning": lambda: check_text("a warning", message.warning.message, self.findings),
+            "task": lambda: self._failed(message.task.message),
         }[kind]()
 
     def end(self) -> None:
         """Check for a missing checkpoint after a stream that ended without an error."""
         if self.task is None and self._uncovered:
-            self.findings.broke(15, "no checkpoint follows the last data")
+            self.findings.add_violation(15, "no checkpoint follows the last data")
         if self.task is None and self.state is None:
-            self.findings.missed(15, "an Update without any checkpoint")
+            self.findings.add_warning(15, "an Update without any checkpoint")
 
     # Messages
 
     def _records(self, records: Any) -> None:
         """Check the records of one message and apply them to the model."""
         if len(records) > _MOST_RECORDS:
-            self.findings.broke(12, f"more than {_MOST_RECORDS} records in one message")
+            self.findings.add_violation(12, f"more than {_MOST_RECORDS} records in one message")
         for record in records:
             self._uncovered += 1
             for rule, what in self._record(record):
-                self.findings.broke(rule, what)
+                self.findings.add_violation(rule, what)
 
     def _record(self, record: Any) -> Iterator[tuple[int, str]]:
         """Apply a record to the model; yield the number and description of each broken rule."""
@@ -134,22 +134,26 @@ class UpdateReader:
         if record.data:
             yield 14, f"a truncate of {format_name(name)} has data"
         if name in self._upserted:
-            self.findings.missed(14, f"a truncate of {format_name(name)} comes after its records")
+            self.findings.add_warning(
+                14, f"a truncate of {format_name(name)} comes after its records"
+            )
 
     def _data(self, name: Name, table: KnownTable, record: Any) -> Iterator[tuple[int, str]]:
         """Yield the number and description of each rule that a record's values break."""
-        told, data = format_name(name), record.data
+        label, data = format_name(name), record.data
         chosen = self.choice.columns.get(name, frozenset(table.columns))
         for column in table.keys:
             if column not in data or data[column].WhichOneof("inner") == "null":
-                yield 14, f"key {column} of {told} is missing or null in a record"
+                yield 14, f"key {column} of {label} is missing or null in a record"
         if record.type == RecordType.UPSERT and (lacking := chosen - set(data)):
-            self.findings.missed(14, f"an upsert of {told} lacks {', '.join(sorted(lacking))}")
+            self.findings.add_warning(
+                14, f"an upsert of {label} lacks {', '.join(sorted(lacking))}"
+            )
         for column, value in data.items():
             if column not in table.columns:
-                yield 13, f"{told} has no column {column}, but a record does"
+                yield 13, f"{label} has no column {column}, but a record does"
             elif column not in chosen and column not in table.keys:
-                yield 19, f"column {column} of {told} is sent and not selected"
+                yield 19, f"column {column} of {label} is sent and not selected"
             else:
                 yield from self._value(name, table.columns[column], value)
 
@@ -160,29 +164,29 @@ class UpdateReader:
         elif self.examples.get((name, column.name), "null") == "null":
             self.examples[name, column.name] = format_value(column, value)
 
-    def _change(self, told: Any) -> None:
+    def _change(self, message: Any) -> None:
         """Check and store the tables of a SchemaChange."""
-        changed = parse_tables(told)
+        changed = parse_tables(message)
         columns = dict(self.choice.columns)
         for name, table in changed.items():
             self.findings_of_table(name, table)
             if self.choice.takes_new:
-                known = self.tables[name].columns if name in self.tables else {}
-                new = frozenset(table.columns) - frozenset(known)
+                previous = self.tables[name].columns if name in self.tables else {}
+                new = frozenset(table.columns) - frozenset(previous)
                 columns[name] = columns.get(name, frozenset()) | new
         self.tables |= changed
         self.choice = TableSelection(columns, self.choice.takes_new)
 
     def findings_of_table(self, name: Name, table: KnownTable) -> None:
         """Check a reported table against rules F10 and F11."""
-        told = format_name(name)
+        label = format_name(name)
         for column in table.repeated:
-            self.findings.broke(10, f"column {column} is listed twice in {told}")
+            self.findings.add_violation(10, f"column {column} is listed twice in {label}")
         for column in table.columns:
             if column.startswith(_OF_SYSTEMS):
-                self.findings.broke(11, f"{told} lists the system column {column}")
+                self.findings.add_violation(11, f"{label} lists the system column {column}")
         if not name[1] or not all(table.columns):
-            self.findings.broke(10, "a table or a column has no name")
+            self.findings.add_violation(10, "a table or a column has no name")
 
     def _checkpoint(self, state: str) -> None:
         """Check the state of a checkpoint and store it."""
@@ -191,11 +195,11 @@ class UpdateReader:
         except ValueError:
             document = None
         if not isinstance(document, dict):
-            self.findings.broke(15, "the state of a checkpoint is not a JSON object")
+            self.findings.add_violation(15, "the state of a checkpoint is not a JSON object")
         if time.monotonic() - self._checked > _HOUR:
-            self.findings.broke(15, "more than an hour between two checkpoints")
+            self.findings.add_violation(15, "more than an hour between two checkpoints")
         self._checked, self._uncovered, self.state = time.monotonic(), 0, state
-        self.moments.add(state, self.model)
+        self.checkpoints.add(state, self.model)
 
     def _failed(self, text: str) -> None:
         """Check the text of a task, which ends the sync."""

@@ -1,7 +1,6 @@
 """Checks of values against their column types, and their display.
 
-Faults name the kind and type but never the value. Strings are shortened, and hidden if the
-column's
+Faults name the kind and type but never the value. Strings are shortened, and hidden if the column's
 name marks them as secret.
 """
 
@@ -64,10 +63,10 @@ def _text(value: Any) -> str:
 
 
 def _decimal(text: str, column: KnownColumn) -> str | None:
-    found = _PLAIN.fullmatch(text)
-    if not found or not any(character.isdigit() for character in text):
+    match = _PLAIN.fullmatch(text)
+    if not match or not any(character.isdigit() for character in text):
         return "is not a plain decimal number"
-    before, after = len(found[1]), len(found[2] or "")
+    before, after = len(match[1]), len(match[2] or "")
     precision, scale = column.digits or (38, 37)
     if after > scale or before > precision - (scale if column.digits else 0):
         return f"has more digits than {column.type_name}"

@@ -274,7 +274,7 @@ class PluginBase(abc.ABC):
             *self._faults_beyond_schema(),
         ]
         for slip, known in self._slips:
-            self.logger.warning("Setting '%s' is not known. Is '%s' meant?", slip, known)
+            self.logger.warning("Setting '%s' is not known. Did you mean '%s'?", slip, known)
         if errors and raise_errors:
             summary = f"Config validation failed: {'; '.join(errors)}"
             raise ConfigValidationError(summary, errors=errors, schema=schema)

@@ -115,8 +115,8 @@ class APIAuthenticatorBase(AuthBase):
 
     def __repr__(self) -> str:
         """Return the class name and the names, without values, of the headers and parameters."""
-        known = vars(self)
-        names = [*known.get("auth_headers", ()), *known.get("auth_params", ())]
+        attributes = vars(self)
+        names = [*attributes.get("auth_headers", ()), *attributes.get("auth_params", ())]
         return f"{type(self).__name__}({', '.join(map(str, names))})"
 
 
@@ -159,10 +159,10 @@ def _with_parameters(url: str, parameters: Mapping[str, Any]) -> str:
     if not parameters:
         return url
     parts = urlsplit(url)
-    others = [
+    other_parameters = [
         piece
         for piece in parts.query.split("&")
         if piece and unquote_plus(piece.partition("=")[0]) not in parameters
     ]
-    query = "&".join([*others, urlencode(parameters, doseq=True)])
+    query = "&".join([*other_parameters, urlencode(parameters, doseq=True)])
     return urlunsplit(parts._replace(query=query))

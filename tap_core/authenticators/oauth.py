@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any
 
 import requests
@@ -32,7 +32,7 @@ from tap_core.authenticators.token_endpoint import (
     parse_oauth_error,
     parse_token_response,
 )
-from tap_core.parsing.datetimes import utc_now
+from tap_core.parsing.datetimes import assume_utc, utc_now
 from tap_core.redaction import Secrets, collect_secrets, register_secrets
 from tap_core.redaction.http import collect_sent_secrets
 from tap_core.redaction.process_secrets import install_redaction
@@ -43,7 +43,6 @@ _LONGEST_MARGIN = 60.0
 _SHARE_OF_LIFETIME = 0.1
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _ASSERTION_LIFETIME = timedelta(hours=1)
-_UTC = timezone.utc
 
 
 def refresh_margin_seconds(lifetime: float) -> float:
@@ -170,7 +169,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         ...         }
         """
         raise NotImplementedError(
-            f"{type(self).__name__} has to define the property `oauth_request_body`."
+            f"{type(self).__name__} must define the property `oauth_request_body`."
         )
 
     @property
@@ -191,10 +190,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
             return False
         if not self.expires_in:
             return True
-        refreshed = self.last_refreshed
-        if refreshed.tzinfo is None:  # set by an author; UTC as everywhere
-            refreshed = refreshed.replace(tzinfo=_UTC)
-        age = (utc_now() - refreshed).total_seconds()
+        age = (utc_now() - assume_utc(self.last_refreshed)).total_seconds()  # an author may set it
         return age < self.expires_in - refresh_margin_seconds(self.expires_in)
 
     def update_access_token(self) -> None:
@@ -203,9 +199,9 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         Raises:
             AccessTokenError: No token could be obtained.
         """
-        known = self._updates
+        updates = self._updates
         with self._updating:
-            if known == self._updates:
+            if updates == self._updates:
                 self._update()
                 self._updates += 1
 
@@ -220,19 +216,19 @@ class OAuthAuthenticator(APIAuthenticatorBase):
             if used:
                 used = tokens.newest(used)
                 payload = apply_latest_token(payload, used, self.token_names.refresh_token)
-            token = self._asked(payload)
-            known = {"secret": [token.access_token, token.refresh_token]}
-            register_secrets(self, collect_secrets(known))
+            token = self._request_token(payload)
+            secrets = {"secret": [token.access_token, token.refresh_token]}
+            register_secrets(self, collect_secrets(secrets))
             self._keep_refresh_token(tokens, used, token.refresh_token)
         self._keep(token)
 
-    def _asked(self, payload: Any) -> TokenResponse:
+    def _request_token(self, payload: Any) -> TokenResponse:
         """Send a token request and return the tokens of its response."""
-        known = {"secret": [self.client_secret, self.access_token, self.refresh_token]}
+        secrets = {"secret": [self.client_secret, self.access_token, self.refresh_token]}
         self._hidden = (
             collect_payload_secrets(payload)
             | collect_secrets(self._config)
-            | collect_secrets(known)
+            | collect_secrets(secrets)
         )
         request = self._token_request(payload)
         outcome = request.send(self._session, self.patience, self.logger, self._stream_name)
@@ -268,8 +264,8 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         ) or None
         if self.expires_in is None:
             self.logger.debug(
-                "The answer has no expires_in and there is no default_expiration: the token is "
-                "taken to be good for ever"
+                "The response has no expires_in and there is no default_expiration: the token is "
+                "treated as never expiring"
             )
         self.last_refreshed = token.sent_at
 
@@ -286,11 +282,11 @@ class OAuthAuthenticator(APIAuthenticatorBase):
             content: Body of the response, which may contain secrets.
             status_code: HTTP status.
         """
-        said = [word for word in parse_oauth_error(content, self._hidden) if word]
+        details = [detail for detail in parse_oauth_error(content, self._hidden) if detail]
         self.logger.error(
             "Failed OAuth login with status code %s: %s",
             status_code or "Unknown",
-            ": ".join(said) or "the answer has no OAuth error",
+            ": ".join(details) or "the response has no OAuth error",
         )
 
 

@@ -129,14 +129,14 @@ class TokenFieldNames:
     expires_in: str = "expires_in"
     deep: bool = False
 
-    def found(self, document: Any, name: str, levels: int = 5) -> Any:
+    def get_value(self, document: Any, name: str, levels: int = 5) -> Any:
         """Return the value of a field in a document, or None; search at most ``levels`` deep."""
         if isinstance(document, dict) and name in document:
             return document[name]
         if not self.deep or not levels or not isinstance(document, (dict, list)):
             return None
         below = document.values() if isinstance(document, dict) else document
-        values = (self.found(each, name, levels - 1) for each in below)
+        values = (self.get_value(nested, name, levels - 1) for nested in below)
         return next((value for value in values if value is not None), None)
 
 
@@ -162,7 +162,7 @@ class RequestOutcome:
         return None if self.response is None else self.response.status_code
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Description for messages: the status, or the reason for no response; never sent data."""
         if self.response is not None:
             return f"status {self.response.status_code}"
@@ -197,7 +197,7 @@ class TokenRequest:
     def send(
         self,
         session: requests.Session,
-        patience: RetryPolicy,
+        retry_policy: RetryPolicy,
         logger: logging.Logger,
         stream: str | None = None,
     ) -> RequestOutcome:
@@ -205,30 +205,30 @@ class TokenRequest:
 
         Args:
             session: HTTP session.
-            patience: Timeout and number of tries.
+            retry_policy: Timeout and number of tries.
             logger: Logger for retries.
             stream: Name of the stream that needs the token, for the log.
         """
-        tries, most = 1, limit_tries(patience.tries)
-        timeout = limit_timeout(patience.timeout)
-        deadline = token_deadline(patience.max_response_seconds)
+        tries, limit = 1, limit_tries(retry_policy.tries)
+        timeout = limit_timeout(retry_policy.timeout)
+        deadline = token_deadline(retry_policy.max_response_seconds)
         outcome = self._try(session, timeout, deadline)
-        while outcome.may_pass and tries < most:
+        while outcome.may_pass and tries < limit:
             wait = retry_after(RetriableAPIError("", outcome.response))
             wait = random_jitter(min(2.0 ** (tries - 1), _LONGEST_WAIT)) if wait is None else wait
             wait = limit_wait(wait)
             logger.warning(
-                "%sNo access token from %s: %s; asking again in %.1f seconds, after try %d of %d",
+                "%sNo access token from %s: %s; retrying in %.1f seconds, after try %d of %d",
                 *(
                     f"Stream '{stream}': " if stream else "",
                     self.place,
-                    outcome.words,
+                    outcome.description,
                     wait,
                     tries,
-                    most,
+                    limit,
                 ),
             )
-            patience.sleep(wait)
+            retry_policy.sleep(wait)
             tries += 1
             outcome = self._try(session, timeout, deadline)
         return outcome
@@ -275,9 +275,9 @@ def parse_oauth_error(content: str | bytes, secrets: Secrets) -> tuple[str | Non
         document = json.loads(content)
     except (ValueError, RecursionError):
         return None, None
-    said = document if isinstance(document, dict) else {}
-    return _format_description(said.get("error"), secrets), _format_description(
-        said.get("error_description"), secrets
+    fields = document if isinstance(document, dict) else {}
+    return _format_description(fields.get("error"), secrets), _format_description(
+        fields.get("error_description"), secrets
     )
 
 
@@ -290,13 +290,13 @@ def _format_description(value: Any, secrets: Secrets) -> str | None:
 
 
 def parse_token_response(
-    outcome: RequestOutcome, place: str, secrets: Secrets, names: TokenFieldNames | None = None
+    outcome: RequestOutcome, endpoint: str, secrets: Secrets, names: TokenFieldNames | None = None
 ) -> TokenResponse:
     """Return the tokens of a request's outcome.
 
     Args:
         outcome: Outcome of the request.
-        place: Name of the endpoint in messages.
+        endpoint: Name of the endpoint in messages.
         secrets: Values that messages must not show.
         names: Names of the fields in the response; by default OAuth's.
 
@@ -305,25 +305,25 @@ def parse_token_response(
     """
     response = outcome.response
     if response is None:
-        raise _refusal(outcome, place, outcome.words, secrets)
+        raise _refusal(outcome, endpoint, outcome.description, secrets)
     if not response.ok:
-        raise _refusal(outcome, place, "refused", secrets)
+        raise _refusal(outcome, endpoint, "refused", secrets)
     if (redirect := describe_redirect(response)) is not None:
-        raise _refusal(outcome, place, str(redirect), secrets)
+        raise _refusal(outcome, endpoint, str(redirect), secrets)
     document = _document(response)
     if document is None:
         kind = content_type(response) or "of no content type"
-        raise _refusal(outcome, place, f"the answer is no JSON object but {kind}", secrets)
+        raise _refusal(outcome, endpoint, f"the response is not a JSON object but {kind}", secrets)
     names = names or TokenFieldNames()
-    access_token = names.found(document, names.access_token)
+    access_token = names.get_value(document, names.access_token)
     if not access_token:
-        raise _refusal(outcome, place, f"the answer has no {names.access_token}", secrets)
-    refresh_token = names.found(document, names.refresh_token)
+        raise _refusal(outcome, endpoint, f"the response has no {names.access_token}", secrets)
+    refresh_token = names.get_value(document, names.refresh_token)
     return TokenResponse(
         sent_at=outcome.sent_at,
         access_token=access_token,
         refresh_token=refresh_token if isinstance(refresh_token, str) and refresh_token else None,
-        expires_in=names.found(document, names.expires_in),
+        expires_in=names.get_value(document, names.expires_in),
     )
 
 
@@ -337,15 +337,15 @@ def _document(response: requests.Response) -> dict[str, Any] | None:
 
 
 def _refusal(
-    outcome: RequestOutcome, place: str, reason: str, secrets: Secrets
+    outcome: RequestOutcome, endpoint: str, reason: str, secrets: Secrets
 ) -> AccessTokenError:
     """Return the error for an outcome without a token."""
     content = b"" if outcome.response is None else outcome.response.content
     error, description = parse_oauth_error(content, secrets)
-    words = ": ".join(word for word in (error, description) if word)
+    details = ": ".join(detail for detail in (error, description) if detail)
     return AccessTokenError(
-        f"Failed to update access token (status={outcome.status or 'Unknown'}) at {place}: "
-        f"{f'{reason}, {words}' if words else reason}",
+        f"Failed to update access token (status={outcome.status or 'Unknown'}) at {endpoint}: "
+        f"{f'{reason}, {details}' if details else reason}",
         status=outcome.status,
         error=error,
         description=description,

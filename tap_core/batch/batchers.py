@@ -91,8 +91,8 @@ def _installed(name: str) -> type[BaseBatcher]:
     from importlib.metadata import entry_points
 
     for group in BATCH_ENCODERS:
-        for found in entry_points(group=group, name=name):
-            kind: Any = found.load()
+        for entry_point in entry_points(group=group, name=name):
+            kind: Any = entry_point.load()
             encoder: type[BaseBatcher] = kind
             return encoder
     raise ValueError(f"Unsupported batcher: {name}")

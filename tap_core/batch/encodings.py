@@ -133,11 +133,11 @@ class BatchConfig:
         return asdict(self)
 
 
-def _check(what: str, data: Mapping[str, Any], kind: Any, required: tuple[str, ...]) -> None:
-    """Raise ConfigurationError for missing or unknown keys; ``what`` names the data."""
+def _check(subject: str, data: Mapping[str, Any], kind: Any, required: tuple[str, ...]) -> None:
+    """Raise ConfigurationError for missing or unknown keys; ``subject`` names the data."""
     missing = [name for name in required if not data.get(name)]
     if missing:
-        raise ConfigurationError(f"{what} lacks {' and '.join(map(repr, missing))}.")
-    strangers = data.keys() - {each.name for each in fields(kind)}
-    if strangers:
-        raise ConfigurationError(f"{what} has unknown parts: {', '.join(sorted(strangers))}.")
+        raise ConfigurationError(f"{subject} lacks {' and '.join(map(repr, missing))}.")
+    unknown = data.keys() - {attribute.name for attribute in fields(kind)}
+    if unknown:
+        raise ConfigurationError(f"{subject} has unknown keys: {', '.join(sorted(unknown))}.")

@@ -42,9 +42,9 @@ class FileLimits:
     @classmethod
     def from_config(cls, config: Any) -> FileLimits:
         """Return the limits in a target's settings."""
-        most = config.get(LINE_SETTING) or _LINE.most
+        line_bytes = config.get(LINE_SETTING) or _LINE.most
         files = config.get(FILES_SETTING) or _FILES
-        return cls(Bound(int(most), _LINE.setting), get_allowed_schemes(config), int(files))
+        return cls(Bound(int(line_bytes), _LINE.setting), get_allowed_schemes(config), int(files))
 
     def read_manifest(self, text: msgspec.Raw) -> list[str]:
         """Return the file URLs in the manifest of a BATCH message.

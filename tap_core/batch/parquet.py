@@ -93,10 +93,10 @@ def _table(rows: list[Record], schema: JsonSchema) -> pa.Table:
     import pyarrow as pa
 
     declared = schema.get("properties")
-    types = {name: _to_arrow_type(each) for name, each in (declared or {}).items()}
-    strangers = sorted(set().union(*rows) - types.keys())
+    types = {name: _to_arrow_type(definition) for name, definition in (declared or {}).items()}
+    undeclared = sorted(set().union(*rows) - types.keys())
     fields, arrays = [], []
-    for name in [*types, *strangers]:
+    for name in [*types, *undeclared]:
         values = [row.get(name) for row in rows]
         kind = types.get(name) if declared is not None else _guess(values)
         array = None if kind is None else _exactly(values, kind)
@@ -114,8 +114,8 @@ def _as_json(value: Any) -> str | None:
 def _guess(values: list[Any]) -> pa.DataType | None:
     """Return the Arrow type of values without a declared type, or None if they differ."""
     names = {"str": "string", "int": "integer", "bool": "boolean", "float": "number"}
-    found = {type(value).__name__ for value in values if value is not None}
-    kinds = [names.get(name, "number" if name == "Decimal" else "") for name in found]
+    type_names = {type(value).__name__ for value in values if value is not None}
+    kinds = [names.get(name, "number" if name == "Decimal" else "") for name in type_names]
     return _to_arrow_type({"type": kinds})
 
 
@@ -146,7 +146,10 @@ def _to_arrow_struct(schema: JsonSchema) -> pa.DataType | None:
 
     if schema.get("additionalProperties") or schema.get("patternProperties"):
         return None
-    types = {name: _to_arrow_type(each) for name, each in (schema.get("properties") or {}).items()}
+    types = {
+        name: _to_arrow_type(definition)
+        for name, definition in (schema.get("properties") or {}).items()
+    }
     if not types or None in types.values():
         return None
     return pa.struct(list(cast("dict[str, pa.DataType]", types).items()))
@@ -159,7 +162,9 @@ def _kinds(schema: Any) -> set[str]:
     named = schema.get("type")
     if named is not None:
         return ({named} if isinstance(named, str) else set(named)) - {"null"}
-    options = [_kinds_or_null(each) for each in schema.get("anyOf") or schema.get("oneOf") or ()]
+    options = [
+        _kinds_or_null(option) for option in schema.get("anyOf") or schema.get("oneOf") or ()
+    ]
     return set() if None in options else set().union(*cast("list[set[str]]", options))
 
 
@@ -173,15 +178,15 @@ def _exactly(values: list[Any], kind: pa.DataType) -> pa.Array | None:
     """Return a column that holds the values exactly, or None if no type does."""
     import pyarrow as pa
 
-    found = set(map(type, values)) - {NoneType}
+    types = set(map(type, values)) - {NoneType}
     if pa.types.is_nested(kind):
         array = _array(values, kind)
         return array if array is not None and _all_hold(array.to_pylist(), values) else None
-    if found <= _python_types(kind):
+    if types <= _python_types(kind):
         array = _array(values, kind)
         if array is not None:
             return array
-    if found <= {int, float, Decimal} and kind in {pa.int64(), pa.float64()}:
+    if types <= {int, float, Decimal} and kind in {pa.int64(), pa.float64()}:
         return _array([None if value is None else Decimal(str(value)) for value in values], None)
     return None
 
@@ -206,20 +211,20 @@ def _python_types(kind: pa.DataType) -> set[type]:
     return {int} if kind == pa.int64() else {int, float}
 
 
-def _all_hold(read: list[Any], given: list[Any]) -> bool:
+def _all_hold(read: list[Any], written: list[Any]) -> bool:
     """Return True if all read values equal the original ones."""
-    return len(read) == len(given) and all(map(_holds, read, given))
+    return len(read) == len(written) and all(map(_holds, read, written))
 
 
-def _holds(read: Any, given: Any) -> bool:
+def _holds(read: Any, written: Any) -> bool:
     """Return True if a read value equals the original; an absent value may be read as null."""
-    if isinstance(given, dict):
-        return given.keys() <= read.keys() and all(
-            _holds(read[name], given[name]) for name in given
+    if isinstance(written, dict):
+        return written.keys() <= read.keys() and all(
+            _holds(read[name], written[name]) for name in written
         )
-    if isinstance(given, list):
-        return _all_hold(read, given)
-    return bool(type(read) is type(given) and read == given)
+    if isinstance(written, list):
+        return _all_hold(read, written)
+    return bool(type(read) is type(written) and read == written)
 
 
 # Reading
@@ -243,7 +248,11 @@ def read_parquet(file: IO[bytes], bound: Bound | None = None) -> Iterator[Record
     source = parquet.ParquetFile(
         file, metadata=metadata, read_dictionary=text_columns(metadata), buffer_size=_BUFFER
     )
-    readers = [(each.name, reader) for each in source.schema_arrow if (reader := _reader(each))]
+    readers = [
+        (arrow_field.name, reader)
+        for arrow_field in source.schema_arrow
+        if (reader := _reader(arrow_field))
+    ]
     for batch in source.iter_batches(batch_size=get_batch_rows(metadata, _ROWS_AT_ONCE)):
         columns = [_values(column) for column in batch.columns]
         for values in zip(*columns, strict=True) if columns else [()] * batch.num_rows:
@@ -262,7 +271,7 @@ def _values(column: pa.Array) -> list[Any]:
         return list(column.to_pylist())
     used = column.indices.unique().drop_null()
     texts = dict(zip(used.to_pylist(), column.dictionary.take(used).to_pylist(), strict=True))
-    return [texts.get(each) for each in column.indices.to_pylist()]
+    return [texts.get(index) for index in column.indices.to_pylist()]
 
 
 def _reader(field: pa.Field) -> Callable[[Any], Any] | None:
@@ -282,9 +291,9 @@ def _without_doubles(value: Any) -> Any:
     if isinstance(value, float):
         return Decimal(repr(value))
     if isinstance(value, list):
-        return [_without_doubles(each) for each in value]
+        return [_without_doubles(item) for item in value]
     if isinstance(value, dict):
-        return {name: _without_doubles(each) for name, each in value.items()}
+        return {name: _without_doubles(item) for name, item in value.items()}
     return value
 
 
@@ -306,14 +315,14 @@ def check_copies(file: IO[bytes], bound: Bound) -> None:
     metadata = parquet.read_metadata(file)
     check_parquet(metadata, bound)
     check_pages(file, metadata, bound)
-    most = get_max_copied_bytes(file.seek(0, os.SEEK_END), bound)
-    for path in repeating_columns(metadata, most):
+    limit = get_max_copied_bytes(file.seek(0, os.SEEK_END), bound)
+    for path in repeating_columns(metadata, limit):
         source = parquet.ParquetFile(
             file, metadata=metadata, read_dictionary=[path], buffer_size=_BUFFER
         )
-        if _at_most(source, path) > most and ("." in path or _copied(source, path) > most):
+        if _at_most(source, path) > limit and ("." in path or _copied(source, path) > limit):
             raise InputTooLargeError(
-                f"column {path!r} repeats its texts to more than {format_size(most)}; raise"
+                f"column {path!r} repeats its texts to more than {format_size(limit)}; raise"
                 f" {bound.setting} to read it"
             )
 

@@ -8,6 +8,7 @@ Source: the Apache Parquet format, "Column chunks" and "Dictionary encoding".
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any, Final
 
 from tap_core.limits.memory import Bound, InputTooLargeError, format_size
@@ -16,6 +17,7 @@ __all__ = [
     "check_parquet",
     "get_batch_rows",
     "get_max_copied_bytes",
+    "iterate_column_chunks",
     "repeating_columns",
     "text_columns",
 ]
@@ -42,19 +44,25 @@ def check_parquet(metadata: Any, bound: Bound) -> None:
     Raises:
         InputTooLargeError: A column is too large when unpacked.
     """
+    for group, column in iterate_column_chunks(metadata):
+        size = max(column.total_compressed_size, 1)
+        repeated = max(column.num_values - group.num_rows, 0)
+        plain = max(column.total_uncompressed_size, repeated * _VALUE_BYTES)
+        texts = repeated * column.total_uncompressed_size if _is_text(column) else 0
+        is_odd = plain > bound.most and plain > _RATIO * size
+        repeats = texts > _MEMORY_FACTOR * bound.most and repeated * 4 > _RATIO * size
+        if is_odd or repeats or _dictionary_size(column) > bound.most:
+            raise InputTooLargeError(
+                f"column {column.path_in_schema!r} unpacks {format_size(size)} to more than"
+                f" {format_size(bound.most)} at once; raise {bound.setting} to read it"
+            )
+
+
+def iterate_column_chunks(metadata: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the metadata of each row group with that of each of its columns."""
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for column in map(group.column, range(group.num_columns)):
-            size = max(column.total_compressed_size, 1)
-            repeated = max(column.num_values - group.num_rows, 0)
-            plain = max(column.total_uncompressed_size, repeated * _VALUE_BYTES)
-            texts = repeated * column.total_uncompressed_size if _is_text(column) else 0
-            is_odd = plain > bound.most and plain > _RATIO * size
-            repeats = texts > _MEMORY_FACTOR * bound.most and repeated * 4 > _RATIO * size
-            if is_odd or repeats or _dictionary_size(column) > bound.most:
-                raise InputTooLargeError(
-                    f"column {column.path_in_schema!r} unpacks {format_size(size)} to more than"
-                    f" {format_size(bound.most)} at once; raise {bound.setting} to read it"
-                )
+            yield group, column
 
 
 def get_batch_rows(metadata: Any, usual: int) -> int:
@@ -62,8 +70,7 @@ def get_batch_rows(metadata: Any, usual: int) -> int:
 
     ``usual`` is the number for all other files.
     """
-    groups = map(metadata.row_group, range(metadata.num_row_groups))
-    columns = (group.column(n) for group in groups for n in range(group.num_columns))
+    columns = (column for _, column in iterate_column_chunks(metadata))
     return 1 if any(map(_repeats_long_values, columns)) else usual
 
 
@@ -72,9 +79,11 @@ def text_columns(metadata: Any) -> list[str]:
     schema = metadata.schema
     columns = [schema.column(n) for n in range(metadata.num_columns)]
     return [
-        one.path
-        for one in columns
-        if one.physical_type == _TEXTS and "." not in one.path and not one.max_repetition_level
+        column.path
+        for column in columns
+        if column.physical_type == _TEXTS
+        and "." not in column.path
+        and not column.max_repetition_level
     ]
 
 
@@ -83,15 +92,14 @@ def get_max_copied_bytes(size: int, bound: Bound) -> int:
     return max(_COPIES * bound.most, _RATIO * size)
 
 
-def repeating_columns(metadata: Any, most: int) -> list[str]:
-    """Return the text columns whose repeated dictionary values may exceed ``most`` bytes."""
+def repeating_columns(metadata: Any, limit: int) -> list[str]:
+    """Return the text columns whose repeated dictionary values may exceed ``limit`` bytes."""
     totals: dict[str, int] = defaultdict(int)
-    for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        for column in map(group.column, range(group.num_columns)):
-            if column.has_dictionary_page and column.physical_type == _TEXTS:
-                values = column.num_values * column.total_uncompressed_size
-                totals[column.path_in_schema] += values
-    return [path for path, total in totals.items() if total > most]
+    for _, column in iterate_column_chunks(metadata):
+        if column.has_dictionary_page and column.physical_type == _TEXTS:
+            values = column.num_values * column.total_uncompressed_size
+            totals[column.path_in_schema] += values
+    return [path for path, total in totals.items() if total > limit]
 
 
 def _repeats_long_values(column: Any) -> bool:

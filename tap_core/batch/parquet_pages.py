@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO, Any, Final
 
+from tap_core.batch.parquet_limits import iterate_column_chunks
 from tap_core.limits.memory import MIB, Bound, InputTooLargeError, format_size
 from tap_core.parsing.varints import read_varint
 
@@ -60,24 +61,23 @@ def check_pages(
         InputTooLargeError: A page is too large, or the file has too many pages.
         ValueError: A page header cannot be parsed.
     """
-    most, count = min(_PAGE * bound.most, max(_MAX_PAGE_BYTES, 8 * bound.most)), 0
-    for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        for column in map(group.column, range(group.num_columns)):
-            is_small = trusts_footer and column.total_uncompressed_size <= most
-            if is_small or not column.num_values:  # without values there may be no page
-                continue
-            for size in _page_sizes(file, column):
-                count += 1
-                if count > _PAGES:
-                    raise InputTooLargeError(
-                        f"it has more than {_PAGES:,} pages; let the writer make larger ones"
-                    )
-                if size > most:
-                    raise InputTooLargeError(
-                        f"column {column.path_in_schema!r} has a page that unpacks to"
-                        f" {size:,} bytes, more than {format_size(most)}; raise {bound.setting} to"
-                        " read it, or let the writer make smaller pages"
-                    )
+    limit, count = min(_PAGE * bound.most, max(_MAX_PAGE_BYTES, 8 * bound.most)), 0
+    for _, column in iterate_column_chunks(metadata):
+        is_small = trusts_footer and column.total_uncompressed_size <= limit
+        if is_small or not column.num_values:  # without values there may be no page
+            continue
+        for size in _page_sizes(file, column):
+            count += 1
+            if count > _PAGES:
+                raise InputTooLargeError(
+                    f"it has more than {_PAGES:,} pages; let the writer make larger ones"
+                )
+            if size > limit:
+                raise InputTooLargeError(
+                    f"column {column.path_in_schema!r} has a page that unpacks to"
+                    f" {size:,} bytes, more than {format_size(limit)}; raise {bound.setting} to"
+                    " read it, or let the writer make smaller pages"
+                )
 
 
 def _page_sizes(file: IO[bytes], column: Any) -> Iterator[int]:

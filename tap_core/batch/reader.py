@@ -155,14 +155,14 @@ def _lines(file: IO[bytes], bound: Bound) -> Iterator[Record]:
 def _record(line: bytes, number: int) -> Record:
     """Return the record in a line of JSON; raise ValueError for any other line."""
     try:
-        found = _decode(line)
+        record = _decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidOperation):
-        found = _parse_leniently(line, number)
-    if not isinstance(found, dict):
-        raise ValueError(f"line {number} is no JSON object")  # noqa: TRY004  as other faults
-    if number == 1 and found.get("type") == "RECORD" and isinstance(found.get("record"), dict):
-        raise ValueError("it holds Singer messages, where bare records belong")
-    return found
+        record = _parse_leniently(line, number)
+    if not isinstance(record, dict):
+        raise ValueError(f"line {number} is not a JSON object")  # noqa: TRY004  as other faults
+    if number == 1 and record.get("type") == "RECORD" and isinstance(record.get("record"), dict):
+        raise ValueError("it contains Singer messages instead of records")
+    return record
 
 
 def _parse_leniently(line: bytes, number: int) -> Any:
@@ -172,7 +172,7 @@ def _parse_leniently(line: bytes, number: int) -> Any:
     except UnreadableJSONError as error:
         raise ValueError(f"line {number} cannot be read: {error.msg}") from None
     except ValueError:
-        raise ValueError(f"line {number} is no JSON, or was cut off") from None
+        raise ValueError(f"line {number} is not JSON, or is truncated") from None
 
 
 def _parquet(file: IO[bytes], bound: Bound) -> Iterator[Record]:

@@ -51,12 +51,12 @@ class StorageTarget:
         """
         if not data.get("root"):
             raise ConfigurationError("batch_config: 'storage' lacks 'root'.")
-        strangers = data.keys() - {"root", "prefix", "params"}
-        if strangers:
-            names = ", ".join(sorted(strangers))
+        unknown = data.keys() - {"root", "prefix", "params"}
+        if unknown:
+            names = ", ".join(sorted(unknown))
             raise ConfigurationError(
-                f"batch_config: 'storage' has unknown parts: {names}. What the file system"
-                " needs goes into 'params'."
+                f"batch_config: 'storage' has unknown keys: {names}. Arguments of the file"
+                " system belong in 'params'."
             )
         return cls(data["root"], data.get("prefix"), dict(data.get("params") or {}))
 
@@ -110,11 +110,11 @@ class StorageTarget:
             if makes_folder:
                 path.parent.mkdir(parents=True, exist_ok=True)
             return path.open(mode)
-        system, place = self._system(address)
+        system, path_in_system = self._system(address)
         if makes_folder:
             with suppress(OSError, NotImplementedError):  # opening fails if it is required
-                system.makedirs(self.split_url(place)[0], exist_ok=True)
-        return cast(IO[Any], system.open(place, mode))
+                system.makedirs(self.split_url(path_in_system)[0], exist_ok=True)
+        return cast(IO[Any], system.open(path_in_system, mode))
 
     def remove(self, filename: str) -> None:
         """Remove a file of this storage; errors are ignored."""
@@ -123,21 +123,21 @@ class StorageTarget:
             if folder is not None:
                 (folder / filename).unlink()
             else:
-                system, place = self._system(f"{self.root.rstrip('/')}/{filename}")
-                system.rm_file(place)
+                system, path_in_system = self._system(f"{self.root.rstrip('/')}/{filename}")
+                system.rm_file(path_in_system)
 
     def _system(self, address: str) -> tuple[AbstractFileSystem, str]:
         """Return the file system for a URL, and the path in it."""
         from fsspec.core import url_to_fs
 
-        system, place = url_to_fs(address, **self.params)
-        return system, place
+        system, path_in_system = url_to_fs(address, **self.params)
+        return system, path_in_system
 
 
 def to_local_path(address: str) -> Path | None:
     """Return the path for a plain path or a ``file:`` URL, or None for any other URL."""
-    scheme, found, path = address.partition("://")
-    if not found:
+    scheme, separator, path = address.partition("://")
+    if not separator:
         return Path(address)
     if scheme not in _LOCAL:
         return None

@@ -36,8 +36,8 @@ _AZURE_HOST: Final = re.compile(
 
 def get_allowed_schemes(config: Any) -> frozenset[str]:
     """Return the allowed schemes: the default ones and those of the setting ``batch_schemes``."""
-    given: Iterable[Any] = config.get(SCHEMES_SETTING) or ()
-    return SCHEMES | {str(each).lower().removesuffix("://") for each in given}
+    configured: Iterable[Any] = config.get(SCHEMES_SETTING) or ()
+    return SCHEMES | {str(scheme).lower().removesuffix("://") for scheme in configured}
 
 
 def check_url(address: str, schemes: Collection[str] = SCHEMES, roots: Iterable[str] = ()) -> None:

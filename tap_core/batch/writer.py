@@ -126,8 +126,8 @@ class FileNamer:
     """Generator of unique file names ``<prefix><tap>--<stream>-<id>-<n>`` for one sync."""
 
     def __init__(self, tap_name: str, stream_name: str, storage: StorageTarget) -> None:
-        own = _NO_NAME.sub("_", f"{tap_name}--{stream_name}")
-        self._stem = f"{storage.prefix or ''}{own}-{uuid4()}"
+        stream_part = _NO_NAME.sub("_", f"{tap_name}--{stream_name}")
+        self._stem = f"{storage.prefix or ''}{stream_part}-{uuid4()}"
         self._count = 0
 
     def next(self, ending: str) -> str:

@@ -2,8 +2,7 @@
 """Types of properties that authors may override with a plain value or a `ClassVar`.
 
 mypy allows a plain value in place of a property. pyright does so only if the nearest base class
-assigns a descriptor instead of declaring a property. A class therefore inherits such properties
-and
+assigns a descriptor instead of declaring a property. A class therefore inherits such properties and
 assigns descriptors under ``if TYPE_CHECKING and not MYPY:``, which only pyright reads: only mypy
 treats a name ``MYPY`` as true. The classes here are empty at run time.
 """
@@ -17,6 +16,7 @@ __all__ = [
     "AuthorProperty",
     "SinkOverrides",
     "TargetOverrides",
+    "is_any_overridden",
 ]
 
 _T = TypeVar("_T")
@@ -34,6 +34,20 @@ class AuthorProperty(Generic[_T]):
     def __set__(self, instance: Any, value: _T, /) -> None:
         """Set the value of the property."""
         raise NotImplementedError
+
+
+def is_any_overridden(instance: object, base: type, *names: str) -> bool:
+    """Return True if an author overrides a member of ``base``, in a subclass or on the object.
+
+    Args:
+        instance: Object of the author's class.
+        base: Class of the SDK that defines the members.
+        names: Names of the members.
+    """
+    return any(
+        name in vars(instance) or getattr(type(instance), name) is not getattr(base, name)
+        for name in names
+    )
 
 
 if MYPY or not TYPE_CHECKING:

@@ -38,10 +38,10 @@ class _Alias(MetaPathFinder, Loader):
         """
         if fullname.partition(".")[0] != SINGER_SDK:
             return None
-        found = find_spec(_ours(fullname))
-        if found is None:
+        real_spec = find_spec(_ours(fullname))
+        if real_spec is None:
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=_ours(fullname))
-        is_package = found.submodule_search_locations is not None
+        is_package = real_spec.submodule_search_locations is not None
         return ModuleSpec(fullname, self, is_package=is_package)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:

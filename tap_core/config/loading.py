@@ -106,7 +106,7 @@ def read_config_files(paths: Iterable[StrPath]) -> dict[str, Any]:
 def _read_file(path: Path) -> dict[str, Any]:
     """Return the JSON object in a configuration file; raise ConfigFileError for other files."""
     try:
-        found = load_json(read_at_most(path, DOCUMENT_BYTES).decode("utf-8-sig"))
+        document = load_json(read_at_most(path, DOCUMENT_BYTES).decode("utf-8-sig"))
     except FileNotFoundError:
         raise ConfigFileError(f"Configuration file '{path}' does not exist") from None
     except OSError as error:
@@ -115,15 +115,15 @@ def _read_file(path: Path) -> dict[str, Any]:
     except InputTooLargeError as error:
         raise ConfigFileError(f"Configuration file '{path}' cannot be read: {error}") from None
     except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        reason = f"is not JSON: {error.msg} ({place})"
+        position = f"line {error.lineno}, column {error.colno}"
+        reason = f"is not JSON: {error.msg} ({position})"
         raise ConfigFileError(f"Configuration file '{path}' {reason}") from None
     except UnicodeDecodeError:
         raise ConfigFileError(f"Configuration file '{path}' is not UTF-8 text") from None
-    if not isinstance(found, dict):
-        reason = f"holds {_kind(found)} where a JSON object is needed"
+    if not isinstance(document, dict):
+        reason = f"holds {_kind(document)} where a JSON object is needed"
         raise ConfigFileError(f"Configuration file '{path}' {reason}")
-    return found
+    return document
 
 
 def _kind(value: Any) -> str:
@@ -221,8 +221,8 @@ def coerce_text(text: str, schema: JsonSchema) -> Any:
 
 def get_json_types(schema: Mapping[str, Any]) -> set[str]:
     """Return all JSON types that a schema allows, including those of its alternatives."""
-    own = schema.get("type", ())
-    types = {own} if isinstance(own, str) else set(own)
+    declared = schema.get("type", ())
+    types = {declared} if isinstance(declared, str) else set(declared)
     for keyword in ("anyOf", "oneOf", "allOf"):
         for branch in schema.get(keyword, ()):
             if isinstance(branch, dict):
@@ -246,11 +246,11 @@ def _number(text: str, _schema: JsonSchema) -> int | Decimal:
 
 def _fraction(text: str) -> Decimal:
     try:
-        found = Decimal(text.strip())
+        number = Decimal(text.strip())
     except InvalidOperation:
         raise ValueError("a number") from None
-    if found.is_finite():
-        return found
+    if number.is_finite():
+        return number
     raise ValueError("a number")
 
 
@@ -264,12 +264,12 @@ def _boolean(text: str, _schema: JsonSchema) -> bool:
 def _array(text: str, schema: JsonSchema) -> list[Any]:
     """Return the array in a JSON text, or in ``x,y,z`` for arrays of text (deprecated)."""
     try:
-        found = load_json(text)
+        document = load_json(text)
     except json.JSONDecodeError:
-        found = None
-    if isinstance(found, list):
-        return found
-    if found is None and _holds_texts(schema):
+        document = None
+    if isinstance(document, list):
+        return document
+    if document is None and _holds_texts(schema):
         logger.warning(
             "Parsing array of the form 'x,y,z', which is deprecated: write a JSON array.",
         )
@@ -285,11 +285,11 @@ def _holds_texts(schema: JsonSchema) -> bool:
 
 def _object(text: str, _schema: JsonSchema) -> dict[str, Any]:
     try:
-        found = load_json(text)
+        document = load_json(text)
     except json.JSONDecodeError:
-        found = None
-    if isinstance(found, dict):
-        return found
+        document = None
+    if isinstance(document, dict):
+        return document
     raise ValueError("a JSON object")
 
 
@@ -321,9 +321,9 @@ def fill_defaults(config: Any, schema: JsonSchema) -> None:
     a default itself.
     """
     if isinstance(config, dict):
-        for name, known in schema.get("properties", {}).items():
-            if isinstance(known, dict):
-                _fill_one(config, name, known)
+        for name, definition in schema.get("properties", {}).items():
+            if isinstance(definition, dict):
+                _fill_one(config, name, definition)
         for branch in schema.get("allOf", ()):
             fill_defaults(config, branch)
     elif isinstance(config, list) and isinstance(schema.get("items"), dict):

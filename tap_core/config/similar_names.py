@@ -14,15 +14,15 @@ def find_similar(name: str, known: Iterable[str]) -> str | None:
     """
     from difflib import get_close_matches  # only a misspelled name needs it
 
-    by_form = {_comparable(each): each for each in known}
+    by_form = {_comparable(candidate): candidate for candidate in known}
     near = get_close_matches(_comparable(name), by_form, n=1, cutoff=0.75)
     return by_form[near[0]] if near else None
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return the sentence `` Is 'x' meant?`` for a misspelled name, or an empty text."""
+    """Return the sentence `` Did you mean 'x'?`` for a misspelled name, or an empty text."""
     similar = find_similar(name, known)
-    return "" if similar is None else f" Is {similar!r} meant?"
+    return "" if similar is None else f" Did you mean {similar!r}?"
 
 
 def _comparable(name: str) -> str:

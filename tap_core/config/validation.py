@@ -72,8 +72,8 @@ def checked_changes(
         for name, value in changes.items()
         if name not in config or config[name] != value
     }
-    known = schema.get("properties") or {}
-    faults = [f"there is no setting '{name}'" for name in changed if name not in known]
+    declared = schema.get("properties") or {}
+    faults = [f"there is no setting '{name}'" for name in changed if name not in declared]
     if changed and (faults := faults or validate_config({**config, **changed}, schema)):
         raise ConfigurationError(f"Settings cannot be changed: {'; '.join(faults)}.")
     return changed
@@ -99,10 +99,10 @@ def setting_path(parts: Iterable[str | int]) -> str:
 
 def _sentence(error: _Fault, schema: JsonSchema) -> str:
     """Return the message for a fault, without secret values."""
-    place = "".join(f"[{part!r}]" for part in error.absolute_path)
+    path = "".join(f"[{part!r}]" for part in error.absolute_path)
     hidden = _shows_secret(error, schema)
     message = _without_value(error) if hidden else error.message
-    return f"{message} in config{place}" if place else message
+    return f"{message} in config{path}" if path else message
 
 
 def _shows_secret(error: _Fault, schema: JsonSchema) -> bool:
@@ -135,12 +135,14 @@ def _secret_path(path: list[str | int], schema: JsonSchema) -> bool:
 
 def _schema_at(path: list[str | int], schema: JsonSchema) -> JsonSchema:
     """Return the subschema at a path, or an empty schema if the path is not described."""
-    found: Any = schema
+    subschema: Any = schema
     for part in path:
-        found = found.get("items") if isinstance(part, int) else property_schema(found, part)
-        if not isinstance(found, dict):
+        subschema = (
+            subschema.get("items") if isinstance(part, int) else property_schema(subschema, part)
+        )
+        if not isinstance(subschema, dict):
             return {}
-    return found if isinstance(found, dict) else {}
+    return subschema if isinstance(subschema, dict) else {}
 
 
 def _holds_secret(value: Any, schema: JsonSchema) -> bool:
@@ -200,8 +202,8 @@ def _fits_properties(value: Any, properties: Any, _schema: JsonSchema) -> bool:
     if not isinstance(value, dict):
         return True
     return all(
-        is_trivially_valid(value[name], known)
-        for name, known in properties.items()
+        is_trivially_valid(value[name], definition)
+        for name, definition in properties.items()
         if name in value
     )
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tap_core.exceptions import ConfigValidationError
-from tap_core.parsing.datetimes import utc_now
+from tap_core.parsing.datetimes import assume_utc, utc_now
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.streams.core import Stream
 
@@ -115,10 +115,10 @@ class FileStream(Stream, abc.ABC):
     def _modified(self, path: str) -> datetime | None:
         """Return the modification time of a file, or None if the file system has none."""
         try:
-            found: datetime = self.filesystem.modified(path)
+            modified: datetime = self.filesystem.modified(path)
         except NotImplementedError:
             self.logger.warning(
                 "The file system does not say when a file was changed: '%s' is read in full.", path
             )
             return None
-        return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+        return assume_utc(modified)

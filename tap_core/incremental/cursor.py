@@ -21,7 +21,7 @@ from tap_core.incremental.durations import ISODuration, parse_duration
 from tap_core.incremental.request_options import RequestOption
 from tap_core.incremental.windows import ClampPolicy, TimeWindow, parse_clamp, split_into_windows
 from tap_core.parsing.datetimes import utc_now
-from tap_core.state.comparison import ParsedInstant, parse_instant
+from tap_core.parsing.instants import ParsedInstant, parse_instant
 
 __all__ = ["DatetimeBasedCursor", "MinMaxDatetime"]
 
@@ -60,12 +60,12 @@ class MinMaxDatetime:
         """
         if self.datetime_format:
             read = _reader((get_format(self.datetime_format),))
-        found = _instant(self.datetime, config, read, now)
+        instant = _instant(self.datetime, config, read, now)
         if floor := _resolve_setting(self.min_datetime, config):
-            found = max(found, _instant(floor, config, read, now))
+            instant = max(instant, _instant(floor, config, read, now))
         if ceiling := _resolve_setting(self.max_datetime, config):
-            found = min(found, _instant(ceiling, config, read, now))
-        return found
+            instant = min(instant, _instant(ceiling, config, read, now))
+        return instant
 
 
 @dataclass(frozen=True)
@@ -140,12 +140,12 @@ class DatetimeBasedCursor:
             raise ValueError("A cursor needs a cursor_field.")
         if not self.start_datetime:
             raise ValueError(f"The cursor '{self.cursor_field}' needs a start_datetime.")
-        for name, given, known in (
+        for name, value, choices in (
             ("cutoff", self.cutoff, ("last_record", "interval_end")),
             ("boundary", self.boundary, ("send", "drop")),
         ):
-            if given not in known:
-                raise ValueError(f"{name} is {given!r}: it is {' or '.join(known)}.")
+            if value not in choices:
+                raise ValueError(f"{name} is {value!r}: it is {' or '.join(choices)}.")
 
     def _check_durations(self) -> None:
         if (self.step is None) != (self.cursor_granularity is None):
@@ -157,7 +157,7 @@ class DatetimeBasedCursor:
         if self.granularity < dt.timedelta() or step is None:
             return
         if step.is_nothing:
-            raise ValueError(f"The step {self.step!r} is no time at all.")
+            raise ValueError(f"The step {self.step!r} is zero.")
         if step.least < self.granularity:
             raise ValueError(
                 f"The step {self.step!r} is shorter than the cursor_granularity"
@@ -174,8 +174,8 @@ class DatetimeBasedCursor:
     @cached_property
     def formats(self) -> tuple[DatetimeFormat, ...]:
         """Formats in which values are parsed, tried in this order."""
-        given = [get_format(text) for text in self.cursor_datetime_formats or ()]
-        return tuple(dict.fromkeys([*given, self.format]))
+        value_formats = [get_format(text) for text in self.cursor_datetime_formats or ()]
+        return tuple(dict.fromkeys([*value_formats, self.format]))
 
     @cached_property
     def read(self) -> Callable[[Any], dt.datetime]:
@@ -185,13 +185,15 @@ class DatetimeBasedCursor:
     @cached_property
     def granularity(self) -> dt.timedelta:
         """Smallest time unit of the API; zero if not set."""
-        given = parse_duration(self.cursor_granularity) if self.cursor_granularity else _NO_DURATION
-        if given.months:
+        duration = (
+            parse_duration(self.cursor_granularity) if self.cursor_granularity else _NO_DURATION
+        )
+        if duration.months:
             raise ValueError(
                 f"The cursor_granularity {self.cursor_granularity!r} has no fixed length:"
                 " say it in days or less."
             )
-        return given.rest
+        return duration.rest
 
     @cached_property
     def _step(self) -> ISODuration | None:
@@ -239,15 +241,15 @@ class DatetimeBasedCursor:
 
     def _edge(self, name: str, config: Mapping[str, Any], now: dt.datetime) -> dt.datetime:
         """Return the datetime of ``start_datetime`` or ``end_datetime``."""
-        given = getattr(self, name)
+        edge = getattr(self, name)
         try:
-            if isinstance(given, MinMaxDatetime):
-                return given.instant(config, self._read_setting, now)
-            return _instant(given, config, self._read_setting, now)
+            if isinstance(edge, MinMaxDatetime):
+                return edge.instant(config, self._read_setting, now)
+            return _instant(edge, config, self._read_setting, now)
         except KeyError as error:
             raise ValueError(f"The {name} needs the setting {error}.") from None
         except ValueError as error:
-            raise ValueError(f"The {name} is no date-time: {error}") from None
+            raise ValueError(f"The {name} is not a date-time: {error}") from None
 
     @cached_property
     def _read_setting(self) -> Callable[[Any], dt.datetime]:
@@ -273,11 +275,11 @@ class DatetimeBasedCursor:
             joins_last=self.is_compare_strictly,
             clamp=None if self.is_data_feed else self.clamp,
         )
-        coming = next(spans, None)
-        while coming is not None:
-            (first, last), coming = coming, next(spans, None)
+        following = next(spans, None)
+        while following is not None:
+            (first, last), following = following, next(spans, None)
             start_time, end_time = self.format.write(first), self.format.write(last)
-            yield TimeWindow(first, last, start_time, end_time, is_last=coming is None)
+            yield TimeWindow(first, last, start_time, end_time, is_last=following is None)
 
     def put(self, request: HTTPRequest, window: TimeWindow) -> None:
         """Put the start and end of a window into a request, as the request options define."""
@@ -301,7 +303,7 @@ def _reader(
     otherwise: Callable[[Any], ParsedInstant | None] | None = None,
 ) -> Callable[[Any], dt.datetime]:
     """Return a parser that tries the formats in order and then ``otherwise``."""
-    first, others = formats[0].read, tuple(each.read for each in formats[1:])
+    first, others = formats[0].read, tuple(known_format.read for known_format in formats[1:])
     if not others and otherwise is None:
         return first
 
@@ -320,19 +322,19 @@ def _reader(
     return read
 
 
-def _resolve_setting(given: Any, config: Mapping[str, Any]) -> Any:
+def _resolve_setting(value: Any, config: Mapping[str, Any]) -> Any:
     """Return the result of a function of the configuration, and any other value unchanged."""
-    return given(config) if callable(given) else given
+    return value(config) if callable(value) else value
 
 
 def _instant(
-    given: Any, config: Mapping[str, Any], read: Callable[[Any], dt.datetime], now: dt.datetime
+    value: Any, config: Mapping[str, Any], read: Callable[[Any], dt.datetime], now: dt.datetime
 ) -> dt.datetime:
     """Return the datetime of a text or datetime, or of a function that returns one.
 
     None and ``"now"`` are the current time.
     """
-    given = _resolve_setting(given, config)
-    if given is None or given == "now":
+    value = _resolve_setting(value, config)
+    if value is None or value == "now":
         return now
-    return read(given)
+    return read(value)

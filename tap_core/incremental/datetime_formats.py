@@ -18,6 +18,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from tap_core.limits.expressions import check_time_format
+from tap_core.parsing.datetimes import assume_utc
 
 __all__ = ["DatetimeFormat", "get_format"]
 
@@ -65,12 +66,12 @@ class DatetimeFormat:
         if type(value) is str:
             return self._read(value)
         if isinstance(value, datetime):
-            return value if value.tzinfo is not None else value.replace(tzinfo=timezone.utc)
+            return assume_utc(value)
         if isinstance(value, date):
             return datetime(value.year, value.month, value.day, tzinfo=timezone.utc)
         if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
             return self._read(_text_of_number(value, is_whole=self.text in _UNITS))
-        raise ValueError(f"A {type(value).__name__} is no date-time.")
+        raise ValueError(f"A {type(value).__name__} is not a date-time.")
 
 
 @lru_cache(maxsize=512)
@@ -92,13 +93,13 @@ def get_format(text: str) -> DatetimeFormat:
     _check(text)
     slow, form = partial(_parse_with_strptime, text), _ISO.fullmatch(text)
     if form is None:
-        made = DatetimeFormat(text, slow, partial(_write, text))
+        compiled = DatetimeFormat(text, slow, partial(_write, text))
     else:
-        made = DatetimeFormat(
+        compiled = DatetimeFormat(
             text, _iso_reader(form, slow), partial(_write, text), is_plain=bool(form["gap"])
         )
-    _check_round_trip(made)
-    return made
+    _check_round_trip(compiled)
+    return compiled
 
 
 def _check(text: str) -> None:
@@ -107,21 +108,21 @@ def _check(text: str) -> None:
     for directive in directives:
         if directive not in _KNOWN:
             raise ValueError(
-                f"The date-time format {text!r} has {directive!r}, which is no directive"
+                f"The date-time format {text!r} has {directive!r}, which is not a directive"
                 " that can be read and written. %s, %ms, %s_as_float and %epoch_microseconds"
                 " stand alone; for the others see Python's strptime."
             )
     if _YEARS.isdisjoint(directives):
-        raise ValueError(f"The date-time format {text!r} says no year (%Y).")
+        raise ValueError(f"The date-time format {text!r} has no year (%Y).")
 
 
-def _check_round_trip(made: DatetimeFormat) -> None:
+def _check_round_trip(compiled: DatetimeFormat) -> None:
     """Raise ValueError if a format cannot parse what it writes."""
     try:
-        made.read(made.write(_SAMPLE))
+        compiled.read(compiled.write(_SAMPLE))
     except (ValueError, re.error) as error:
         raise ValueError(
-            f"What the date-time format {made.text!r} writes cannot be read again: {error}"
+            f"What the date-time format {compiled.text!r} writes cannot be read again: {error}"
         ) from None
 
 
@@ -140,7 +141,7 @@ def _read_count(unit: timedelta, text: str) -> datetime:
     try:
         return _EPOCH + int(text) * unit
     except (OverflowError, ValueError):
-        raise ValueError(f"{text!r} is no count of {unit} since 1970.") from None
+        raise ValueError(f"{text!r} is not a count of {unit} since 1970.") from None
 
 
 def _write_count(unit: timedelta, instant: datetime) -> str:
@@ -151,7 +152,7 @@ def _read_seconds(text: str) -> datetime:
     try:
         return _EPOCH + timedelta(microseconds=int(Decimal(text) * 1_000_000))
     except (InvalidOperation, OverflowError, ValueError):
-        raise ValueError(f"{text!r} is no count of seconds since 1970.") from None
+        raise ValueError(f"{text!r} is not a count of seconds since 1970.") from None
 
 
 def _write_seconds(instant: datetime) -> str:
@@ -175,12 +176,12 @@ def _spelled(text: str, instant: datetime) -> str:
     """Return a datetime in a format, with ``%_ms`` and years of four digits."""
     milliseconds = f"{instant.microsecond // 1_000:03}"
 
-    def spelled(found: re.Match[str]) -> str:
-        if found[0] == "%_ms":
+    def spelled(directive: re.Match[str]) -> str:
+        if directive[0] == "%_ms":
             return milliseconds
         # The C library writes years before 1000 without leading zeros.
-        padded = found[0] == "%Y" and instant.year < _PADDED_YEAR
-        return f"{instant.year:04}" if padded else found[0]
+        padded = directive[0] == "%Y" and instant.year < _PADDED_YEAR
+        return f"{instant.year:04}" if padded else directive[0]
 
     return instant.strftime(_DIRECTIVE.sub(spelled, text))
 
@@ -188,8 +189,7 @@ def _spelled(text: str, instant: datetime) -> str:
 @lru_cache(maxsize=1_024)
 def _parse_with_strptime(text: str, value: str) -> datetime:
     form = _DIRECTIVE.sub(lambda found: "%f" if found[0] == "%_ms" else found[0], text)
-    moment = datetime.strptime(value, form)  # noqa: DTZ007  made aware below
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
+    return assume_utc(datetime.strptime(value, form))  # noqa: DTZ007  made aware here
 
 
 def _iso_reader(form: re.Match[str], slow: Callable[[str], datetime]) -> Callable[[str], datetime]:
@@ -203,11 +203,11 @@ def _iso_reader(form: re.Match[str], slow: Callable[[str], datetime]) -> Callabl
     def read(text: str) -> datetime:
         if len(text) == length and text.endswith(zone):
             try:
-                found = datetime.fromisoformat(text[:end])
+                moment = datetime.fromisoformat(text[:end])
             except ValueError:
                 return slow(text)
             if _has_marks(text, gap):
-                return found.replace(tzinfo=timezone.utc)
+                return moment.replace(tzinfo=timezone.utc)
         return fail(text)
 
     return read
@@ -229,7 +229,7 @@ def _read_iso(
     """Parse a text in an ISO format; use ``strptime`` for texts in another form."""
     end = _SECONDS_END if gap else _DATE_END
     try:
-        found = datetime.fromisoformat(text[:end])
+        moment = datetime.fromisoformat(text[:end])
     except ValueError:
         return slow(text)
     if not _has_marks(text, gap):
@@ -247,7 +247,7 @@ def _read_iso(
     micros = _parse_microseconds(tail, has_fraction=has_fraction)
     if micros is None:
         return _refused(text, slow, is_certain=not zone[:1].isdigit())
-    return found.replace(microsecond=micros, tzinfo=offset)
+    return moment.replace(microsecond=micros, tzinfo=offset)
 
 
 def _refused(text: str, slow: Callable[[str], datetime], *, is_certain: bool) -> datetime:
@@ -257,7 +257,7 @@ def _refused(text: str, slow: Callable[[str], datetime], *, is_certain: bool) ->
     False.
     """
     if is_certain:
-        raise ValueError(f"{text!r} does not end as the format does.")
+        raise ValueError(f"{text!r} does not match the end of the format.")
     return slow(text)
 
 
@@ -277,11 +277,11 @@ _Zone = tuple[int, timezone]
 @lru_cache(maxsize=256)
 def _parse_offset(text: str) -> timezone | None:
     """Return the offset in a text such as ``+01:00``, or None if it is not one."""
-    found = re.fullmatch(r"([+-])(\d\d):?([0-5]\d)", text, re.ASCII)
-    if found is None:
+    match = re.fullmatch(r"([+-])(\d\d):?([0-5]\d)", text, re.ASCII)
+    if match is None:
         return None
-    length = timedelta(hours=int(found[2]), minutes=int(found[3]))
-    return timezone(-length if found[1] == "-" else length) if length < timedelta(days=1) else None
+    length = timedelta(hours=int(match[2]), minutes=int(match[3]))
+    return timezone(-length if match[1] == "-" else length) if length < timedelta(days=1) else None
 
 
 def _parse_zone(tail: str) -> _Zone | None:

@@ -64,15 +64,15 @@ def parse_duration(text: str) -> ISODuration:
     Raises:
         ValueError: The text is not an ISO 8601 duration, or it is too long.
     """
-    found = _FORM.fullmatch(text)
-    if found is None:
+    match = _FORM.fullmatch(text)
+    if match is None:
         raise ValueError(
-            f"{text!r} is no duration in ISO 8601, such as P10D (ten days), P1M (a month)"
+            f"{text!r} is not an ISO 8601 duration, such as P10D (ten days), P1M (a month)"
             " or PT1S (a second)."
         )
-    months = int(found["years"] or 0) * _MONTHS_OF_A_YEAR + int(found["months"] or 0)
+    months = int(match["years"] or 0) * _MONTHS_OF_A_YEAR + int(match["months"] or 0)
     seconds = sum(
-        Decimal((found[name] or "0").replace(",", ".")) * length
+        Decimal((match[name] or "0").replace(",", ".")) * length
         for name, length in _SECONDS.items()
     )
     try:

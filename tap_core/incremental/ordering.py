@@ -60,30 +60,30 @@ class CursorComparator(ReplicationKeyComparator):
         shown = "is missing or null" if value is None else f"is {value!r:.80}"
         self.warn_once(
             "unusable",
-            "Stream '%s': the cursor '%s' of a record %s, which is no date-time in the formats"
+            "Stream '%s': the cursor '%s' of a record %s, which is not a date-time in the formats"
             " of the cursor (%s). The record is sent, and does not move the bookmark.",
             self.stream,
             self.cursor.cursor_field,
             shown,
-            ", ".join(each.text for each in self.cursor.formats),
+            ", ".join(known_format.text for known_format in self.cursor.formats),
         )
 
     def is_plain(self, value: Any) -> bool:
         """Return True if values of this value's type and format sort like their datetimes."""
         if not isinstance(value, str):
             return self.cursor.formats[0].is_count or isinstance(value, dt.date)
-        for each in self.cursor.formats:
-            if not each.is_plain:
+        for known_format in self.cursor.formats:
+            if not known_format.is_plain:
                 return False
             with suppress(ValueError):
-                each.read(value)
+                known_format.read(value)
                 return True  # formats before it refuse all texts of this format
         return False
 
-    def kept(self, value: Any) -> Any:
+    def to_state_value(self, value: Any) -> Any:
         """Return a value as it is stored in a state: text in the cursor's format."""
-        found = self.instant(value)
-        return value if found is None else self.cursor.format.write(found)
+        instant = self.instant(value)
+        return value if instant is None else self.cursor.format.write(instant)
 
     def _comparable(self, new: Any, old: Any) -> tuple[Any, Any]:
         left, right = self.instant(new), self.instant(old)

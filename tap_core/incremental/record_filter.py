@@ -27,8 +27,7 @@ class CursorRecordFilter:
         find: Returns the cursor value of a record; raises KeyError if it is missing.
         lower: Start of the interval.
         upper: End of the interval; None to pass records of any time.
-        passed: Cursor value whose records an earlier sync has sent; they are dropped. None drops
-            no
+        passed: Cursor value whose records an earlier sync has sent; they are dropped. None drops no
             records.
     """
 
@@ -57,21 +56,21 @@ class CursorRecordFilter:
             value = self._find(record)
         except KeyError:
             value = None
-        found = self._order.instant(value)
-        if found is None:
+        instant = self._order.instant(value)
+        if instant is None:
             self.is_past = False
             self._order.warn_unusable(value)
             return True
-        is_passed = found == self._passed
+        is_passed = instant == self._passed
         if self._is_feed:
-            self._look_at_rank(found)
-            self.is_past = is_passed or found < self._lower
-        return not is_passed and (self._upper is None or self._lower <= found <= self._upper)
+            self._check_feed_order(instant)
+            self.is_past = is_passed or instant < self._lower
+        return not is_passed and (self._upper is None or self._lower <= instant <= self._upper)
 
-    def _look_at_rank(self, found: dt.datetime) -> None:
+    def _check_feed_order(self, instant: dt.datetime) -> None:
         """Log a warning, once per stream, if a feed's record is newer than the one before."""
-        before, self._newest_allowed = self._newest_allowed, found
-        if before is None or found <= before:
+        previous, self._newest_allowed = self._newest_allowed, instant
+        if previous is None or instant <= previous:
             return
         self._order.ranks.misplaced += 1
         self._order.warn_once(
@@ -80,6 +79,6 @@ class CursorRecordFilter:
             " %s came after one of %s. Records may be missed: read the stream without"
             " is_data_feed if its source does not keep that order.",
             self._order.stream,
-            found.isoformat(),
-            before.isoformat(),
+            instant.isoformat(),
+            previous.isoformat(),
         )

@@ -21,8 +21,7 @@ class RequestOption:
     """Location of a value in a request.
 
     Args:
-        inject_into: Part of the request: query parameter, header, form field, field of a JSON
-            body,
+        inject_into: Part of the request: query parameter, header, form field, field of a JSON body,
             or URL. For ``path``, ``{field_name}`` in the URL is replaced; it is for streams that
             are
             written in Python.

@@ -79,18 +79,18 @@ class ClampPolicy:
         return begun + timedelta(days=_DAYS_OF_A_WEEK if self.target == "WEEK" else 1)
 
 
-def parse_clamp(given: dict[str, Any]) -> ClampPolicy:
+def parse_clamp(clamping: dict[str, Any]) -> ClampPolicy:
     """Return the policy for the ``clamping`` section of a manifest.
 
     Raises:
         ValueError: The target is unknown, or a week has no weekday.
     """
-    target = given.get("target")
+    target = clamping.get("target")
     if target not in {"DAY", "WEEK", "MONTH"}:
         raise ValueError(f"The target of clamping is {target!r}: it is DAY, WEEK or MONTH.")
     if target != "WEEK":
         return ClampPolicy(target)
-    weekday = (given.get("target_details") or {}).get("weekday")
+    weekday = (clamping.get("target_details") or {}).get("weekday")
     if weekday not in _WEEKDAYS:
         raise ValueError(
             "Clamping to a WEEK needs target_details with a weekday, such as weekday: MONDAY."

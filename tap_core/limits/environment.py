@@ -35,15 +35,15 @@ class Limit:
         """
         text = os.environ.get(self.variable, "")
         try:
-            given = float(text) if text.strip() else self.default
+            limit = float(text) if text.strip() else self.default
         except ValueError:
-            given = math.nan
-        if not 0 < given < math.inf:
+            limit = math.nan
+        if not 0 < limit < math.inf:
             raise ConfigurationError(
                 f"The environment variable {self.variable} is a number above zero, such as"
                 f" {self.default:g}."
             )
-        return given
+        return limit
 
     @property
     def whole(self) -> int:

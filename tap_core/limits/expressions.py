@@ -64,9 +64,9 @@ def _weight(value: Any, most: int, known: dict[int, int]) -> int:
         known[id(value)] = total = 1
         inner: Iterable[Any] = value
         if isinstance(value, dict):
-            inner = (one for pair in value.items() for one in pair)
-        for one in inner:
-            total += _weight(one, most, known)
+            inner = (member for pair in value.items() for member in pair)
+        for member in inner:
+            total += _weight(member, most, known)
             if total > most:
                 break
         known[id(value)] = total
@@ -107,13 +107,16 @@ def _digits(value: Any) -> int:
 
 def _ints(values: Iterable[Any]) -> list[int]:
     """Return the numbers that a format may use as a width, including those in strings."""
-    found = [abs(one) for one in values if isinstance(one, int)]
-    return [*found, *(number for one in values if isinstance(one, str) for number in _numbers(one))]
+    numbers = [abs(value) for value in values if isinstance(value, int)]
+    return [
+        *numbers,
+        *(number for value in values if isinstance(value, str) for number in _numbers(value)),
+    ]
 
 
 def _numbers(text: str) -> list[int]:
     """Return the numbers in a text."""
-    return [int(one[:12]) for one in _DIGITS.findall(text)]
+    return [int(digits[:12]) for digits in _DIGITS.findall(text)]
 
 
 @dataclass(frozen=True)
@@ -189,22 +192,22 @@ class Bounds:
 
     # Texts with places for values
 
-    def check_percent(self, text: str, given: Any) -> None:
+    def check_percent(self, text: str, arguments: Any) -> None:
         """Check the size of ``text % given``.
 
         Raises:
             LimitExceededError: The result would be too large.
         """
-        values = list(given) if isinstance(given, tuple) else [given]
-        if isinstance(given, Mapping):
-            values = [*given, *given.values()]
-        found = _PERCENT.findall(text)
-        widths = [number for one in found for number in _numbers(f"{one[1]} {one[2]}")]
-        if any("*" in one[1:] for one in found):
+        values = list(arguments) if isinstance(arguments, tuple) else [arguments]
+        if isinstance(arguments, Mapping):
+            values = [*arguments, *arguments.values()]
+        fields = _PERCENT.findall(text)
+        widths = [number for field in fields for number in _numbers(f"{field[1]} {field[2]}")]
+        if any("*" in field[1:] for field in fields):
             widths += _ints(values)
-        if text.count("%(") > sum(bool(one[0]) for one in found):
+        if text.count("%(") > sum(bool(field[0]) for field in fields):
             widths += _numbers(text)
-        self._check_filled(text, len(found), widths, values)
+        self._check_filled(text, len(fields), widths, values)
 
     def check_format(self, text: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Check the size of ``text.format(*args, **kwargs)``.
@@ -277,12 +280,27 @@ class Bounds:
     def _check_faked(self, name: str, values: Sequence[Any]) -> None:
         """Check the numbers that are passed to a method of Faker, which may be sizes."""
         if not name.startswith(_FAKED_NUMBERS):
-            self.check(max((0, *(abs(one) for one in values if isinstance(one, (int, float))))))
+            self.check(
+                max(
+                    (
+                        0,
+                        *(
+                            abs(argument)
+                            for argument in values
+                            if isinstance(argument, (int, float))
+                        ),
+                    )
+                )
+            )
 
     def _check_dump(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Check the arguments of `json.dumps`, whose indent may be long."""
         between = [kwargs.get("indent"), *(kwargs.get("separators") or ())]
-        widths = [one if isinstance(one, int) else len(one) for one in between if one is not None]
+        widths = [
+            separator if isinstance(separator, int) else len(separator)
+            for separator in between
+            if separator is not None
+        ]
         self.check(max((0, *widths)) * _INDENT * max(1, weight(args, self.most)))
 
 
@@ -292,7 +310,9 @@ class Bounds:
 def _widened(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
     """Return the estimated size of a result with a width among the arguments."""
     del owner, most
-    return max((0, *(one for one in (*args, *kwargs.values()) if isinstance(one, int))))
+    return max(
+        (0, *(argument for argument in (*args, *kwargs.values()) if isinstance(argument, int)))
+    )
 
 
 def _tabs_expanded(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
@@ -312,7 +332,9 @@ def _replaced(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: 
 def _translated(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
     del kwargs, most
     table = args[0] if args and isinstance(args[0], Mapping) else {}
-    widest = max((1, *(len(one) for one in table.values() if isinstance(one, str))))
+    widest = max(
+        (1, *(len(replacement) for replacement in table.values() if isinstance(replacement, str)))
+    )
     return len(owner) * widest if isinstance(owner, _TEXTS) else 0
 
 

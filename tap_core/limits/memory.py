@@ -88,16 +88,16 @@ class Bound:
                 JSON, or
                 too many blank lines, which take time and yield nothing, follow each other.
         """
-        most, blank = self.most, 0
-        share = most // _UNCHECKED_SHARE
-        while line := file.readline(most + 1):
+        limit, blank = self.most, 0
+        share = limit // _UNCHECKED_SHARE
+        while line := file.readline(limit + 1):
             if len(line) > share:
                 self.check(line, "a line")
             if len(line) < 3 and not line.strip():  # noqa: PLR2004  "\r\n"
                 blank += _LINE_WEIGHT
-                if blank > most:
+                if blank > limit:
                     raise InputTooLargeError(
-                        f"more than {most // _LINE_WEIGHT:,} blank lines follow each other; raise"
+                        f"more than {limit // _LINE_WEIGHT:,} blank lines follow each other; raise"
                         f" {self.setting} to read it"
                     )
             else:
@@ -134,10 +134,10 @@ class Bound:
         Raises:
             InputTooLargeError: The header has too many columns.
         """
-        most = max(_FEW_COLUMNS, self.most // _COLUMN_BYTES)
-        if count > most:
+        limit = max(_FEW_COLUMNS, self.most // _COLUMN_BYTES)
+        if count > limit:
             raise InputTooLargeError(
-                f"its header has {count:,} columns, more than {most:,}; raise {self.setting} to"
+                f"its header has {count:,} columns, more than {limit:,}; raise {self.setting} to"
                 " read it"
             )
 
@@ -195,11 +195,11 @@ class RowBound:
 def weight(text: bytes | str, separator: str = ",") -> int:
     """Return an upper estimate of the bytes of memory for a text's values besides their text."""
     count: Any = text.count
-    as_given: Any = str.encode if isinstance(text, bytes) else str
+    as_text_type: Any = str.encode if isinstance(text, bytes) else str
     return int(
-        count(as_given(separator)) * _VALUE
-        + count(as_given("{")) * _OBJECT
-        + count(as_given("[")) * _ARRAY
+        count(as_text_type(separator)) * _VALUE
+        + count(as_text_type("{")) * _OBJECT
+        + count(as_text_type("[")) * _ARRAY
     )
 
 
@@ -233,21 +233,21 @@ def _check_regular(status: os.stat_result) -> None:
         raise OSError(errno.EINVAL, "it is not a regular file")
 
 
-def read_at_most(source: Path | IO[bytes], most: int) -> bytes:
+def read_at_most(source: Path | IO[bytes], limit: int) -> bytes:
     """Return the content of an open file, or of a file or pipe at a path that a user named.
 
     Raises:
         OSError: It cannot be read.
-        InputTooLargeError: It is longer than ``most`` bytes.
+        InputTooLargeError: It is longer than ``limit`` bytes.
     """
     if isinstance(source, Path):
         with source.open("rb") as file:
-            return read_at_most(file, most)
+            return read_at_most(file, limit)
     blocks: list[bytes] = []
-    left = most
-    while left >= 0 and (block := source.read(min(_BLOCK, left + 1))):
+    remaining = limit
+    while remaining >= 0 and (block := source.read(min(_BLOCK, remaining + 1))):
         blocks.append(block)
-        left -= len(block)
-    if left < 0:
-        raise InputTooLargeError(f"it is longer than {format_size(most)}, the most that is read")
+        remaining -= len(block)
+    if remaining < 0:
+        raise InputTooLargeError(f"it is longer than {format_size(limit)}, the most that is read")
     return b"".join(blocks)

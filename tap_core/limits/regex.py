@@ -135,13 +135,13 @@ class Pattern:
         Raises:
             LimitExceededError: It takes too long, or the replacements are too long.
         """
-        made: list[str] = []
-        place = size = 0
+        parts: list[str] = []
+        position = size = 0
         names_groups, began = "\\" in replacement, time.monotonic()
-        for found in self._each(text):
-            new = found.expand(replacement) if names_groups else replacement
-            made += (text[place : found.start()], new)
-            place = found.end()
+        for match in self._each(text):
+            new = match.expand(replacement) if names_groups else replacement
+            parts += (text[position : match.start()], new)
+            position = match.end()
             size += len(new)
             if time.monotonic() - began > MATCH_SECONDS_TOTAL.value:
                 raise self._too_slow(text, MATCH_SECONDS_TOTAL, "takes")
@@ -150,7 +150,7 @@ class Pattern:
                     f"Replacing {_excerpt(self.text)} gives more than {longest:,} characters:"
                     " replace fewer, or by less."
                 )
-        return "".join((*made, text[place:]))
+        return "".join((*parts, text[position:]))
 
     def _each(self, text: str) -> Iterator[Any]:
         """Yield all matches in a text."""
@@ -231,13 +231,13 @@ def _repeats(pattern: str) -> int:
     counts = [(before, min(int(count[:9]), 10**9)) for before, count in _COUNT.findall(pattern)]
     is_plain = not _UNUSUAL_GROUP.search(pattern)
     groups = [count for before, count in counts if before == ")" or not is_plain]
-    others = [count for before, count in counts if before != ")" and is_plain]
-    return math.prod(max(1, count) for count in groups) * (len(pattern) + sum(others))
+    other_counts = [count for before, count in counts if before != ")" and is_plain]
+    return math.prod(max(1, count) for count in groups) * (len(pattern) + sum(other_counts))
 
 
-def _as_in_re(found: re.Match[str]) -> str:
+def _as_in_re(match: re.Match[str]) -> str:
     """Return an escape for syntax that has a meaning in ``regex``, but not in `re`."""
-    text = found[0]
+    text = match[0]
     if text == "{":
         return r"\{"
     return r"[\:" if text == "[:" else text

@@ -25,8 +25,8 @@ from tap_core.mapper.functions import (
     attribute,
     call_method,
     checked_size,
+    count_element,
     iterate,
-    kept,
     left_shift,
     modulo,
     multiply,
@@ -75,12 +75,12 @@ class Expression:
     """True if the expression may change its record, or a value in it."""
 
 
-def parse_expression(text: str, what: str) -> ast.stmt:
+def parse_expression(text: str, location: str) -> ast.stmt:
     """Return the first statement in the text of an expression, as singer_sdk does.
 
     Args:
         text: Text of the expression.
-        what: Description of its location in the settings, for messages.
+        location: Description of its location in the settings, for messages.
 
     Raises:
         MapExpressionError: The text is not valid Python.
@@ -92,43 +92,47 @@ def parse_expression(text: str, what: str) -> ast.stmt:
     except (SyntaxError, ValueError, IndexError, RecursionError, MemoryError) as error:
         reason = "it is empty" if isinstance(error, IndexError) else str(error)
         raise MapExpressionError(
-            f"Failed to parse expression {text}. It is {what}: {reason}."
+            f"Failed to parse expression {text}. It is {location}: {reason}."
         ) from error
 
 
-def compile_expression(text: str, tree: ast.expr, words: ExpressionScope, what: str) -> Expression:
+def compile_expression(
+    text: str, tree: ast.expr, scope: ExpressionScope, location: str
+) -> Expression:
     """Compile a parsed expression.
 
     Args:
         text: Text of the expression, for messages.
         tree: Its syntax tree.
-        words: Names that the expression can use.
-        what: Description of its location in the settings, for messages.
+        scope: Names that the expression can use.
+        location: Description of its location in the settings, for messages.
 
     Raises:
         MapExpressionError: The expression uses syntax or names that are not allowed.
     """
-    writer = _Writer(words)
+    translator = _Translator(scope)
     try:
-        body = writer.write(tree)
-        run = _compile_function(body, writer, _failure(text, what, writer.fields))
+        body = translator.write(tree)
+        run = _compile_function(
+            body, translator, _make_error_converter(text, location, translator.fields)
+        )
     except (NotAllowedError, RecursionError, MemoryError, SyntaxError) as error:
-        raise MapExpressionError(_message(text, what, error)) from error
-    return Expression(run, writer.mutates)
+        raise MapExpressionError(_message(text, location, error)) from error
+    return Expression(run, translator.mutates)
 
 
-def _message(text: str, what: str, error: BaseException) -> str:
+def _message(text: str, location: str, error: BaseException) -> str:
     """Return the message of a MapExpressionError."""
     is_plain = isinstance(error, (NotAllowedError, LimitExceededError))
-    said = str(error).removesuffix(".")
-    said = said if is_plain else f"{type(error).__name__}: {said}"
-    return f"Failed to evaluate simpleeval expressions {text}. It is {what}: {said}."
+    reason = str(error).removesuffix(".")
+    reason = reason if is_plain else f"{type(error).__name__}: {reason}"
+    return f"Failed to evaluate simpleeval expressions {text}. It is {location}: {reason}."
 
 
 _Failure: TypeAlias = Callable[[Exception, Record], MapExpressionError]
 
 
-def _failure(text: str, what: str, fields: set[str]) -> _Failure:
+def _make_error_converter(text: str, location: str, fields: set[str]) -> _Failure:
     """Return a function that converts an evaluation error to a `MapExpressionError`.
 
     ``fields`` are the fields that the expression reads; a missing one is an unknown name.
@@ -139,8 +143,8 @@ def _failure(text: str, what: str, fields: set[str]) -> _Failure:
         if isinstance(name, str) and name in fields and name not in record:
             hint = " (the package Faker is not installed)" if name == "fake" else ""
             unknown = NotAllowedError(f"the name '{name}' is not defined{hint}")
-            return UnknownNameError(_message(text, what, unknown))
-        return MapExpressionError(_message(text, what, error))
+            return UnknownNameError(_message(text, location, unknown))
+        return MapExpressionError(_message(text, location, error))
 
     return failed
 
@@ -155,20 +159,24 @@ def run(r):
 """
 
 
-def _compile_function(body: ast.expr, writer: _Writer, failed: _Failure) -> Callable[[Record], Any]:
+def _compile_function(
+    body: ast.expr, translator: _Translator, failed: _Failure
+) -> Callable[[Record], Any]:
     """Return a function whose body is the translated syntax tree of an expression.
 
     Python's builtins are present because C methods import through them; the body cannot name
     them.
     """
-    names = "n = r.copy()" if writer.mutates else "n = r"
-    frame = ast.parse(_FRAME.format(prologue=f"{names}; c = budget()" if writer.loops else names))
+    names = "n = r.copy()" if translator.mutates else "n = r"
+    frame = ast.parse(
+        _FRAME.format(prologue=f"{names}; c = budget()" if translator.loops else names)
+    )
     function = frame.body[0]
     assert isinstance(function, ast.FunctionDef)  # noqa: S101 - given by _FRAME
     block = function.body[0]
     assert isinstance(block, ast.Try)  # noqa: S101 - the same
     block.body[-1] = ast.Return(body)
-    scope = {**_HELPERS, **writer.bound, "failed": failed}
+    scope = {**_HELPERS, **translator.bound, "failed": failed}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # ignore warnings about code such as `1 is 1`
         exec(compile(ast.fix_missing_locations(frame), "<stream map>", "exec"), scope)  # noqa: S102
@@ -187,7 +195,7 @@ _HELPERS: dict[str, Any] = {
     "formatted": safe_format,
     "joined": safe_join,
     "left_shift": left_shift,
-    "kept": kept,
+    "count_element": count_element,
     "modulo": modulo,
     "multiply": multiply,
     "power": power,
@@ -209,11 +217,11 @@ _GUARDED_OPERATORS: dict[type[ast.operator], str] = {
     ast.RShift: "right_shift",
 }
 
-_Write: TypeAlias = Callable[["_Writer", Any], ast.expr]
+_Write: TypeAlias = Callable[["_Translator", Any], ast.expr]
 
 
 @dataclass
-class _Writer:
+class _Translator:
     """Translator from the user's syntax tree to the safe syntax tree."""
 
     words: ExpressionScope
@@ -253,17 +261,17 @@ class _Writer:
 
     def name(self, name: str) -> ast.expr:
         """Return the translation of a name."""
-        words = self.words
+        scope = self.words
         if name in self._locals:
             return _load(self._locals[name])
-        if name in words.record:
+        if name in scope.record:
             return _load("r")
-        if name in words.constants:
-            return self.bind(words.constants[name])
-        if name == "self" and words.own is not None:
-            own = ast.Constant(words.own)
-            has = ast.Compare(own, [ast.In()], [_load("n")])
-            return ast.IfExp(has, _subscript(_load("n"), own), self._field(name))
+        if name in scope.constants:
+            return self.bind(scope.constants[name])
+        if name == "self" and scope.own is not None:
+            self_name = ast.Constant(scope.own)
+            has = ast.Compare(self_name, [ast.In()], [_load("n")])
+            return ast.IfExp(has, _subscript(_load("n"), self_name), self._field(name))
         return self._field(name)
 
     def _field(self, name: str) -> ast.expr:
@@ -309,12 +317,12 @@ def _call(function: ast.expr | str, *args: ast.expr) -> ast.expr:
     return ast.Call(called, list(args), [])
 
 
-def _constant(_writer: _Writer, node: ast.Constant) -> ast.expr:
+def _constant(_writer: _Translator, node: ast.Constant) -> ast.expr:
     return ast.Constant(checked_size(node.value))
 
 
-def _binary(writer: _Writer, node: ast.BinOp) -> ast.expr:
-    left, right = writer.write(node.left), writer.write(node.right)
+def _binary(translator: _Translator, node: ast.BinOp) -> ast.expr:
+    left, right = translator.write(node.left), translator.write(node.right)
     sizeless = any(_is_number(side) for side in (node.left, node.right))
     if isinstance(node.op, ast.Mod):  # text on the left side is a format
         sizeless = _is_number(node.left)
@@ -330,113 +338,119 @@ def _is_number(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, (int, float))
 
 
-def _compare(writer: _Writer, node: ast.Compare) -> ast.expr:
-    return ast.Compare(writer.write(node.left), node.ops, writer.all(node.comparators))
+def _compare(translator: _Translator, node: ast.Compare) -> ast.expr:
+    return ast.Compare(translator.write(node.left), node.ops, translator.all(node.comparators))
 
 
-def _function_called(writer: _Writer, node: ast.Call) -> ast.expr:
+def _function_called(translator: _Translator, node: ast.Call) -> ast.expr:
     """Return the translation of a callee: a registered function or a method of a value."""
     if isinstance(node.func, ast.Attribute):
-        return writer.write(node.func)
+        return translator.write(node.func)
     if not isinstance(node.func, ast.Name):
         raise NotAllowedError("only functions and methods by their names can be called")
     name = node.func.id
-    if name not in writer.words.functions:
+    if name not in translator.words.functions:
         raise NotAllowedError(f"the function '{name}' is not defined")
-    reject_function(writer.words.functions[name])
-    return writer.bind(writer.words.functions[name])
+    reject_function(translator.words.functions[name])
+    return translator.bind(translator.words.functions[name])
 
 
-def _write_call(writer: _Writer, node: ast.Call) -> ast.expr:
-    if any(one.arg is None for one in node.keywords):
+def _write_call(translator: _Translator, node: ast.Call) -> ast.expr:
+    if any(keyword_argument.arg is None for keyword_argument in node.keywords):
         raise NotAllowedError("** is not available in calls")
     if isinstance(node.func, ast.Attribute) and node.func.attr not in PLAIN_METHODS:
         function: ast.expr = _load("call_method")
-        first = _attribute_parts(writer, node.func)
+        first = _attribute_parts(translator, node.func)
     else:
-        function, first = _function_called(writer, node), []
-    keywords = [ast.keyword(one.arg, writer.write(one.value)) for one in node.keywords]
-    return ast.Call(function, [*first, *writer.all(node.args)], keywords)
+        function, first = _function_called(translator, node), []
+    keywords = [
+        ast.keyword(keyword_argument.arg, translator.write(keyword_argument.value))
+        for keyword_argument in node.keywords
+    ]
+    return ast.Call(function, [*first, *translator.all(node.args)], keywords)
 
 
-def _attribute(writer: _Writer, node: ast.Attribute) -> ast.expr:
-    return _call("attribute", *_attribute_parts(writer, node))
+def _attribute(translator: _Translator, node: ast.Attribute) -> ast.expr:
+    return _call("attribute", *_attribute_parts(translator, node))
 
 
-def _attribute_parts(writer: _Writer, node: ast.Attribute) -> list[ast.expr]:
+def _attribute_parts(translator: _Translator, node: ast.Attribute) -> list[ast.expr]:
     """Return the translated value of an attribute access, and the attribute's name."""
     reject_name(node.attr)
-    writer.mutates = writer.mutates or node.attr in MUTATORS
-    return [writer.write(node.value), ast.Constant(node.attr)]
+    translator.mutates = translator.mutates or node.attr in MUTATORS
+    return [translator.write(node.value), ast.Constant(node.attr)]
 
 
-def _slice(writer: _Writer, node: ast.Slice) -> ast.expr:
-    bounds = (writer.maybe(bound) for bound in (node.lower, node.upper, node.step))
+def _slice(translator: _Translator, node: ast.Slice) -> ast.expr:
+    bounds = (translator.maybe(bound) for bound in (node.lower, node.upper, node.step))
     return ast.Slice(*bounds)
 
 
-def _joined(writer: _Writer, node: ast.JoinedStr) -> ast.expr:
-    return _call("joined", *writer.all(node.values))
+def _joined(translator: _Translator, node: ast.JoinedStr) -> ast.expr:
+    return _call("joined", *translator.all(node.values))
 
 
-def _formatted(writer: _Writer, node: ast.FormattedValue) -> ast.expr:
+def _formatted(translator: _Translator, node: ast.FormattedValue) -> ast.expr:
     """Return the translated replacement field of an f-string; a conversion (``!r``) is ignored."""
     if node.format_spec is None:
-        return writer.write(node.value)
-    return _call("formatted", writer.write(node.value), writer.write(node.format_spec))
+        return translator.write(node.value)
+    return _call("formatted", translator.write(node.value), translator.write(node.format_spec))
 
 
-def _dict(writer: _Writer, node: ast.Dict) -> ast.expr:
+def _dict(translator: _Translator, node: ast.Dict) -> ast.expr:
     values = [
-        _call("dict", writer.write(value)) if key is None else writer.write(value)
+        _call("dict", translator.write(value)) if key is None else translator.write(value)
         for key, value in zip(node.keys, node.values, strict=True)
     ]
-    return ast.Dict([writer.maybe(key) for key in node.keys], values)
+    return ast.Dict([translator.maybe(key) for key in node.keys], values)
 
 
-def _list(writer: _Writer, node: ast.List) -> ast.expr:
+def _list(translator: _Translator, node: ast.List) -> ast.expr:
     items: list[ast.expr] = [
-        ast.Starred(writer.write(item.value), ast.Load())
+        ast.Starred(translator.write(item.value), ast.Load())
         if isinstance(item, ast.Starred)
-        else writer.write(item)
+        else translator.write(item)
         for item in node.elts
     ]
     return ast.List(items, ast.Load())
 
 
 def _comprehension(
-    writer: _Writer, node: ast.ListComp | ast.GeneratorExp | ast.DictComp
+    translator: _Translator, node: ast.ListComp | ast.GeneratorExp | ast.DictComp
 ) -> ast.expr:
     """Return the translation of a comprehension; a generator expression becomes a list."""
-    writer.loops = True
-    with writer.inner():
-        generators = [_generator(writer, one) for one in node.generators]
+    translator.loops = True
+    with translator.inner():
+        generators = [_generator(translator, clause) for clause in node.generators]
         if isinstance(node, ast.DictComp):
-            key, value = _write_counted(writer, node.key), _write_counted(writer, node.value)
+            key, value = (
+                _write_counted(translator, node.key),
+                _write_counted(translator, node.value),
+            )
             return ast.DictComp(key, value, generators)
-        return ast.ListComp(_write_counted(writer, node.elt), generators)
+        return ast.ListComp(_write_counted(translator, node.elt), generators)
 
 
-def _write_counted(writer: _Writer, node: ast.expr) -> ast.expr:
+def _write_counted(translator: _Translator, node: ast.expr) -> ast.expr:
     """Return the translated element of a comprehension, whose size is counted."""
-    made = writer.write(node)
+    element = translator.write(node)
     is_small = isinstance(node, (ast.Constant, ast.Compare))
-    return made if is_small else _call("kept", _load("c"), made)
+    return element if is_small else _call("count_element", _load("c"), element)
 
 
-def _generator(writer: _Writer, node: ast.comprehension) -> ast.comprehension:
+def _generator(translator: _Translator, node: ast.comprehension) -> ast.comprehension:
     if node.is_async:
         raise NotAllowedError("'async' is not available in expressions")
-    items = writer.write(node.iter)
-    target, form = writer.target(node.target)
-    rounds = _call("each", _load("c"), items, writer.bind(form))
-    return ast.comprehension(target, rounds, writer.all(node.ifs), 0)
+    items = translator.write(node.iter)
+    target, form = translator.target(node.target)
+    rounds = _call("each", _load("c"), items, translator.bind(form))
+    return ast.comprehension(target, rounds, translator.all(node.ifs), 0)
 
 
 _NODES: dict[type[ast.AST], _Write] = {
     ast.Attribute: _attribute,
     ast.BinOp: _binary,
-    ast.BoolOp: lambda writer, node: ast.BoolOp(node.op, writer.all(node.values)),
+    ast.BoolOp: lambda translator, node: ast.BoolOp(node.op, translator.all(node.values)),
     ast.Call: _write_call,
     ast.Compare: _compare,
     ast.Constant: _constant,
@@ -444,16 +458,18 @@ _NODES: dict[type[ast.AST], _Write] = {
     ast.DictComp: _comprehension,
     ast.FormattedValue: _formatted,
     ast.GeneratorExp: _comprehension,
-    ast.IfExp: lambda writer, node: ast.IfExp(*writer.all((node.test, node.body, node.orelse))),
+    ast.IfExp: lambda translator, node: ast.IfExp(
+        *translator.all((node.test, node.body, node.orelse))
+    ),
     ast.JoinedStr: _joined,
     ast.List: _list,
     ast.ListComp: _comprehension,
-    ast.Name: lambda writer, node: writer.name(node.id),
-    ast.Set: lambda writer, node: ast.Set(writer.all(node.elts)),
+    ast.Name: lambda translator, node: translator.name(node.id),
+    ast.Set: lambda translator, node: ast.Set(translator.all(node.elts)),
     ast.Slice: _slice,
-    ast.Subscript: lambda writer, node: _subscript(
-        writer.write(node.value), writer.write(node.slice)
+    ast.Subscript: lambda translator, node: _subscript(
+        translator.write(node.value), translator.write(node.slice)
     ),
-    ast.Tuple: lambda writer, node: ast.Tuple(writer.all(node.elts), ast.Load()),
-    ast.UnaryOp: lambda writer, node: ast.UnaryOp(node.op, writer.write(node.operand)),
+    ast.Tuple: lambda translator, node: ast.Tuple(translator.all(node.elts), ast.Load()),
+    ast.UnaryOp: lambda translator, node: ast.UnaryOp(node.op, translator.write(node.operand)),
 }

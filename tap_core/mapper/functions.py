@@ -30,8 +30,8 @@ __all__ = [
     "attribute",
     "call_method",
     "checked_size",
+    "count_element",
     "iterate",
-    "kept",
     "left_shift",
     "map_functions",
     "md5",
@@ -61,8 +61,8 @@ _MAX_POWER = 4_000_000
 _PAIR = 2
 _FEW = 100
 _LONG = 1 << 100_000
-_LEAST = -_LONG
-"""Products of integers below ``_LEAST`` or above ``_LONG`` are computed with a size check."""
+_LOWEST = -_LONG
+"""Products of integers below ``_LOWEST`` or above ``_LONG`` are computed with a size check."""
 _MAX_SHIFT = 10_000
 _MAX_SHIFTED = int(sys.float_info.max)
 
@@ -199,15 +199,15 @@ def attribute(value: Any, name: str) -> Any:
         NotAllowedError: There is neither, or the attribute is a module or a forbidden function.
     """
     try:
-        found = getattr(value, name)
+        member = getattr(value, name)
     except (AttributeError, TypeError):
-        found = _item(value, name)
+        member = _item(value, name)
     if type(value) is str:
-        return found
-    if isinstance(found, ModuleType):
+        return member
+    if isinstance(member, ModuleType):
         raise NotAllowedError("modules are not available to expressions")
-    reject_function(found)
-    return found
+    reject_function(member)
+    return member
 
 
 def _item(value: Any, name: str) -> Any:
@@ -258,7 +258,7 @@ def multiply(left: Any, right: Any) -> Any:
                 raise NotAllowedError("the product of these two would be too long")
             if isinstance(many, (list, tuple)):
                 _check_weight(times * weight(many, _MAX_WEIGHT))
-    elif type(left) is int is type(right) and not _LEAST < left < _LONG:
+    elif type(left) is int is type(right) and not _LOWEST < left < _LONG:
         return _BOUNDS.multiply(left, right)
     return left * right
 
@@ -341,17 +341,17 @@ def operation_budget() -> list[int]:
     return [_MAX_ROUNDS, _MAX_WEIGHT]
 
 
-def kept(left: list[int], value: Any) -> Any:
-    """Return an element of a comprehension after subtracting its size from the budget ``left``.
+def count_element(budget: list[int], value: Any) -> Any:
+    """Return an element of a comprehension after subtracting its size from the budget.
 
     Raises:
         NotAllowedError: The budget is used up.
     """
     kind = value.__class__
     if kind not in _SIZELESS:
-        left[1] -= len(value) if kind is str else weight(value, _MAX_WEIGHT)
-        if left[1] < 0:
-            _check_weight(_MAX_WEIGHT - left[1])
+        budget[1] -= len(value) if kind is str else weight(value, _MAX_WEIGHT)
+        if budget[1] < 0:
+            _check_weight(_MAX_WEIGHT - budget[1])
     return value
 
 
@@ -359,8 +359,8 @@ _Form = tuple[Any, ...] | None
 """Nesting of a comprehension's target: None for a name, a tuple for several names."""
 
 
-def iterate(left: list[int], items: Iterable[Any], form: _Form) -> Iterator[Any]:
-    """Yield the items of a comprehension; subtract each iteration from the budget ``left``.
+def iterate(budget: list[int], items: Iterable[Any], form: _Form) -> Iterator[Any]:
+    """Yield the items of a comprehension; subtract each iteration from the budget.
 
     With ``form``, each item is unpacked to the nesting of the target.
 
@@ -368,18 +368,18 @@ def iterate(left: list[int], items: Iterable[Any], form: _Form) -> Iterator[Any]
         NotAllowedError: The budget is used up.
     """
     for item in items:
-        left[0] -= 1
-        if left[0] < 0:
+        budget[0] -= 1
+        if budget[0] < 0:
             raise NotAllowedError(f"comprehensions of more than {_MAX_ROUNDS:,} rounds")
-        yield item if form is None else _taken_apart(item, form)
+        yield item if form is None else _unpack(item, form)
 
 
-def _taken_apart(item: Any, form: tuple[Any, ...]) -> tuple[Any, ...]:
+def _unpack(item: Any, form: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return an item unpacked into as many parts as the target has names.
 
     Further parts are dropped.
     """
     return tuple(
-        part if inner is None else _taken_apart(part, inner)
+        part if inner is None else _unpack(part, inner)
         for inner, part in zip(form, item, strict=False)
     )

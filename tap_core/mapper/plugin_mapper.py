@@ -38,6 +38,7 @@ from tap_core.mapper.stream_maps import (
     RemoveRecordTransform,
     SameRecordTransform,
     StreamMap,
+    is_null_definition,
 )
 from tap_core.records.flatten import FlatteningOptions, get_flattening_options
 from tap_core.records.prune import selected_schema
@@ -70,10 +71,10 @@ class PluginMapper:
         self.logger = logger
         self.stream_maps_dict: StreamMapsDict = dict(plugin_config.get("stream_maps") or {})
         if MAPPER_ELSE_OPTION in self.stream_maps_dict:
-            rest = self.stream_maps_dict.pop(MAPPER_ELSE_OPTION)
-            if not _is_none(rest):
+            else_map = self.stream_maps_dict.pop(MAPPER_ELSE_OPTION)
+            if not is_null_definition(else_map):
                 raise StreamMapConfigError(
-                    f"Undefined transform for '{MAPPER_ELSE_OPTION}' case: {rest}. It can only"
+                    f"Undefined transform for '{MAPPER_ELSE_OPTION}' case: {else_map}. It can only"
                     f" be null, or {NULL_STRING}."
                 )
             self.default_mapper_type = RemoveRecordTransform
@@ -134,15 +135,17 @@ class PluginMapper:
             )
         ]
         for name, definition in self.stream_maps_dict.items():
-            given = dict(definition) if isinstance(definition, dict) else definition
-            source, alias = self._names(name, given, stream_name)
+            stream_options = dict(definition) if isinstance(definition, dict) else definition
+            source, alias = self._names(name, stream_options, stream_name)
             if not fnmatch.fnmatchcase(stream_name, source) and stream_name != source:
                 continue
-            made = self._build_map(name, given, alias, stream_name, schema, key_properties)
+            stream_map = self._build_map(
+                name, stream_options, alias, stream_name, schema, key_properties
+            )
             if isinstance(definition, dict) and MAPPER_SOURCE_OPTION in definition:
-                maps.append(made)
+                maps.append(stream_map)
             else:
-                maps[0] = made
+                maps[0] = stream_map
         return maps
 
     def _is_registered(
@@ -156,51 +159,51 @@ class PluginMapper:
             and primary.raw_key_properties == key_properties
         )
 
-    def _names(self, name: str, given: Any, stream_name: str) -> tuple[str, str]:
+    def _names(self, name: str, options: Any, stream_name: str) -> tuple[str, str]:
         """Return the source stream (or pattern) and the new stream name of a stream map setting.
 
-        The options ``__source__`` and ``__alias__`` are removed from ``given``.
+        The options ``__source__`` and ``__alias__`` are removed from ``options``.
         """
-        if not isinstance(given, dict):
+        if not isinstance(options, dict):
             return name, stream_name
-        if MAPPER_SOURCE_OPTION in given:
-            if MAPPER_ALIAS_OPTION in given:
+        if MAPPER_SOURCE_OPTION in options:
+            if MAPPER_ALIAS_OPTION in options:
                 raise StreamMapConfigError(
                     f"The stream map '{name}' has a {MAPPER_SOURCE_OPTION}, so '{name}' is the"
                     f" new name already: it can have no {MAPPER_ALIAS_OPTION}."
                 )
-            source = given.pop(MAPPER_SOURCE_OPTION)
+            source = options.pop(MAPPER_SOURCE_OPTION)
             if not isinstance(source, str):
                 raise StreamMapConfigError(
                     f"The {MAPPER_SOURCE_OPTION} of the stream map '{name}' is {source!r}: it must"
                     " be text, the name of a stream."
                 )
             return source, name
-        alias = given.pop(MAPPER_ALIAS_OPTION, None)
+        alias = options.pop(MAPPER_ALIAS_OPTION, None)
         return name, stream_name if alias is None else self._eval_stream(alias, stream_name)
 
     def _build_map(
         self,
         name: str,
-        given: Any,
+        options: Any,
         alias: str,
         stream_name: str,
         schema: JsonSchema,
         key_properties: Sequence[str] | None,
     ) -> StreamMap:
         """Return the map for one entry of ``stream_maps``."""
-        if isinstance(given, dict):
+        if isinstance(options, dict):
             return CustomStreamMap(
                 stream_alias=alias,
                 map_config=self.map_config,
                 faker_config=self.faker_config,
                 raw_schema=schema,
                 key_properties=key_properties,
-                map_transform=given,
+                map_transform=options,
                 flattening_options=self.flattening_options,
                 stream_name=stream_name,
             )
-        if _is_none(given):
+        if is_null_definition(options):
             self.logger.info("Stream '%s' is removed by its stream map.", stream_name)
             return RemoveRecordTransform(
                 stream_alias=alias,
@@ -208,11 +211,11 @@ class PluginMapper:
                 key_properties=None,
                 flattening_options=self.flattening_options,
             )
-        if isinstance(given, str):
-            raise StreamMapConfigError(f"Option '{name}:{given}' is not expected.")
+        if isinstance(options, str):
+            raise StreamMapConfigError(f"Option '{name}:{options}' is not expected.")
         raise StreamMapConfigError(
             f"Unexpected stream definition type for '{name}'. Expected str, dict, or None. Got"
-            f" '{type(given).__name__}'."
+            f" '{type(options).__name__}'."
         )
 
     @staticmethod
@@ -221,20 +224,15 @@ class PluginMapper:
 
         It is the value of the expression, or the text itself if it is an unknown name.
         """
-        what = f"the {MAPPER_ALIAS_OPTION} of stream '{stream_name}'"
+        location = f"the {MAPPER_ALIAS_OPTION} of stream '{stream_name}'"
         if not isinstance(expr, str):
-            raise StreamMapConfigError(f"{expr!r} is {what}: it must be text.")
-        statement = parse_expression(expr.strip(), what)
+            raise StreamMapConfigError(f"{expr!r} is {location}: it must be text.")
+        statement = parse_expression(expr.strip(), location)
         if not isinstance(statement, ast.Expr):
-            raise MapExpressionError(f"Failed to parse expression {expr}. It is {what}.")
-        words = ExpressionScope(STANDARD_FUNCTIONS, {"__stream_name__": stream_name}, record=())
+            raise MapExpressionError(f"Failed to parse expression {expr}. It is {location}.")
+        scope = ExpressionScope(STANDARD_FUNCTIONS, {"__stream_name__": stream_name}, record=())
         try:
-            alias = compile_expression(expr, statement.value, words, what).run({})
+            alias = compile_expression(expr, statement.value, scope, location).run({})
         except UnknownNameError:
             return expr
         return alias if isinstance(alias, str) else expr
-
-
-def _is_none(definition: Any) -> bool:
-    """Return True for null and for its spelling ``__NULL__`` in settings."""
-    return definition is None or definition == NULL_STRING

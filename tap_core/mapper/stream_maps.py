@@ -39,6 +39,7 @@ __all__ = [
     "RemoveRecordTransform",
     "SameRecordTransform",
     "StreamMap",
+    "is_null_definition",
 ]
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -169,8 +170,8 @@ class SameRecordTransform(DefaultStreamMap):
     @property
     def quick_transform(self) -> Callable[[Record], Record | None]:
         """The flattener, or `transform` if a subclass overrides it."""
-        own = type(self).transform is not SameRecordTransform.transform
-        return self.transform if own else (self.flattener or _same)
+        is_overridden = type(self).transform is not SameRecordTransform.transform
+        return self.transform if is_overridden else (self.flattener or _same)
 
 
 class CustomStreamMap(StreamMap):
@@ -209,19 +210,23 @@ class CustomStreamMap(StreamMap):
         self.map_config = map_config
         self.faker_config = faker_config
         self.stream_name = stream_name
-        rest = dict(map_transform)
-        rule = rest.pop(MAPPER_FILTER_OPTION, None)
-        if MAPPER_KEY_PROPERTIES_OPTION in rest:
-            self.transformed_key_properties = rest.pop(MAPPER_KEY_PROPERTIES_OPTION)
-        self._others = self._takes_others(rest)
+        definitions = dict(map_transform)
+        rule = definitions.pop(MAPPER_FILTER_OPTION, None)
+        if MAPPER_KEY_PROPERTIES_OPTION in definitions:
+            self.transformed_key_properties = definitions.pop(MAPPER_KEY_PROPERTIES_OPTION)
+        self._keeps_others = self._pop_else(definitions)
         self._filter = None if rule is None else self._build_filter(rule)
-        self._steps = [self._build_step(name, definition) for name, definition in rest.items()]
-        self.transformed_schema = self.flatten_schema(self._build_schema(rest))
+        self._steps = [
+            self._build_step(name, definition) for name, definition in definitions.items()
+        ]
+        self.transformed_schema = self.flatten_schema(self._build_schema(definitions))
         used = [step for _, step in self._steps] + [self._filter]
         self.may_mutate = (
             type(self).transform is not CustomStreamMap.transform
-            or self._asks_subclass
-            or any(one.mutates for one in used if one is not None)
+            or self._has_custom_filter
+            or any(
+                used_expression.mutates for used_expression in used if used_expression is not None
+            )
         )
 
     # Records
@@ -238,10 +243,10 @@ class CustomStreamMap(StreamMap):
     @property
     def has_filter(self) -> bool:
         """True if the map may drop records."""
-        return self._filter is not None or self._asks_subclass
+        return self._filter is not None or self._has_custom_filter
 
     @property
-    def _asks_subclass(self) -> bool:
+    def _has_custom_filter(self) -> bool:
         """True if a subclass overrides `get_filter_result`."""
         return type(self).get_filter_result is not CustomStreamMap.get_filter_result
 
@@ -249,16 +254,18 @@ class CustomStreamMap(StreamMap):
     def _transform(self) -> Callable[[Record], Record | None]:
         """Function that filters and maps one record, without flattening."""
         keep: _Run | None = self._filter.run if self._filter else None
-        if self._asks_subclass:
+        if self._has_custom_filter:
             keep = self.get_filter_result
-        others, keys = self._others, tuple(self.transformed_key_properties or ())
+        keeps_others, keys = self._keeps_others, tuple(self.transformed_key_properties or ())
         steps = [(name, step.run if step else None) for name, step in self._steps]
 
         def transform(record: Record) -> Record | None:
             if keep is not None and not keep(record):
                 return None
             result = (
-                record.copy() if others else {key: record[key] for key in keys if key in record}
+                record.copy()
+                if keeps_others
+                else {key: record[key] for key in keys if key in record}
             )
             for name, run in steps:
                 if run is None:
@@ -285,12 +292,12 @@ class CustomStreamMap(StreamMap):
     # Expressions
 
     @staticmethod
-    def _takes_others(rest: dict[str, Any]) -> bool:
+    def _pop_else(definitions: dict[str, Any]) -> bool:
         """Remove ``__else__`` from a map; return True if properties not in the map are kept."""
-        if MAPPER_ELSE_OPTION not in rest:
+        if MAPPER_ELSE_OPTION not in definitions:
             return True
-        value = rest.pop(MAPPER_ELSE_OPTION)
-        if _is_none(value):
+        value = definitions.pop(MAPPER_ELSE_OPTION)
+        if is_null_definition(value):
             return False
         raise NotImplementedError(
             f"Option '{MAPPER_ELSE_OPTION}={value}' is not supported: it can only be null."
@@ -313,27 +320,27 @@ class CustomStreamMap(StreamMap):
                 f"Unexpected filter rule type '{type(rule).__name__}' in expression {rule!s}:"
                 f" the {MAPPER_FILTER_OPTION} of stream '{self.stream_alias}' must be text."
             )
-        what = f"the {MAPPER_FILTER_OPTION} of stream '{self.stream_alias}'"
-        statement = parse_expression(rule, what)
+        location = f"the {MAPPER_FILTER_OPTION} of stream '{self.stream_alias}'"
+        statement = parse_expression(rule, location)
         if isinstance(statement, (ast.Assign, ast.AugAssign)):
             warnings.warn(
-                f"{rule}: in {what} an assignment is ignored and its right side taken;"
+                f"{rule}: in {location} an assignment is ignored and its right side used;"
                 " to compare, write '=='.",
                 UserWarning,
                 stacklevel=4,
             )
-            return self._compiled(rule, statement.value, what, None)
-        return self._compiled(rule, statement, what, None)
+            return self._compile(rule, statement.value, location, None)
+        return self._compile(rule, statement, location, None)
 
     def _build_step(self, name: str, definition: Any) -> tuple[str, Expression | None]:
         """Return a property's name and its compiled expression, or None to remove the property."""
-        what = f"property '{name}' in the map of stream '{self.stream_alias}'"
-        if definition is None or definition == NULL_STRING:
+        location = f"property '{name}' in the map of stream '{self.stream_alias}'"
+        if is_null_definition(definition):
             if name in (self.transformed_key_properties or ()):
                 raise StreamMapConfigError(
                     f"Removing key property '{name}' is not permitted in '{self.stream_alias}'"
-                    f" stream map config. Say in {MAPPER_KEY_PROPERTIES_OPTION} which properties"
-                    " are the keys instead, or null for none."
+                    f" stream map config. List the new keys in {MAPPER_KEY_PROPERTIES_OPTION},"
+                    " or set it to null for none."
                 )
             return name, None
         if not isinstance(definition, str):
@@ -341,39 +348,50 @@ class CustomStreamMap(StreamMap):
                 f"Unexpected type '{type(definition).__name__}' in stream map for"
                 f" '{self.stream_alias}:{name}': it is text or null."
             )
-        return name, self._compiled(definition, parse_expression(definition, what), what, name)
+        return name, self._compile(
+            definition, parse_expression(definition, location), location, name
+        )
 
-    def _compiled(self, text: str, node: ast.AST, what: str, own: str | None) -> Expression:
+    def _compile(
+        self, text: str, node: ast.AST, location: str, self_name: str | None
+    ) -> Expression:
         """Compile an expression; ``own`` is the property that ``self`` refers to in it."""
         value = node.value if isinstance(node, ast.Expr) else node
         if not isinstance(value, ast.expr):
             raise MapExpressionError(
-                f"Failed to parse expression {text}. It is {what}: a statement has no value."
+                f"Failed to parse expression {text}. It is {location}: a statement has no value."
             )
         constants = {
             "config": self.map_config,
             "__stream_name__": self.stream_alias,
             "__original_stream_name__": self.stream_name,
         }
-        asks = any(isinstance(one, ast.Name) and one.id == "fake" for one in ast.walk(value))
-        if asks and self.fake is not None:
+        uses_faker = any(
+            isinstance(name_node, ast.Name) and name_node.id == "fake"
+            for name_node in ast.walk(value)
+        )
+        if uses_faker and self.fake is not None:
             constants["fake"] = self.fake
-        words = ExpressionScope(self.functions, constants, own=own)
-        return compile_expression(text, value, words, what)
+        scope = ExpressionScope(self.functions, constants, own=self_name)
+        return compile_expression(text, value, scope, location)
 
     # Schema
 
-    def _build_schema(self, rest: Mapping[str, Any]) -> JsonSchema:
+    def _build_schema(self, definitions: Mapping[str, Any]) -> JsonSchema:
         """Return the schema of mapped records before flattening."""
         raw = self.raw_schema
-        schema = copy.copy(raw) if self._others else PropertiesList().to_dict()
+        schema = copy.copy(raw) if self._keeps_others else PropertiesList().to_dict()
         properties = schema["properties"] = dict(schema.get("properties") or {})
-        known = properties if self._others else raw.get("properties") or {}
-        for name, definition in rest.items():
-            if _is_none(definition):
+        known = properties if self._keeps_others else raw.get("properties") or {}
+        for name, definition in definitions.items():
+            if is_null_definition(definition):
                 properties.pop(name, None)
                 if "required" in schema:
-                    schema["required"] = [one for one in schema["required"] if one != name]
+                    schema["required"] = [
+                        required_name
+                        for required_name in schema["required"]
+                        if required_name != name
+                    ]
             else:
                 existing = properties.get(name) or known.get(definition)
                 record = {**raw, "properties": dict(known)}  # mapped so far
@@ -392,7 +410,7 @@ def _same(record: Record) -> Record:
     return record
 
 
-def _is_none(definition: Any) -> bool:
+def is_null_definition(definition: Any) -> bool:
     """Return True for null and for its spelling ``__NULL__`` in settings."""
     return definition is None or definition == NULL_STRING
 

@@ -11,8 +11,10 @@ from datetime import date, datetime, time, timedelta, timezone
 
 __all__ = [
     "NonUTCDatetimeError",
+    "assume_utc",
     "date_fromisoformat",
     "datetime_fromisoformat",
+    "format_iso",
     "parse_datetime",
     "strftime",
     "strptime_to_utc",
@@ -35,14 +37,24 @@ def utc_now() -> datetime:
     return datetime.now(timezone.utc)
 
 
+def assume_utc(value: datetime) -> datetime:
+    """Return an aware datetime unchanged, and a naive one with UTC as its timezone."""
+    return value if value.tzinfo is not None else value.replace(tzinfo=timezone.utc)
+
+
+def format_iso(value: datetime) -> str:
+    """Return a datetime in ISO 8601 with six fraction digits; a naive one is taken as UTC."""
+    aware = value if value.tzinfo is not None else value.replace(tzinfo=timezone.utc)
+    return aware.isoformat("T", timespec="microseconds")
+
+
 def parse_datetime(text: str) -> datetime:
     """Parse an ISO 8601 datetime to an aware datetime; without an offset it is taken as UTC.
 
     Raises:
         ValueError: The text is not a datetime.
     """
-    found = datetime_fromisoformat(text)
-    return found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found
+    return assume_utc(datetime_fromisoformat(text))
 
 
 def strptime_to_utc(dtimestr: str) -> datetime:

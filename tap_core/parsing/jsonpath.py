@@ -70,18 +70,18 @@ def extract_jsonpath(expression: str, input: dict[str, Any] | list[Any]) -> Iter
         JSONPathError: The expression is invalid (jsonpath-ng's exception).
     """
     path = _parse_path(expression)
-    found = path.find(input)
+    values = path.find(input)
     if path.of_arrays:
-        found, single = _unpack(found)
+        values, single = _unpack(values)
         if single:
             warnings.warn(
-                f"JSONPath {expression!r} asks for the elements of an array and met a non-array"
-                " value, which is taken as the only element. Write the path of the value"
+                f"JSONPath {expression!r} selects the elements of an array but matched a non-array"
+                " value, which is treated as the only element. Write the path of the value"
                 " itself, without the [*].",
                 SingerSDKPendingDeprecationWarning,
                 stacklevel=2,
             )
-    return iter(found)
+    return iter(values)
 
 
 def _unpack(values: list[Any]) -> tuple[list[Any], bool]:
@@ -92,15 +92,15 @@ def _unpack(values: list[Any]) -> tuple[list[Any], bool]:
     """
     if len(values) == 1 and isinstance(values[0], list):
         return values[0], False
-    found: list[Any] = []
+    elements: list[Any] = []
     single = False
     for value in values:
         if isinstance(value, list):
-            found += value
+            elements += value
         elif value is not None:
-            found.append(value)
+            elements.append(value)
             single = True
-    return found, single
+    return elements, single
 
 
 @lru_cache(maxsize=512)
@@ -115,8 +115,8 @@ def _by_library(expression: str) -> _Path:
     """Compile a path with jsonpath-ng, except for a final ``[*]``."""
     path = _compile_jsonpath(expression)
     arrays = _path_of_arrays(path) if expression.rstrip().endswith(_ELEMENTS) else None
-    asked = arrays or path
-    return _Path(lambda document: [match.value for match in asked.find(document)], bool(arrays))
+    evaluated = arrays or path
+    return _Path(lambda document: [match.value for match in evaluated.find(document)], bool(arrays))
 
 
 def _path_of_arrays(path: JSONPath) -> JSONPath | None:
@@ -136,7 +136,7 @@ def _compile_jsonpath(expression: str) -> JSONPath:
     try:
         return parse(expression)
     except JSONPathError as error:
-        raise type(error)(f"{expression!r} is no JSONPath: {error}") from error
+        raise type(error)(f"{expression!r} is not a valid JSONPath: {error}") from error
 
 
 # Everyday paths: no library
@@ -219,13 +219,13 @@ def _at(index: int) -> _Step:
 
 def _elements(values: list[Any]) -> list[Any]:
     """Return the elements of arrays and the values of objects, for the step ``[*]``."""
-    found: list[Any] = []
+    elements: list[Any] = []
     for value in values:
         if isinstance(value, dict):
-            found += value.values()
+            elements += value.values()
         elif isinstance(value, (list, tuple)):
-            found += value
-    return found
+            elements += value
+    return elements
 
 
 def _members(values: list[Any]) -> list[Any]:
@@ -233,11 +233,11 @@ def _members(values: list[Any]) -> list[Any]:
 
     Unlike `_elements`, it also supports other objects with a ``keys`` method.
     """
-    found: list[Any] = []
+    elements: list[Any] = []
     for value in values:
         if isinstance(value, (list, tuple)):
-            found += value
+            elements += value
         elif hasattr(value, "keys"):
             members = [_member(value, name) for name in tuple(value.keys())]
-            found += [member for member in members if member is not _ABSENT]
-    return found
+            elements += [member for member in members if member is not _ABSENT]
+    return elements

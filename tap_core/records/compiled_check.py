@@ -34,8 +34,7 @@ def compile_record_check(
         keys: All keys of a record with this layout. A record with other keys fails the check; the
             order is not checked.
         allowed: Types of each selected property whose values need no further check.
-        checks: Predicates for values of other types. They are not called for finite decimals,
-            which
+        checks: Predicates for values of other types. They are not called for finite decimals, which
             are frequent in API responses and always pass.
 
     Returns:
@@ -44,7 +43,7 @@ def compile_record_check(
     names: dict[str, Any] = {"Decimal": Decimal}
     terms = ["type(r) is dict", f"len(r) == {len(keys)}"]
     for number, (name, kinds) in enumerate(allowed.items()):
-        types = next((word for word, known in names.items() if known is kinds), f"t{number}")
+        types = next((alias for alias, known in names.items() if known is kinds), f"t{number}")
         names[types] = kinds
         if name in checks:
             names[f"c{number}"] = checks[name]

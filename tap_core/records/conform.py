@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tap_core.exceptions import DiscoveryError, EmptySchemaTypeError
+from tap_core.parsing.datetimes import format_iso
 from tap_core.typing.inspect import (
     TypeConformanceLevel,
     is_boolean_type,
@@ -147,7 +148,7 @@ def conform_primitive(value: Any, schema: JsonSchema) -> Any:
     elif isinstance(value, (float, Decimal)):
         return value if is_finite(value) else None
     elif isinstance(value, bytes):
-        return _text_of_bytes(value, schema)
+        return _bytes_to_text(value, schema)
     elif isinstance(value, (date, time, timedelta)):
         return _instant_text(value)
     if is_exclusive_boolean_type(schema):
@@ -155,7 +156,7 @@ def conform_primitive(value: Any, schema: JsonSchema) -> Any:
     return value
 
 
-def _text_of_bytes(value: bytes, schema: JsonSchema) -> str | bool:
+def _bytes_to_text(value: bytes, schema: JsonSchema) -> str | bool:
     """Return bytes as hexadecimal text, like singer_sdk.
 
     For ``contentEncoding: base64`` the text is base64. For a boolean property, return False for a
@@ -175,8 +176,7 @@ def _instant_text(value: date | time | timedelta) -> str:
     that long after 1970-01-01, like singer_sdk.
     """
     if isinstance(value, datetime):
-        aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
-        return aware.isoformat("T", timespec="microseconds")
+        return format_iso(value)
     if isinstance(value, timedelta):
         return (_EPOCH + value).isoformat()
     return value.isoformat() if isinstance(value, date) else str(value)

@@ -83,13 +83,13 @@ class FlatteningOptions:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FlatteningOptions:
         """Return the options in a plugin's configuration; null means the default."""
-        given = {
+        settings = {
             "max_level": data.get("flattening_max_depth"),
             "max_key_length": data.get("flattening_max_key_length"),
             "separator": data.get("flattening_separator"),
         }
-        known = {name: value for name, value in given.items() if value is not None}
-        return cls(enabled=bool(data.get("flattening_enabled")), **known)
+        options = {name: value for name, value in settings.items() if value is not None}
+        return cls(enabled=bool(data.get("flattening_enabled")), **options)
 
 
 def get_flattening_options(plugin_config: Mapping[str, Any]) -> FlatteningOptions:
@@ -180,13 +180,13 @@ class _Columns:
     ) -> Iterator[tuple[str, JsonSchema]]:
         for name, declared in (schema.get("properties") or {}).items():
             definition = get_property_schema(declared)
-            if self._opens(definition, len(parents)):
+            if self._is_split(definition, len(parents)):
                 yield from self.of(definition, (*parents, name)).items()
             elif (column := self._column(definition)) is not None:
                 key = flatten_key(name, parents, self.separator, max_key_length=self.max_key_length)
                 yield key, column
 
-    def _opens(self, definition: JsonSchema, level: int) -> bool:
+    def _is_split(self, definition: JsonSchema, level: int) -> bool:
         """Return True if an object at this nesting level is split into several columns."""
         is_object = "object" in definition.get("type", ())
         return is_object and "properties" in definition and level < self.max_level
@@ -253,8 +253,7 @@ def compile_flattener(
     """Return a function that returns a flattened copy of one record.
 
     Args:
-        flattened_schema: Result of `flatten_schema`. An object whose key is a column of this
-            schema
+        flattened_schema: Result of `flatten_schema`. An object whose key is a column of this schema
             is not split. With None no object is split.
         max_level: Number of nesting levels to flatten. Deeper objects become JSON text.
         separator: Text between the names of an object and its property in a column name.
@@ -262,7 +261,7 @@ def compile_flattener(
     """
     columns = (flattened_schema or {}).get("properties") or {}
 
-    def place(parents: tuple[str, ...], name: str) -> _Place:
+    def place(parents: tuple[str, ...], name: str) -> _Column:
         key = flatten_key(name, parents, separator, max_key_length=max_key_length)
         if not flattened_schema or key in columns or len(parents) >= max_level:
             return key, None
@@ -272,41 +271,41 @@ def compile_flattener(
 
     def flatten(record: Record) -> Record:
         result: Record = {}
-        _spread(record, top, result)
+        _flatten_into(record, top, result)
         return result
 
     return flatten
 
 
-_Place: TypeAlias = "tuple[str, _Level | None]"
+_Column: TypeAlias = "tuple[str, _Level | None]"
 """Column name of a key, and the cache for the object below it, or None if it is not split."""
 
 
-class _Level(dict[str, _Place]):
+class _Level(dict[str, _Column]):
     """Cache of the column names of one object's keys, filled at the first use of each key."""
 
     def __init__(
-        self, path: tuple[str, ...], place: Callable[[tuple[str, ...], str], _Place]
+        self, path: tuple[str, ...], compute: Callable[[tuple[str, ...], str], _Column]
     ) -> None:
         super().__init__()
         self._path = path
-        self._place = place
+        self._place = compute
 
-    def __missing__(self, name: str) -> _Place:
-        found = self._place(self._path, name)
+    def __missing__(self, name: str) -> _Column:
+        entry = self._place(self._path, name)
         if len(self) < _KEYS:
-            self[name] = found
-        return found
+            self[name] = entry
+        return entry
 
 
-def _spread(values: Mapping[str, Any], level: _Level, result: Record) -> None:
+def _flatten_into(values: Mapping[str, Any], level: _Level, result: Record) -> None:
     """Add the values of an object and of its nested objects to ``result``, by column name."""
     for name, value in values.items():
         key, below = level[name]
         if type(value) in _PLAIN:
             result[key] = value
         elif below is not None and isinstance(value, MutableMapping):
-            _spread(value, below, result)
+            _flatten_into(value, below, result)
         else:
             result[key] = _as_json(value) if isinstance(value, (dict, list)) else value
 

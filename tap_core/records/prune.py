@@ -101,7 +101,7 @@ def compile_pruner(
     """
     tree: _Tree = {}
     for path in _deselected(mask):
-        _plant(tree, path)
+        _add_path(tree, path)
     if mask[()]:
         return _pruner(tree) if tree else None
     return _strict_pruner(frozenset(_top_level_selected(mask)), _pruner(tree))
@@ -128,7 +128,7 @@ def _names(breadcrumb: Breadcrumb) -> tuple[str, ...]:
     return names if through_objects else ()
 
 
-def _plant(tree: _Tree, path: tuple[str, ...]) -> None:
+def _add_path(tree: _Tree, path: tuple[str, ...]) -> None:
     *parents, name = path
     for parent in parents:
         below = tree.setdefault(parent, {})
@@ -164,11 +164,11 @@ def _pruner(tree: _Tree) -> RecordPruner:
     return prune_deep if nested else prune_flat
 
 
-def _strict_pruner(kept: frozenset[str], prune: RecordPruner) -> RecordPruner:
-    """Return the pruner of a deselected stream, which keeps only the properties in ``kept``."""
+def _strict_pruner(selected: frozenset[str], prune: RecordPruner) -> RecordPruner:
+    """Return the pruner of a deselected stream, which keeps only the properties in ``selected``."""
 
     def prune_strictly(record: dict[Any, Any]) -> None:
-        for name in record.keys() - kept:
+        for name in record.keys() - selected:
             del record[name]
         prune(record)
 

@@ -77,7 +77,7 @@ class _Layout(NamedTuple):
     """For each selected property, the subset of `allowed` whose values never need conversion."""
     nested: tuple[tuple[str, _Check], ...]
     """Names of the properties that may hold objects or lists, each with the check of its value."""
-    good: set[_Signature]
+    known_signatures: set[_Signature]
     """Cache of signatures for which every type is in `allowed`."""
     fits: list[Callable[[Record], bool]]
     """The compiled check of a whole record as the only element; empty until it is compiled."""
@@ -93,80 +93,81 @@ class RecordSerializer:
     again after a call.
     """
 
-    __slots__ = ("_careful", "_find", "_known", "_layout", "encode", "fits")
+    __slots__ = ("_encode_slowly", "_find", "_keys", "_layout", "encode", "fits")
 
     def __init__(
         self,
         find: Callable[[list[str]], _Layout | None],
-        careful: RecordBodyEncoder,
+        encode_slowly: RecordBodyEncoder,
         encode: RecordBodyEncoder,
     ) -> None:
         """Create a serializer.
 
         Args:
-            find: Returns the layout for a list of keys, or None if such records need the slow
-                path.
-            careful: Slow path: prunes, converts and encodes any record.
+            find: Returns the layout for a list of keys, or None if such records need the slow path.
+            encode_slowly: Slow path: prunes, converts and encodes any record.
             encode: Encodes a record whose values need no conversion.
         """
         self._find = find
-        self._careful = careful
+        self._encode_slowly = encode_slowly
         self.encode: RecordBodyEncoder = encode
-        self._known: list[str] = []
-        self._layout = find(self._known)
+        self._keys: list[str] = []
+        self._layout = find(self._keys)
         self.fits: Callable[[Record], bool] = always_false
 
     def __call__(self, record: Record) -> Any:
         """Return the encoded body of one record; delete deselected properties from the record."""
         keys = list(record)
-        turns = keys != self._known
-        if turns:
-            self._turn_to(keys)
+        is_new_layout = keys != self._keys
+        if is_new_layout:
+            self._use_layout(keys)
         layout = self._layout
-        is_good = layout is not None and (
-            (turns and self.fits(record)) or self._is_good(record, layout)
+        is_encodable = layout is not None and (
+            (is_new_layout and self.fits(record)) or self._is_encodable(record, layout)
         )
-        if not is_good:
-            return self._careful(record)
+        if not is_encodable:
+            return self._encode_slowly(record)
         try:
             return self.encode(record)
         except ENCODING_ERRORS:
-            return self._careful(record)
+            return self._encode_slowly(record)
 
-    def _is_good(self, record: Record, layout: _Layout) -> bool:
+    def _is_encodable(self, record: Record, layout: _Layout) -> bool:
         """Delete the deselected properties; return True if the record needs no conversion."""
         if next(layout.uses) == _WORTH_COMPILING:
-            self.fits = _get_record_check(self._known, layout)
+            self.fits = _get_record_check(self._keys, layout)
         for name in layout.drops:
             del record[name]
         types = tuple(map(type, record.values()))
-        if types not in layout.good and not _learn(types, layout.allowed, layout.good):
+        if types not in layout.known_signatures and not _check_signature(
+            types, layout.allowed, layout.known_signatures
+        ):
             return False
         return all(check(record[name]) for name, check in layout.nested)
 
-    def _turn_to(self, keys: list[str]) -> None:
+    def _use_layout(self, keys: list[str]) -> None:
         """Make the layout for this order of keys the current one."""
-        self._known, self._layout = keys, self._find(keys)
-        made = self._layout.fits if self._layout is not None else []
-        self.fits = made[0] if made else always_false
+        self._keys, self._layout = keys, self._find(keys)
+        compiled = self._layout.fits if self._layout is not None else []
+        self.fits = compiled[0] if compiled else always_false
 
 
 class TypedRecordSerializer(RecordSerializer):
     """Serializer of a stream whose body encoder has a type for each property, such as Fivetran's.
 
     The encoder selects and converts properties, so records are not pruned or converted before.
-    ``careful`` encodes the records that ``encode`` rejects.
+    ``encode_slowly`` encodes the records that ``encode`` rejects.
     """
 
     __slots__ = ()
 
-    def __init__(self, encode: RecordBodyEncoder, careful: RecordBodyEncoder) -> None:
-        super().__init__(lambda _keys: None, careful, encode)
+    def __init__(self, encode: RecordBodyEncoder, encode_slowly: RecordBodyEncoder) -> None:
+        super().__init__(lambda _keys: None, encode_slowly, encode)
         self.fits = _is_record
 
     def __call__(self, record: Record) -> Any:
         """Return the encoded body of one record; values of any type are accepted."""
-        return self._careful(record)
+        return self._encode_slowly(record)
 
     def body(self, record: Record) -> Any:
         """Encode a record on the fast path, or with ``careful`` if that fails."""
@@ -199,12 +200,12 @@ def compile_serializer(
     prune = compile_pruner(schema, mask)
     conform = compile_conformer(effective_schema, level, unmapped)
 
-    def careful(record: Record) -> Any:
+    def encode_slowly(record: Record) -> Any:
         if prune is not None:
             prune(record)
         return _encode_converted(conform(record), encode)
 
-    return RecordSerializer(_layout_finder(effective_schema, mask, level), careful, encode)
+    return RecordSerializer(_layout_finder(effective_schema, mask, level), encode_slowly, encode)
 
 
 def compile_conformer_only(
@@ -226,16 +227,16 @@ def compile_conformer_only(
     prune = compile_pruner(schema, mask)
     conform = compile_conformer(effective_schema, level, unmapped)
 
-    def careful(record: Record) -> Any:
+    def encode_slowly(record: Record) -> Any:
         if prune is not None:
             prune(record)
         conformed = conform(record)
         return record.copy() if copies and conformed is record else conformed
 
     if copies:
-        return RecordSerializer(lambda _keys: None, careful, _same)
+        return RecordSerializer(lambda _keys: None, encode_slowly, _same)
     return RecordSerializer(
-        _layout_finder(effective_schema, mask, level, finite=True), careful, _same
+        _layout_finder(effective_schema, mask, level, finite=True), encode_slowly, _same
     )
 
 
@@ -279,8 +280,8 @@ def _is_record(record: Any) -> bool:
 def _get_record_check(keys: list[str], layout: _Layout) -> Callable[[Record], bool]:
     """Return the compiled check of a layout; compile it at the first call."""
     if not layout.fits:
-        kept = [name for name in keys if name not in layout.drops]
-        allowed = dict(zip(kept, layout.sure, strict=True))
+        selected = [name for name in keys if name not in layout.drops]
+        allowed = dict(zip(selected, layout.sure, strict=True))
         checks = dict(layout.nested)
         numbers = [name for name, kinds in allowed.items() if kinds is not _BOOLEAN]
         # A property without a check may hold an object or a list, unchanged (a JSON column
@@ -290,11 +291,13 @@ def _get_record_check(keys: list[str], layout: _Layout) -> Callable[[Record], bo
     return layout.fits[0]
 
 
-def _learn(types: _Signature, allowed: tuple[frozenset[type], ...], good: set[_Signature]) -> bool:
+def _check_signature(
+    types: _Signature, allowed: tuple[frozenset[type], ...], known_signatures: set[_Signature]
+) -> bool:
     """Return True if all types of a signature are allowed; if so, cache the signature."""
     fine = all(kind in kinds for kind, kinds in zip(types, allowed, strict=True))
-    if fine and len(good) < _SIGNATURES:
-        good.add(types)
+    if fine and len(known_signatures) < _SIGNATURES:
+        known_signatures.add(types)
     return fine
 
 
@@ -303,10 +306,8 @@ def _layout_finder(
 ) -> Callable[[list[str]], _Layout | None]:
     """Return a function from a list of keys to its layout, or to None for the slow path.
 
-    Layouts are computed at first use. Their cache is cleared when it is full, for sources that
-    send
-    ever new orders of keys. With ``finite``, NaN and infinity count as values that need
-    conversion;
+    Layouts are computed at first use. Their cache is cleared when it is full, for sources that send
+    ever new orders of keys. With ``finite``, NaN and infinity count as values that need conversion;
     otherwise the encoder writes them as null.
     """
     properties: dict[str, JsonSchema] = schema.get("properties") or {}
@@ -322,10 +323,10 @@ def _layout_finder(
         if not all(type(name) is str for name in keys):
             return None
         drops = tuple(name for name in keys if not mask["properties", name])
-        kept = [name for name in keys if name not in drops]
-        if any(name in partial or (name not in properties and not unknown_ok) for name in kept):
+        selected = [name for name in keys if name not in drops]
+        if any(name in partial or (name not in properties and not unknown_ok) for name in selected):
             return None
-        rules = [(name, _build_rule(properties.get(name), level)) for name in kept]
+        rules = [(name, _build_rule(properties.get(name), level)) for name in selected]
         if finite:
             rules = [(name, (kinds, _finite_check(kinds, check))) for name, (kinds, check) in rules]
         nested = tuple((name, check) for name, (_, check) in rules if check is not None)
@@ -409,23 +410,23 @@ def _object_check(schema: JsonSchema) -> _Check:
     """Return the check for objects with the properties of a schema."""
     keep_unknown = bool(schema.get("additionalProperties"))
     properties = schema.get("properties") or {}
-    known = properties.keys()
+    declared = properties.keys()
     checks = [
         (name, check)
         for name, definition in properties.items()
         if (check := _build_check(definition, TypeConformanceLevel.RECURSIVE)) is not None
     ]
-    careful = {name for name, _ in checks}
+    encode_slowly = {name for name, _ in checks}
 
     rest_are = _all_json if keep_unknown else _all_plain
 
     def check_object(value: Record) -> bool:
-        if not (_all_text(value) if keep_unknown else value.keys() <= known):
+        if not (_all_text(value) if keep_unknown else value.keys() <= declared):
             return False
-        if careful.isdisjoint(value):
+        if encode_slowly.isdisjoint(value):
             return rest_are(value.values())
         return all(check(value[name]) for name, check in checks if name in value) and rest_are(
-            [item for name, item in value.items() if name not in careful]
+            [item for name, item in value.items() if name not in encode_slowly]
         )
 
     return check_object

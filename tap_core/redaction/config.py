@@ -77,17 +77,21 @@ def property_schema(schema: Mapping[str, Any], name: str) -> Any:
     is
     returned.
     """
-    known = (schema.get("properties") or {}).get(name)
-    if known is not None:
-        return known
-    found = [
+    declared = (schema.get("properties") or {}).get(name)
+    if declared is not None:
+        return declared
+    candidates = [
         inner
         for keyword in _ALTERNATIVES
         for branch in schema.get(keyword, ())
         if isinstance(branch, dict) and (inner := property_schema(branch, name)) is not None
     ]
-    secret = (one for one in found if isinstance(one, dict) and is_secret("", one))
-    return next(secret, found[0] if found else schema.get("additionalProperties"))
+    secret = (
+        candidate
+        for candidate in candidates
+        if isinstance(candidate, dict) and is_secret("", candidate)
+    )
+    return next(secret, candidates[0] if candidates else schema.get("additionalProperties"))
 
 
 def make_redactor(
@@ -112,8 +116,8 @@ def _config_values(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Iter
     for name, value in config.items():
         about = _as_schema(property_schema(schema, name))
         is_named = is_secret_parameter(str(name)) and about.get("secret") is not False
-        place = _ValueLocation(about, str(name), is_secret("", about), is_named)
-        yield from _values(value, place)
+        location = _ValueLocation(about, str(name), is_secret("", about), is_named)
+        yield from _values(value, location)
 
 
 class _ValueLocation(NamedTuple):
@@ -144,27 +148,27 @@ class _ValueLocation(NamedTuple):
         return self._replace(schema=about, is_marked=self.is_marked or is_secret("", about))
 
 
-def _values(value: Any, place: _ValueLocation) -> Iterator[str]:
+def _values(value: Any, location: _ValueLocation) -> Iterator[str]:
     """Yield the secret strings in a value."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from _values(inner, place.inside(str(name)))
+            yield from _values(inner, location.inside(str(name)))
     elif isinstance(value, (list, tuple)):
         for inner in value:
-            yield from _values(inner, place.item())
+            yield from _values(inner, location.item())
     elif isinstance(value, str):
-        is_hidden = place.is_marked or place.is_named
-        yield from _text_values(value, is_hidden and not _is_shown(value, place.schema))
-    elif _is_secret_number(value, place):
+        is_hidden = location.is_marked or location.is_named
+        yield from _text_values(value, is_hidden and not _is_shown(value, location.schema))
+    elif _is_secret_number(value, location):
         yield str(value)
 
 
-def _is_secret_number(value: Any, place: _ValueLocation) -> bool:
+def _is_secret_number(value: Any, location: _ValueLocation) -> bool:
     """Return True for a number that is secret by its mark, or by its name and length."""
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return False
     is_long = len(str(value)) >= _SHORTEST_UNMARKED_NUMBER
-    return place.is_marked or (place.is_named and is_long)
+    return location.is_marked or (location.is_named and is_long)
 
 
 def _text_values(value: str, is_hidden: bool) -> Iterator[str]:
@@ -184,20 +188,20 @@ def _text_values(value: str, is_hidden: bool) -> Iterator[str]:
 def _json_object(text: str) -> dict[str, Any] | None:
     """Return the JSON object in a string, such as a service account key, or None."""
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def _is_shown(value: str, schema: Mapping[str, Any]) -> bool:
     """Return True if the schema itself contains a value, which is therefore public."""
     if value in (schema.get("default"), schema.get("const")) or value in schema.get("enum", ()):
         return True
-    branches = (one for keyword in _ALTERNATIVES for one in schema.get(keyword, ()))
-    return any(isinstance(one, Mapping) and _is_shown(value, one) for one in branches)
+    branches = (branch for keyword in _ALTERNATIVES for branch in schema.get(keyword, ()))
+    return any(isinstance(branch, Mapping) and _is_shown(value, branch) for branch in branches)
 
 
-def _as_schema(found: Any) -> Mapping[str, Any]:
+def _as_schema(schema: Any) -> Mapping[str, Any]:
     """Return a schema, or an empty dict for anything that is not an object."""
-    return found if isinstance(found, Mapping) else {}
+    return schema if isinstance(schema, Mapping) else {}

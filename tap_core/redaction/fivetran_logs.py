@@ -64,8 +64,8 @@ def remove_addresses(text: str) -> str:
 def _once(text: str) -> str:
     """Return a text after one pass; a removal may join parts that must be removed next."""
     text = _BODY.sub(rf"\1{_GONE}", _SERVER.sub("the server", text))
-    words = _WORD.sub(_clean, text)
-    return _PHRASE.sub(rf"\1{_GONE}", words)
+    redacted = _WORD.sub(_clean, text)
+    return _PHRASE.sub(rf"\1{_GONE}", redacted)
 
 
 def _clean(match: re.Match[str]) -> str:
@@ -74,9 +74,9 @@ def _clean(match: re.Match[str]) -> str:
     if _SIGNS.isdisjoint(word):
         return word
     for begins in (_URL, _ROOTED):
-        found = begins.search(word)
-        if found is not None:
-            word = f"{word[: found.start()]}{_GONE}{_tail(word)}"
+        address = begins.search(word)
+        if address is not None:
+            word = f"{word[: address.start()]}{_GONE}{_tail(word)}"
     core = word.lstrip(_OPENING).rstrip(_CLOSING)
     if not _is_address(core):
         return word

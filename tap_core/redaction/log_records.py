@@ -1,7 +1,6 @@
 """Log records without secrets and control characters, for any formatter.
 
-A record is cleaned when it is created, so that handlers and formatters of other code, such as
-those
+A record is cleaned when it is created, so that handlers and formatters of other code, such as those
 in a user's log configuration, receive it clean. Disabled log levels create no record.
 """
 

@@ -96,8 +96,8 @@ The last part matches URLs with a user and a password, which occur in values.
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Return True if values with this name must not be shown."""
-    found = SECRET_NAME_PATTERN.search(name)
-    if found is None:
+    match = SECRET_NAME_PATTERN.search(name)
+    if match is None:
         return False
     return SECRET_NAME_PATTERN.search(_PAGE_TOKEN.sub("", name)) is not None
 

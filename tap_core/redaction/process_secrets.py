@@ -45,8 +45,8 @@ class _Registry:
         with self._lock:
             if id(owner) not in self._owned:
                 weakref.finalize(owner, self._end, id(owner)).atexit = False
-            known = self._owned.get(id(owner), Secrets())
-            self._owned[id(owner)] = known | secrets
+            previous = self._owned.get(id(owner), Secrets())
+            self._owned[id(owner)] = previous | secrets
             self._all = None
 
     def _end(self, owner: int) -> None:

@@ -76,12 +76,12 @@ class Secrets:
     @classmethod
     def from_values(cls, values: Iterable[str]) -> Secrets:
         """Return the secrets with these values, except those too short to be hidden."""
-        return cls(tuple(_longest_first(filter(_is_long_enough, values))))
+        return cls(tuple(_sort_longest_first(filter(_is_long_enough, values))))
 
     @cached_property
     def forms(self) -> tuple[str, ...]:
         """All encodings of the values that may occur in a text, longest first."""
-        return tuple(_longest_first(form for value in self.values for form in _forms(value)))
+        return tuple(_sort_longest_first(form for value in self.values for form in _forms(value)))
 
     def hide(self, text: str) -> str:
         """Return a text without these values and without values that are secret by their name."""
@@ -96,10 +96,10 @@ class Secrets:
 
     def __or__(self, other: Secrets) -> Secrets:
         """Return the union of two sets of secrets."""
-        return Secrets(tuple(_longest_first((*self.values, *other.values))))
+        return Secrets(tuple(_sort_longest_first((*self.values, *other.values))))
 
 
-def _longest_first(values: Iterable[str]) -> list[str]:
+def _sort_longest_first(values: Iterable[str]) -> list[str]:
     """Return the distinct values, longest first."""
     return sorted(set(values), key=lambda value: (-len(value), value))
 
@@ -129,8 +129,8 @@ def _escape_html(text: str) -> str:
     return text
 
 
-def _in_small_letters(found: re.Match[str]) -> str:
-    return found[0].lower()
+def _in_small_letters(match: re.Match[str]) -> str:
+    return match[0].lower()
 
 
 def _long_lines(value: str) -> Iterator[str]:
@@ -213,17 +213,17 @@ def _replace_named(text: str, is_hidden: _Rule) -> str:
 
 def _iterate_named_values(text: str, is_hidden: _Rule) -> Iterator[tuple[int, int]]:
     """Yield the start and end of values with secret names, without their quotes."""
-    place = 0
-    while (found := _NAME.search(text, place)) is not None:
-        place = found.end()
-        opening = _OPEN_QUOTE.match(text, place)
-        is_quoted = opening is not None or '"' in found["sign"]
-        if not is_hidden(found, is_quoted=is_quoted):
+    position = 0
+    while (name := _NAME.search(text, position)) is not None:
+        position = name.end()
+        opening = _OPEN_QUOTE.match(text, position)
+        is_quoted = opening is not None or '"' in name["sign"]
+        if not is_hidden(name, is_quoted=is_quoted):
             continue
-        start, end = _value_span(text, found, opening)
+        start, end = _value_span(text, name, opening)
         if end > start:
             yield start, end
-            place = end
+            position = end
 
 
 def _value_span(text: str, name: re.Match[str], opening: re.Match[str] | None) -> tuple[int, int]:
@@ -250,8 +250,7 @@ def clean_document(value: Any, clean: Callable[[str], str], *, by_name: bool = T
     Args:
         value: The value.
         clean: Applied to every string.
-        by_name: True to hide the values of secret names. False if the names are those of streams
-            or
+        by_name: True to hide the values of secret names. False if the names are those of streams or
             columns.
     """
     if isinstance(value, dict):
@@ -274,14 +273,14 @@ def _is_hidden(name: Any, item: Any) -> bool:
 
 def find_embedded_secrets(text: str) -> Iterator[str]:
     """Yield the secrets within a URL or an option string: ``u:pw@``, ``password=pw``."""
-    for found in _USER_INFO.finditer(text):
-        user, colon, password = found[0][:-1].partition(":")
+    for match in _USER_INFO.finditer(text):
+        user, colon, password = match[0][:-1].partition(":")
         if colon:
             yield password
         elif len(user) >= _SHORTEST_LONE_USER:
             yield user
-    for found in _ORACLE_LOGIN.finditer(text):
-        yield found[0][:-1].partition("/")[2]
+    for match in _ORACLE_LOGIN.finditer(text):
+        yield match[0][:-1].partition("/")[2]
     for start, end in _iterate_named_values(text, _is_secret_in_text):
         yield text[start:end]
 
@@ -304,9 +303,9 @@ def escape_control_characters(text: str) -> str:
     return text if text.isascii() and text.isprintable() else _CONTROL.sub(_escape, text)
 
 
-def _escape(found: re.Match[str]) -> str:
+def _escape(match: re.Match[str]) -> str:
     """Return the escape sequence of a control character."""
-    letter = found[0]
+    letter = match[0]
     if letter in _SHORT:
         return _SHORT[letter]
     code = ord(letter)

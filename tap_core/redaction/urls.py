@@ -22,8 +22,7 @@ def redact_url(url: str | bytes | None, *, with_query: bool = True) -> str:
 
     Args:
         url: The URL; None becomes an empty text.
-        with_query: False for the URL of a file or folder: its query is removed and its path is
-            kept
+        with_query: False for the URL of a file or folder: its query is removed and its path is kept
             verbatim.
     """
     text = url.decode("utf-8", "replace") if isinstance(url, bytes) else url or ""

@@ -42,14 +42,14 @@ def _secret(name: str, description: str) -> str:
 """
 
 
-def _member(made: str) -> str:
+def _member(constructor: str) -> str:
     """Return the source of the property that creates the authenticator."""
-    name = made.partition("(")[0]
+    name = constructor.partition("(")[0]
     return f"""
     @cached_property
     def authenticator(self) -> {name}:
         \"\"\"The authenticator that adds the credentials to each request.\"\"\"
-        return {made}
+        return {constructor}
 """
 
 

@@ -20,10 +20,10 @@ __all__ = ["new"]
 
 def new(arguments: Sequence[str]) -> int:
     """Create a project and return the exit code: 0, or 1 after an error message."""
-    given = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
-        project = Project.of(given.name, given.kind, given.auth, given.pagination)
-        folder = Path(given.folder or given.name)
+        project = Project.of(options.name, options.kind, options.auth, options.pagination)
+        folder = Path(options.folder or options.name)
         write(project, folder)
     except (ProjectError, OSError) as error:
         print(error, file=sys.stderr)  # noqa: T201  (the command has no log)

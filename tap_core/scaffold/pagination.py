@@ -29,9 +29,9 @@ class Pagination:
 
 
 _PAGINATOR = """
-    def get_new_paginator(self) -> {made_type}:
+    def get_new_paginator(self) -> {class_name}:
         \"\"\"Return the paginator; an empty page ends the pagination.\"\"\"
-        return {made}
+        return {constructor}
 """
 
 
@@ -39,14 +39,16 @@ PAGINATION: dict[str, Pagination] = {
     "none": Pagination(
         imports="SinglePagePaginator",
         token="None",  # noqa: S106  (the name of a type)
-        member=_PAGINATOR.format(made_type="SinglePagePaginator", made="SinglePagePaginator()"),
+        member=_PAGINATOR.format(
+            class_name="SinglePagePaginator", constructor="SinglePagePaginator()"
+        ),
         page='    return {"data": rows}, {}\n',
     ),
     "page": Pagination(
         imports="PageNumberPaginator",
         token="int",  # noqa: S106
         member=_PAGINATOR.format(
-            made_type="PageNumberPaginator", made="PageNumberPaginator(start_value=1)"
+            class_name="PageNumberPaginator", constructor="PageNumberPaginator(start_value=1)"
         ),
         params='        params["page"] = next_page_token\n',
         page="""\
@@ -59,8 +61,8 @@ PAGINATION: dict[str, Pagination] = {
         token="int",  # noqa: S106
         member="\n    page_size = 100\n"
         + _PAGINATOR.format(
-            made_type="OffsetPaginator",
-            made="OffsetPaginator(start_value=0, page_size=self.page_size)",
+            class_name="OffsetPaginator",
+            constructor="OffsetPaginator(start_value=0, page_size=self.page_size)",
         ),
         params="""\
         params["offset"] = next_page_token
@@ -74,7 +76,9 @@ PAGINATION: dict[str, Pagination] = {
     "link": Pagination(
         imports="HeaderLinkPaginator",
         token="ParseResult | None",  # noqa: S106
-        member=_PAGINATOR.format(made_type="HeaderLinkPaginator", made="HeaderLinkPaginator()"),
+        member=_PAGINATOR.format(
+            class_name="HeaderLinkPaginator", constructor="HeaderLinkPaginator()"
+        ),
         params="""\
         if next_page_token:
             params.update(parse_qsl(next_page_token.query))
@@ -89,7 +93,9 @@ PAGINATION: dict[str, Pagination] = {
     "cursor": Pagination(
         imports="JSONPathPaginator",
         token="str | None",  # noqa: S106
-        member=_PAGINATOR.format(made_type="JSONPathPaginator", made='JSONPathPaginator("$.next")'),
+        member=_PAGINATOR.format(
+            class_name="JSONPathPaginator", constructor='JSONPathPaginator("$.next")'
+        ),
         params="""\
         if next_page_token:
             params["cursor"] = next_page_token

@@ -56,12 +56,12 @@ class Project:
         """
         if not _NAME.fullmatch(name):
             raise ProjectError(
-                f"{name!r} is no name of a plugin: tap-… or target-…, lower-case letters and"
+                f"{name!r} is not a valid plugin name: tap-… or target-…, lower-case letters and"
                 " digits, words joined by a dash."
             )
-        what = name.partition("-")[0]
-        kind = _among("kind", kind, KINDS[what])
-        http = what == "tap" and kind in _PAGES_OF
+        plugin_type = name.partition("-")[0]
+        kind = _among("kind", kind, KINDS[plugin_type])
+        http = plugin_type == "tap" and kind in _PAGES_OF
         return cls(
             name,
             kind,
@@ -90,12 +90,12 @@ class Project:
         return self.class_name.removeprefix(self.what.capitalize())
 
 
-def _among(choice: str, given: str | None, possible: tuple[str, ...]) -> str:
+def _among(choice: str, value: str | None, possible: tuple[str, ...]) -> str:
     """Return the value of an option, by default the first possible one.
 
     Raises:
         ProjectError: The value is not possible.
     """
-    if given is not None and given not in possible:
-        raise ProjectError(f"--{choice} {given} is not possible here; {', '.join(possible)} is.")
-    return given or possible[0]
+    if value is not None and value not in possible:
+        raise ProjectError(f"--{choice} {value} is not possible here; {', '.join(possible)} is.")
+    return value or possible[0]

@@ -37,29 +37,32 @@ def write(project: Project, folder: Path) -> list[Path]:
         ProjectError: The folder exists and is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ProjectError(f"{folder} is there already; nothing was written.")
+        raise ProjectError(f"{folder} already exists; nothing was written.")
     written = []
-    for each in _files(project):
-        path = folder / each.path
+    for file in _files(project):
+        path = folder / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(each.text, encoding="utf-8")
+        path.write_text(file.text, encoding="utf-8")
         written.append(path)
     return written
 
 
 def _files(project: Project) -> Iterator[_File]:
     """Yield the files of a project: those of its plugin type, then those of its kind."""
-    words = _make_placeholders(project)
+    placeholders = _make_placeholders(project)
     for layer in (project.what, f"{project.what}_{project.kind}"):
         root = _TEMPLATES / layer
         for template in sorted(root.rglob("*.txt")):
             path = template.relative_to(root).as_posix().removesuffix(".txt")
-            yield _File(_filled(path, words), _filled(template.read_text(encoding="utf-8"), words))
+            yield _File(
+                _filled(path, placeholders),
+                _filled(template.read_text(encoding="utf-8"), placeholders),
+            )
 
 
-def _filled(text: str, words: Mapping[str, str]) -> str:
+def _filled(text: str, placeholders: Mapping[str, str]) -> str:
     """Return a text with its placeholders replaced."""
-    return _WORD.sub(lambda found: words[found.group(1)], text)
+    return _WORD.sub(lambda found: placeholders[found.group(1)], text)
 
 
 def _make_placeholders(project: Project) -> dict[str, str]:

@@ -46,63 +46,63 @@ def _add(result: JsonSchema, keyword: str, value: Any) -> None:
         result[keyword] = value
 
 
-def _both(one: Any, other: Any) -> Any:
+def _merge_two(first: Any, second: Any) -> Any:
     """Return the merger of two schemas; the second one if either is True or False."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return merge_schemas([dict(one), dict(other)])
-    return other
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        return merge_schemas([dict(first), dict(second)])
+    return second
 
 
-def _merge_by_name(one: Any, other: Any) -> Any:
+def _merge_by_name(first: Any, second: Any) -> Any:
     """Return the merger of two objects whose values are schemas."""
-    if not isinstance(one, Mapping) or not isinstance(other, Mapping):
-        return other
-    shared = {name: _both(one[name], other[name]) for name in one.keys() & other.keys()}
-    return {**one, **other, **shared}
+    if not isinstance(first, Mapping) or not isinstance(second, Mapping):
+        return second
+    shared = {name: _merge_two(first[name], second[name]) for name in first.keys() & second.keys()}
+    return {**first, **second, **shared}
 
 
-def _all(one: Any, other: Any) -> Any:
+def _union(first: Any, second: Any) -> Any:
     """Return the union of two lists; the second value if either is not a list."""
-    if not isinstance(one, list) or not isinstance(other, list):
-        return other
-    return [*one, *(value for value in other if value not in one)]
+    if not isinstance(first, list) or not isinstance(second, list):
+        return second
+    return [*first, *(value for value in second if value not in first)]
 
 
-def _shared(one: Any, other: Any) -> Any:
+def _intersection(first: Any, second: Any) -> Any:
     """Return the intersection of two lists, or the second list if they have nothing in common."""
-    if not isinstance(one, list) or not isinstance(other, list):
-        return other
-    return [value for value in one if value in other] or other
+    if not isinstance(first, list) or not isinstance(second, list):
+        return second
+    return [value for value in first if value in second] or second
 
 
-def _type(one: Any, other: Any) -> Any:
+def _type(first: Any, second: Any) -> Any:
     """Return the value of ``type`` that two values have in common, or the second value if none."""
-    ours, theirs = get_types({"type": one}), get_types({"type": other})
+    ours, theirs = get_types({"type": first}), get_types({"type": second})
     if "number" in ours and "integer" in theirs:
         ours.append("integer")
     if "number" in theirs and "integer" in ours:
         theirs.append("integer")
     shared = [kind for kind in dict.fromkeys(ours) if kind in theirs]
     if shared in ([], ["null"]):
-        return other
+        return second
     return shared[0] if len(shared) == 1 else shared
 
 
-def _wider(one: Any, other: Any) -> Any:
+def _merge_additional(first: Any, second: Any) -> Any:
     """Return the merger of two ``additionalProperties``; a False as the second is ignored.
 
     Each member of an ``allOf`` declares only its own properties, so False is seldom meant.
     """
-    return one if other is False else _both(one, other)
+    return first if second is False else _merge_two(first, second)
 
 
 def _or_last(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Return a merge function for bounds; of draft 4's boolean flags the last one wins."""
 
-    def chosen(one: Any, other: Any) -> Any:
-        if isinstance(one, bool) or isinstance(other, bool):
-            return other
-        return choose(one, other)
+    def chosen(first: Any, second: Any) -> Any:
+        if isinstance(first, bool) or isinstance(second, bool):
+            return second
+        return choose(first, second)
 
     return chosen
 
@@ -115,13 +115,13 @@ _JOINED: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "patternProperties": _merge_by_name,
     "$defs": _merge_by_name,
     "definitions": _merge_by_name,
-    "required": _all,
-    "allOf": _all,
-    "anyOf": _all,
-    "enum": _shared,
+    "required": _union,
+    "allOf": _union,
+    "anyOf": _union,
+    "enum": _intersection,
     "type": _type,
-    "items": _both,
-    "additionalProperties": _wider,
+    "items": _merge_two,
+    "additionalProperties": _merge_additional,
     **dict.fromkeys(_HIGHER, _or_last(max)),
     **dict.fromkeys(_LOWER, _or_last(min)),
 }

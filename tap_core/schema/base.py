@@ -76,8 +76,8 @@ class SchemaSource(ABC, Generic[KeyT]):
         """
         if key not in self._schema_cache:
             self._schema_cache[key] = self._fetched(key)
-        found = deepcopy(self._schema_cache[key])
-        return self.preprocess_schema(found, key_properties=key_properties)
+        schema = deepcopy(self._schema_cache[key])
+        return self.preprocess_schema(schema, key_properties=key_properties)
 
     def _fetched(self, key: KeyT) -> JsonSchema:
         """Fetch a schema from the source.

@@ -30,8 +30,7 @@ class SchemaDirectory(SchemaSource[str]):
     Args:
         dir_path: A path, a package or its dotted name, or a resource of a package. A name that is
             both a folder and a package means the folder.
-        extension: Suffix of the files without the dot. Files with ``yaml`` or ``yml`` are YAML,
-            all
+        extension: Suffix of the files without the dot. Files with ``yaml`` or ``yml`` are YAML, all
             others JSON.
     """
 
@@ -72,14 +71,14 @@ class SchemaDirectory(SchemaSource[str]):
         return self._files[name]
 
 
-def _directory(given: str | Path | Traversable | ModuleType) -> Path | Traversable:
+def _directory(location: str | Path | Traversable | ModuleType) -> Path | Traversable:
     """Return the directory for a path, a package, its dotted name or a resource."""
-    if isinstance(given, ModuleType):
-        return importlib.resources.files(given)
-    if not isinstance(given, str):
-        return given
-    folder = Path(given)
-    return folder if folder.is_dir() else _package(given) or folder
+    if isinstance(location, ModuleType):
+        return importlib.resources.files(location)
+    if not isinstance(location, str):
+        return location
+    folder = Path(location)
+    return folder if folder.is_dir() else _package(location) or folder
 
 
 def _package(name: str) -> Traversable | None:

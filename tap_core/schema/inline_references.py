@@ -32,9 +32,9 @@ def inline_references(json_schema: Mapping[str, Any]) -> JsonSchema:
         named = json_schema.get("properties")
         properties = named if isinstance(named, Mapping) else {}
         rest = {
-            word: value
-            for word, value in json_schema.items()
-            if word in ANNOTATION_KEYWORDS | {"type"}
+            keyword: value
+            for keyword, value in json_schema.items()
+            if keyword in ANNOTATION_KEYWORDS | {"type"}
         }
         resolved = {
             **rest,
@@ -43,7 +43,11 @@ def inline_references(json_schema: Mapping[str, Any]) -> JsonSchema:
                 for name, inner in properties.items()
             },
         }
-    return {word: value for word, value in resolved.items() if word not in ("$defs", "definitions")}
+    return {
+        keyword: value
+        for keyword, value in resolved.items()
+        if keyword not in ("$defs", "definitions")
+    }
 
 
 def _resolved(schema: Mapping[str, Any], document: Mapping[str, Any]) -> JsonSchema | None:

@@ -107,11 +107,11 @@ def resolve_sibling(location: _Location, name: str) -> _Location:
         ValueError: The name is not relative, or the location has no folder.
     """
     if isinstance(location, str) and location.startswith(_WEB):
-        found = urljoin(location, name)
-        if _origin(found) != _origin(location):
-            msg = f"'{format_location(found)}' is not on the host of the document that names it"
+        url = urljoin(location, name)
+        if _origin(url) != _origin(location):
+            msg = f"'{format_location(url)}' is not on the host of the document that names it"
             raise ValueError(msg)
-        return found
+        return url
     file = Path(location) if isinstance(location, str) else location
     folder: Traversable | None = getattr(file, "parent", None)
     if folder is None:

@@ -74,20 +74,20 @@ def parse_count(value: Any) -> int | None:
     return value if counts else None
 
 
-def _bound(schema: _Schema, word: str, exclusive: str, inward: int) -> decimal.Decimal | None:
-    """Return the bound in the keywords ``word`` and ``exclusive``, the tighter one of both.
+def _bound(schema: _Schema, keyword: str, exclusive: str, inward: int) -> decimal.Decimal | None:
+    """Return the bound in the keywords ``keyword`` and ``exclusive``, the tighter one of both.
 
     An exclusive bound is moved inward by 1: ``inward`` is 1 for a lower bound, -1 for an upper
     one. In
-    draft 4, ``exclusive`` is a boolean flag of ``word``. Return None without a bound.
+    draft 4, ``exclusive`` is a boolean flag of ``keyword``. Return None without a bound.
     """
-    plain, strict = _exact(schema.get(word)), _exact(schema.get(exclusive))
+    plain, strict = _exact(schema.get(keyword)), _exact(schema.get(exclusive))
     if plain is not None and schema.get(exclusive) is True:
         plain += inward
     if strict is not None:
         strict += inward
-    found = [bound for bound in (plain, strict) if bound is not None]
-    return (max(found) if inward > 0 else min(found)) if found else None
+    bounds = [bound for bound in (plain, strict) if bound is not None]
+    return (max(bounds) if inward > 0 else min(bounds)) if bounds else None
 
 
 def _exact(value: Any) -> decimal.Decimal | None:

@@ -93,14 +93,14 @@ class OpenAPISchema(SchemaSource[KeyT]):
         elsewhere,
         such as in the responses of a path.
         """
-        way = _COMPONENTS[self.spec_version]
+        path = _COMPONENTS[self.spec_version]
         components: Any = self.spec
-        for step in way:
+        for step in path:
             components = components.get(step, {})
         name = str(key)
         if name in components:
             name = quote(name.replace("~", "~0").replace("/", "~1"))
-        return {"$ref": f"#/{'/'.join(way)}/{name}"}
+        return {"$ref": f"#/{'/'.join(path)}/{name}"}
 
     def resolve_schema(self, key: KeyT) -> JsonSchema:
         """Return the schema of a key with every reference replaced by its target.

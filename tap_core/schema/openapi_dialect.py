@@ -99,7 +99,7 @@ def accepts_null(schema: Any) -> bool:
         return False
     if "const" in schema:
         return schema["const"] is None
-    return all(any(map(accepts_null, schema[word])) for word in _CHOICES if word in schema)
+    return all(any(map(accepts_null, schema[keyword])) for keyword in _CHOICES if keyword in schema)
 
 
 def accept_null(schema: JsonSchema) -> None:
@@ -107,9 +107,9 @@ def accept_null(schema: JsonSchema) -> None:
     types = get_types(schema)
     if types and _NULL not in types:
         schema["type"] = [*types, _NULL]
-    for word in _CHOICES:
-        if word in schema and not any(map(accepts_null, schema[word])):
-            schema[word] = [*schema[word], {"type": _NULL}]
+    for keyword in _CHOICES:
+        if keyword in schema and not any(map(accepts_null, schema[keyword])):
+            schema[keyword] = [*schema[keyword], {"type": _NULL}]
 
 
 def without_null(schema: Any) -> Any:

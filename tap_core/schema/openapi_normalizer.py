@@ -50,8 +50,8 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         result = deepcopy(schema)
         if "allOf" in result:
             parts = result.pop("allOf")
-            whole = merge_schemas([self.handle_all_of(parts), result])
-            return self.normalize_schema(whole, key_properties=key_properties)
+            merged = merge_schemas([self.handle_all_of(parts), result])
+            return self.normalize_schema(merged, key_properties=key_properties)
         to_json_schema(result)
         result = self._normalize_inside(result, key_properties)
         if "anyOf" in result:
@@ -91,7 +91,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
 
     def handle_one_of(self, schema: JsonSchema) -> JsonSchema:
         """Normalize the options; a single option other than null replaces the ``oneOf``."""
-        rest = {word: value for word, value in schema.items() if word != "oneOf"}
+        rest = {keyword: value for keyword, value in schema.items() if keyword != "oneOf"}
         choices = [self._each(choice) for choice in schema["oneOf"]]
         real = [choice for choice in choices if without_null(choice) is not None]
         if len(real) == 1 and isinstance(real[0], dict):
@@ -115,9 +115,9 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
             schema = self.handle_object(schema, key_properties=key_properties)
         else:  # an API may declare text with properties
             named.append("properties")
-        for word in named:
-            if isinstance(schemas := schema.get(word), Mapping):
-                schema[word] = {name: self._each(inner) for name, inner in schemas.items()}
+        for keyword in named:
+            if isinstance(schemas := schema.get(keyword), Mapping):
+                schema[keyword] = {name: self._each(inner) for name, inner in schemas.items()}
         if "additionalProperties" in schema:
             schema["additionalProperties"] = self._each(schema["additionalProperties"])
         self._normalize_items(schema)
@@ -126,9 +126,9 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
     def _normalize_items(self, schema: JsonSchema) -> None:
         if isinstance(items := schema.get("items"), Mapping) and items:
             schema["items"] = self.handle_array_items(dict(items))
-        for word in ("items", "prefixItems"):
-            if isinstance(listed := schema.get(word), list):
-                schema[word] = [self._each(item) for item in listed]
+        for keyword in ("items", "prefixItems"):
+            if isinstance(listed := schema.get(keyword), list):
+                schema[keyword] = [self._each(item) for item in listed]
 
     def _each(self, schema: Any) -> Any:
         """Return a normalized copy of a subschema; True and False stay unchanged."""
@@ -140,15 +140,15 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
             schema = self.handle_enum(schema)
         if "pattern" in schema:
             schema = self.handle_pattern(schema)
-        if isinstance(kept := schema.get("enum"), list) and "null" in get_types(schema):
-            schema["enum"] = kept if None in kept else [*kept, None]
+        if isinstance(values := schema.get("enum"), list) and "null" in get_types(schema):
+            schema["enum"] = values if None in values else [*values, None]
         return schema
 
 
 def _is_checked(schema: Any) -> bool:
     """Return True if a schema or one of its subschemas has ``enum`` or ``pattern``."""
     if isinstance(schema, Mapping):
-        return any(word in schema for word in _NOT_CHECKED) or any(
+        return any(keyword in schema for keyword in _NOT_CHECKED) or any(
             map(_is_checked, schema.values())
         )
     return isinstance(schema, list) and any(map(_is_checked, schema))
@@ -161,5 +161,5 @@ def _null_once(choices: list[Any]) -> list[Any]:
     """
     if sum(map(accepts_null, choices)) <= 1:
         return choices
-    real = [left for choice in choices if (left := without_null(choice)) is not None]
+    real = [remaining for choice in choices if (remaining := without_null(choice)) is not None]
     return [*real, dict(_NULL)]

@@ -31,7 +31,7 @@ __all__ = [
     "resolve_schema_references",
 ]
 
-_ONE: Final = frozenset(
+_SCHEMA_KEYWORDS: Final = frozenset(
     {
         "additionalItems",
         "additionalProperties",
@@ -48,18 +48,18 @@ _ONE: Final = frozenset(
 )
 """Keywords whose value is a schema."""
 
-_LISTED: Final = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
+_LIST_KEYWORDS: Final = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
 """Keywords whose value is, or may be, a list of schemas."""
 
-_NAMED: Final = frozenset({"dependentSchemas", "patternProperties", "properties"})
+_MAPPING_KEYWORDS: Final = frozenset({"dependentSchemas", "patternProperties", "properties"})
 """Keywords whose value is an object of schemas by name."""
 
-_UNORDERED: Final = frozenset({"enum", "required", "type"})
+_SET_KEYWORDS: Final = frozenset({"enum", "required", "type"})
 """Keywords whose value is a set, written as a list."""
 
 _Step: TypeAlias = Callable[[JsonSchema], Any]
 
-_MOST_REFERENCES: Final = 5_000
+_MAX_REFERENCES: Final = 5_000
 """Maximum number of references of one schema, counted after expansion."""
 
 _DEPTHS: Final = (8, 4, 2, 1)
@@ -110,9 +110,9 @@ def normalize(schema: Mapping[str, Any]) -> JsonSchema:
     if isinstance(kind := form.get("type"), str):
         form["type"] = [kind]
     for keyword, value in form.items():
-        if keyword in _NAMED and isinstance(value, dict):
+        if keyword in _MAPPING_KEYWORDS and isinstance(value, dict):
             form[keyword] = _sorted(value)
-        elif keyword in _UNORDERED and isinstance(value, list):
+        elif keyword in _SET_KEYWORDS and isinstance(value, list):
             form[keyword] = _as_sorted_set(value)
     if form.get("required") == []:
         del form["required"]
@@ -137,11 +137,11 @@ def map_subschemas(schema: Mapping[str, Any], step: Callable[[JsonSchema], Any])
 
 def _mapped_value(keyword: str, value: Any, step: _Step) -> Any:
     """Return the value of a keyword with ``step`` applied to the schemas in it."""
-    if isinstance(value, Mapping) and keyword in _NAMED:
+    if isinstance(value, Mapping) and keyword in _MAPPING_KEYWORDS:
         return {name: _applied(inner, step) for name, inner in value.items()}
-    if isinstance(value, list) and keyword in _LISTED:
+    if isinstance(value, list) and keyword in _LIST_KEYWORDS:
         return [_applied(inner, step) for inner in value]
-    return _applied(value, step) if keyword in _ONE else deepcopy(value)
+    return _applied(value, step) if keyword in _SCHEMA_KEYWORDS else deepcopy(value)
 
 
 def _applied(value: Any, step: _Step) -> Any:
@@ -168,17 +168,17 @@ class _Scope:
 
         if len(self.visited) >= self.deepest:
             return {}, self
-        if next(self.count) >= _MOST_REFERENCES:
+        if next(self.count) >= _MAX_REFERENCES:
             raise _TooManyError
         try:
-            found = self.resolver.lookup(reference)
+            resolved = self.resolver.lookup(reference)
         except Unresolvable as ex:
             msg = f"The schema has nothing at '{reference}'"
             raise SchemaNotValidError(msg) from ex
-        key = id(found.contents)
+        key = id(resolved.contents)
         if key not in self.visited:
-            inside = replace(self, resolver=found.resolver, visited=(*self.visited, key))
-            return _as_object(found.contents), inside
+            inside = replace(self, resolver=resolved.resolver, visited=(*self.visited, key))
+            return _as_object(resolved.contents), inside
         if self.cut_circles:
             return {}, self
         msg = f"The schema at '{reference}' contains itself, so it cannot be written out"
@@ -194,7 +194,9 @@ def _make_scope(
     from referencing import Registry
     from referencing.jsonschema import DRAFT202012
 
-    resources = [(name, DRAFT202012.create_resource(one)) for name, one in documents.items()]
+    resources = [
+        (name, DRAFT202012.create_resource(document)) for name, document in documents.items()
+    ]
     make: Any = Registry  # its constructor is not typed
     registry = make()
     if retrieve:
@@ -224,7 +226,7 @@ def _expand_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
     for deepest in (sys.maxsize, *_DEPTHS) if scope.cut_circles else (sys.maxsize,):
         with contextlib.suppress(_TooManyError):
             return _replaced(schema, replace(scope, deepest=deepest, count=itertools.count()))
-    msg = f"The schema has more than {_MOST_REFERENCES} references, one within the other"
+    msg = f"The schema has more than {_MAX_REFERENCES} references, one within the other"
     raise SchemaNotValidError(msg)
 
 

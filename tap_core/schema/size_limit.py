@@ -20,7 +20,7 @@ def check_schema_size(schema: object, stream: str) -> None:
     Raises:
         LimitExceededError: The schema has more than `SCHEMA_OBJECTS` objects.
     """
-    most, count = SCHEMA_OBJECTS.whole, 0
+    limit, count = SCHEMA_OBJECTS.whole, 0
     waiting: list[Any] = [schema]
     while waiting:
         value = waiting.pop()
@@ -29,9 +29,9 @@ def check_schema_size(schema: object, stream: str) -> None:
             waiting.extend(value.values())
         elif isinstance(value, list):
             waiting.extend(value)
-        if count > most:
+        if count > limit:
             raise LimitExceededError(
-                f"The schema of stream '{stream}' has more than {most:,} objects, which are its"
+                f"The schema of stream '{stream}' has more than {limit:,} objects, which are its"
                 " properties and what is in them: select fewer properties, or raise"
                 f" {SCHEMA_OBJECTS.variable}."
             )

@@ -31,7 +31,7 @@ _Alternatives: TypeAlias = Sequence[_Schema]
 
 _COMBINING = ("allOf", "anyOf", "oneOf")
 
-_KINDS_OF_WORDS: Mapping[str, type] = MappingProxyType({"format": str, "properties": Mapping})
+_KEYWORD_TYPES: Mapping[str, type] = MappingProxyType({"format": str, "properties": Mapping})
 """Required value types of some keywords; a keyword with another value is ignored."""
 
 _NUMBERS = {"integer", "number"}
@@ -40,7 +40,7 @@ _KIND_OF_VALUE: Mapping[type, str] = MappingProxyType(
     {bool: "boolean", int: "integer", float: "number", Decimal: "number", str: "string"}
 )
 
-_MOST_VARIANTS: Final = 1_000
+_MAX_VARIANTS: Final = 1_000
 """Maximum number of variants of one schema; their number multiplies with each ``anyOf``."""
 
 _MORE_PROPERTIES = ("additionalProperties", "patternProperties", "unevaluatedProperties")
@@ -58,9 +58,9 @@ def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
         return
     plain, parts = _split_combinators(schema)
     for number, variant in enumerate(_expanded(plain, parts)):
-        if number == _MOST_VARIANTS:
+        if number == _MAX_VARIANTS:
             raise SchemaNotValidError(
-                f"its anyOf, oneOf and allOf together allow more than {_MOST_VARIANTS:,}"
+                f"its anyOf, oneOf and allOf together allow more than {_MAX_VARIANTS:,}"
                 " combinations"
             )
         yield variant
@@ -69,15 +69,15 @@ def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
 def _expanded(plain: _Schema, parts: Sequence[_Alternatives]) -> Iterator[tuple[str, _Schema]]:
     """Yield the variants of a schema combined with one alternative of each list in ``parts``."""
     while parts and len(parts[0]) == 1:  # allOf may have thousands of members
-        own, inner = _split_combinators(parts[0][0])
-        plain, parts = _both(plain, own), [*inner, *parts[1:]]
+        narrowed, inner = _split_combinators(parts[0][0])
+        plain, parts = _intersect(plain, narrowed), [*inner, *parts[1:]]
     if not parts:
         for kind in _kinds(plain):
             yield kind, plain
         return
     for alternative in parts[0]:
-        own, inner = _split_combinators(alternative)
-        yield from _expanded(_both(plain, own), [*inner, *parts[1:]])
+        narrowed, inner = _split_combinators(alternative)
+        yield from _expanded(_intersect(plain, narrowed), [*inner, *parts[1:]])
 
 
 def _split_combinators(schema: _Schema) -> tuple[_Schema, list[_Alternatives]]:
@@ -86,38 +86,40 @@ def _split_combinators(schema: _Schema) -> tuple[_Schema, list[_Alternatives]]:
     The keywords are ``allOf``, ``anyOf`` and ``oneOf``. A value must match one alternative of each
     list; a member of ``allOf`` is a list of one.
     """
-    plain = {word: value for word, value in schema.items() if _says_something(word, value)}
+    plain = {keyword: value for keyword, value in schema.items() if _is_usable(keyword, value)}
     parts: list[_Alternatives] = []
-    for word in _COMBINING:
-        members = schema.get(word)
-        known = [m for m in members if isinstance(m, Mapping)] if isinstance(members, list) else []
-        if word == "allOf":
-            parts += ([member] for member in known)
-        elif known:
-            parts.append(known)
+    for keyword in _COMBINING:
+        members = schema.get(keyword)
+        alternatives = (
+            [m for m in members if isinstance(m, Mapping)] if isinstance(members, list) else []
+        )
+        if keyword == "allOf":
+            parts += ([member] for member in alternatives)
+        elif alternatives:
+            parts.append(alternatives)
     return plain, parts
 
 
-def _says_something(word: str, value: Any) -> bool:
+def _is_usable(keyword: str, value: Any) -> bool:
     """Return False for combining keywords, and for keywords with a value of the wrong type."""
-    kind = _KINDS_OF_WORDS.get(word)
-    return word not in _COMBINING and (kind is None or isinstance(value, kind))
+    kind = _KEYWORD_TYPES.get(keyword)
+    return keyword not in _COMBINING and (kind is None or isinstance(value, kind))
 
 
-def _both(one: _Schema, other: _Schema) -> _Schema:
+def _intersect(first: _Schema, second: _Schema) -> _Schema:
     """Return a schema for values that match two schemas, as far as types and properties go."""
-    merged = {**one, **other}
-    if "type" in one and "type" in other:
-        merged["type"] = _shared_types(_types(one), _types(other))
-    if "properties" in one and "properties" in other:
-        merged["properties"] = _narrowed(one["properties"], other["properties"])
+    merged = {**first, **second}
+    if "type" in first and "type" in second:
+        merged["type"] = _shared_types(_types(first), _types(second))
+    if "properties" in first and "properties" in second:
+        merged["properties"] = _intersect_properties(first["properties"], second["properties"])
     return merged
 
 
-def _narrowed(one: _Schema, other: _Schema) -> dict[str, Any]:
+def _intersect_properties(first: _Schema, second: _Schema) -> dict[str, Any]:
     """Return the properties of two schemas; a property of both becomes an ``allOf`` of the two."""
-    names = [name for name in other if name in one and one[name] != other[name]]
-    return {**one, **other, **{name: {"allOf": [one[name], other[name]]} for name in names}}
+    names = [name for name in second if name in first and first[name] != second[name]]
+    return {**first, **second, **{name: {"allOf": [first[name], second[name]]} for name in names}}
 
 
 def _types(schema: _Schema) -> list[str]:
@@ -128,12 +130,12 @@ def _types(schema: _Schema) -> list[str]:
     return [kind for kind in types if isinstance(kind, str)] if isinstance(types, list) else []
 
 
-def _shared_types(one: Sequence[str], other: Sequence[str]) -> list[str]:
+def _shared_types(first: Sequence[str], second: Sequence[str]) -> list[str]:
     """Return the type names in both lists; integer and number have integer in common."""
-    shared = [kind for kind in one if kind in other]
+    shared = [kind for kind in first if kind in second]
     if (
-        not _NUMBERS.isdisjoint(one)
-        and not _NUMBERS.isdisjoint(other)
+        not _NUMBERS.isdisjoint(first)
+        and not _NUMBERS.isdisjoint(second)
         and (_NUMBERS.isdisjoint(shared))
     ):
         shared.append("integer")  # an integer is a number
@@ -163,8 +165,8 @@ def _kinds_of_values(schema: _Schema) -> list[str]:
 
 def allows_undeclared_properties(schema: _Schema) -> bool:
     """Return True if an object schema explicitly allows properties besides the declared ones."""
-    words = (schema.get(word) for word in _MORE_PROPERTIES)
-    return any(word is not None and word is not False for word in words)
+    values = (schema.get(value) for value in _MORE_PROPERTIES)
+    return any(value is not None and value is not False for value in values)
 
 
 def object_schema(schema: Any) -> _Schema:

@@ -40,7 +40,7 @@ def find_schema_errors(schema: Any) -> Iterator[tuple[list[str | int], str]]:
 
     kind = bound_validator(Draft7Validator)
     for error in kind(kind.META_SCHEMA, format_checker=kind.FORMAT_CHECKER).iter_errors(schema):
-        yield list(error.absolute_path), f"this is no JSON Schema: {error.message}."
+        yield list(error.absolute_path), f"this is not a valid JSON Schema: {error.message}."
 
 
 @cache
@@ -52,22 +52,22 @@ def bound_validator(base: Any) -> Any:
     """
     from jsonschema import validators
 
-    known: dict[int, dict[str, Any]] = {}
-    checks = {name: _copied(check, known) for name, check in base.VALIDATORS.items()}
+    copied_globals: dict[int, dict[str, Any]] = {}
+    checks = {name: _bound_copy(check, copied_globals) for name, check in base.VALIDATORS.items()}
     extend: Any = validators.extend  # its stubs leave it untyped
-    made = extend(base, checks)
+    bound = extend(base, checks)
     checker = _format_checker(base.FORMAT_CHECKER)
-    made.FORMAT_CHECKER = checker
-    made.check_schema = lambda schema, format_checker=checker: base.check_schema(
+    bound.FORMAT_CHECKER = checker
+    bound.check_schema = lambda schema, format_checker=checker: base.check_schema(
         schema, format_checker=format_checker
     )
-    made.__init__ = _in_its_schema(made.__init__)
-    made.iter_errors = _telling_references(made.iter_errors)
-    made.evolve = _staying_bound(made, made.evolve)
-    return made
+    bound.__init__ = _with_empty_registry(bound.__init__)
+    bound.iter_errors = _reporting_references(bound.iter_errors)
+    bound.evolve = _evolving_bound(bound, bound.evolve)
+    return bound
 
 
-def _in_its_schema(original: Any) -> Any:
+def _with_empty_registry(original: Any) -> Any:
     """Return a validator's constructor that uses an empty registry unless one is passed."""
 
     def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -80,7 +80,7 @@ def _in_its_schema(original: Any) -> Any:
     return initialize
 
 
-def _telling_references(original: Any) -> Any:
+def _reporting_references(original: Any) -> Any:
     """Return an ``iter_errors`` that raises `InvalidJSONSchema` for unresolvable references."""
 
     def iter_errors(self: Any, instance: Any, _schema: Any = None) -> Iterator[Any]:
@@ -91,7 +91,7 @@ def _telling_references(original: Any) -> Any:
         except Unresolvable as error:
             raise InvalidJSONSchema(
                 f"The schema has nothing at '{error.ref}', and references are resolved in the"
-                " schema alone: put what is meant under its `$defs`."
+                " schema alone: put the referenced schema under its `$defs`."
             ) from None
         except CannotDetermineSpecification as error:
             raise InvalidJSONSchema(
@@ -101,19 +101,19 @@ def _telling_references(original: Any) -> Any:
     return iter_errors
 
 
-def _staying_bound(made: Any, original: Any) -> Any:
+def _evolving_bound(bound: Any, original: Any) -> Any:
     """Return an ``evolve`` that also restricts validators for another ``$schema``."""
 
     def evolve(self: Any, **changes: Any) -> Any:
-        found = original(self, **changes)
-        if type(found) is made:
-            return found
-        kind: Any = type(found)
+        validator = original(self, **changes)
+        if type(validator) is bound:
+            return validator
+        kind: Any = type(validator)
         return bound_validator(kind)(
-            found.schema,
-            format_checker=found.format_checker,
-            registry=found._registry,  # noqa: SLF001  there is no public way to either
-            _resolver=found._resolver,  # noqa: SLF001
+            validator.schema,
+            format_checker=validator.format_checker,
+            registry=validator._registry,  # noqa: SLF001  there is no public way to either
+            _resolver=validator._resolver,  # noqa: SLF001
         )
 
     return evolve
@@ -123,9 +123,9 @@ def _format_checker(base: FormatChecker) -> FormatChecker:
     """Return a copy of a format checker whose check of ``regex`` has limits."""
     from jsonschema import FormatChecker
 
-    made = FormatChecker(formats=())
-    made.checkers = {**base.checkers, "regex": (_is_pattern, re.error)}
-    return made
+    checker = FormatChecker(formats=())
+    checker.checkers = {**base.checkers, "regex": (_is_pattern, re.error)}
+    return checker
 
 
 def _is_pattern(value: object) -> bool:
@@ -135,7 +135,7 @@ def _is_pattern(value: object) -> bool:
 # The library's functions, with bound regular expressions
 
 
-def _copied(function: Any, known: dict[int, dict[str, Any]]) -> Any:
+def _bound_copy(function: Any, copied_globals: dict[int, dict[str, Any]]) -> Any:
     """Return a copy of a jsonschema function that matches patterns within limits.
 
     ``known`` caches the copied globals by the id of the originals. Other values are returned as
@@ -144,27 +144,29 @@ def _copied(function: Any, known: dict[int, dict[str, Any]]) -> Any:
     """
     if not isinstance(function, FunctionType) or not function.__module__.startswith(_OF_LIBRARY):
         return function
-    made = FunctionType(
+    copy = FunctionType(
         function.__code__,
-        _names(function.__globals__, known),
+        _bound_globals(function.__globals__, copied_globals),
         function.__name__,
         function.__defaults__,
         function.__closure__,
     )
-    made.__kwdefaults__ = function.__kwdefaults__
-    return made
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
 
 
-def _names(given: Mapping[str, Any], known: dict[int, dict[str, Any]]) -> dict[str, Any]:
+def _bound_globals(
+    module_globals: Mapping[str, Any], copied_globals: dict[int, dict[str, Any]]
+) -> dict[str, Any]:
     """Return copied module globals in which ``re`` and jsonschema's functions are replaced."""
-    if id(given) in known:
-        return known[id(given)]
-    made = known[id(given)] = dict(given)
-    for name, value in given.items():
+    if id(module_globals) in copied_globals:
+        return copied_globals[id(module_globals)]
+    copy = copied_globals[id(module_globals)] = dict(module_globals)
+    for name, value in module_globals.items():
         if value is re:
-            made[name] = _BOUND_RE
+            copy[name] = _BOUND_RE
         elif isinstance(value, ModuleType) and value.__name__.startswith(_OF_LIBRARY):
-            made[name] = SimpleNamespace(**_names(vars(value), known))
+            copy[name] = SimpleNamespace(**_bound_globals(vars(value), copied_globals))
         else:
-            made[name] = _copied(value, known)
-    return made
+            copy[name] = _bound_copy(value, copied_globals)
+    return copy

@@ -48,7 +48,7 @@ def check_text(text: str | bytes) -> None:
         yaml.YAMLError: The text is not valid YAML.
     """
     depth = count = 0
-    most = YAML_NODES.whole
+    limit = YAML_NODES.whole
     for event in yaml.parse(text, Loader=_PARSER):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
@@ -62,7 +62,7 @@ def check_text(text: str | bytes) -> None:
                 f"A YAML document may be nested {_DEEPEST} levels deep, and line {line} is deeper:"
                 " make it flatter."
             )
-        if count > most:
+        if count > limit:
             raise too_many_nodes()
 
 
@@ -76,14 +76,14 @@ def check_nodes(root: yaml.Node) -> None:
     sizes: dict[int, int] = {}
     open_nodes: set[int] = set()
     waiting: list[tuple[yaml.Node, bool]] = [(root, False)]
-    most = YAML_NODES.whole
+    limit = YAML_NODES.whole
     while waiting:
         node, is_done = waiting.pop()
         inner = _children(node)
         if is_done:
             open_nodes.discard(id(node))
-            sizes[id(node)] = 1 + sum(sizes[id(one)] for one in inner)
-            if sizes[id(node)] > most:
+            sizes[id(node)] = 1 + sum(sizes[id(child)] for child in inner)
+            if sizes[id(node)] > limit:
                 raise too_many_nodes()
         elif id(node) not in sizes:
             if id(node) in open_nodes:
@@ -91,7 +91,7 @@ def check_nodes(root: yaml.Node) -> None:
             _check_tag(node)
             open_nodes.add(id(node))
             waiting.append((node, True))
-            waiting += [(one, False) for one in inner]
+            waiting += [(child, False) for child in inner]
 
 
 def read_scalar(node: yaml.ScalarNode, construct: Callable[[yaml.ScalarNode], Any]) -> Any:
@@ -109,7 +109,9 @@ def read_scalar(node: yaml.ScalarNode, construct: Callable[[yaml.ScalarNode], An
         return construct(node)
     except (ArithmeticError, AttributeError, LookupError, ValueError):
         shown = node.value if len(node.value) <= _SHOWN else f"{node.value[:_SHOWN]}…"
-        raise _refused(node, f"{shown!r} is no {kind}: correct it, or take its tag away") from None
+        raise _refused(
+            node, f"{shown!r} is not a valid {kind}: correct it, or remove its tag"
+        ) from None
 
 
 def too_many_nodes() -> LimitExceededError:
@@ -123,7 +125,7 @@ def too_many_nodes() -> LimitExceededError:
 def _children(node: yaml.Node) -> list[yaml.Node]:
     """Return the child nodes of a node: keys and values of a mapping, items of a sequence."""
     if isinstance(node, yaml.MappingNode):
-        return [one for pair in node.value for one in pair]
+        return [child for pair in node.value for child in pair]
     return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 

@@ -1,7 +1,6 @@
 """Singer data structures: catalog, schema and messages.
 
-Each name is imported from its module on first use, so that a module of this package can be
-imported
+Each name is imported from its module on first use, so that a module of this package can be imported
 from anywhere in tap_core.
 """
 

@@ -83,12 +83,12 @@ class Metadata:
     @classmethod
     def from_dict(cls: type[_M], value: Mapping[str, Any]) -> _M:  # noqa: PYI019 - 3.10
         """Return the metadata in a catalog's ``metadata`` object; unknown keys are dropped."""
-        names = (one.name for one in fields(cls))
+        names = (attribute.name for attribute in fields(cls))
         return cls(**{name: value.get(name.replace("_", "-")) for name in names})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``metadata`` object of a catalog, without null values."""
-        values = ((one.name, getattr(self, one.name)) for one in fields(self))
+        values = ((attribute.name, getattr(self, attribute.name)) for attribute in fields(self))
         return {name.replace("_", "-"): value for name, value in values if value is not None}
 
 

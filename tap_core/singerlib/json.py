@@ -1,7 +1,6 @@
 """JSON text of configurations, catalogs, states and single messages.
 
-Numbers are lossless: a fraction is read as ``Decimal`` and written with the same digits; an
-integer
+Numbers are lossless: a fraction is read as ``Decimal`` and written with the same digits; an integer
 may have any size. This module serves small documents and messages that an author writes by hand;
 bulk records have a faster encoder in ``tap_core.protocols``.
 """
@@ -133,8 +132,8 @@ def read_json_file(path: StrPath) -> dict[str, Any]:
         template = Path(f"{path}.template")
         hint = f" There is a template to start from: {template}" if template.exists() else ""
         raise FileNotFoundError(f"There is no file '{path}'.{hint}")
-    found: dict[str, Any] = load_json(read_at_most(file, STATE_BYTES).decode("utf-8-sig"))
-    return found
+    document: dict[str, Any] = load_json(read_at_most(file, STATE_BYTES).decode("utf-8-sig"))
+    return document
 
 
 def _write(

@@ -55,7 +55,9 @@ class Message:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the message as a dict for JSON serialization."""
-        return exclude_null_dict((each.name, getattr(self, each.name)) for each in fields(self))
+        return exclude_null_dict(
+            (attribute.name, getattr(self, attribute.name)) for attribute in fields(self)
+        )
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
@@ -106,9 +108,9 @@ class RecordMessage(Message):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the message as a dict; the record is not copied and keeps its nulls."""
-        known = {"type": "RECORD", "stream": self.stream, "record": self.record}
+        required = {"type": "RECORD", "stream": self.stream, "record": self.record}
         optional = (("version", self.version), ("time_extracted", self.time_extracted))
-        return known | exclude_null_dict(optional)
+        return required | exclude_null_dict(optional)
 
 
 @dataclass

@@ -97,12 +97,13 @@ def _make_connection_error(context: sa.engine.ExceptionContext) -> BaseException
     url = engine.url
     secret = str(url.password or "")
     original.args = tuple(
-        _without(secret, word) if isinstance(word, str) else word for word in original.args
+        _without(secret, argument) if isinstance(argument, str) else argument
+        for argument in original.args
     )
     reason = " ".join(_without(secret, str(original)).split()) or type(original).__name__
-    place = f"{url.host or 'this machine'}{f':{url.port}' if url.port else ''}"
+    location = f"{url.host or 'this machine'}{f':{url.port}' if url.port else ''}"
     return DatabaseUnreachableError(
-        f"No connection to database '{url.database or ''}' at {place}"
+        f"No connection to database '{url.database or ''}' at {location}"
         f" ({engine.dialect.name}): {reason}",
         original,
     )

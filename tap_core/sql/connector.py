@@ -4,8 +4,7 @@ A connector has one engine, created on first use by `create_engine`, which autho
 Passwords appear in no message: see `tap_core.sql.connection_errors`. All tables of a schema are
 reflected with one query; if that fails because one table cannot be read, each table is reflected
 separately, and unreadable ones are logged and skipped. Methods that an author overrides are called
-for every table or column, with singer_sdk's arguments. For a table that already matches its
-stream,
+for every table or column, with singer_sdk's arguments. For a table that already matches its stream,
 only the columns are read. A change of a column's type never loses values.
 """
 
@@ -27,6 +26,7 @@ from sqlalchemy.types import TypeEngine
 
 from tap_core import typing as th
 from tap_core.capabilities import TargetLoadMethods
+from tap_core.compat.author_overrides import is_any_overridden
 from tap_core.exceptions import ConfigValidationError, SingerSDKPendingDeprecationWarning
 from tap_core.singerlib.catalog import CatalogEntry, MetadataMapping, Schema
 from tap_core.singerlib.json import dump_json, load_json
@@ -249,9 +249,9 @@ class SQLConnector:
         if not isinstance(sql_type, str) and not (is_class and issubclass(sql_type, TypeEngine)):
             name = sql_type.__name__ if is_class else type(sql_type).__name__
             raise ValueError(f"Unexpected type received: '{name}'")
-        what = "type classes" if is_class else "string types"
+        subject = "type classes" if is_class else "string types"
         warnings.warn(
-            f"Passing {what} to `to_jsonschema_type` is deprecated. Please pass a SQLAlchemy"
+            f"Passing {subject} to `to_jsonschema_type` is deprecated. Please pass a SQLAlchemy"
             " type object instead.",
             SingerSDKPendingDeprecationWarning,
             stacklevel=2,
@@ -405,13 +405,13 @@ class SQLConnector:
         With ``column_names``, return only these; names are compared without regard to case.
         """
         _, schema, table = self.parse_full_table_name(full_table_name)
-        wanted = {name.casefold() for name in column_names or ()}
+        requested = {name.casefold() for name in column_names or ()}
         return {
             column["name"]: sa.Column(
                 column["name"], column["type"], nullable=column.get("nullable", False)
             )
             for column in sa.inspect(self._engine).get_columns(table, schema)
-            if not wanted or column["name"].casefold() in wanted
+            if not requested or column["name"].casefold() in requested
         }
 
     def get_table(
@@ -433,18 +433,20 @@ class SQLConnector:
         self, engine: sa.Engine, inspected: sa.Inspector, schema: str, reflect_indices: bool
     ) -> Iterator[CatalogEntry]:
         """Yield the catalog entries of one database schema: its tables, then its views."""
-        ask = _SchemaReflection(self, inspected, schema)
-        primary_keys = ask.inspect_all(
+        reflection = _SchemaReflection(self, inspected, schema)
+        primary_keys = reflection.inspect_all(
             inspected.get_multi_pk_constraint, inspected.get_pk_constraint
         )
         indices: Mapping[_Key, list[ReflectedIndex]] = (
-            ask.inspect_all(inspected.get_multi_indexes, inspected.get_indexes)
+            reflection.inspect_all(inspected.get_multi_indexes, inspected.get_indexes)
             if reflect_indices
             else {}
         )
-        listed = self._listed(engine, inspected, schema)
+        listed = self._get_listed_objects(engine, inspected, schema)
         for kind, is_view in ((ObjectKind.TABLE, False), (ObjectKind.ANY_VIEW, True)):
-            columns = ask.inspect_all(inspected.get_multi_columns, inspected.get_columns, kind)
+            columns = reflection.inspect_all(
+                inspected.get_multi_columns, inspected.get_columns, kind
+            )
             for key, reflected in columns.items():
                 if listed is None or (key[1], is_view) in listed:
                     yield self.discover_catalog_entry(
@@ -458,12 +460,12 @@ class SQLConnector:
                         reflected_indices=indices.get(key, []),
                     )
 
-    def _listed(
+    def _get_listed_objects(
         self, engine: sa.Engine, inspected: sa.Inspector, schema: str
     ) -> Collection[tuple[str, bool]] | None:
         """Return the result of an overridden `get_object_names`, or None if not overridden."""
-        own = getattr(type(self), "get_object_names", None)
-        if own is SQLConnector.get_object_names:
+        method = getattr(type(self), "get_object_names", None)
+        if method is SQLConnector.get_object_names:
             return None
         return set(self.get_object_names(engine, inspected, schema))
 
@@ -511,16 +513,9 @@ class SQLConnector:
             connection.execution_options(stream_results=False)  # server-side cursors can only read
             yield connection
 
-    def _overrides(self, *names: str) -> bool:
-        """Return True if an author overrides one of these methods."""
-        return any(
-            name in vars(self) or getattr(type(self), name) is not getattr(SQLConnector, name)
-            for name in names
-        )
-
-    def _fitting_type(self, known: Any) -> _Type:
+    def _column_type_for(self, definition: Any) -> _Type:
         """Return the column type of a property by its schema; boolean schemas count as empty."""
-        schema: JsonSchema = known if isinstance(known, dict) else {}
+        schema: JsonSchema = definition if isinstance(definition, dict) else {}
         return adapt_type(self.to_sql_type(schema), self._dialect)
 
     def column_exists(self, full_table_name: _Name, column_name: str) -> bool:
@@ -562,8 +557,8 @@ class SQLConnector:
         """
         if not self.allow_column_rename:
             raise NotImplementedError("Renaming columns is not supported.")
-        own = self._overrides("get_column_rename_ddl")
-        quote = str if own else self._dialect.identifier_preparer.quote
+        is_overridden = is_any_overridden(self, SQLConnector, "get_column_rename_ddl")
+        quote = str if is_overridden else self._dialect.identifier_preparer.quote
         statement = self.get_column_rename_ddl(
             table_name=full_table_name,
             column_name=quote(old_name),
@@ -584,26 +579,26 @@ class SQLConnector:
         collation = self.remove_collation(current)
         if self._is_same(current, sql_type):
             return
-        wanted = self._type_for_both(current, sql_type)
-        if str(wanted) == str(current):
+        merged = self._type_for_both(current, sql_type)
+        if str(merged) == str(current):
             return
         if collation:
-            self.update_collation(wanted, collation)
+            self.update_collation(merged, collation)
         if not self.allow_column_alter:
             raise NotImplementedError(
                 "Altering columns is not supported. Could not convert column"
-                f" '{full_table_name}.{column_name}' from '{current}' to '{wanted}'."
+                f" '{full_table_name}.{column_name}' from '{current}' to '{merged}'."
             )
         with self._transaction() as connection:
-            connection.execute(self._alter_statement(full_table_name, column_name, wanted))
+            connection.execute(self._alter_statement(full_table_name, column_name, merged))
 
     def _is_same(self, current: _Type, sql_type: _Type) -> bool:
         """Return True if two types have the same name, generically or in this database."""
         if str(current) == str(sql_type):
             return True
-        return bool(self._spelled(current) == self._spelled(sql_type))
+        return bool(self._type_name(current) == self._type_name(sql_type))
 
-    def _spelled(self, sql_type: _Type) -> str:
+    def _type_name(self, sql_type: _Type) -> str:
         """Return the name of a type in this database, or its generic name."""
         try:
             return sql_type.compile(dialect=self._dialect)
@@ -624,7 +619,7 @@ class SQLConnector:
 
     def _alter_statement(self, table_name: _Name, column_name: str, column_type: _Type) -> sa.DDL:
         """Return the statement that changes a column's type: the author's or the database's."""
-        if self._overrides("get_column_alter_ddl"):
+        if is_any_overridden(self, SQLConnector, "get_column_alter_ddl"):
             return self.get_column_alter_ddl(
                 table_name=table_name, column_name=column_name, column_type=column_type
             )
@@ -638,7 +633,7 @@ class SQLConnector:
             {
                 "table_name": table_name,
                 "column_name": quoted,
-                "column_type": self._spelled(column_type),
+                "column_type": self._type_name(column_type),
             },
         )
 
@@ -673,7 +668,7 @@ class SQLConnector:
         if others:
             return self.merge_sql_types([self.merge_sql_types([first, second]), *others])
         for option in (first, second):
-            if _will_do(option, current):
+            if _may_become(option, current):
                 return option
         raise ValueError(f"Unable to merge sql types: {', '.join(map(str, (first, second)))}")
 
@@ -779,8 +774,8 @@ class SQLConnector:
         _, schema_name, table_name = self.parse_full_table_name(full_table_name)
         # An autoincrement column would generate keys for rows without a key.
         columns = [
-            sa.Column(name, self._fitting_type(known), autoincrement=False)
-            for name, known in properties.items()
+            sa.Column(name, self._column_type_for(definition), autoincrement=False)
+            for name, definition in properties.items()
         ]
         keys = [key for key in primary_keys or () if key in properties]
         constraints = [sa.PrimaryKeyConstraint(*keys)] if keys else []
@@ -802,8 +797,8 @@ class SQLConnector:
         """
         name = str(full_table_name)
         overwrites = self.config.get("load_method") == TargetLoadMethods.OVERWRITE
-        starts_anew = overwrites and not self._tables_prepared.get(name, False)
-        if starts_anew or not self.table_exists(full_table_name=full_table_name):
+        is_first_overwrite = overwrites and not self._tables_prepared.get(name, False)
+        if is_first_overwrite or not self.table_exists(full_table_name=full_table_name):
             self._drop_table(full_table_name)
             self.logger.info("Creating empty table %s", full_table_name)
             self.create_empty_table(
@@ -828,11 +823,13 @@ class SQLConnector:
 
         If an author overrides `prepare_column`, it is called for every column.
         """
-        asks_always = self._overrides("prepare_column", "_adapt_column_type", "column_exists")
-        there = {} if asks_always else self.get_table_columns(full_table_name)
-        for name, known in properties.items():
-            sql_type = self._fitting_type(known)
-            if name in there and self._is_same(there[name].type, sql_type):
+        is_overridden = is_any_overridden(
+            self, SQLConnector, "prepare_column", "_adapt_column_type", "column_exists"
+        )
+        existing = {} if is_overridden else self.get_table_columns(full_table_name)
+        for name, definition in properties.items():
+            sql_type = self._column_type_for(definition)
+            if name in existing and self._is_same(existing[name].type, sql_type):
                 continue
             self.prepare_column(full_table_name, name, sql_type)
 
@@ -869,16 +866,16 @@ class _SchemaReflection:
 
     def inspect_all(
         self,
-        of_all: Callable[..., Mapping[_Key, _T]],
-        of_one: Callable[..., _T],
+        inspect_many: Callable[..., Mapping[_Key, _T]],
+        inspect_single: Callable[..., _T],
         kind: ObjectKind = ObjectKind.TABLE,
     ) -> Mapping[Any, _T]:
         """Return the reflected metadata of all readable tables (or views, by ``kind``).
 
-        ``of_all`` reflects all tables at once, ``of_one`` a single table.
+        ``inspect_many`` reflects all tables at once, ``inspect_single`` a single table.
         """
         try:
-            return of_all(schema=self._schema, kind=kind)
+            return inspect_many(schema=self._schema, kind=kind)
         except DatabaseUnreachableError:
             raise
         except (exc.SQLAlchemyError, NotImplementedError) as error:
@@ -887,13 +884,16 @@ class _SchemaReflection:
                 self._schema,
                 _first_line(error),
             )
-        answers = {(self._schema, name): self._one(of_one, name) for name in self._names(kind)}
-        return {key: answer for key, answer in answers.items() if answer is not None}
+        reflected = {
+            (self._schema, name): self._inspect_one(inspect_single, name)
+            for name in self._names(kind)
+        }
+        return {key: metadata for key, metadata in reflected.items() if metadata is not None}
 
-    def _one(self, of_one: Callable[..., _T], name: str) -> _T | None:
+    def _inspect_one(self, inspect_single: Callable[..., _T], name: str) -> _T | None:
         """Return the reflected metadata of one table, or None with a warning if that fails."""
         try:
-            return of_one(name, schema=self._schema)
+            return inspect_single(name, schema=self._schema)
         except DatabaseUnreachableError:
             raise
         except (exc.SQLAlchemyError, NotImplementedError) as error:
@@ -936,7 +936,7 @@ def _ddl(statement: str, context: dict[str, object]) -> sa.DDL:
     return make(statement, context)
 
 
-def _will_do(option: _Type, current: _Type) -> bool:
+def _may_become(option: _Type, current: _Type) -> bool:
     """Return True if a column of type ``current`` can be changed to the type ``option``."""
     if not is_text(option):
         return str(option) == str(current)

@@ -55,9 +55,9 @@ def check_name_clashes(conformed: Mapping[str, str]) -> None:
     if len(set(conformed.values())) == len(conformed):
         return
     origins: dict[str, list[str]] = {}
-    for name, one in conformed.items():
-        origins.setdefault(one, []).append(name)
-    clashes = [(one, names) for one, names in origins.items() if len(names) > 1]
+    for name, identifier in conformed.items():
+        origins.setdefault(identifier, []).append(name)
+    clashes = [(identifier, names) for identifier, names in origins.items() if len(names) > 1]
     raise ConformedNameClashException(
         f"Duplicate stream properties produced when conforming property names: {clashes}"
     )

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy.engine.interfaces import BindTyping, Dialect
 
-from tap_core.sql.parameter_binding import TextFallback, TypeDecorators
+from tap_core.sql.parameter_binding import ConvertingType, ValueConverters
 from tap_core.types import Record
 
 __all__ = ["BulkInsert", "RowExtractor", "make_extractor", "prepare_insert"]
@@ -32,7 +32,7 @@ class _Native:
     keys: tuple[str, ...] | None
     """Parameter names of the driver; None if its parameters are positional."""
 
-    words: tuple[tuple[int, TypeDecorators], ...]
+    converters: tuple[tuple[int, ValueConverters], ...]
     processors: tuple[tuple[int, Callable[[Any], Any]], ...]
 
 
@@ -61,7 +61,7 @@ def prepare_insert(
 ) -> BulkInsert:
     """Return a bulk INSERT; a statement other than a plain INSERT is run by SQLAlchemy."""
     native = None
-    if isinstance(statement, sa.Insert) and _takes_rows_one_by_one(dialect):
+    if isinstance(statement, sa.Insert) and _uses_executemany(dialect):
         native = _native(statement, columns, dialect)
     return BulkInsert(statement, tuple(columns), native)
 
@@ -77,17 +77,17 @@ def make_extractor(
         conform: Renames the properties of a record to column names. It is called for records with
             undeclared properties only, because one of them may have the name of a column.
     """
-    known, wanted, names = frozenset(properties), tuple(properties), tuple(columns)
+    declared, ordered, names = frozenset(properties), tuple(properties), tuple(columns)
 
     def pick(record: Record) -> _Row:
-        if known.issuperset(record):
-            return [*map(record.get, wanted)]
+        if declared.issuperset(record):
+            return [*map(record.get, ordered)]
         return [*map(conform(record).get, names)]
 
     return pick
 
 
-def _takes_rows_one_by_one(dialect: Dialect) -> bool:
+def _uses_executemany(dialect: Dialect) -> bool:
     """Return True if SQLAlchemy would only call the driver's ``executemany``."""
     many_at_once = getattr(dialect, "use_insertmanyvalues_wo_returning", False)
     return not many_at_once and dialect.bind_typing is not BindTyping.SETINPUTSIZES
@@ -98,27 +98,27 @@ def _native(statement: sa.Insert, columns: Sequence[str], dialect: Dialect) -> _
     compiled: Any = statement.compile(dialect=dialect, column_keys=list(columns))
     escaped: Mapping[str, str] = compiled.escaped_bind_names
     keys = None if compiled.positional else tuple(escaped.get(name, name) for name in columns)
-    words, processors = [], []
-    for place, name in enumerate(columns):
+    converters, processors = [], []
+    for position, name in enumerate(columns):
         kind = statement.table.c[name].type
-        if isinstance(kind, TextFallback):
-            words.append((place, kind.words))
+        if isinstance(kind, ConvertingType):
+            converters.append((position, kind.converters))
         elif process := kind.dialect_impl(dialect).bind_processor(dialect):
-            processors.append((place, process))
-    return _Native(compiled.string, keys, tuple(words), tuple(processors))
+            processors.append((position, process))
+    return _Native(compiled.string, keys, tuple(converters), tuple(processors))
 
 
 def _convert_values(native: _Native, rows: Iterable[_Row]) -> None:
     """Convert, in place, the values that the driver does not accept."""
-    for place, words in native.words:
-        word_of = words.get
+    for position, converters in native.converters:
+        get_converter = converters.get
         for row in rows:
-            word = word_of(row[place].__class__)
-            if word is not None:
-                row[place] = word(row[place])
-    for place, process in native.processors:
+            convert = get_converter(row[position].__class__)
+            if convert is not None:
+                row[position] = convert(row[position])
+    for position, process in native.processors:
         for row in rows:
-            row[place] = process(row[place])
+            row[position] = process(row[position])
 
 
 def _parameters(native: _Native, rows: list[_Row]) -> Any:

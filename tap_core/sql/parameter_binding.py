@@ -18,9 +18,9 @@ from sqlalchemy.engine.interfaces import Dialect
 
 from tap_core.types import JsonSchema
 
-__all__ = ["TextFallback", "TypeDecorators", "get_python_types", "make_binder"]
+__all__ = ["ConvertingType", "ValueConverters", "get_python_types", "make_binder"]
 
-TypeDecorators: TypeAlias = Mapping[type, Callable[[Any], Any]]
+ValueConverters: TypeAlias = Mapping[type, Callable[[Any], Any]]
 """Conversion functions by the class of a value."""
 
 _ALL: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
@@ -28,23 +28,23 @@ _NESTED: Final = frozenset({"object", "array"})
 _NUMBERS: Final = frozenset({"number", "integer"})
 
 
-class TextFallback(sa.types.UserDefinedType[Any]):
+class ConvertingType(sa.types.UserDefinedType[Any]):
     """Bind type of SQLAlchemy that converts the values of certain classes."""
 
     cache_ok = False
 
-    def __init__(self, words: TypeDecorators) -> None:
-        self.words = words
+    def __init__(self, converters: ValueConverters) -> None:
+        self.converters = converters
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any]:  # noqa: ARG002
         """Return the function that SQLAlchemy applies to each value."""
-        words = self.words
+        converters = self.converters
 
-        def spoken(value: Any) -> Any:
-            word = words.get(value.__class__)
-            return value if word is None else word(value)
+        def convert_value(value: Any) -> Any:
+            convert = converters.get(value.__class__)
+            return value if convert is None else convert(value)
 
-        return spoken
+        return convert_value
 
 
 def make_binder(
@@ -62,17 +62,21 @@ def make_binder(
         dump: Serializes objects and arrays for text columns.
     """
     kinds = get_python_types(schema)
-    if kinds & _NESTED and (own := _own_binding(column_type, dialect)):
-        return own
-    words: dict[type, Callable[[Any], Any]] = {}
+    if kinds & _NESTED and (column_binding := _own_binding(column_type, dialect)):
+        return column_binding
+    converters: dict[type, Callable[[Any], Any]] = {}
     if kinds & _NESTED:
-        words = {dict: dump, list: dump}
+        converters = {dict: dump, list: dump}
     if dialect.name == "sqlite":
-        words |= _sqlite_words(kinds)
-        words = {kind: word for kind, word in words.items() if not _is_taught(dialect, kind)}
+        converters |= _sqlite_converters(kinds)
+        converters = {
+            kind: converter
+            for kind, converter in converters.items()
+            if not _has_adapter(dialect, kind)
+        }
     elif _lacks_zone(column_type):
-        words[datetime] = _in_utc
-    return TextFallback(words) if words else sa.types.NullType()
+        converters[datetime] = _in_utc
+    return ConvertingType(converters) if converters else sa.types.NullType()
 
 
 def get_python_types(schema: Any) -> frozenset[str]:
@@ -83,7 +87,7 @@ def get_python_types(schema: Any) -> frozenset[str]:
         return frozenset({named})
     if named:
         return frozenset(named)
-    branches = [one for word in ("anyOf", "oneOf") for one in schema.get(word, ())]
+    branches = [branch for keyword in ("anyOf", "oneOf") for branch in schema.get(keyword, ())]
     return frozenset().union(*map(get_python_types, branches)) if branches else _ALL
 
 
@@ -104,25 +108,25 @@ def _own_binding(
 # Rules of specific databases
 
 
-def _sqlite_words(kinds: frozenset[str]) -> dict[type, Callable[[Any], Any]]:
+def _sqlite_converters(kinds: frozenset[str]) -> dict[type, Callable[[Any], Any]]:
     """Return conversions for values that Python's SQLite driver rejects or warns about."""
-    words: dict[type, Callable[[Any], Any]] = {}
+    converters: dict[type, Callable[[Any], Any]] = {}
     if "string" in kinds:
-        words = {datetime: _spaced, date: date.isoformat, time: time.isoformat}
+        converters = {datetime: _spaced, date: date.isoformat, time: time.isoformat}
     if kinds & _NUMBERS:
-        words[Decimal] = str
-    return words
+        converters[Decimal] = str
+    return converters
 
 
 def _spaced(instant: datetime) -> str:
     return instant.isoformat(" ")
 
 
-def _is_taught(dialect: Dialect, kind: type) -> bool:
+def _has_adapter(dialect: Dialect, kind: type) -> bool:
     """Return True if an author has registered an adapter for a class with the SQLite driver."""
     driver: Any = dialect.dbapi
-    known = getattr(driver, "adapters", {})
-    adapter = known.get((kind, getattr(driver, "PrepareProtocol", None)))
+    adapters = getattr(driver, "adapters", {})
+    adapter = adapters.get((kind, getattr(driver, "PrepareProtocol", None)))
     return adapter is not None and getattr(adapter, "__module__", "") != "sqlite3.dbapi2"
 
 

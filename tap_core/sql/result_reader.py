@@ -55,7 +55,7 @@ fifth cheaper.
 MAX_PAGE_BYTES = 4 << 20
 """Target size of a page in bytes if fetching takes most of the time (a remote database)."""
 
-_FAR_AWAY = 3
+_SLOW_FETCH_RATIO = 3
 """Ratio of total fetch time to total processing time above which pages grow."""
 
 _SAMPLED_ROWS = 8
@@ -85,14 +85,14 @@ def iterate_pages(result: sa.CursorResult[Any]) -> Iterator[Sequence[Sequence[An
     The rows are the driver's rows: the caller must still apply `get_processors`.
     """
     fetch, size, waited, worked = _get_fetch(result), FIRST_PAGE_ROWS, 0.0, 0.0
-    asked = perf_counter()
+    requested_at = perf_counter()
     while page := fetch(size):
-        given = perf_counter()
-        waited += given - asked
+        received_at = perf_counter()
+        waited += received_at - requested_at
         yield page
-        asked = perf_counter()
-        worked += asked - given
-        budget = MAX_PAGE_BYTES if waited > _FAR_AWAY * worked else PAGE_BYTES
+        requested_at = perf_counter()
+        worked += requested_at - received_at
+        budget = MAX_PAGE_BYTES if waited > _SLOW_FETCH_RATIO * worked else PAGE_BYTES
         size = max(1, min(MAX_PAGE_ROWS, budget // (_width(page) or 1)))
 
 
@@ -139,30 +139,30 @@ def compile_row_reader(
         texts: Text rules by column name.
         processors: SQLAlchemy's result processors by column position, or empty.
     """
-    known: dict[str, Any] = {"epoch": _EPOCH, "plain": _as_plain}
+    scope: dict[str, Any] = {"epoch": _EPOCH, "plain": _as_plain}
     items = []
     for number, name in enumerate(names):
         process = processors[number] if processors else None
-        known[f"p{number}"] = process
+        scope[f"p{number}"] = process
         text = texts.get(name) if texts else None
         value = f"v{number}" if process is None else f"p{number}(v{number})"
         if text is not None:
-            known[f"t{number}"] = text.kinds
+            scope[f"t{number}"] = text.kinds
             value = _make_value_expression(text, number, value)
         items.append(f"{name!r}: {value}")
     targets = "".join(f"v{number}, " for number in range(len(names)))
     source = f"lambda rows: [{{{', '.join(items)}}} for ({targets}) in rows]"
-    reader: RowReader = eval(source, known)  # noqa: S307 - source of literals and generated names
+    reader: RowReader = eval(source, scope)  # noqa: S307 - source of literals and generated names
     return reader
 
 
 def _make_value_expression(text: DriverText, number: int, value: str) -> str:
     """Return the source of an expression that converts a value to text if its type requires it."""
     name = value if value == f"v{number}" else f"w{number}"
-    asked = value if name == value else f"({name} := {value})"
-    word = "not in" if text.others else "in"
+    checked = value if name == value else f"({name} := {value})"
+    operator = "not in" if text.others else "in"
     written = text.expression.replace("VALUE", name)
-    return f"{written} if {asked}.__class__ {word} t{number} else {name}"
+    return f"{written} if {checked}.__class__ {operator} t{number} else {name}"
 
 
 def get_text_columns(
@@ -172,12 +172,12 @@ def get_text_columns(
 
     Columns that are not in the schema are skipped, because their values are dropped.
     """
-    found = {}
+    rules = {}
     for name, column in columns.items():
         schema = properties.get(name)
         if isinstance(schema, dict) and (text := _get_text_rule(column.type, schema)) is not None:
-            found[name] = text
-    return found
+            rules[name] = text
+    return rules
 
 
 def infer_value_type(column_type: Any) -> type:
@@ -198,7 +198,7 @@ def _get_text_rule(column_type: Any, schema: JsonSchema) -> DriverText | None:
         return DriverText(frozenset((kind,)), _EXPRESSIONS[kind])
     if kind in _NUMBERS or isinstance(column_type, String):
         return None
-    return DriverText(_STAYS, "plain(VALUE)", others=True)
+    return DriverText(_UNCHANGED, "plain(VALUE)", others=True)
 
 
 def _as_plain(value: Any) -> Any:
@@ -208,7 +208,7 @@ def _as_plain(value: Any) -> Any:
 
 _NUMBERS: frozenset[type] = frozenset((int, float, bool, Decimal))
 
-_STAYS: frozenset[type] = frozenset((str, int, float, bool, type(None), Decimal, dict, list))
+_UNCHANGED: frozenset[type] = frozenset((str, int, float, bool, type(None), Decimal, dict, list))
 """Types that the encoder supports; contents of objects and lists are converted later."""
 
 _EXPRESSIONS: dict[type, str] = {

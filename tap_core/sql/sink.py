@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 
+from tap_core.compat.author_overrides import is_any_overridden
 from tap_core.redaction.row_values import are_rows_shown
 from tap_core.sinks.batch import BatchSink
 from tap_core.sinks.datetime_parsing import date_fields
@@ -29,7 +30,7 @@ from tap_core.sql.unstorable_values import (
     UnstorableValueError,
     find_cell,
     find_driver_error,
-    unstorable,
+    make_unstorable_error,
 )
 from tap_core.types import JsonSchema, Record
 
@@ -113,8 +114,8 @@ class SQLSink(BatchSink, Generic[_C]):
     @cached_property
     def default_target_schema(self) -> str | None:
         """Value of the setting ``default_target_schema``, or None."""
-        found: str | None = self.config.get("default_target_schema")
-        return found
+        schema_name: str | None = self.config.get("default_target_schema")
+        return schema_name
 
     @property
     def table_name(self) -> str:
@@ -240,8 +241,8 @@ class SQLSink(BatchSink, Generic[_C]):
         types = self._column_types(full_table_name, properties)
         dialect, dump = self.connector._dialect, self.connector.serialize_json  # noqa: SLF001
         columns: list[sa.Column[Any]] = [
-            sa.Column(name, make_binder(known, types[name], dialect, dump))
-            for name, known in properties.items()
+            sa.Column(name, make_binder(definition, types[name], dialect, dump))
+            for name, definition in properties.items()
         ]
         _, schema_name, table_name = self.connector.parse_full_table_name(full_table_name)
         return sa.insert(sa.Table(table_name, sa.MetaData(), *columns, schema=schema_name))
@@ -250,14 +251,16 @@ class SQLSink(BatchSink, Generic[_C]):
         self, full_table_name: _Name, properties: JsonSchema
     ) -> dict[str, sa.types.TypeEngine[Any]]:
         """Return the SQLAlchemy types by column; of datetimes those in the existing table."""
-        types = {name: self.connector.to_sql_type(known) for name, known in properties.items()}
+        types = {
+            name: self.connector.to_sql_type(definition) for name, definition in properties.items()
+        }
         instants = [field.name for field in date_fields({"properties": properties})]
         if instants and self.connector._dialect.name != "sqlite":  # noqa: SLF001
             try:
-                there = self.connector.get_table_columns(full_table_name, instants)
+                columns = self.connector.get_table_columns(full_table_name, instants)
             except sa.exc.NoSuchTableError:
                 return types
-            types |= {name: column.type for name, column in there.items() if name in types}
+            types |= {name: column.type for name, column in columns.items() if name in types}
         return types
 
     def bulk_insert_records(
@@ -291,8 +294,8 @@ class SQLSink(BatchSink, Generic[_C]):
             reason = find_driver_error(error)
             if reason is None:
                 raise
-            told = self._unstorable(reason, plan, records)
-            raise told from (error if are_rows_shown() else None)
+            unstorable_error = self._unstorable(reason, plan, records)
+            raise unstorable_error from (error if are_rows_shown() else None)
 
     def _unstorable(
         self, reason: BaseException, plan: _Plan, records: list[Record]
@@ -304,7 +307,7 @@ class SQLSink(BatchSink, Generic[_C]):
             self.connector._transaction() as connection,  # noqa: SLF001
         ):
             cell = find_cell(connection, plan.insertion, [*map(plan.pick, records)])
-        return unstorable(self.stream_name, self.connector._dialect.name, reason, cell)  # noqa: SLF001
+        return make_unstorable_error(self.stream_name, self.connector._dialect.name, reason, cell)  # noqa: SLF001
 
     def _plan_for(self, full_table_name: _Name, schema: JsonSchema) -> _Plan:
         """Return the cached plan if table and schema are unchanged, else a new one."""
@@ -325,7 +328,7 @@ class SQLSink(BatchSink, Generic[_C]):
             )
             statement = sa.text(statement)
         columns = tuple(self.conform_schema(schema)["properties"])
-        if self._overrides("generate_insert_statement"):
+        if is_any_overridden(self, SQLSink, "generate_insert_statement"):
             insertion = BulkInsert(statement, columns, native=None)
         else:
             insertion = prepare_insert(statement, columns, self.connector._dialect)  # noqa: SLF001
@@ -333,16 +336,9 @@ class SQLSink(BatchSink, Generic[_C]):
 
     def _picker(self, schema: JsonSchema, columns: tuple[str, ...]) -> RowExtractor:
         conform = self.conform_record
-        if self._overrides("conform_record", "conform_schema"):
+        if is_any_overridden(self, SQLSink, "conform_record", "conform_schema"):
             return lambda record: [*map(conform(record).get, columns)]
         return make_extractor(tuple(schema["properties"]), columns, conform)
-
-    def _overrides(self, *names: str) -> bool:
-        """Return True if an author overrides one of these methods."""
-        return any(
-            name in vars(self) or getattr(type(self), name) is not getattr(SQLSink, name)
-            for name in names
-        )
 
     def merge_upsert_from_table(
         self, target_table_name: str, from_table_name: str, join_keys: list[str]
@@ -400,8 +396,8 @@ class SQLSink(BatchSink, Generic[_C]):
         connector, table = self.connector, self.full_table_name
         quote = connector._dialect.identifier_preparer.quote  # noqa: SLF001
         version, deleted = quote(self.version_column_name), quote(self.soft_delete_column_name)
-        there = connector._get_column_type(table, self.soft_delete_column_name)  # noqa: SLF001
-        zoned = isinstance(there, sa.DateTime) and there.timezone
+        deleted_type = connector._get_column_type(table, self.soft_delete_column_name)  # noqa: SLF001
+        zoned = isinstance(deleted_type, sa.DateTime) and deleted_type.timezone
         now = datetime.now(timezone.utc)
         statement = sa.text(
             f"UPDATE {table} SET {deleted} = :now"  # noqa: S608 - only quoted names

@@ -18,6 +18,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from tap_core.exceptions import InvalidReplicationKeyException
+from tap_core.parsing.instants import parse_instant
 from tap_core.records.prune import get_selected_schema
 from tap_core.records.serializer import TypedRecordSerializer
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL, Catalog, CatalogEntry
@@ -30,7 +31,6 @@ from tap_core.sql.result_reader import (
     infer_value_type,
     iterate_pages,
 )
-from tap_core.state.comparison import parse_instant
 from tap_core.streams.core import Stream
 from tap_core.sync.plan import get_plan
 from tap_core.typing.inspect import TypeConformanceLevel
@@ -62,8 +62,6 @@ class SQLStream(Stream, abc.ABC):
 
     supports_nulls_first: bool = False
     """True if the database supports ``NULLS FIRST``."""
-
-    _cached_schema: JsonSchema | None = None
 
     def __init__(
         self,
@@ -229,7 +227,7 @@ class SQLStream(Stream, abc.ABC):
 
         Return None if `estimates_by_count` is False or if the author overrides `get_records`.
         """
-        if not self.estimates_by_count or self._reads_by_itself:
+        if not self.estimates_by_count or self._has_custom_get_records:
             return None
         self._write_starting_replication_value(None)  # the query starts at this value
         rows = self.build_query().order_by(None).subquery()
@@ -237,7 +235,7 @@ class SQLStream(Stream, abc.ABC):
             return connection.execute(sa.select(sa.func.count()).select_from(rows)).scalar(), None
 
     @property
-    def _reads_by_itself(self) -> bool:
+    def _has_custom_get_records(self) -> bool:
         """True if an author overrides `get_records`."""
         return getattr(self.get_records, "__func__", None) is not SQLStream.get_records
 
@@ -249,7 +247,7 @@ class SQLStream(Stream, abc.ABC):
         """
         plan = get_plan(self)
         if (
-            self._reads_by_itself
+            self._has_custom_get_records
             or self.TYPE_CONFORMANCE_LEVEL == TypeConformanceLevel.NONE
             or self._tap.run._source is not plan  # noqa: SLF001 - the stream that the engine reads
             or not plan.compiled
@@ -287,12 +285,12 @@ def _as_column_has_it(value: Any, column: sa.Column[Any]) -> Any:
 
 def _read_instant(value: str, column: sa.Column[Any]) -> datetime:
     """Parse a date-time; for a column without time zone the result is naive, in UTC."""
-    found = parse_instant(value)
-    if found is None:
+    instant = parse_instant(value)
+    if instant is None:
         raise ValueError(value)
     if getattr(column.type, "timezone", False):
-        return found[0]
-    return found[0].astimezone(timezone.utc).replace(tzinfo=None)
+        return instant[0]
+    return instant[0].astimezone(timezone.utc).replace(tzinfo=None)
 
 
 def _read_date(value: str, column: sa.Column[Any]) -> date:

@@ -114,8 +114,8 @@ class SQLTarget(Target):
 
     def _overrides(self, hook: str) -> bool:
         """Return True if an author overrides a hook; overrides of `SQLTarget` do not count."""
-        own = getattr(type(self), hook) is not getattr(SQLTarget, hook)
-        return own and super()._overrides(hook)
+        is_overridden = getattr(type(self), hook) is not getattr(SQLTarget, hook)
+        return is_overridden and super()._overrides(hook)
 
 
 def _is_in_sqlite(sink: Sink) -> bool:

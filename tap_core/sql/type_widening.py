@@ -72,11 +72,11 @@ def _get_length(text: _Type) -> float:
     return getattr(text, "length", None) or math.inf
 
 
-def _get_byte_size(whole: sa.Integer) -> int:
+def _get_byte_size(integer_type: sa.Integer) -> int:
     """Return the number of bytes of an integer type."""
-    if isinstance(whole, sa.BigInteger):
+    if isinstance(integer_type, sa.BigInteger):
         return 8
-    return 2 if isinstance(whole, sa.SmallInteger) else 4
+    return 2 if isinstance(integer_type, sa.SmallInteger) else 4
 
 
 def _plain(sql_type: _Type) -> _Type:

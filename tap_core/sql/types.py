@@ -207,11 +207,13 @@ class JSONSchemaToSQL:
 
     def to_sql_type(self, schema: JsonSchema) -> TypeEngine[Any]:
         """Return the column type of a property by its JSON Schema."""
-        subschemas = (one for one in schema.get("anyOf", ()) if isinstance(one, dict))
-        options = [one for one in subschemas if one.get("type") != "null"]
+        subschemas = (
+            subschema for subschema in schema.get("anyOf", ()) if isinstance(subschema, dict)
+        )
+        options = [subschema for subschema in subschemas if subschema.get("type") != "null"]
         for candidate in (schema, *options):
-            if found := self._get_type_from_schema(candidate):
-                return found
+            if sql_type := self._get_type_from_schema(candidate):
+                return sql_type
         return self.fallback_type()
 
     def handle_multiple_types(self, types: Sequence[str]) -> TypeEngine[Any]:  # noqa: ARG002
@@ -236,15 +238,15 @@ class JSONSchemaToSQL:
                 stacklevel=2,
             )
         kind = schema.get("type")
-        if kind == "string" and (found := self._handle_format(schema)) is not None:
-            return found
+        if kind == "string" and (format_type := self._handle_format(schema)) is not None:
+            return format_type
         if isinstance(kind, (list, tuple)):
-            kinds = [one for one in kind if one != "null"]
+            kinds = [type_name for type_name in kind if type_name != "null"]
             if len(kinds) > 1:
                 return self.handle_multiple_types(kinds)
             kind = kinds[0] if kinds else None
-        known = self._type_mapping.get(kind) if kind else None
-        return self._invoke_handler(known, schema) if known else None
+        handler_of_type = self._type_mapping.get(kind) if kind else None
+        return self._invoke_handler(handler_of_type, schema) if handler_of_type else None
 
     def _handle_format(self, schema: JsonSchema) -> TypeEngine[Any] | None:
         """Return the column type for the ``format``, or None if it is not known."""

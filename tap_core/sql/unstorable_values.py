@@ -17,7 +17,13 @@ from tap_core.exceptions import DataError
 from tap_core.redaction.row_values import are_rows_shown, describe_value
 from tap_core.sql.insert import BulkInsert
 
-__all__ = ["Cell", "UnstorableValueError", "find_cell", "find_driver_error", "unstorable"]
+__all__ = [
+    "Cell",
+    "UnstorableValueError",
+    "find_cell",
+    "find_driver_error",
+    "make_unstorable_error",
+]
 
 _OF_VALUES: Final = (ArithmeticError, TypeError, ValueError)
 """Built-in errors that drivers raise for values; SQLAlchemy passes them on unchanged."""
@@ -60,7 +66,7 @@ def find_driver_error(error: Exception) -> BaseException | None:
     return plain if isinstance(plain, _OF_VALUES) else None
 
 
-def unstorable(
+def make_unstorable_error(
     stream: str, dialect: str, reason: BaseException, cell: Cell | None
 ) -> UnstorableValueError:
     """Return the error that names the unstorable value, its stream and column, and the remedy.
@@ -72,13 +78,13 @@ def unstorable(
         cell: The rejected value, or None if it was not found.
     """
     name = type(reason).__name__
-    said = f"{name}: {' '.join(str(reason).split())}" if are_rows_shown() else name
+    detail = f"{name}: {' '.join(str(reason).split())}" if are_rows_shown() else name
     where = (
         f"its column '{cell.column}': {_format_value(cell.value)}" if cell else "one of its columns"
     )
     return UnstorableValueError(
         f"A record of stream '{stream}' has a value that the database ({dialect}) cannot store in"
-        f" {where} ({said}). Correct the value in the tap or with a stream map, or give the"
+        f" {where} ({detail}). Correct the value in the tap or with a stream map, or give the"
         " column a type that can hold it.",
         reason,
     )
@@ -94,33 +100,33 @@ def find_cell(
     if connection.dialect.name not in _ROLLS_BACK:
         return None
 
-    def refuses(some: Sequence[list[Any]]) -> bool:
+    def is_rejected(trial_rows: Sequence[list[Any]]) -> bool:
         trial = connection.begin_nested()
         try:
-            insertion.run(connection, [row.copy() for row in some])
+            insertion.run(connection, [row.copy() for row in trial_rows])
         except Exception as error:  # noqa: BLE001  an unrelated error, such as a null in a key
             return find_driver_error(error) is not None
         finally:
             trial.rollback()
         return False
 
-    row = _find_row(rows, refuses)
+    row = _find_row(rows, is_rejected)
     nulls: list[Any] = [None] * len(row)
-    if not refuses([row]) or refuses([nulls]):
+    if not is_rejected([row]) or is_rejected([nulls]):
         return None
-    for place, (column, value) in enumerate(zip(insertion.columns, row, strict=True)):
-        if refuses([[*nulls[:place], value, *nulls[place + 1 :]]]):
+    for position, (column, value) in enumerate(zip(insertion.columns, row, strict=True)):
+        if is_rejected([[*nulls[:position], value, *nulls[position + 1 :]]]):
             return Cell(column, value)
     return None
 
 
 def _find_row(
-    rows: Sequence[list[Any]], refuses: Callable[[Sequence[list[Any]]], bool]
+    rows: Sequence[list[Any]], is_rejected: Callable[[Sequence[list[Any]]], bool]
 ) -> list[Any]:
     """Return the first rejected row; the caller guarantees that there is one."""
     while len(rows) > 1:
         half = len(rows) // 2
-        rows = rows[:half] if refuses(rows[:half]) else rows[half:]
+        rows = rows[:half] if is_rejected(rows[:half]) else rows[half:]
     return rows[0]
 
 

@@ -41,8 +41,7 @@ _FRACTION = 20
 class BookmarkCursor:
     """Cursor that follows the replication key through the records of one state dict.
 
-    A loop may skip the call of `advance`: a text of ``form_length`` characters with ":" at
-    position
+    A loop may skip the call of `advance`: a text of ``form_length`` characters with ":" at position
     16, ``form_gap`` at position 10 and ``form_zone`` at its end, that is not smaller than
     ``latest``,
     can be assigned to ``latest`` directly.
@@ -60,12 +59,12 @@ class BookmarkCursor:
         "_check_sorted",
         "_cut",
         "_is_declared",
-        "_is_open",
         "_is_sorted",
+        "_is_started",
         "_kind",
         "_length",
+        "_needs_markers",
         "_on_first_marker",
-        "_opens",
         "_order",
         "_settled",
         "_skips_smaller",
@@ -78,10 +77,10 @@ class BookmarkCursor:
         "state",
     )
     _cut: int
-    _is_open: bool
+    _is_started: bool
     _kind: Any
     _length: int
-    _opens: bool
+    _needs_markers: bool
     _settled: Any
     _stored: Any
     form_gap: str
@@ -143,87 +142,87 @@ class BookmarkCursor:
                         return
         except TypeError:  # a datetime with an offset and one without
             pass
-        self._weigh(value)
+        self._compare_and_advance(value)
 
     def settle(self) -> bool:
         """Write the latest value to the state dict; return True if the state dict changed.
 
         If other code has written a later value in the meantime, that value is kept.
         """
-        if not self._is_open:
+        if not self._is_started:
             return False
         moved = self.latest is not self._settled
-        place = self._place()
-        if not self._is_mine(place):
-            moved = moved and self._is_beyond(place or {})
+        bookmark = self._bookmark_dict()
+        if not self._is_unchanged(bookmark):
+            moved = moved and self._may_replace(bookmark or {})
             if not moved:
                 self.reload()
                 return False
-        if not (moved or self._opens):
+        if not (moved or self._needs_markers):
             return False
-        place = self.state if self._is_sorted else open_progress_markers(self.state, None)
+        bookmark = self.state if self._is_sorted else open_progress_markers(self.state, None)
         if moved:
-            self._stored = self._order.kept(self.latest)
-            place["replication_key"] = self.replication_key
-            place["replication_key_value"] = self._stored
+            self._stored = self._order.to_state_value(self.latest)
+            bookmark["replication_key"] = self.replication_key
+            bookmark["replication_key_value"] = self._stored
         self._settled = self.latest
-        self._opens = False
+        self._needs_markers = False
         return True
 
     def reload(self) -> None:
         """Reset the cursor to the value in the state dict; discard progress since `settle`."""
-        place = self._place()
-        self._is_open = place is not None
-        self._opens = False
+        bookmark = self._bookmark_dict()
+        self._is_started = bookmark is not None
+        self._needs_markers = False
         latest = self._stored = None
-        if place:
-            self._stored = place.get("replication_key_value")
-            if place.get("replication_key") == self.replication_key:
+        if bookmark:
+            self._stored = bookmark.get("replication_key_value")
+            if bookmark.get("replication_key") == self.replication_key:
                 latest = self._stored
         self._settled = latest
-        self._take(latest)
+        self._set_latest(latest)
 
-    def _place(self) -> dict[str, Any] | None:
+    def _bookmark_dict(self) -> dict[str, Any] | None:
         """Return the dict that holds the bookmark: the state dict or its progress markers.
 
         Return None before the first progress marker is written.
         """
         return self.state if self._is_sorted else get_progress_markers(self.state)
 
-    def _is_mine(self, place: dict[str, Any] | None) -> bool:
+    def _is_unchanged(self, bookmark: dict[str, Any] | None) -> bool:
         """Return True if the stored value is still the one that this cursor read or wrote."""
-        if place is None:
-            return self._opens
-        return place.get("replication_key_value") is self._stored
+        if bookmark is None:
+            return self._needs_markers
+        return bookmark.get("replication_key_value") is self._stored
 
-    def _is_beyond(self, place: dict[str, Any]) -> bool:
+    def _may_replace(self, bookmark: dict[str, Any]) -> bool:
         """Return True if the latest value may replace the value that other code wrote.
 
         ``place`` is the dict that holds that value.
         """
-        theirs = place.get("replication_key_value")
+        other_value = bookmark.get("replication_key_value")
         return (
-            theirs is None
+            other_value is None
             or not self._check_sorted
-            or place.get("replication_key") != self.replication_key
-            or self._order.newer_or_equal(self.latest, theirs)
+            or bookmark.get("replication_key") != self.replication_key
+            or self._order.newer_or_equal(self.latest, other_value)
         )
 
-    def _weigh(self, value: Any) -> None:
+    def _compare_and_advance(self, value: Any) -> None:
         """Advance to a value, or reject it, with the comparator: the slow path of `advance`."""
-        if not self._is_open:
-            self._open()
+        if not self._is_started:
+            self._start()
         if not self._order.is_usable(value):
             self._order.warn_unusable(value)
         elif self._is_next(value):
-            self._take(value)
+            self._set_latest(value)
         elif self._is_sorted:
             new, old = to_json_compatible(value), to_json_compatible(self.latest)
             raise InvalidStreamSortException(format_sort_error(self.replication_key, new, old))
 
-    def _open(self) -> None:
+    def _start(self) -> None:
         """Record that progress markers are needed, and notify the caller."""
-        self._is_open = self._opens = True
+        self._is_started = self._needs_markers = True
         if self._on_first_marker is not None:
             self._on_first_marker()
 
@@ -235,7 +234,7 @@ class BookmarkCursor:
             or self._order.newer_or_equal(value, self.latest)
         )
 
-    def _take(self, value: Any) -> None:
+    def _set_latest(self, value: Any) -> None:
         """Set the latest value, and the type and format of directly comparable values."""
         self.latest = value
         self._length = 0

@@ -221,7 +221,7 @@ def increment_state(
     old = progress.get("replication_key_value")
     if progress.get("replication_key") != replication_key:
         old = None  # a value of another key cannot be compared
-    new = (order or _PLAIN).kept(latest_record[replication_key])
+    new = (order or _PLAIN).to_state_value(latest_record[replication_key])
     if order is not None and not order.is_usable(new):
         order.warn_unusable(new)
     elif is_missing(new):
@@ -369,9 +369,9 @@ def sort_error_text(
 
     ``partition`` is the context of the partition and the number of its records so far.
     """
-    words = [f"Sorting error detected in '{stream}' on record #{count}"]
+    parts = [f"Sorting error detected in '{stream}' on record #{count}"]
     if partition[1] != count:
-        words.append(f", partition record #{partition[1]} of {partition[0]}")
+        parts.append(f", partition record #{partition[1]} of {partition[0]}")
     if context:
-        words.append(f", context {dict(context)}")
-    return f"{''.join(words)}: {error}"
+        parts.append(f", context {dict(context)}")
+    return f"{''.join(parts)}: {error}"

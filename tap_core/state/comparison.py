@@ -11,34 +11,29 @@
 from __future__ import annotations
 
 import datetime as dt
-import functools
 import logging
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any
 
+from tap_core.parsing.instants import ParsedInstant, parse_instant
 from tap_core.typing.values import to_json_compatible
 
 __all__ = [
     "NULL_VALUE",
-    "ParsedInstant",
     "ReplicationKeyComparator",
     "ValueKind",
     "is_missing",
     "make_comparator",
-    "parse_instant",
     "parse_number",
 ]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
 NULL_VALUE = "The replication key of a record is null: its value does not move the bookmark."
-
-ParsedInstant: TypeAlias = tuple[dt.datetime, str]
-"""A timezone-aware datetime, and the digits of its fraction beyond microseconds."""
 
 
 class ValueKind(Enum):
@@ -54,7 +49,7 @@ class ReplicationKeyComparator:
     """Comparator of one stream's replication key values; created by `make_comparator`."""
 
     kind: ValueKind
-    _told: set[str] = field(default_factory=set, compare=False, repr=False)
+    _warned_topics: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def newer_or_equal(self, new: Any, old: Any) -> bool:
         """Return True if ``new`` is at or after ``old``."""
@@ -81,7 +76,7 @@ class ReplicationKeyComparator:
         """Return True if Python's operators compare values of the same type and format."""
         return True
 
-    def kept(self, value: Any) -> Any:
+    def to_state_value(self, value: Any) -> Any:
         """Return a replication key value in the form in which the state stores it."""
         return to_json_compatible(value)
 
@@ -95,8 +90,8 @@ class ReplicationKeyComparator:
 
     def warn_once(self, topic: str, message: str, *args: Any) -> None:
         """Log a warning once per topic and comparator."""
-        if topic not in self._told:
-            self._told.add(topic)
+        if topic not in self._warned_topics:
+            self._warned_topics.add(topic)
             logger.warning(message, *args)
 
     def _comparable(self, new: Any, old: Any) -> tuple[Any, Any]:
@@ -104,7 +99,7 @@ class ReplicationKeyComparator:
         for read in _READERS[self.kind]:
             left, right = read(new), read(old)
             if left is not None and right is not None:
-                return _of_one_kind(left, right)
+                return _to_common_type(left, right)
         if not (self.kind is ValueKind.TEXT and isinstance(new, str) and isinstance(old, str)):
             self._warn_text_comparison(new, old)
         return _to_text(new), _to_text(old)
@@ -120,7 +115,7 @@ class ReplicationKeyComparator:
         )
 
 
-def _of_one_kind(left: Any, right: Any) -> tuple[Any, Any]:
+def _to_common_type(left: Any, right: Any) -> tuple[Any, Any]:
     """Return both values; if one is a Decimal and the other a float, the float becomes a Decimal.
 
     A state stores 49.49 of a decimal column as a number, which is read as the nearest float.
@@ -163,38 +158,14 @@ def _kinds(schema: Any) -> Iterator[ValueKind]:
             yield ValueKind.NUMBER
         elif name != "null":
             yield ValueKind.TEXT
-    for word in ("anyOf", "oneOf", "allOf"):
-        for part in schema.get(word, ()):
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        for part in schema.get(keyword, ()):
             yield from _kinds(part)
 
 
 # Parsing of values
 
-_DATE_TIME = re.compile(
-    r"(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)"
-    r"(?:[Tt ](?P<hour>\d\d?):(?P<minute>\d\d?)(?::(?P<second>\d\d)(?:[.,](?P<fraction>\d+))?)?"
-    r"(?: ?(?P<zone>[Zz]|(?P<sign>[+-])(?P<zone_hour>\d\d)(?::?(?P<zone_minute>\d\d))?))?)?",
-    re.ASCII,
-)
-# ISO 8601 as sources write it: hours of one digit, a space, offsets without a colon,
-# any number of digits in the fraction. `datetime.fromisoformat`, which is tried first, cuts
-# fractions at six digits and supports a different subset in each version of Python.
-
-_MICROSECONDS = 26  # position after the sixth digit of a fraction
-
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
-
-
-def parse_instant(value: Any) -> ParsedInstant | None:
-    """Return the point in time of a datetime, of a date (its midnight) or of its ISO 8601 text.
-
-    A value without an offset is taken as UTC. Return None for any other value.
-    """
-    if isinstance(value, dt.datetime):
-        return _utc(value), ""
-    if isinstance(value, dt.date):
-        return dt.datetime(value.year, value.month, value.day, tzinfo=dt.timezone.utc), ""
-    return _instant_of_text(value) if isinstance(value, str) else None
 
 
 def parse_number(value: Any) -> int | float | Decimal | None:
@@ -208,100 +179,28 @@ def parse_number(value: Any) -> int | float | Decimal | None:
     return None
 
 
-def _bare_number(value: Any) -> int | float | Decimal | None:
+def _number_object(value: Any) -> int | float | Decimal | None:
     """Return the number of a value that is not text, else None."""
     return None if isinstance(value, str) else parse_number(value)
 
 
-def _bare_moment(value: Any) -> ParsedInstant | None:
+def _datetime_object(value: Any) -> ParsedInstant | None:
     """Return the point in time of a datetime object, else None."""
     return parse_instant(value) if isinstance(value, dt.datetime) else None
 
 
-def _bare_day(value: Any) -> ParsedInstant | None:
+def _date_object(value: Any) -> ParsedInstant | None:
     """Return the midnight of a date object that is not a datetime, else None."""
     is_day = isinstance(value, dt.date) and not isinstance(value, dt.datetime)
     return parse_instant(value) if is_day else None
 
 
 _READERS = {
-    ValueKind.INSTANT: (parse_instant, _bare_number),
+    ValueKind.INSTANT: (parse_instant, _number_object),
     ValueKind.NUMBER: (parse_number,),
-    ValueKind.TEXT: (_bare_number, _bare_moment, _bare_day),
+    ValueKind.TEXT: (_number_object, _datetime_object, _date_object),
 }
 
 
 def _to_text(value: Any) -> str:
     return str(to_json_compatible(value))
-
-
-def _utc(value: dt.datetime) -> dt.datetime:
-    if value.tzinfo is None:
-        return value.replace(tzinfo=dt.timezone.utc)
-    if type(value.tzinfo) is dt.timezone:
-        return value
-    try:
-        return value.astimezone(dt.timezone.utc)
-    except OverflowError:  # in the first or the last hours of the calendar
-        return value
-
-
-def _instant_of_text(text: str) -> ParsedInstant | None:
-    """Return the point in time of an ISO 8601 text, or None."""
-    if text[4:5] == "-" and (len(text) <= _MICROSECONDS or text[_MICROSECONDS] in "Z+-"):
-        try:
-            moment = dt.datetime.fromisoformat(text)
-        except ValueError:
-            pass
-        else:
-            return _utc(moment), ""
-    text = text.strip()
-    found = _DATE_TIME.fullmatch(text)
-    return _instant_of_rare_text(text) if found is None else _instant_of_groups(found)
-
-
-def _instant_of_groups(found: re.Match[str]) -> ParsedInstant | None:
-    """Return the point in time of a match of `_DATE_TIME`, or None if there is no such date."""
-    number = functools.partial(_group, found)
-    fraction = found["fraction"] or ""
-    try:
-        moment = dt.datetime(
-            number("year"),
-            number("month"),
-            number("day"),
-            number("hour"),
-            number("minute"),
-            number("second"),
-            int(fraction[:6].ljust(6, "0")),
-            _parse_zone(found),
-        )
-    except ValueError:
-        return None
-    return moment, fraction[6:].rstrip("0")
-
-
-def _group(found: re.Match[str], name: str) -> int:
-    return int(found[name] or 0)
-
-
-def _parse_zone(found: re.Match[str]) -> dt.timezone:
-    if found["sign"] is None:
-        return dt.timezone.utc
-    minutes = _group(found, "zone_hour") * 60 + _group(found, "zone_minute")
-    return dt.timezone(dt.timedelta(minutes=minutes * (-1 if found["sign"] == "-" else 1)))
-
-
-def _instant_of_rare_text(text: str) -> ParsedInstant | None:
-    """Parse the basic and ordinal forms of ISO 8601, such as ``20210102T030405Z``.
-
-    Return None for other text, and for text of digits only, which may be a count of seconds.
-    """
-    if not text[:8].isdigit() or text.isdigit():
-        return None
-    import pendulum
-
-    try:
-        moment = pendulum.parse(text, exact=True)
-    except (ValueError, OverflowError):
-        return None
-    return parse_instant(moment) if isinstance(moment, dt.date) else None

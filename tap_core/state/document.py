@@ -43,7 +43,7 @@ class StateDocument:
         self._streams: dict[str, EncodedStreamState] = {}
         self._all_shared = False
         self._touched = 0
-        self._given: bytes | None = None
+        self._last_text: bytes | None = None
         self.runs: int = 0
         """Number of syncs started with this document."""
 
@@ -84,8 +84,8 @@ class StateDocument:
     def partitions(self, stream_id: str) -> list[dict[str, Any]] | None:
         """Return the list of partitions in a stream's state, or None if it has none."""
         state = self.tap_state.get("bookmarks", {}).get(stream_id) or {}
-        found: list[dict[str, Any]] | None = state.get("partitions")
-        return found
+        entries: list[dict[str, Any]] | None = state.get("partitions")
+        return entries
 
     def reset_progress_markers(self) -> None:
         """Delete the progress markers of an interrupted sync; called first in each sync."""
@@ -111,8 +111,7 @@ class StateDocument:
     def change(self, stream_id: str, partition_context: Context | None = None) -> dict[str, Any]:
         """Return the state dict of a partition, or of the stream, for a change by the caller.
 
-        Like `context_state`, and marks the dict as changed. The caller must hold ``lock`` until
-        its
+        Like `context_state`, and marks the dict as changed. The caller must hold ``lock`` until its
         change is complete.
         """
         with self.lock:
@@ -162,7 +161,7 @@ class StateDocument:
     @property
     def size_estimate(self) -> int:
         """Estimated size of the next JSON text, in bytes."""
-        return len(self._given or b"") + self._touched * _BYTES_OF_A_CHANGE
+        return len(self._last_text or b"") + self._touched * _BYTES_OF_A_CHANGE
 
     def encode(self) -> bytes:
         """Return the whole document as JSON on one line, without a line end."""
@@ -172,13 +171,13 @@ class StateDocument:
     def encode_if_changed(self) -> bytes | None:
         """Return the whole document as JSON, or None if it is the same as at the last call."""
         with self.lock:
-            if self._given is not None and not self._touched and not self._is_shared():
+            if self._last_text is not None and not self._touched and not self._is_shared():
                 return None
             line = self.encode()
             self._touched = 0
-            if line == self._given:
+            if line == self._last_text:
                 return None
-            self._given = line
+            self._last_text = line
             return line
 
     def _pieces(self) -> Iterator[Iterable[bytes]]:

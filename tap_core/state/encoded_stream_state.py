@@ -23,10 +23,10 @@ class EncodedStreamState:
     """One stream's state dict with its partition index and its cached JSON text."""
 
     __slots__ = (
+        "_around_partitions",
         "_encoder",
         "_entries",
         "_index",
-        "_outside",
         "_pieces",
         "_shared",
         "_shared_positions",
@@ -46,7 +46,7 @@ class EncodedStreamState:
     def refresh(self) -> None:
         """Discard the index and all cached text; the state dict may have changed anywhere."""
         self._index: PartitionIndex | None = None
-        self._outside: tuple[bytes, bytes] | None = None
+        self._around_partitions: tuple[bytes, bytes] | None = None
         self._entries: list[Any] | None = None
         self._pieces: list[bytes] = []
         self._stale: set[int] = set()
@@ -73,7 +73,7 @@ class EncodedStreamState:
         Without a context, return the state dict of the stream. A missing partition is created.
         """
         if not context:
-            self._outside = None
+            self._around_partitions = None
             return self.state
         index = self.index(add=True)
         position = index.position_or_add(context)
@@ -83,7 +83,7 @@ class EncodedStreamState:
     def touch(self, context: Context | None) -> None:
         """Discard the cached text of a partition or, without a context, around the partitions."""
         if not context:
-            self._outside = None
+            self._around_partitions = None
         elif (position := self.index(add=False).position(context)) is not None:
             self._stale.add(position)
 
@@ -111,31 +111,31 @@ class EncodedStreamState:
             self.refresh()
         entries = self.state.get(_PARTITIONS)
         if not isinstance(entries, list) or not entries:
-            return (self._whole(),)
-        self._renew(entries)
-        before, after = self._around()
+            return (self._encode_unpartitioned(),)
+        self._encode_stale(entries)
+        before, after = self._encode_around()
         return chain((before,), self._pieces, (after,))
 
-    def _whole(self) -> bytes:
+    def _encode_unpartitioned(self) -> bytes:
         """Return the JSON text of a state dict that has no partitions."""
-        if self._outside is None or self._outside[1]:
-            self._outside = (self._encoder.value(self.state), b"")
-        return self._outside[0]
+        if self._around_partitions is None or self._around_partitions[1]:
+            self._around_partitions = (self._encoder.value(self.state), b"")
+        return self._around_partitions[0]
 
-    def _around(self) -> tuple[bytes, bytes]:
+    def _encode_around(self) -> tuple[bytes, bytes]:
         """Return the JSON text of the state dict before and after its list of partitions."""
-        if self._outside is None or not self._outside[1]:
+        if self._around_partitions is None or not self._around_partitions[1]:
             names = list(self.state)
             cut = names.index(_PARTITIONS)
             before = self._encoder.members({name: self.state[name] for name in names[:cut]})
             after = self._encoder.members({name: self.state[name] for name in names[cut + 1 :]})
-            self._outside = (
+            self._around_partitions = (
                 b"".join((b"{", before, b"," if before else b"", b'"partitions":[')),
                 b"".join((b"]", b"," if after else b"", after, b"}")),
             )
-        return self._outside
+        return self._around_partitions
 
-    def _renew(self, entries: list[Any]) -> None:
+    def _encode_stale(self, entries: list[Any]) -> None:
         """Encode the partitions that are new, changed or not cached."""
         if entries is not self._entries or len(self._pieces) > len(entries):
             self._start_list(entries)
@@ -161,4 +161,4 @@ class EncodedStreamState:
         self._shared = self._shared or (bool(self._shared_positions) and bool(self._pieces))
         self._entries = entries
         self._pieces = []
-        self._outside = None
+        self._around_partitions = None

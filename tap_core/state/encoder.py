@@ -27,7 +27,7 @@ def encode_value(value: Any) -> bytes:
     try:
         return _FAST.encode(value).encode()
     except ValueError:  # the value contains NaN, infinity or a Decimal
-        return _careful(value).encode()
+        return _encode_exactly(value).encode()
 
 
 def _default(value: Any) -> Any:
@@ -35,10 +35,10 @@ def _default(value: Any) -> Any:
 
     Raises:
         ValueError: The value is a Decimal; the caller then encodes the whole value with
-            `_careful`.
+            `_encode_exactly`.
     """
     if isinstance(value, Decimal):
-        raise ValueError("a Decimal")  # noqa: TRY004  the value is valid; the caller uses `_careful`
+        raise ValueError("a Decimal")  # noqa: TRY004  the value is valid; the caller uses `_encode_exactly`
     if isinstance(value, Mapping):
         return dict(value)
     return _to_text(value)
@@ -51,12 +51,16 @@ def _to_text(value: Any) -> str:
 _FAST = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_default)
 
 
-def _careful(value: Any) -> str:
+def _encode_exactly(value: Any) -> str:
     """Return the JSON text of a value that may contain decimals, NaN or infinity."""
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{_key(key)}:{_careful(item)}" for key, item in value.items()) + "}"
+        return (
+            "{"
+            + ",".join(f"{_key(key)}:{_encode_exactly(item)}" for key, item in value.items())
+            + "}"
+        )
     if isinstance(value, (list, tuple)):
-        return "[" + ",".join(map(_careful, value)) + "]"
+        return "[" + ",".join(map(_encode_exactly, value)) + "]"
     if isinstance(value, Decimal):
         return str(value) if value.is_finite() else "null"
     if isinstance(value, float) and not math.isfinite(value):

@@ -30,17 +30,17 @@ __all__ = ["StreamStateManager"]
 
 
 _Manager = TypeVar("_Manager", bound="StreamStateManager")
-_Given = ParamSpec("_Given")
-_Found = TypeVar("_Found")
+_Params = ParamSpec("_Params")
+_Result = TypeVar("_Result")
 
 
-def _at_once(
-    method: Callable[Concatenate[_Manager, _Given], _Found],
-) -> Callable[Concatenate[_Manager, _Given], _Found]:
+def _locked(
+    method: Callable[Concatenate[_Manager, _Params], _Result],
+) -> Callable[Concatenate[_Manager, _Params], _Result]:
     """Decorate a method to hold the document's lock, so that no partial change is encoded."""
 
     @functools.wraps(method)
-    def guarded(self: _Manager, *args: _Given.args, **kwargs: _Given.kwargs) -> _Found:
+    def guarded(self: _Manager, *args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
         with self.document.lock:
             return method(self, *args, **kwargs)
 
@@ -65,8 +65,7 @@ class StreamStateManager:
         partition_limit: Maximum number of partitions with a separate bookmark; None for no limit.
 
     Attributes:
-        is_flushed: True if the state has not changed since its last STATE message; set back to
-            True
+        is_flushed: True if the state has not changed since its last STATE message; set back to True
             by the writer of the message.
     """
 
@@ -93,7 +92,7 @@ class StreamStateManager:
         self._is_sorted = is_sorted
         self._check_sorted = check_sorted
         self._logger = logging.getLogger(tap_name).getChild(stream_name)
-        self._told_start = False
+        self._start_was_logged = False
         self._partition_limit = partition_limit
         self._limit: tuple[int, PartitionLimit] | None = None
 
@@ -109,7 +108,7 @@ class StreamStateManager:
         """State dict of the stream; created if absent."""
         return self.document.stream_state(self.stream_name)
 
-    @_at_once
+    @_locked
     def get_context_state(self, context: Context | None) -> dict[str, Any]:
         """Return the state dict of a context's partition, or of the stream without a context.
 
@@ -132,7 +131,7 @@ class StreamStateManager:
         """Discard the cached JSON text of a context's state dict after a change by other code."""
         self.document.touch(self.stream_name, self.get_state_partition_context(context))
 
-    @_at_once
+    @_locked
     def share(self, context: Context | None = None) -> None:
         """Mark a context's state dict as referenced by other code that may change it.
 
@@ -144,7 +143,7 @@ class StreamStateManager:
 
     # Start of a context
 
-    @_at_once
+    @_locked
     def write_starting_replication_value(
         self,
         context: Context | None,
@@ -193,7 +192,7 @@ class StreamStateManager:
             return None
         return bookmarks.get_starting_replication_value(state)
 
-    @_at_once
+    @_locked
     def write_replication_key_signpost(
         self,
         value: dt.datetime | str | float | None,
@@ -210,7 +209,7 @@ class StreamStateManager:
 
     # Progress during a sync
 
-    @_at_once
+    @_locked
     def cursor(
         self,
         context: Context | None,
@@ -238,7 +237,7 @@ class StreamStateManager:
             on_first_marker=on_first_marker or self._warn_unsorted,
         )
 
-    @_at_once
+    @_locked
     def increment_state(
         self, latest_record: Record, *, context: Context | None = None, replication_key: str
     ) -> None:
@@ -259,7 +258,7 @@ class StreamStateManager:
 
     # End of a context or stream
 
-    @_at_once
+    @_locked
     def finalize_state(self, state: dict[str, Any] | None = None) -> None:
         """Promote the progress markers of a state dict (default: the stream's) to its bookmark."""
         state = self.stream_state if state is None else state
@@ -285,7 +284,7 @@ class StreamStateManager:
         for context in partitions or [{}]:
             self._finalize(context or None)
 
-    @_at_once
+    @_locked
     def close_window(
         self, context: Context | None, *, replication_key: str, until: str | None = None
     ) -> None:
@@ -302,7 +301,7 @@ class StreamStateManager:
             bookmarks.advance_bookmark(state, replication_key, until, self.order)
         self.is_flushed = False
 
-    @_at_once
+    @_locked
     def replace_bookmark(self, context: Context | None, value: Any) -> None:
         """Set the bookmark of a context to the same value in another format."""
         self._change(context)["replication_key_value"] = value
@@ -312,7 +311,7 @@ class StreamStateManager:
         """True if every context that this run has started was read from its beginning."""
         return bool(self._limit_of_run.reads_everything)
 
-    @_at_once
+    @_locked
     def complete(
         self,
         *,
@@ -426,7 +425,7 @@ class StreamStateManager:
             or self._has_entry(partition)
         )
 
-    @_at_once
+    @_locked
     def _finalize(self, context: Context | None) -> None:
         self.is_flushed = False
         if self._is_finished_beyond(context):
@@ -442,8 +441,8 @@ class StreamStateManager:
         """Log the starting value: for the first context at INFO level, for others at DEBUG."""
         if value is None:
             return
-        level = logging.DEBUG if self._told_start else logging.INFO
-        self._told_start = True
+        level = logging.DEBUG if self._start_was_logged else logging.INFO
+        self._start_was_logged = True
         self._logger.log(level, "Stream '%s' starts at %r.", self.stream_name, value)
 
 

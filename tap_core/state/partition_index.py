@@ -21,7 +21,7 @@ from tap_core.types import Context
 __all__ = ["PartitionIndex", "freeze_context"]
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
-_TWICE = -1
+_DUPLICATE = -1
 
 
 def freeze_context(context: Context) -> Hashable:
@@ -110,11 +110,11 @@ class PartitionIndex:
         key = freeze_context(context)
         self._catch_up()
         position = self._positions.get(key)
-        if position is None or (position != _TWICE and self._is_match(position, key, context)):
+        if position is None or (position != _DUPLICATE and self._is_match(position, key, context)):
             return position
         self._reset()  # a moved entry may look like a duplicate
         self._catch_up()
-        return self._checked(self._positions.get(key), context)
+        return self._reject_duplicate(self._positions.get(key), context)
 
     def _reset(self) -> None:
         self._positions = {}
@@ -126,16 +126,16 @@ class PartitionIndex:
     def _catch_up(self) -> None:
         """Index the appended entries; rebuild the index if the list changed in another way."""
         entries, count = self.entries, self._count
-        known = not count or (
+        is_prefix = not count or (
             count <= len(entries) and entries[0] is self._first and entries[count - 1] is self._last
         )
-        if known and count == len(entries):
+        if is_prefix and count == len(entries):
             return
-        if not known:
+        if not is_prefix:
             self._reset()
             count = 0
-        twice = [self._add(position) for position in range(count, len(entries))]
-        if count and any(twice):  # entries may have been moved to other positions
+        duplicates = [self._add(position) for position in range(count, len(entries))]
+        if count and any(duplicates):  # entries may have been moved to other positions
             self._reset()
             for position in range(len(entries)):
                 self._add(position)
@@ -148,16 +148,16 @@ class PartitionIndex:
         if context is None:
             return False
         key = freeze_context(context)
-        twice = key in self._positions
-        self._positions[key] = _TWICE if twice else position
-        return twice
+        is_duplicate = key in self._positions
+        self._positions[key] = _DUPLICATE if is_duplicate else position
+        return is_duplicate
 
     def _is_match(self, position: int, key: Hashable, context: Context) -> bool:
-        found = _get_context(self.entries[position])
-        return found is not None and (found == context or freeze_context(found) == key)
+        indexed = _get_context(self.entries[position])
+        return indexed is not None and (indexed == context or freeze_context(indexed) == key)
 
-    def _checked(self, position: int | None, context: Context) -> int | None:
-        if position == _TWICE:
+    def _reject_duplicate(self, position: int | None, context: Context) -> int | None:
+        if position == _DUPLICATE:
             raise StreamSetupError(
                 f"The state has more than one entry for the partition {dict(context)}. "
                 "Keep the one with the right bookmark and remove the others."

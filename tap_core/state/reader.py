@@ -39,15 +39,15 @@ def read_state(text: str | bytes, source: str) -> dict[str, Any]:
     if not content.lstrip():
         return {}
     try:
-        found = parse_json(content)
+        document = parse_json(content)
     except ValueError as fault:
-        found, line = _last_whole_line(content, source, fault)
+        document, line = _last_complete_line(content, source, fault)
     else:
         line = 1
-    return _unwrap(found, f"{source}, line {line}")
+    return _unwrap(document, f"{source}, line {line}")
 
 
-def _last_whole_line(content: bytes, source: str, fault: ValueError) -> tuple[Any, int]:
+def _last_complete_line(content: bytes, source: str, fault: ValueError) -> tuple[Any, int]:
     """Parse the last complete line of a file of JSON lines; return its value and its line number.
 
     Only the last line may be truncated.
@@ -82,21 +82,23 @@ def _fault(source: str, line: int, fault: ValueError) -> StateFileError:
     return StateFileError(f"{source}, line {line}: this is not JSON: {fault}")
 
 
-def _unwrap(found: Any, where: str) -> dict[str, Any]:
+def _unwrap(document: Any, location: str) -> dict[str, Any]:
     """Return a state without the wrapper of a STATE message or of Meltano; ``{}`` for None.
 
     Raises:
         StateFileError: The state is not a JSON object.
     """
-    if found is None:
+    if document is None:
         return {}
-    if not isinstance(found, dict):
-        raise StateFileError(f"{where}: a state must be a JSON object, not {type(found).__name__}.")
-    if found.get("type") == "STATE" and "value" in found:
-        return _unwrap(found["value"], where)
-    if "singer_state" in found:
-        return _unwrap(found["singer_state"], where)
-    return found
+    if not isinstance(document, dict):
+        raise StateFileError(
+            f"{location}: a state must be a JSON object, not {type(document).__name__}."
+        )
+    if document.get("type") == "STATE" and "value" in document:
+        return _unwrap(document["value"], location)
+    if "singer_state" in document:
+        return _unwrap(document["singer_state"], location)
+    return document
 
 
 def parse_json(text: bytes) -> Any:
@@ -127,13 +129,13 @@ def check_bookmarks(state: Mapping[str, Any]) -> None:
     """
     bookmarks = _expect(state.get("bookmarks"), Mapping, "bookmarks")
     for stream, bookmark in (bookmarks or {}).items():
-        found = _expect(bookmark, Mapping, f"bookmarks.{stream}") or {}
-        _expect(found.get("partitions"), list, f"bookmarks.{stream}.partitions")
+        entry = _expect(bookmark, Mapping, f"bookmarks.{stream}") or {}
+        _expect(entry.get("partitions"), list, f"bookmarks.{stream}.partitions")
 
 
-def _expect(value: Any, kind: type, place: str) -> Any:
+def _expect(value: Any, kind: type, path: str) -> Any:
     """Return a value that is None or of type ``kind``; raise StateFileError for any other."""
     if value is None or isinstance(value, kind):
         return value
     name = "a list" if kind is list else "an object"
-    raise StateFileError(f"State, {place}: expected {name}, found {type(value).__name__}.")
+    raise StateFileError(f"State, {path}: expected {name}, found {type(value).__name__}.")

@@ -31,8 +31,8 @@ def _find_path(key: str, schema: Any) -> tuple[str, ...]:
     if key in properties:
         return (key,)
     for name, definition in properties.items():
-        if key.startswith(f"{name}.") and (way := _find_path(key[len(name) + 1 :], definition)):
-            return (name, *way)
+        if key.startswith(f"{name}.") and (inner := _find_path(key[len(name) + 1 :], definition)):
+            return (name, *inner)
     return ()
 
 
@@ -78,11 +78,13 @@ def _properties(schema: Any) -> Mapping[str, Any]:
     """
     if not isinstance(schema, Mapping):
         return {}
-    found = schema.get("properties")
-    if isinstance(found, Mapping):
-        return found
-    variants = (one for word in ("anyOf", "oneOf") for one in _listed(schema.get(word)))
-    return next((found for one in variants if (found := _properties(one))), {})
+    properties = schema.get("properties")
+    if isinstance(properties, Mapping):
+        return properties
+    variants = (
+        variant for keyword in ("anyOf", "oneOf") for variant in _listed(schema.get(keyword))
+    )
+    return next((properties for variant in variants if (properties := _properties(variant))), {})
 
 
 def _listed(value: Any) -> list[Any]:

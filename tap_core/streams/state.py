@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from tap_core.exceptions import StreamSetupError
+from tap_core.parsing.instants import parse_instant
 from tap_core.redaction.row_values import show_value
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
-from tap_core.state.comparison import ReplicationKeyComparator, make_comparator, parse_instant
+from tap_core.state.comparison import ReplicationKeyComparator, make_comparator
 from tap_core.state.manager import StreamStateManager
 from tap_core.state.partition_limit import resolve_limit
 from tap_core.state.replication_key import get_definition, make_getter

@@ -21,9 +21,9 @@ from tap_core.incremental.ordering import CursorComparator
 from tap_core.incremental.record_filter import CursorRecordFilter
 from tap_core.incremental.windows import ReadInterval
 from tap_core.parsing.datetimes import utc_now
+from tap_core.parsing.instants import parse_instant
 from tap_core.redaction import collect_secrets
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
-from tap_core.state.comparison import parse_instant
 from tap_core.state.replication_key import make_getter
 from tap_core.sync.context_reader import ContextReader
 from tap_core.sync.interfaces import SyncStream

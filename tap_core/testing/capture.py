@@ -51,7 +51,7 @@ def _message(line: str, number: int) -> dict[str, Any]:
         message: dict[str, Any] = json.loads(line)
     except ValueError as error:
         raise ValueError(
-            f"Line {number} of standard output is no message: {line[:_EXCERPT]!r}. Only messages"
+            f"Line {number} of standard output is not a message: {line[:_EXCERPT]!r}. Only messages"
             " may go there: use the logger, or print to sys.stderr."
         ) from error
     return message

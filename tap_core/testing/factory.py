@@ -116,14 +116,17 @@ class TapTestClassFactory:
             (include_stream_tests, tap_stream_tests),
             (include_stream_attribute_tests, tap_stream_attribute_tests),
         )
-        suites = [*(custom_suites or ()), *(suite for wanted, suite in standard if wanted)]
+        suites = [
+            *(custom_suites or ()),
+            *(suite for is_included, suite in standard if is_included),
+        ]
         kwargs.setdefault("parse_env_config", True)
         runner = TapTestRunner(self.tap_class, self.config, suite_config, **kwargs)
-        made = _tap_test_class(runner, suite_config or SuiteConfig())
+        test_class = _tap_test_class(runner, suite_config or SuiteConfig())
         streams = list(runner.new_tap().streams.values()) if _any_of_streams(suites) else []
         for suite in suites:
-            _add_suite(made, suite, streams)
-        return made
+            _add_suite(test_class, suite, streams)
+        return test_class
 
 
 def get_tap_test_class(
@@ -212,12 +215,12 @@ class TargetTestClassFactory:
         """Return a new test class; the arguments are those of `get_target_test_class`."""
         suites = [*(custom_suites or ()), *([target_tests] if include_target_tests else ())]
         kwargs.setdefault("parse_env_config", True)
-        made = _target_test_class(self.target_class, self.config, suite_config, kwargs)
+        test_class = _target_test_class(self.target_class, self.config, suite_config, kwargs)
         for suite in suites:
             for template in suite.tests if suite.kind == "target" else ():
                 name = f"test_{suite.kind}_{template.name}"
-                setattr(made, name, staticmethod(_test_function(name, template)))
-        return made
+                setattr(test_class, name, staticmethod(_test_function(name, template)))
+        return test_class
 
 
 def get_target_test_class(
@@ -288,7 +291,9 @@ def _add_suite(
     for template in suite.tests:
         name = f"test_{suite.kind}_{template.name}"
         if suite.kind == "tap_stream":
-            cls.params[name] = [TestParam(each.name, StreamTestParams(each)) for each in streams]
+            cls.params[name] = [
+                TestParam(stream.name, StreamTestParams(stream)) for stream in streams
+            ]
         elif suite.kind == "tap_stream_attribute":
             params = list(_attribute_params(template, streams))
             if not params:
@@ -320,8 +325,8 @@ def _test_function(name: str, template: type[TestTemplate[Any]]) -> Callable[...
         __tracebackhide__ = True
         template().run(*args, **kwargs)
 
-    _, *asked = inspect.signature(template.run).parameters.values()
-    test.__dict__["__signature__"] = inspect.Signature(asked)
+    _, *parameters = inspect.signature(template.run).parameters.values()
+    test.__dict__["__signature__"] = inspect.Signature(parameters)
     test.__name__ = test.__qualname__ = name
     test.__doc__ = template.__doc__
     return test

@@ -16,7 +16,14 @@ from tap_core.sinks.validation import JSONSchemaValidator
 from tap_core.types import JsonSchema, Record
 from tap_core.typing import validators
 
-__all__ = ["RecordFault", "excerpt", "find_faults", "find_misfits", "format_faults", "make_checker"]
+__all__ = [
+    "RecordFault",
+    "excerpt",
+    "find_faults",
+    "find_invalid_values",
+    "format_faults",
+    "make_checker",
+]
 
 _LONGEST: Final = 160
 _MOST: Final = 10
@@ -83,7 +90,7 @@ def find_faults(records: Iterable[Record], schema: JsonSchema) -> list[RecordFau
     An invalid schema is used as far as jsonschema can use it; jsonschema's exceptions are not
     caught. A separate test checks the schema's validity.
     """
-    found: dict[tuple[str, str, str], RecordFault] = {}
+    faults: dict[tuple[str, str, str], RecordFault] = {}
     surely_fits, validator = _build_rules(schema)
     for number, record in enumerate(records, 1):
         if _holds(surely_fits, record):
@@ -91,13 +98,13 @@ def find_faults(records: Iterable[Record], schema: JsonSchema) -> list[RecordFau
         for error in validator.iter_errors(record):
             path, rule = _path(error.absolute_path), str(error.validator)
             detail = error.message if rule == "required" else ""  # it names the property
-            known = found.get((path, rule, detail))
-            found[path, rule, detail] = (
-                replace(known, count=known.count + 1)
-                if known
+            previous = faults.get((path, rule, detail))
+            faults[path, rule, detail] = (
+                replace(previous, count=previous.count + 1)
+                if previous
                 else RecordFault(path, rule, excerpt(error.message), number, 1)
             )
-    return list(found.values())
+    return list(faults.values())
 
 
 def _build_rules(schema: JsonSchema) -> tuple[Callable[[Any], bool], Any]:
@@ -110,7 +117,7 @@ def _build_rules(schema: JsonSchema) -> tuple[Callable[[Any], bool], Any]:
     return checker.certain_check, checker.validator
 
 
-def find_misfits(
+def find_invalid_values(
     values: Sequence[Any], fits: Callable[[Any], object], complaint: str
 ) -> tuple[int, str] | None:
     """Return the number of invalid values and the message for the first; None if all are valid.
@@ -126,7 +133,7 @@ def find_misfits(
 
 def format_faults(faults: Sequence[RecordFault]) -> str:
     """Return the first ten faults as text, one per line, each followed by its remedy."""
-    lines = [f"  {fault}\n    To get out of it: {fault.remedy}." for fault in faults[:_MOST]]
+    lines = [f"  {fault}\n    To fix it: {fault.remedy}." for fault in faults[:_MOST]]
     if len(faults) > _MOST:
         lines.append(f"  and {len(faults) - _MOST} more")
     return "\n".join(lines)

@@ -57,9 +57,9 @@ class SingerTestRunner(abc.ABC, Generic[_T]):
         self.config: Mapping[str, Any] = config or {}
         self.default_kwargs = kwargs
         self.suite_config: SuiteConfig = suite_config or SuiteConfig()
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         """Reset the collected messages."""
         self.raw_messages: list[dict[str, Any]] = []
         self.schema_messages: list[dict[str, Any]] = []
@@ -126,10 +126,10 @@ class TapTestRunner(SingerTestRunner[Tap]):
             ValueError: Standard output contains a line that is not JSON.
         """
         out, _ = capture_output(self.run_sync_dry_run)
-        self._forget()
-        self._keep(parse_messages(out.read()))
+        self._reset()
+        self._collect(parse_messages(out.read()))
 
-    def _keep(self, messages: list[dict[str, Any]]) -> None:
+    def _collect(self, messages: list[dict[str, Any]]) -> None:
         """Store the messages by type, and the records by stream."""
         kinds = {
             "SCHEMA": self.schema_messages,
@@ -138,8 +138,8 @@ class TapTestRunner(SingerTestRunner[Tap]):
         }
         self.raw_messages = messages
         for message in messages:
-            if (kept := kinds.get(message["type"])) is not None:
-                kept.append(message)
+            if (collected := kinds.get(message["type"])) is not None:
+                collected.append(message)
         for message in self.record_messages:
             self.records[message["stream"]].append(message["record"])
 
@@ -204,7 +204,7 @@ class TargetTestRunner(SingerTestRunner["Target"]):
             **kwargs: Not used.
         """
         target = self.new_target()
-        self._forget()
+        self._reset()
         with self._open_input() as messages:
             out, err = capture_output(lambda: _feed(target, messages, finalize=finalize))
         self.stdout, self.stderr = out.read(), err.read()
@@ -233,10 +233,10 @@ def _feed(target: Target, messages: IO[str] | None, *, finalize: bool) -> None:
 
 def _refuse_unknown(limits: Iterable[str], streams: Iterable[str]) -> None:
     """Raise ValueError for a record limit of a stream that the tap does not have."""
-    known = list(streams)
-    unknown = [name for name in limits if name not in known]
+    stream_names = list(streams)
+    unknown = [name for name in limits if name not in stream_names]
     if unknown:
         raise ValueError(
             f"max_records_limit_by_stream names streams that the tap does not have:"
-            f" {', '.join(unknown)}. It has {', '.join(known)}."
+            f" {', '.join(unknown)}. It has {', '.join(stream_names)}."
         )

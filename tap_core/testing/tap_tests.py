@@ -134,7 +134,7 @@ class StreamSchemaIsValidTest(StreamTestTemplate):
         try:
             make_checker(self.stream.schema)
         except InvalidJSONSchema as error:
-            raise AssertionError(_of_schema(self.stream, error)) from None
+            raise AssertionError(_format_schema_error(self.stream, error)) from None
 
 
 class StreamReturnsRecordTest(StreamTestTemplate):
@@ -150,7 +150,7 @@ class StreamReturnsRecordTest(StreamTestTemplate):
             pytest.skip(f"Stream '{name}' may have no records: its SuiteConfig says so.")
         if not self.stream_records:
             raise AssertionError(
-                f"No records returned in stream '{name}'. To get out of it: test with settings"
+                f"No records returned in stream '{name}'. To fix it: test with settings"
                 " that find some (a start_date further back?), or allow it by"
                 f" SuiteConfig(ignore_no_records_for_streams=[{name!r}])."
             )
@@ -191,7 +191,7 @@ class StreamRecordSchemaMatchesCatalogTest(StreamTestTemplate):
             raise AssertionError(
                 f"Fields in records but not in transformed catalog: ({_listed(unknown)})."
                 f" Stream '{self.stream.name}' gave {name} = {excerpt(repr(first[name]))}."
-                " To get out of it: add them to the schema, or remove them in post_process()."
+                " To fix it: add them to the schema, or remove them in post_process()."
             )
 
 
@@ -223,7 +223,7 @@ class StreamPrimaryKeysTest(StreamTestTemplate):
         for number, record in enumerate(self.stream_records, 1):
             for key in keys:
                 self._require(key, record, number)
-        self._warn_of_twins(keys)
+        self._warn_of_duplicates(keys)
 
     def _require(self, key: str, record: Record, number: int) -> None:
         """Raise AssertionError if a record has no value for a primary key."""
@@ -231,28 +231,28 @@ class StreamPrimaryKeysTest(StreamTestTemplate):
         where = f"stream '{self.stream.name}', record {number}: {excerpt(json.dumps(record))}."
         if key not in record:
             raise AssertionError(
-                f"Record missing primary key: '{key}' of {where} To get out of it: name a"
+                f"Record missing primary key: '{key}' of {where} To fix it: name a"
                 " property in primary_keys that every record has, or set it in post_process()."
             )
         if record[key] is None:
             raise AssertionError(
-                f"Primary keys contain some key values that are null: '{key}' of {where} To get"
-                " out of it: take another primary key, or drop such records in post_process()."
+                f"Primary keys contain some key values that are null: '{key}' of {where} To fix"
+                " it: use another primary key, or drop such records in post_process()."
             )
 
-    def _warn_of_twins(self, keys: list[str]) -> None:
+    def _warn_of_duplicates(self, keys: list[str]) -> None:
         """Warn if two records have the same primary keys."""
         if not keys:
             return
         idents = Counter(
             json.dumps([record[key] for key in keys]) for record in self.stream_records
         )
-        [(ident, most)] = idents.most_common(1) or [("", 0)]
-        if most > 1:
+        [(ident, count)] = idents.most_common(1) or [("", 0)]
+        if count > 1:
             warnings.warn(
                 f"Primary keys are not unique: stream '{self.stream.name}' gave"
                 f" {len(self.stream_records)} records with {len(idents)} different keys"
-                f" ({', '.join(keys)}); {most} of them have {excerpt(ident)}. A target that"
+                f" ({', '.join(keys)}); {count} of them have {excerpt(ident)}. A target that"
                 " merges by key keeps one of each.",
                 stacklevel=2,
             )
@@ -261,7 +261,7 @@ class StreamPrimaryKeysTest(StreamTestTemplate):
 # Properties
 
 
-def _says_its_type(schema: JsonSchema) -> bool:
+def _declares_type(schema: JsonSchema) -> bool:
     """Return True if a schema declares a type; without a type, null is allowed too."""
     try:
         is_date_or_datetime_type(schema)
@@ -272,7 +272,7 @@ def _says_its_type(schema: JsonSchema) -> bool:
 
 def _is_dated(schema: JsonSchema) -> bool:
     """Return True if a schema declares dates or date-times."""
-    return _says_its_type(schema) and is_date_or_datetime_type(schema)
+    return _declares_type(schema) and is_date_or_datetime_type(schema)
 
 
 class AttributeIsDateTimeTest(AttributeTestTemplate):
@@ -348,7 +348,7 @@ class AttributeNotNullTest(AttributeTestTemplate):
             raise AssertionError(
                 f"Detected null values for attribute ('{self.attribute_name}'): stream"
                 f" '{self.stream.name}', {len(nulls)} of {len(self.stream_records)} records,"
-                f" first: {excerpt(json.dumps(nulls[0]))}. To get out of it: let the type be"
+                f" first: {excerpt(json.dumps(nulls[0]))}. To fix it: allow"
                 " null too (leave `required` off), or give it a value in post_process()."
             )
 
@@ -360,10 +360,10 @@ class AttributeNotNullTest(AttributeTestTemplate):
         property_schema: JsonSchema,
     ) -> bool:
         """Return True for properties that do not allow null."""
-        return _says_its_type(property_schema) and not is_null_type(property_schema)
+        return _declares_type(property_schema) and not is_null_type(property_schema)
 
 
-def _of_schema(stream: Stream, error: InvalidJSONSchema) -> str:
+def _format_schema_error(stream: Stream, error: InvalidJSONSchema) -> str:
     """Return the message for a schema that is not a valid JSON Schema."""
     cause: Any = error.__cause__  # jsonschema's error; its text contains the whole schema
     where = ".".join(str(part) for part in cause.absolute_path) or "(the schema)"
@@ -372,8 +372,8 @@ def _of_schema(stream: Stream, error: InvalidJSONSchema) -> str:
 
 def _properties(stream: Stream) -> JsonSchema:
     """Return the properties of the sent records: the schema after the last stream map."""
-    found: JsonSchema = stream.stream_maps[-1].transformed_schema.get("properties", {})
-    return found
+    properties: JsonSchema = stream.stream_maps[-1].transformed_schema.get("properties", {})
+    return properties
 
 
 def _collect_keys(records: Iterable[Record]) -> set[str]:

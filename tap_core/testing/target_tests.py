@@ -99,11 +99,11 @@ class TargetMultipleStateMessages(TargetFileTestTemplate):
         """Check that the emitted states are a subsequence of the input and end with its last."""
         self.runner.sync_all()
         streams = ("test_multiple_state_messages_a", "test_multiple_state_messages_b")
-        came = [dict(zip(streams, each, strict=True)) for each in _STATES]
-        left = self.runner.state_messages
-        coming = iter(came)
-        if left[-1:] != came[-1:] or not all(state in coming for state in left):
-            raise AssertionError(f"Expected states from {came}, but the target emitted {left}.")
+        sent = [dict(zip(streams, values, strict=True)) for values in _STATES]
+        emitted = self.runner.state_messages
+        remaining = iter(sent)
+        if emitted[-1:] != sent[-1:] or not all(state in remaining for state in emitted):
+            raise AssertionError(f"Expected states from {sent}, but the target emitted {emitted}.")
 
 
 class TargetNoPrimaryKeys(TargetFileTestTemplate):

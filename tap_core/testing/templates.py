@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from tap_core.streams import Stream
 from tap_core.tap_base import Tap
 from tap_core.testing.config import SuiteConfig
-from tap_core.testing.record_validation import find_misfits
+from tap_core.testing.record_validation import find_invalid_values
 from tap_core.testing.runners import SingerTestRunner, TapTestRunner, TargetTestRunner
 from tap_core.types import JsonSchema, Record
 
@@ -196,8 +196,8 @@ class AttributeTestTemplate(StreamTestTemplate):
     @cached_property
     def non_null_attribute_values(self) -> list[Any]:
         """Values of the property without nulls; a warning is emitted if there are none."""
-        found = (record.get(self.attribute_name) for record in self.stream_records)
-        values = [value for value in found if value is not None]
+        all_values = (record.get(self.attribute_name) for record in self.stream_records)
+        values = [value for value in all_values if value is not None]
         if not values and not self.ignore_no_records:
             warnings.warn(
                 f"No records were available to test: stream '{self.stream.name}' gave"
@@ -231,12 +231,12 @@ class AttributeTestTemplate(StreamTestTemplate):
             super().test()
             return
         values = self.non_null_attribute_values
-        found = find_misfits(values, self.value_type.fits, self.value_type.complaint)
+        found = find_invalid_values(values, self.value_type.fits, self.value_type.complaint)
         if found:
             count, words = found
             raise AssertionError(
                 f"{words} Property '{self.attribute_name}' of stream '{self.stream.name}': {count}"
-                f" of {len(values)} values are no {self.value_type.kind}. To get out of it: declare"
+                f" of {len(values)} values are no {self.value_type.kind}. To fix it: declare"
                 " the type that the source sends, or convert the value in post_process()."
             )
 

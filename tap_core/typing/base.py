@@ -63,8 +63,8 @@ class JSONTypeHelper(Generic[T]):
     @property
     def extras(self) -> JsonSchema:
         """The keywords ``enum`` and ``examples``, as far as they are set."""
-        found = {"enum": self.allowed_values, "examples": self.examples}
-        return {keyword: values for keyword, values in found.items() if values}
+        keywords = {"enum": self.allowed_values, "examples": self.examples}
+        return {keyword: values for keyword, values in keywords.items() if values}
 
     def to_dict(self) -> JsonSchema:
         """Return the JSON Schema of the type."""
@@ -79,6 +79,6 @@ class JSONTypeHelper(Generic[T]):
         """
         return json.dumps(self.to_dict(), **kwargs)
 
-    def _named(self, name: str) -> list[str]:
+    def _type_names(self, name: str) -> list[str]:
         """Return the value of ``type``: the name of the type, and null if it is nullable."""
         return [name, "null"] if self.nullable else [name]

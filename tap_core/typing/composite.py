@@ -63,10 +63,12 @@ class DiscriminatedUnion(OneOf):
         """
         self.key = key
         self.options = options
-        super().__init__(*(_tagged(key, name, option) for name, option in options.items()))
+        super().__init__(
+            *(_add_discriminator(key, name, option) for name, option in options.items())
+        )
 
 
-def _tagged(key: str, value: str, option: ObjectType) -> ObjectType:
+def _add_discriminator(key: str, value: str, option: ObjectType) -> ObjectType:
     """Return an object type with the identifying property ``key`` added as its first property."""
     tag: Property[Any] = Property(
         key,

@@ -43,7 +43,7 @@ JSONSCHEMA_ANNOTATION_WRITEONLY: Final = "writeOnly"
 
 _DATELIKE: Final = frozenset(("date-time", "date", "time"))
 
-_Question: TypeAlias = Callable[[JsonSchema], bool]
+_Predicate: TypeAlias = Callable[[JsonSchema], bool]
 
 
 def append_type(type_dict: JsonSchema, new_type: str) -> JsonSchema:
@@ -75,7 +75,7 @@ def is_secret_type(type_dict: JsonSchema) -> bool:
 
 def is_object_type(property_schema: JsonSchema) -> bool | None:
     """Return True if the ``type`` allows objects, None if the schema declares no type."""
-    if _is_silent(property_schema):
+    if _has_no_type(property_schema):
         return None
     return any("object" in option for option in _options(property_schema))
 
@@ -96,27 +96,27 @@ def is_uniform_list(property_schema: JsonSchema) -> bool:
 
 def is_boolean_type(property_schema: JsonSchema) -> bool | None:
     """Return True if values may be booleans, None if the schema declares no type."""
-    return _admits(property_schema, "boolean")
+    return _allows_type(property_schema, "boolean")
 
 
 def is_integer_type(property_schema: JsonSchema) -> bool | None:
     """Return True if values may be integers, None if the schema declares no type."""
-    return _admits(property_schema, "integer")
+    return _allows_type(property_schema, "integer")
 
 
 def is_string_type(property_schema: JsonSchema) -> bool | None:
     """Return True if values may be text, None if the schema declares no type."""
-    return _admits(property_schema, "string")
+    return _allows_type(property_schema, "string")
 
 
 def is_null_type(property_schema: JsonSchema) -> bool | None:
     """Return True if values may be null, None if the schema declares no type."""
-    return _admits(property_schema, "null")
+    return _allows_type(property_schema, "null")
 
 
 def is_number_type(property_schema: JsonSchema) -> bool | None:
     """Return True if values may have the type ``number``, None if the schema declares no type."""
-    return _admits(property_schema, "number")
+    return _allows_type(property_schema, "number")
 
 
 def is_exclusive_boolean_type(property_schema: JsonSchema) -> bool:
@@ -132,8 +132,8 @@ def is_array_type(type_dict: JsonSchema) -> bool:
         EmptySchemaTypeError: The schema is ``{}``.
         StreamSetupError: The schema does not declare a type; also a ValueError.
     """
-    _refuse_empty(type_dict)
-    return _ask(type_dict, is_array_type, lambda leaf: "array" in leaf["type"])
+    _reject_empty(type_dict)
+    return _apply(type_dict, is_array_type, lambda leaf: "array" in leaf["type"])
 
 
 def is_string_array_type(type_dict: JsonSchema) -> bool:
@@ -143,8 +143,8 @@ def is_string_array_type(type_dict: JsonSchema) -> bool:
         EmptySchemaTypeError: The schema is ``{}``.
         StreamSetupError: The schema does not declare a type; also a ValueError.
     """
-    _refuse_empty(type_dict)
-    return _ask(
+    _reject_empty(type_dict)
+    return _apply(
         type_dict,
         is_string_array_type,
         lambda leaf: "array" in leaf["type"] and bool(is_string_type(leaf["items"])),
@@ -161,8 +161,8 @@ def is_datetime_type(type_dict: JsonSchema) -> bool:
         EmptySchemaTypeError: The schema is ``{}``.
         StreamSetupError: The schema does not declare a type; also a ValueError.
     """
-    _refuse_empty(type_dict)
-    return _ask(
+    _reject_empty(type_dict)
+    return _apply(
         type_dict,
         is_datetime_type,
         lambda leaf: leaf.get("format") == "date-time",
@@ -178,7 +178,7 @@ def is_date_or_datetime_type(type_dict: JsonSchema) -> bool:
     Raises:
         StreamSetupError: The schema does not declare a type; also a ValueError.
     """
-    return _ask(
+    return _apply(
         type_dict,
         is_date_or_datetime_type,
         lambda leaf: leaf.get("format") in {"date", "date-time"},
@@ -199,7 +199,7 @@ def _names(kind: Any) -> list[str]:
     return [kind] if isinstance(kind, str) else list(kind)
 
 
-def _is_silent(schema: JsonSchema) -> bool:
+def _has_no_type(schema: JsonSchema) -> bool:
     """Return True if a schema has neither ``anyOf`` nor ``type``."""
     return "anyOf" not in schema and "type" not in schema
 
@@ -210,9 +210,9 @@ def _options(schema: JsonSchema) -> list[Any]:
     return options
 
 
-def _admits(schema: JsonSchema, name: str) -> bool | None:
+def _allows_type(schema: JsonSchema, name: str) -> bool | None:
     """Return True if a schema or an ``anyOf`` option allows a type, None if it has no type."""
-    if _is_silent(schema):
+    if _has_no_type(schema):
         return None
     return any(
         name in (option.get("type", ()) if isinstance(option, Mapping) else option)
@@ -220,16 +220,16 @@ def _admits(schema: JsonSchema, name: str) -> bool | None:
     )
 
 
-def _refuse_empty(schema: JsonSchema) -> None:
+def _reject_empty(schema: JsonSchema) -> None:
     """Raise EmptySchemaTypeError for the schema ``{}``."""
     if not schema:
         raise EmptySchemaTypeError
 
 
-def _ask(
+def _apply(
     schema: JsonSchema,
-    question: _Question,
-    of_leaf: _Question,
+    predicate: _Predicate,
+    leaf_predicate: _Predicate,
     *,
     one_of: bool = False,
 ) -> bool:
@@ -237,20 +237,20 @@ def _ask(
 
     Args:
         schema: The schema.
-        question: Predicate for the members of ``anyOf``, ``allOf`` and ``oneOf``.
-        of_leaf: Predicate for a schema without these keywords.
+        predicate: Predicate for the members of ``anyOf``, ``allOf`` and ``oneOf``.
+        leaf_predicate: Predicate for a schema without these keywords.
         one_of: True to look into ``oneOf``.
 
     Raises:
         StreamSetupError: The schema does not declare a type; also a ValueError.
     """
     if "anyOf" in schema:
-        return any(map(question, schema["anyOf"]))
+        return any(map(predicate, schema["anyOf"]))
     if "allOf" in schema:
-        return all(map(question, schema["allOf"]))
+        return all(map(predicate, schema["allOf"]))
     if one_of and "oneOf" in schema:
-        return any(map(question, schema["oneOf"]))
+        return any(map(predicate, schema["oneOf"]))
     if "type" in schema:
-        return of_leaf(schema)
+        return leaf_predicate(schema)
     msg = f"The schema does not declare the type of its values: {schema}"
     raise StreamSetupError(msg)

@@ -167,7 +167,9 @@ class ObjectType(JSONTypeHelper[Any]):
             pattern_properties: Types of undeclared properties, by regular expression of the name.
             kwargs: Arguments of `JSONTypeHelper`.
         """
-        self.wrapped: dict[str, Property[Any]] = {one.name: one for one in properties}
+        self.wrapped: dict[str, Property[Any]] = {
+            declared.name: declared for declared in properties
+        }
         self.additional_properties = additional_properties
         self.pattern_properties = pattern_properties
         super().__init__(**kwargs)
@@ -189,15 +191,17 @@ class ObjectType(JSONTypeHelper[Any]):
             "type": ["object", "null"] if self.nullable else "object",
             "properties": properties,
             **{keyword: value for keyword, value in optional.items() if value},
-            **self._unnamed(),
+            **self._undeclared_keywords(),
         }
 
-    def _unnamed(self) -> JsonSchema:
+    def _undeclared_keywords(self) -> JsonSchema:
         """Return ``additionalProperties`` and ``patternProperties``, as far as they are set."""
-        more, patterns = self.additional_properties, self.pattern_properties
+        undeclared, patterns = self.additional_properties, self.pattern_properties
         result: JsonSchema = {}
-        if more is not None:
-            result["additionalProperties"] = more if isinstance(more, bool) else more.type_dict
+        if undeclared is not None:
+            result["additionalProperties"] = (
+                undeclared if isinstance(undeclared, bool) else undeclared.type_dict
+            )
         if patterns:
             result["patternProperties"] = {
                 pattern: kind.type_dict for pattern, kind in patterns.items()

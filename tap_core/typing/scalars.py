@@ -85,7 +85,7 @@ class StringType(JSONTypeHelper[str]):
             minLength=self.min_length,
             pattern=self.pattern,
         )
-        return {"type": self._named("string"), **format_, **self.extras, **bounds}
+        return {"type": self._type_names("string"), **format_, **self.extras, **bounds}
 
 
 class DateTimeType(StringType):
@@ -214,7 +214,7 @@ class BooleanType(JSONTypeHelper[bool]):
     @DefaultInstanceProperty
     def type_dict(self) -> JsonSchema:
         """JSON Schema of the boolean, as a new dict."""
-        return {"type": self._named("boolean"), **self.extras}
+        return {"type": self._type_names("boolean"), **self.extras}
 
 
 class _NumericType(JSONTypeHelper[T]):
@@ -259,7 +259,7 @@ class _NumericType(JSONTypeHelper[T]):
             exclusiveMaximum=self.exclusive_maximum,
             multipleOf=self.multiple_of,
         )
-        return {"type": self._named(self.__type_name__), **self.extras, **bounds}
+        return {"type": self._type_names(self.__type_name__), **self.extras, **bounds}
 
 
 class IntegerType(_NumericType[int]):

@@ -114,6 +114,6 @@ def admits_type(jsonschema_type: JsonSchema, type_check: Collection[str]) -> boo
     """Return True if ``type_check`` contains a type of the schema or of its ``anyOf`` options."""
     kind = jsonschema_type.get("type", ())
     kinds = (kind,) if isinstance(kind, str) else kind
-    if any(one in type_check for one in kinds):
+    if any(name in type_check for name in kinds):
         return True
     return any(admits_type(option, type_check) for option in jsonschema_type.get("anyOf", ()))

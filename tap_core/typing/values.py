@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 from enum import Enum
 from typing import Any, Final
 
 from tap_core.exceptions import InvalidDateTimeError
+from tap_core.parsing.datetimes import format_iso
 from tap_core.redaction.row_values import are_rows_shown, show_value
 from tap_core.types import Record
 
@@ -57,8 +58,7 @@ class DatetimeErrorTreatmentEnum(Enum):
 def to_json_compatible(val: Any) -> Any:
     """Return a datetime as ISO 8601 text, a UUID as text, and any other value unchanged."""
     if isinstance(val, datetime):
-        aware = val if val.tzinfo is not None else val.replace(tzinfo=timezone.utc)
-        return aware.isoformat("T", timespec="microseconds")
+        return format_iso(val)
     uuids = sys.modules.get("uuid")  # importing is slow; without it no UUID exists
     return str(val) if uuids is not None and isinstance(val, uuids.UUID) else val
 

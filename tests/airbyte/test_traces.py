@@ -78,7 +78,7 @@ class OperationalError(Exception):
         (OperationalError("cannot connect", "08006"), TRANSIENT),
         (behind(RuntimeError("outer"), requests.Timeout("inner")), TRANSIENT),
         (FatalAPIError("404 Client Error: Not Found for path: /users"), SYSTEM),
-        (AccessTokenError("the answer has no access_token", status=200), SYSTEM),
+        (AccessTokenError("the response has no access_token", status=200), SYSTEM),
         (requests.exceptions.SSLError("[SSL: CERTIFICATE_VERIFY_FAILED] no"), SYSTEM),
         (InvalidStreamSortException("unsorted"), SYSTEM),
         (KeyError("id"), SYSTEM),

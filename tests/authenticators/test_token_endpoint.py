@@ -61,7 +61,7 @@ def test_temporary_failure_of_the_endpoint_is_retried(server, caplog, status):
     first, second = authenticator.waits
     assert 1 <= first <= 2 <= second <= 3
     place = f"{server.url}/oauth/token"
-    assert f"No access token from {place}: status {status}; asking again in" in caplog.text
+    assert f"No access token from {place}: status {status}; retrying in" in caplog.text
     assert "after try 1 of 11" in caplog.text
     assert not any(secret in caplog.text for secret in SECRETS)
 
@@ -154,7 +154,7 @@ def test_refusal_that_is_not_json_is_not_shown(server, caplog):
     server.answers(Reply("<html>top-secret</html>", status=403))
     error = failure(login(server))
     assert str(error).endswith("/oauth/token: refused")
-    assert "the answer has no OAuth error" in caplog.text
+    assert "the response has no OAuth error" in caplog.text
     assert not any(secret in everything(error, caplog) for secret in SECRETS)
 
 
@@ -174,10 +174,10 @@ def test_handle_error_receives_the_complete_response(server):
     [
         (
             Reply({"error": "bad_refresh_token"}),
-            "the answer has no access_token, bad_refresh_token",
+            "the response has no access_token, bad_refresh_token",
         ),
-        (Reply({"access_token": ""}), "the answer has no access_token"),
-        (Reply("top-secret"), "the answer is no JSON object but application/json"),
+        (Reply({"access_token": ""}), "the response has no access_token"),
+        (Reply("top-secret"), "the response is not a JSON object but application/json"),
         (Reply("[1]", headers={"Content-Type": ""}), "no JSON object but of no content type"),
         (Reply("", headers={"Content-Type": "text/html; a=b"}), "no JSON object but text/html"),
     ],

@@ -52,9 +52,9 @@ def test_the_size_of_a_file(given, size):
         ({"encoding": JSONL, "storage": {}}, "lacks 'storage'"),
         ({"encoding": JSONL, "storage": {"prefix": "p"}}, "'storage' lacks 'root'"),
         ({"encoding": {"compression": "gzip"}, "storage": {"root": "r"}}, "lacks 'format'"),
-        ({"encoding": {**JSONL, "level": 3}, "storage": {"root": "r"}}, "unknown parts: level"),
-        ({"encoding": JSONL, "storage": {"root": "r", "key": "k"}}, "unknown parts: key. What"),
-        ({"encoding": JSONL, "storage": {"root": "r"}, "size": 1}, "unknown parts: size"),
+        ({"encoding": {**JSONL, "level": 3}, "storage": {"root": "r"}}, "unknown keys: level"),
+        ({"encoding": JSONL, "storage": {"root": "r", "key": "k"}}, "unknown keys: key. Arguments"),
+        ({"encoding": JSONL, "storage": {"root": "r"}, "size": 1}, "unknown keys: size"),
         ({"encoding": JSONL, "storage": {"root": "r"}, "batch_size": -1}, "at least 1"),
     ],
 )

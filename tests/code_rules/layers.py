@@ -310,7 +310,7 @@ HEAVY: dict[str, LibraryUse] = {
         why="slow to import and to run; common paths do not need it",
     ),
     "pendulum": LibraryUse(
-        ("tap_core.state.comparison",),
+        ("tap_core.parsing.instants",),
         lazily=True,
         why="slow to import; needed only for date-times that the standard library cannot parse",
     ),

@@ -182,8 +182,11 @@ def test_secret_settings_are_rejected_in_options(shop: Shop):
     ("options", "why"),
     [
         ({"stream": ""}, "The option stream is missing"),
-        ({"stream": "order"}, "no stream order. Is 'orders' meant? It has: journal, kinds, notes"),
-        ({"retries": "3"}, "There is no option retries. Is 'tries' meant?"),
+        (
+            {"stream": "order"},
+            "no stream order. Did you mean 'orders'? It has: journal, kinds, notes",
+        ),
+        ({"retries": "3"}, "There is no option retries. Did you mean 'tries'?"),
         ({"tries": "0"}, "The option tries is '0': expected a positive integer"),
         ({"misfits": "drop"}, "The option misfits is 'drop': expected error or null"),
         ({"config": "{"}, "is not valid JSON"),

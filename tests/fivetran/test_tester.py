@@ -131,7 +131,7 @@ def test_the_command_starts_programs_and_says_what_it_found(tmp_path: Path, caps
     assert "F16" not in said
     assert main([*options, sys.executable, PROGRAM, "dies"]) == 1
     said = capsys.readouterr().out
-    assert "The walk ends here. Update: UNAVAILABLE" in said
+    assert "The test stops here. Update: UNAVAILABLE" in said
     assert "broken F4" in said
     assert main([*options, sys.executable, "-c", "raise SystemExit(3)"]) == 2
     assert "Cannot start: it ended with exit code 3" in capsys.readouterr().out

@@ -21,7 +21,7 @@ from fivetran_tester.known_tables import (
     to_message,
 )
 from fivetran_tester.report import form_lines, format_reading
-from fivetran_tester.row_model import ClockRange, Model
+from fivetran_tester.row_model import CheckpointSample, Model
 from fivetran_tester.server_process import Log, NotStartedError, ServerProcess
 from fivetran_tester.update_reader import UpdateReader
 from fivetran_tester.value_checks import find_fault, format_value
@@ -103,7 +103,7 @@ def test_differences_are_told_by_counts_and_columns() -> None:
 
 @given(st.integers(0, 6), st.integers(0, 60))
 def test_moments_are_few_spread_out_and_never_the_last(most: int, count: int) -> None:
-    moments = ClockRange(most)
+    moments = CheckpointSample(most)
     for number in range(count):
         moments.add(str(number), Model())
     chosen = [number for number, _, _ in moments.chosen()]

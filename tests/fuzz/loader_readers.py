@@ -145,7 +145,13 @@ def _load(
 ) -> None:
     spool = SpoolFolder(folder / "spool")
     loader = Loader(
-        options, StubEngine(), spool, DiscardingTables, Report(), _take_state, state_format=state_format
+        options,
+        StubEngine(),
+        spool,
+        DiscardingTables,
+        Report(),
+        _take_state,
+        state_format=state_format,
     )
     decoder = make_decoder()
     with contextlib.closing(spool), contextlib.closing(loader):

@@ -29,10 +29,10 @@ def windows(made: DatetimeBasedCursor, config: dict | None = None) -> list[str]:
         ({"step": "P1D"}, "step and cursor_granularity belong together"),
         ({"cursor_granularity": "P1D"}, "step and cursor_granularity belong together"),
         ({"step": "PT1S", "cursor_granularity": "P1D"}, "shorter than the cursor_granularity"),
-        ({"step": "P0D", "cursor_granularity": "P0D"}, "no time at all"),
-        ({"step": "10 days", "cursor_granularity": "P1D"}, "no duration"),
+        ({"step": "P0D", "cursor_granularity": "P0D"}, "is zero"),
+        ({"step": "10 days", "cursor_granularity": "P1D"}, "not an ISO 8601 duration"),
         ({"step": "P1Y", "cursor_granularity": "P1M"}, "no fixed length"),
-        ({"lookback_window": "2 days"}, "no duration"),
+        ({"lookback_window": "2 days"}, "not an ISO 8601 duration"),
         ({"cursor_field": ""}, "needs a cursor_field"),
         ({"start_datetime": ""}, "needs a start_datetime"),
         ({"cutoff": "last"}, "last_record or interval_end"),
@@ -101,7 +101,7 @@ def test_end_datetime_defaults_to_now(end: object) -> None:
 
 
 def test_invalid_date_names_the_option_in_the_error() -> None:
-    with pytest.raises(ValueError, match="start_datetime is no date-time"):
+    with pytest.raises(ValueError, match="start_datetime is not a date-time"):
         cursor(start_datetime="soon").start({})
     with pytest.raises(ValueError, match="end_datetime needs the setting 'until'"):
         cursor(end_datetime=lambda config: config["until"]).end({})

@@ -55,7 +55,7 @@ def test_highest_cursor_value_is_kept_in_the_format_of_the_cursor(
 def test_unparsable_cursor_value_is_compared_as_text_and_kept() -> None:
     order = make_comparator(cursor(), "s")
     assert order.newer_or_equal("soon", "later") is True
-    assert order.kept("soon") == "soon"
+    assert order.to_state_value("soon") == "soon"
     assert not order.is_usable({})
     assert not order.is_plain("soon")
     assert not make_comparator(

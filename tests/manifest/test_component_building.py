@@ -192,7 +192,10 @@ def test_failing_config_template_raises_when_it_is_evaluated(caplog):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("sise: 3\n", "line 4, piece.sise: this component has no option 'sise'. Is 'size' meant?"),
+        (
+            "sise: 3\n",
+            "line 4, piece.sise: this component has no option 'sise'. Did you mean 'size'?",
+        ),
         ("size: many\n", "line 4, piece.size: 'many' is not an integer."),
         ("names: one\n", "piece.names: 'one' is not a list."),
         ("names: [a, {b: c}]\n", "piece.names[1]: a mapping is not a text."),

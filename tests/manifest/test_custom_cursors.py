@@ -458,7 +458,7 @@ class More(OneSlice):
         ("Days", [FIELD], "Days needs datetime_format, start_datetime"),
         ("OneSlice", [FIELD, "global_substream_cursor: true"], "global_substream_cursor is not"),
         ("Days", [*DATES[:4], "step: P1D"], "belong together"),
-        ("Days", [*DATES[:4], "lookback_window: 2 days"], "'2 days' is no duration"),
+        ("Days", [*DATES[:4], "lookback_window: 2 days"], "'2 days' is not an ISO 8601 duration"),
         ("Days", [FIELD, DATES[2], 'datetime_format: "%Q"'], "%Q"),
     ],
 )

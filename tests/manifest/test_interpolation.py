@@ -134,7 +134,7 @@ def test_invalid_template_is_rejected_at_compilation(text, message):
         ("{{ 1 / 0 }}", "ZeroDivisionError"),
         ("{{ timestamp(none) }}", "fails: TypeError"),
         ("{{ timestamp(record.missing) }}", "accesses a part of an undefined value"),
-        ("{{ duration('never') }}", "'never' is no duration"),
+        ("{{ duration('never') }}", "'never' is not an ISO 8601 duration"),
         ("{{ timestamp(config['start'] + 'x') }}", "fails: ValueError"),
     ],
 )

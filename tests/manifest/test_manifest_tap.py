@@ -392,8 +392,8 @@ class TestDatesFromSettings:
     @pytest.mark.parametrize(
         ("replaced", "given", "named"),
         [
-            (START, f'"{FROM}"', "The start_datetime is no date-time: .*the setting 'from'"),
-            (END, f'"{FROM}"', "The end_datetime is no date-time: .*the setting 'from'"),
+            (START, f'"{FROM}"', "The start_datetime is not a date-time: .*the setting 'from'"),
+            (END, f'"{FROM}"', "The end_datetime is not a date-time: .*the setting 'from'"),
             (START, LATER_OF_TWO, "The start_datetime is .*the settings 'floor' and 'from'"),
         ],
     )

@@ -399,7 +399,7 @@ def test_no_name_of_an_expression_becomes_a_name_of_python():
         "failed",
         "budget",
         "each",
-        "kept",
+        "count_element",
         "r",
         "n",
         "c",

@@ -165,12 +165,14 @@ def test_simple_paths_do_not_import_jsonpath_ng():
 def test_final_wildcard_of_a_non_array_returns_the_value_with_a_warning(
     expression, document, expected
 ):
-    with pytest.warns(SingerSDKPendingDeprecationWarning, match="taken as the only element") as got:
+    with pytest.warns(
+        SingerSDKPendingDeprecationWarning, match="treated as the only element"
+    ) as got:
         values = list(extract_jsonpath(expression, document))
     assert values == expected
     assert [warning.filename for warning in got] == [__file__]
     assert repr(expression) in str(got[0].message)
-    assert "met a non-array value" in str(got[0].message)
+    assert "matched a non-array value" in str(got[0].message)
 
 
 @pytest.mark.parametrize(

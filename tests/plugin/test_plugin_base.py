@@ -149,7 +149,7 @@ def test_what_is_harmless_though_unsupported_is_warned_of(caplog, monkeypatch):
 
 def test_a_slip_of_the_pen_is_warned_of(caplog):
     Plugin(config={"api_key": "k", "pagesize": 3, "stranger": 1})
-    assert "Setting 'pagesize' is not known. Is 'page_size' meant?" in caplog.text
+    assert "Setting 'pagesize' is not known. Did you mean 'page_size'?" in caplog.text
     assert "stranger" not in caplog.text
 
 

@@ -183,7 +183,7 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
     assert main(["new", "tap-example", "--folder", str(tmp_path)]) == 1
 
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [mine]
 
 

@@ -12,7 +12,7 @@ from tap_core.testing.record_validation import (
     RecordFault,
     excerpt,
     find_faults,
-    find_misfits,
+    find_invalid_values,
     format_faults,
     make_checker,
 )
@@ -105,6 +105,9 @@ def test_long_values_are_cut_in_their_middle() -> None:
 
 
 def test_misfits_are_counted_and_the_first_is_reported() -> None:
-    assert find_misfits([1, "2", "x", []], lambda value: int(value) > 0, "no: {}") == (2, "no: x")
-    assert find_misfits([1, 2], lambda value: True, "no: {}") is None
-    assert find_misfits([], lambda value: False, "no: {}") is None
+    assert find_invalid_values([1, "2", "x", []], lambda value: int(value) > 0, "no: {}") == (
+        2,
+        "no: x",
+    )
+    assert find_invalid_values([1, 2], lambda value: True, "no: {}") is None
+    assert find_invalid_values([], lambda value: False, "no: {}") is None

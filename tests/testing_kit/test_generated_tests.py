@@ -173,7 +173,7 @@ def test_a_tap_that_fails_is_an_error_of_all_tests_and_shows_why(run: Run) -> No
 
 def test_output_that_is_no_message_is_named(run: Run) -> None:
     said = said_of(run, "TestPrinting.test_tap_cli_prints")
-    assert "Line 2 of standard output is no message: 'reading'" in said
+    assert "Line 2 of standard output is not a message: 'reading'" in said
     assert "print to sys.stderr" in said
 
 

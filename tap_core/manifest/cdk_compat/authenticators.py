@@ -310,9 +310,9 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         """
         answer = self._make_handled_request()
         names = TokenFieldNames(self.get_access_token_name(), deep=True)
-        if not (token := names.found(answer, names.access_token)):
+        if not (token := names.get_value(answer, names.access_token)):
             raise ValueError(f"The token response has no {names.access_token}.")
-        return token, names.found(answer, self.get_expires_in_name())
+        return token, names.get_value(answer, self.get_expires_in_name())
 
     def _make_handled_request(self) -> Any:
         """Request a token and return the JSON response; overridden for airbyte-cdk 7."""

@@ -60,7 +60,7 @@ _Inclusion = Metadata.InclusionType
 
 
 def stream_id(stream: SyncStream) -> StreamId:
-    """Return Airbyte's name and namespace of a stream. No other function decides this."""
+    """Return Airbyte's name and namespace of a stream."""
     return StreamId(stream.name_in_namespace, stream.namespace)
 
 
@@ -109,7 +109,7 @@ def _inclusion(metadata: MetadataMapping, path: Breadcrumb) -> str | None:
 
 
 class _Replication(NamedTuple):
-    """Replication method and key of a stream, and whether the user may choose another key."""
+    """Replication method and key of a stream; says if the user may choose another key."""
 
     method: str
     key: str | None
@@ -125,7 +125,7 @@ class _Replication(NamedTuple):
         return cls(method, key or None, is_free)
 
     def path_in(self, schema: JsonSchema) -> _Path:
-        """Return the path to the replication key: several names if it is nested in objects."""
+        """Return the path of property names to the replication key, which may be nested."""
         return parse_path(self.key or "", schema)
 
     @property
@@ -140,7 +140,7 @@ class _Replication(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredStream:
-    """One stream of a configured catalog. Fields are identified by paths of property names."""
+    """Stream of a configured catalog; fields are identified by paths of property names."""
 
     id: StreamId
     json_schema: JsonSchema = field(default_factory=dict)
@@ -157,7 +157,7 @@ class ConfiguredStream:
 
     @property
     def cursor(self) -> _Path:
-        """The path to the cursor field; empty if the stream has none."""
+        """Path to the cursor field; empty if the stream has none."""
         if self.source_defined_cursor:
             return self.default_cursor_field
         return self.cursor_field or self.default_cursor_field
@@ -165,7 +165,7 @@ class ConfiguredStream:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredCatalog:
-    """A ConfiguredAirbyteCatalog; ``source`` is the file's name for error messages."""
+    """ConfiguredAirbyteCatalog; ``source`` is the file's name for error messages."""
 
     streams: tuple[ConfiguredStream, ...]
     source: str = "catalog"
@@ -179,11 +179,11 @@ def parse_configured_catalog(text: str | bytes, source: str) -> ConfiguredCatalo
     nulls are ignored. Without a configured primary key, the source-defined key applies.
 
     Args:
-        text: The content of the file.
-        source: The file's name for error messages.
+        text: Content of the file.
+        source: Name of the file for error messages.
 
     Raises:
-        CatalogFileError: The content is not a valid catalog; the message names the place.
+        CatalogFileError: The content is not a valid catalog; the message names the location.
     """
     document = _document(text, source)
     streams = document.child("streams")
@@ -260,7 +260,7 @@ def apply_configured_catalog(
 
     Args:
         configured: The configured catalog.
-        streams: The tap's streams by name, before any catalog was applied to them.
+        streams: Streams of the tap by name, before any catalog was applied to them.
 
     Returns:
         A catalog of the configured streams only, and the warnings.

@@ -1,4 +1,4 @@
-"""The Airbyte commands of a tap: spec, check, discover and read.
+"""Airbyte commands of a tap: spec, check, discover and read.
 
 The tap class is passed in, never imported, and each command imports its modules when it runs.
 Standard output carries only messages of the protocol. Any failure is an ERROR trace and a nonzero
@@ -39,7 +39,7 @@ _FLAGS: Final[Mapping[str, CommandArgs]] = {
 
 
 class SourceCommand:
-    """One command of a tap; run it with ``main(args=…)`` like a click command."""
+    """Airbyte command of a tap; call ``main(args=…)`` like that of a click command."""
 
     def __init__(self, tap_class: type[SyncTap], word: str) -> None:
         self.name: str = tap_class.name
@@ -82,7 +82,7 @@ def source_command(tap_class: type[SyncTap], word: str) -> SourceCommand:
 
 
 class _CommandRun:
-    """One run of a command, with its arguments and output."""
+    """Run of a command, with its arguments and output."""
 
     def __init__(self, tap_class: type[SyncTap], word: str, wire: StdoutWriter) -> None:
         self.tap_class = tap_class
@@ -112,7 +112,7 @@ class _CommandRun:
         return text
 
     def say(self, kind: str, field: str, body: Mapping[str, Any]) -> None:
-        """Write one message."""
+        """Write a message whose field ``field`` is ``body``."""
         self.wire.write(line(kind, field, body))
 
     def tap(self) -> SyncTap:
@@ -131,6 +131,7 @@ class _CommandRun:
         return made
 
     def _know(self, settings: dict[str, Any]) -> None:
+        """Store settings whose secrets are hidden from now on."""
         self.settings = settings
         schema = self.tap_class._full_schema()  # noqa: SLF001  the SDK's own method
         self._hiders.append(make_redactor(settings, schema))
@@ -153,7 +154,7 @@ class _CommandRun:
         return 1
 
     def _left(self, leave: BaseException) -> int:
-        """Log or report an early end of the process, and return the exit code."""
+        """Log or report that the process ends early, and return the exit code."""
         number = self._tap.stopped_by if self._tap is not None else None
         if isinstance(leave, KeyboardInterrupt):
             number = signal.SIGINT
@@ -166,7 +167,7 @@ class _CommandRun:
 
     @property
     def tap_logger(self) -> logging.Logger:
-        """The tap's logger."""
+        """Logger of the tap."""
         return logging.getLogger(self.tap_class.name)
 
 
@@ -235,7 +236,7 @@ _COMMANDS: Final[Mapping[str, Callable[[_CommandRun], None]]] = {
 
 
 def _complain(text: str) -> None:
-    """Write to standard error, if there is one."""
+    """Write a text to standard error, if it is open."""
     write_to_stderr(text)
 
 

@@ -18,12 +18,12 @@ __all__ = ["CommandArgs", "read_text"]
 
 
 class _UsageError(ConfigurationError):
-    """A command line that violates the protocol's interface."""
+    """The command line violates the protocol's interface."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandArgs:
-    """The name of a command, the names of its flags, and the flags that are optional."""
+    """Name of a command, the names of its flags, and the flags that are optional."""
 
     word: str
     known: tuple[str, ...] = ()
@@ -66,7 +66,11 @@ class CommandArgs:
 
 
 def read_text(path: str, error: type[ConfigurationError], what: str) -> bytes:
-    """Return the content of a file; raise ``error`` if it cannot be read or is too large."""
+    """Return the content of a file.
+
+    Raises ``error`` if the file cannot be read or is too large; ``what`` names the file in
+    messages.
+    """
     try:
         return read_at_most(Path(path), STATE_BYTES)
     except InputTooLargeError as reason:

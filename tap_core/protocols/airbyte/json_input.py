@@ -1,7 +1,7 @@
-"""Typed access to the values of a user's JSON document, with the place of each in errors.
+"""Typed access to the values of a user's JSON document, with the path of each value in errors.
 
 ``null`` counts as a missing value, because clients write every possible field. An invalid value
-raises the error class of the document; the message names the file, the place and the expected type.
+raises the error class of the document; the message names the file, the path and the expected type.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or fal
 
 @dataclass(frozen=True, slots=True)
 class JsonNode:
-    """A value of a JSON document and its place; a missing value is represented by ``None``.
+    """Value of a JSON document and its path; the value None represents a missing one.
 
     ``source`` names the document in error messages; ``error`` is the class of the errors.
     """
@@ -38,7 +38,7 @@ class JsonNode:
         return JsonNode(members.get(name), self.source, self.error, place)
 
     def called(self, name: object) -> JsonNode:
-        """Return the node with a name added to its place, so that users can find it."""
+        """Return the node with a name added to its path, so that users can find it."""
         return JsonNode(self.value, self.source, self.error, f"{self.place} ({name!r})")
 
     def items(self) -> Iterator[JsonNode]:
@@ -90,7 +90,7 @@ class JsonNode:
         return self.wrong(f"there is {found} where {wanted} is needed")
 
     def wrong(self, sentence: str) -> Exception:
-        """Return an error that names the document and the node's place and describes the fault."""
+        """Return an error that names the document and the node's path and describes the fault."""
         return self.error(": ".join(part for part in (self.source, self.place, sentence) if part))
 
     def _get_typed(self, kind: type, nothing: Any) -> Any:
@@ -112,7 +112,7 @@ def parse(text: str | bytes, source: str, error: type[Exception]) -> JsonNode:
 
 
 def as_bytes(text: str | bytes) -> bytes:
-    """Return a text as bytes without a byte order mark and without trailing whitespace and NULs."""
+    """Return a text as bytes without byte order mark, trailing whitespace and NULs."""
     content = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     return content.removeprefix(b"\xef\xbb\xbf").rstrip(b" \t\r\n\0")
 

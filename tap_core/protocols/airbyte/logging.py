@@ -32,10 +32,10 @@ _LEVELS: Final = (
 
 
 class MessageHandler(logging.Handler):
-    """Logging handler that writes LOG messages with ``write``, which accepts complete lines."""
+    """Logging handler that writes LOG messages; ``write`` gets complete lines."""
 
     def __init__(self, write: Callable[[bytes], None], hide: Callable[[str], str]) -> None:
-        """Write with ``write``; ``hide`` redacts the secrets in a text."""
+        """Create a handler; ``write`` gets complete lines, ``hide`` removes secrets from a text."""
         super().__init__()
         self._write = write
         self._hide = hide

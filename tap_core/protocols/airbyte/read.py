@@ -1,4 +1,4 @@
-"""The ``read`` command: apply a configured catalog and a state to a tap and sync it.
+"""Command ``read``: apply a configured catalog and a state to a tap and sync it.
 
 The tap is passed in. It discovers all streams first; then the catalog selects streams and fields,
 and the state sets their start. Errors in the files are raised before the first request to the
@@ -34,7 +34,7 @@ __all__ = ["ReadRequest", "read"]
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """The configured catalog and the input state of a read."""
+    """Configured catalog and input state of a read."""
 
     catalog: ConfiguredCatalog
     state: InputState

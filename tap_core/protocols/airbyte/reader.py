@@ -65,12 +65,12 @@ logger: logging.Logger = logging.getLogger(__name__)
 _OPEN_BRACE: Final = ord("{")
 _NULL: Final = msgspec.Raw(b"null")
 _SECONDS_BELOW: Final = 100_000_000_000
-"""Times below this are in seconds: as milliseconds they would be before April 1973."""
+"""Times below this are in seconds; as milliseconds they would be before April 1973."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedStream:
-    """A stream of the configured catalog that a destination expects.
+    """Stream of the configured catalog that a destination expects.
 
     ``generation`` marks the stream's rows. If ``truncates`` is set, rows of other generations are
     removed once the stream is complete.
@@ -82,7 +82,7 @@ class ExpectedStream:
 
 
 class _Body(msgspec.Struct, gc=False):
-    """The body of a RECORD message; ``data`` and ``meta`` keep the bytes of the input."""
+    """Body of a RECORD message; ``data`` and ``meta`` keep the bytes of the input."""
 
     stream: str
     data: msgspec.Raw
@@ -92,47 +92,47 @@ class _Body(msgspec.Struct, gc=False):
 
 
 class _TextBody(_Body):
-    """A record that cannot be parsed safely; ``data`` is the input as a JSON string."""
+    """Record that cannot be parsed safely; ``data`` is the input as a JSON string."""
 
 
 class _Record(msgspec.Struct, tag="RECORD", tag_field="type", gc=False):
-    """The envelope of a RECORD message."""
+    """Envelope of a RECORD message."""
 
     record: _Body
 
 
 class _State(msgspec.Struct, tag="STATE", tag_field="type"):
-    """A STATE message; ``state`` keeps the bytes of the input."""
+    """STATE message; ``state`` keeps the bytes of the input."""
 
     state: msgspec.Raw
 
 
 class _Trace(msgspec.Struct, tag="TRACE", tag_field="type"):
-    """A TRACE message, such as a stream status or an error of the source."""
+    """TRACE message, such as a stream status or an error of the source."""
 
     trace: msgspec.Raw
 
 
 class _Log(msgspec.Struct, tag="LOG", tag_field="type"):
-    """A LOG message; ignored, because the source's own log already has it."""
+    """LOG message; ignored, because the source's own log already has it."""
 
 
 class _Descriptor(msgspec.Struct):
-    """A StreamDescriptor: name and namespace of a stream."""
+    """StreamDescriptor: name and namespace of a stream."""
 
     name: str
     namespace: str | None = None
 
 
 class _OfStream(msgspec.Struct):
-    """The fields needed from a stream's state or status."""
+    """Fields that are needed from a stream's state or status."""
 
     stream_descriptor: _Descriptor
     status: Any = None
 
 
 class _StateScope(msgspec.Struct):
-    """The type and stream of a state. Older documents name the type ``state_type``."""
+    """Type and stream of a state. Older documents name the type ``state_type``."""
 
     type: Any = None
     state_type: Any = None
@@ -140,7 +140,7 @@ class _StateScope(msgspec.Struct):
 
 
 class _TraceKind(msgspec.Struct):
-    """The type and the body of a trace."""
+    """Type and body of a trace."""
 
     type: Any = None
     stream_status: msgspec.Raw = _NULL
@@ -148,7 +148,7 @@ class _TraceKind(msgspec.Struct):
 
 
 class _Error(msgspec.Struct):
-    """The error message of a source."""
+    """Error message of a source."""
 
     message: Any = None
 
@@ -165,7 +165,7 @@ _decode_error: Final = msgspec.json.Decoder(_Error).decode
 
 @dataclass(slots=True)
 class _Chunk:
-    """Consecutive rows of one stream, with ``expected=None`` if the catalog lacks the stream."""
+    """Consecutive rows of one stream; ``expected`` is None if the catalog lacks the stream."""
 
     name: str
     namespace: str | None
@@ -190,15 +190,16 @@ class _Chunk:
 
 
 class AirbyteReader:
-    """Converts the bytes of an Airbyte source to events.
+    """Reader that converts the bytes of an Airbyte source to events.
 
     Call `feed` with each block of bytes and `close` at the end of the input, and consume every
     event of both; then `remarks` yields a summary of skipped lines and records.
 
     Args:
-        expected: The streams of the configured catalog.
-        fails_on_strangers: Raise an error for streams and fields that are not in the catalog.
-        check: A check of each record; invalid messages are then errors too.
+        expected: Streams of the configured catalog.
+        fails_on_strangers: True to raise an error for streams and fields that are not in the
+            catalog.
+        check: Check of each record; with it, invalid messages are errors too.
 
     Raises:
         TruncatedInputLine: The input ends within a message.
@@ -215,7 +216,7 @@ class AirbyteReader:
         fails_on_strangers: bool = False,
         check: RecordCheck | None = None,
     ) -> None:
-        """Start at line 1 with the streams of the catalog."""
+        """Create a reader for the streams of a catalog, at line 1 of the input."""
         self._check = check
         self._holds = fails_on_strangers or check is not None
         self._expected = {each.describe.stream: each for each in expected}
@@ -331,7 +332,7 @@ class AirbyteReader:
     # Lines
 
     def _messages(self, lines: list[bytes]) -> Iterator[_Message]:
-        """Yield the message of each line. This is the hot loop of the reader."""
+        """Yield the message of each line; this is the hot loop of the reader."""
         lines.reverse()
         while lines:
             line = lines.pop()  # the list must not keep the line in memory
@@ -403,6 +404,7 @@ class AirbyteReader:
         return given if namespace or given in self._expected else self._by_name.get(name, given)
 
     def _said(self, message: _State | _Trace | _Log) -> Iterator[Event]:
+        """Yield the events of a STATE, TRACE or LOG message."""
         if isinstance(message, _State):
             state = bytes(message.state)
             check_state_size(state, self._lines_read)

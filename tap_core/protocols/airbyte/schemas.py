@@ -82,7 +82,7 @@ def singer_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
 def _over(
     schema: JsonSchema, step: Callable[[JsonSchema], JsonSchema], depth: int = 0
 ) -> JsonSchema:
-    """Apply a step to all subschemas of a schema, and then to the schema."""
+    """Return a schema with ``step`` applied to all its subschemas, and then to itself."""
     if depth > _DEEPEST:
         return {}
     return step(map_subschemas(schema, lambda inner: _over(inner, step, depth + 1)))
@@ -92,6 +92,7 @@ def _over(
 
 
 def _hinted(schema: JsonSchema) -> JsonSchema:
+    """Return a schema with the ``airbyte_type`` that its values need, if any."""
     schema = _united(schema)
     if _HINT in schema:
         return schema

@@ -1,4 +1,4 @@
-"""The ConnectorSpecification of the ``spec`` command: settings and supported features.
+"""ConnectorSpecification of the ``spec`` command: settings and supported features.
 
 It is derived from the JSON Schema of the settings only, so it is fast. Settings that are secret by
 schema or by name are marked, so that clients neither show nor log them. Settings that the SDK adds
@@ -20,7 +20,7 @@ from tap_core.types import JsonSchema
 __all__ = ["PROTOCOL_VERSION", "specification"]
 
 PROTOCOL_VERSION: Final = "0.5.2"
-"""The implemented version of the Airbyte protocol."""
+"""Implemented version of the Airbyte protocol."""
 
 _SECRET: Final = "airbyte_secret"  # noqa: S105 - the keyword, not a secret
 _HIDDEN: Final = "airbyte_hidden"
@@ -37,11 +37,11 @@ def specification(
     """Return the ConnectorSpecification of a connector.
 
     Args:
-        schema: The JSON Schema of the settings.
-        documentation: The URL of the documentation.
-        changelog: The URL of the changelog.
-        consent: The OAuth flow in the user's browser (``advanced_auth``).
-        destination_sync_modes: The sync modes of a destination; None for a source.
+        schema: JSON Schema of the settings.
+        documentation: URL of the documentation.
+        changelog: URL of the changelog.
+        consent: OAuth flow in the user's browser (``advanced_auth``).
+        destination_sync_modes: Sync modes of a destination; None for a source.
     """
     result: dict[str, Any] = {
         "protocol_version": PROTOCOL_VERSION,

@@ -40,14 +40,14 @@ _OTHER_MESSAGES: Final = frozenset(
     }
 )
 _GLOBAL: Final = ("global", "global_")
-"""Two names of the same field: the second is used by the protocol's Python models."""
+"""Two names of the same field; the second is used by the protocol's Python models."""
 
 _UNFINISHED: Final = "currently_syncing"
 
 
 @dataclass(frozen=True, slots=True)
 class InputState:
-    """The content of a state file: a state or a reset (None) per stream, and the shared state.
+    """Content of a state file: a state or a reset (None) per stream, and the shared state.
 
     ``legacy`` is the Singer state document that was in effect before the states of single streams.
     """
@@ -102,7 +102,7 @@ def _lines(content: bytes, source: str, fault: ValueError) -> Iterator[JsonNode]
 
 
 class _StateAccumulator:
-    """Accumulated result of the states read so far."""
+    """Result of the states of a file that were read so far."""
 
     def __init__(self) -> None:
         self.streams: dict[StreamId, dict[str, Any] | None] = {}
@@ -190,7 +190,7 @@ def to_state_document(
 
     Args:
         given: The parsed state file.
-        streams: The tap's streams by name, with the run's catalog applied.
+        streams: Streams of the tap by name, with the run's catalog applied.
         full_refresh: Names of streams that start without a state in any case.
     """
     document = {

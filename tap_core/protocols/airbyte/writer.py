@@ -39,7 +39,7 @@ _ENDS: Final = (Progress.COMPLETE, Progress.INCOMPLETE)
 
 
 class AirbyteWriter:
-    """Writes events as Airbyte messages with ``write``, which accepts complete lines."""
+    """Writer of events as Airbyte messages; ``write`` gets complete lines."""
 
     takes_files = False
     """False: the protocol has no messages for files, so rows are always written as records."""
@@ -171,7 +171,7 @@ class AirbyteWriter:
         return lines
 
     def _known(self, name: str) -> StreamId | None:
-        """Return the catalog's ID of a stream; log the first time that a stream has none."""
+        """Return the catalog's ID of a stream, or None if it has none, which is logged once."""
         stream = self._streams.get(name)
         if stream is None and name not in self._strangers:
             self._strangers.add(name)

@@ -1,1 +1,1 @@
-"""Fivetran's partner interface: any tap as a connector, and what a destination shares with it."""
+"""Fivetran's partner interface: taps as connectors, and code that destinations share with them."""

@@ -21,7 +21,10 @@ _UNPRINTABLE: Final = re.compile(r"[^\x21-\x7e]")
 
 
 def get_variable_name(plugin: str, what: str) -> str:
-    """Return the name of an operator's variable, such as ``TARGET_SPARK_ALLOW_SETTINGS``."""
+    """Return the name of an operator's environment variable.
+
+    For plugin ``target-spark`` and ``what`` ``SETTINGS`` it is ``TARGET_SPARK_ALLOW_SETTINGS``.
+    """
     return f"{plugin.upper().replace('-', '_')}_{what}"
 
 
@@ -32,7 +35,7 @@ def parse_names(text: str | None) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class AllowedNames:
-    """The settings that the operator allows calls to set, and the variable that lists them.
+    """Settings that the operator allows calls to set, and the variable that lists them.
 
     ``names`` are setting names; a ``*`` matches any characters.
     """
@@ -42,19 +45,20 @@ class AllowedNames:
 
     @classmethod
     def of(cls, plugin: str, environment: Mapping[str, str]) -> AllowedNames:
-        """Return the allowed names for a plugin according to the environment."""
+        """Return the allowed names that the environment lists for a plugin."""
         variable = get_variable_name(plugin, "ALLOW_SETTINGS")
         return cls(variable, parse_names(environment.get(variable)))
 
     def allows(self, name: str) -> bool:
-        """Return True if the operator named this setting."""
+        """Return True if the operator has listed this setting."""
         return any(_matches(pattern, name) for pattern in self.names)
 
     def check(self, refused: Iterable[str]) -> None:
-        """Raise an error for refused settings that the operator does not allow.
+        """Raise an error for settings in ``refused`` that the operator does not allow.
 
         Raises:
-            ConfigurationError: Names the settings and the operator's variable, but no values.
+            ConfigurationError: A setting is not allowed; the message names the settings and the
+                operator's variable, but no values.
         """
         names = sorted({_format_name(name) for name in refused if not self.allows(name)})
         if names:
@@ -68,9 +72,10 @@ class AllowedNames:
 
 
 def _matches(pattern: str, name: str) -> bool:
+    """Return True if a name matches a pattern, in which ``*`` stands for any characters."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
 
 
 def _format_name(name: str) -> str:
-    """Return a client's name shortened and without unprintable characters, for an error message."""
+    """Return a client's setting name for a message: shortened, without unprintable characters."""
     return _UNPRINTABLE.sub("?", name[:_LONGEST_NAME]) or "''"

@@ -17,7 +17,7 @@ from tap_core.types import JsonSchema
 __all__ = ["check_allowed_settings"]
 
 _FILES: Final = "batch_config"
-"""The SDK's setting that writes rows into files, which Fivetran does not read."""
+"""SDK setting that writes rows to files, which Fivetran does not read."""
 
 _LISTS: Final = ("anyOf", "oneOf", "allOf")
 _SINGLE: Final = ("if", "then", "else")
@@ -26,14 +26,18 @@ _SINGLE: Final = ("if", "then", "else")
 def check_allowed_settings(
     settings: Mapping[str, Any], schema: JsonSchema, allowance: AllowedNames
 ) -> None:
-    """Raise an error for settings of a call that the tap does not declare.
+    """Check that a call sets only settings that the tap declares.
 
     A schema with ``additionalProperties`` declares every name. The SDK's ``batch_config`` object is
-    always refused unless the operator allows it, because it names folders and addresses to write
-    to.
+    always refused unless the operator allows it, because it names folders and URLs to write to.
+
+    Args:
+        settings: Settings of the call.
+        schema: JSON Schema of the tap's settings.
+        allowance: Further settings that the operator allows.
 
     Raises:
-        ConfigurationError: Names the settings and the way to allow them.
+        ConfigurationError: A setting is not allowed; the message says how to allow it.
     """
     document = inline_references(schema)
     allowance.check(
@@ -53,6 +57,7 @@ def _declares(schema: Mapping[str, Any], name: str) -> bool:
 
 
 def _branches(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the members of the schema's ``allOf``, ``anyOf`` and ``oneOf``."""
     found: list[Any] = [branch for keyword in _LISTS for branch in schema.get(keyword) or ()]
     found += [schema.get(keyword) for keyword in _SINGLE]
     found += (schema.get("dependentSchemas") or {}).values()

@@ -19,7 +19,7 @@ LIMIT: Final = 16 * 1024 * 1024
 
 
 class CallEndedError(ConnectionError):
-    """Raised when the client has ended the gRPC call, so that nothing more can be sent to it."""
+    """The client has ended the gRPC call, so that nothing more can be sent to it."""
 
     def __init__(self) -> None:
         super().__init__("The call has ended: no more responses can be sent.")
@@ -59,7 +59,7 @@ class BoundedByteQueue:
             raise CallEndedError
 
     def end(self, error: BaseException | None = None) -> None:
-        """Mark the end of the pieces, with the producer's error if it failed."""
+        """Mark the end of the pieces; ``error`` is the producer's error if it failed."""
         with self._turn:
             self._is_over, self._error = True, None if self._is_left else error
             self._turn.notify_all()
@@ -75,6 +75,7 @@ class BoundedByteQueue:
             raise error
 
     def _taken(self) -> list[bytes]:
+        """Wait for pieces and remove all of them from the queue; an empty list means the end."""
         with self._turn:
             while not (self._pieces or self._is_over or self._is_left):
                 self._turn.wait()

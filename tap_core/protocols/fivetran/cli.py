@@ -1,4 +1,4 @@
-"""The command that serves a tap as a Fivetran connector: ``tap-x --port 50051``.
+"""Command that serves a tap as a Fivetran connector: ``tap-x --port 50051``.
 
 The tap class is passed in, never imported. Signals belong to the server in the main thread. Taps
 run in other threads, where Python refuses signal handlers; an author's attempt to set one is

@@ -26,17 +26,17 @@ __all__ = [
 ]
 
 DELETED_AT: Final = "_sdc_deleted_at"
-"""The property with which Singer taps mark a deleted row."""
+"""Property with which Singer taps mark a deleted row."""
 
 WHOLE_RECORD: Final = "record"
-"""The column for whole records of a stream without declared properties."""
+"""Name of the column for whole records of a stream without declared properties."""
 
 _OF_SYSTEMS: Final = ("_sdc_", "_fivetran_")
 
 
 @dataclass(frozen=True, slots=True)
 class TableId:
-    """Fivetran's name of a table; ``schema=None`` if the source has no schemas."""
+    """Schema (None if the source has no schemas) and name of a Fivetran table."""
 
     table: str
     schema: str | None = None
@@ -89,6 +89,7 @@ def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:
 
 
 def _free_name(taken: Mapping[str, Any]) -> str:
+    """Return a name for the column of whole records that no property has."""
     name = WHOLE_RECORD
     while name in taken:
         name = f"_{name}"

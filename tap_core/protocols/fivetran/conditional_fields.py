@@ -29,7 +29,7 @@ _TWO: Final = 2
 
 @dataclass(frozen=True)
 class Rule:
-    """Form fields that are shown after one answer to another field (None: any answer)."""
+    """Form fields that are shown after one answer to another field; None means any answer."""
 
     condition: str
     answer: str | bool | None
@@ -41,8 +41,9 @@ class Rule:
 class ConditionalRules:
     """Conditional rules of an object, and the properties shown without a condition.
 
-    ``always`` names properties that are required in any case; ``plainly`` are additional properties
-    of rules that a form cannot express.
+    ``always`` are properties that are required in any case; ``plainly`` are properties of rules
+    that a
+    form cannot express.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -51,12 +52,12 @@ class ConditionalRules:
 
     @property
     def later(self) -> frozenset[str]:
-        """The names of the properties that a rule shows."""
+        """Names of the properties that a rule shows."""
         return frozenset(name for rule in self.rules for name in rule.properties)
 
 
 def is_toggle(schema: Schema) -> bool:
-    """Return True if a setting is a boolean with both values allowed."""
+    """Return True if a setting is a boolean that allows both values."""
     return get_json_types(schema) - {"null"} == {"boolean"} and len(get_options(schema)) != 1
 
 
@@ -85,6 +86,7 @@ def parse_conditions(whole: FlattenedSchema) -> ConditionalRules:
 
 
 def _rules(whole: FlattenedSchema) -> Iterator[Rule]:
+    """Yield the rules of the ``if`` schemas in an object."""
     for part in whole.rules:
         tested = part["if"].get("properties") if isinstance(part["if"], Mapping) else None
         if not isinstance(tested, Mapping) or len(tested) != 1:
@@ -123,6 +125,7 @@ def _opposite(condition: str, answer: str | bool, whole: FlattenedSchema) -> tup
 
 
 def _dependents(whole: FlattenedSchema) -> Iterator[Rule]:
+    """Yield the rules of ``dependentRequired`` in an object."""
     for condition, names in whole.dependents.items():
         known = {name: whole.properties.get(name, {}) for name in names}
         yield Rule(condition, None, known, frozenset(names))
@@ -139,6 +142,7 @@ def _holds(rule: Rule, whole: FlattenedSchema) -> bool:
 
 
 def _without(rule: Rule, names: frozenset[str]) -> Rule:
+    """Return a rule without some of its properties."""
     left = {k: v for k, v in rule.properties.items() if k not in names and k != rule.condition}
     return Rule(rule.condition, rule.answer, left, rule.required & left.keys())
 

@@ -43,14 +43,14 @@ _BETWEEN: Final = re.compile(r"[,\n]")
 
 
 def parse_configuration(configuration: Mapping[str, str], schema: JsonSchema) -> dict[str, Any]:
-    """Return the settings of a configuration that Fivetran sent.
+    """Return the settings in a configuration that Fivetran sent.
 
     An object may also be passed as JSON under its own name; values under the names of its
     properties take precedence.
 
     Args:
         configuration: Strings by the names of the form's fields.
-        schema: The JSON Schema of the settings.
+        schema: JSON Schema of the settings.
     """
     document = inline_references(schema)
     questions = build_fields(document)
@@ -73,6 +73,7 @@ def _store_answers(
     *,
     is_shown: bool = True,
 ) -> None:
+    """Store the values of form fields and of their dependent fields in the settings."""
     for question in questions:
         path = ".".join(question.path)  # as in a handwritten configuration, without branch names
         name = question.name if question.name in answers else path
@@ -86,7 +87,7 @@ def _store_answers(
 
 
 def _counts(question: FieldSpec, text: str, *, is_shown: bool) -> bool:
-    """Return True if the user entered a value, and not only left the form's initial value."""
+    """Return True if the user entered a value instead of leaving the form's initial one."""
     if is_shown or not text.strip():
         return is_shown and (question.is_required or bool(text.strip()))
     is_off = question.kind is FieldKind.TOGGLE and text.lower() == to_form_text(value=False)
@@ -94,12 +95,14 @@ def _counts(question: FieldSpec, text: str, *, is_shown: bool) -> bool:
 
 
 def _leads(text: str, answer: str | bool | None) -> bool:
+    """Return True if an answer shows the fields that depend on it."""
     if answer is None:
         return bool(text.strip())
     return text == answer or (isinstance(answer, bool) and text.lower() == to_form_text(answer))
 
 
 def _value(question: FieldSpec, text: str) -> Any:
+    """Return the value of a form field, converted to the type of its setting."""
     option = next((each for each in question.options if each.text == text), None)
     if option is not None:
         return option.value if question.is_setting else {}
@@ -111,7 +114,7 @@ def _value(question: FieldSpec, text: str) -> Any:
 
 
 def _store_value(settings: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    """Store a value at a path of the settings, unless a non-object is in the way."""
+    """Store a value at a path in the settings, unless a value on the path is not an object."""
     *above, name = path
     current: Any = settings
     for part in above:
@@ -123,7 +126,7 @@ def _store_value(settings: dict[str, Any], path: tuple[str, ...], value: Any) ->
 
 
 def _store_unlisted(settings: dict[str, Any], name: str, text: str, schema: Schema) -> None:
-    """Store a setting that has no form field: an object as JSON, an SDK or unknown setting."""
+    """Store a setting without a form field: an object as JSON, an SDK or unknown setting."""
     path = [name] if name in (schema.get("properties") or {}) else name.split(".")
     known: Any = schema
     for part in path:
@@ -138,7 +141,7 @@ def _store_unlisted(settings: dict[str, Any], name: str, text: str, schema: Sche
 
 
 def _typed(text: str, schema: Schema) -> Any:
-    """Convert a string to a type that the schema allows; return it unchanged if that fails."""
+    """Return a string converted to a type of the schema, or unchanged if that fails."""
     types = get_json_types(schema) - {"null"}
     if "array" in types and "string" not in types:
         return _array(text, schema)
@@ -159,6 +162,7 @@ def _array(text: str, schema: Schema) -> Any:
 
 
 def _json_or_text(text: str, kind: type) -> Any:
+    """Return a string parsed as JSON if the result has the type ``kind``, else the string."""
     with suppress(json.JSONDecodeError, RecursionError):
         found = load_json(text)
         if isinstance(found, kind):

@@ -1,4 +1,4 @@
-"""The ConfigurationFormResponse for the settings of a tap.
+"""ConfigurationFormResponse for the settings of a tap.
 
 Each form field becomes one field of the message, followed by the groups of fields that depend on
 its answers. Settings that the SDK adds are not part of the form. Defaults of secrets are omitted.
@@ -52,11 +52,11 @@ _OBJECT: Final = "Given as a JSON object."
 
 
 def build_form(schema: Schema, tests: Mapping[str, str], *, selects_tables: bool = True) -> Any:
-    """Return the ConfigurationFormResponse for settings with a JSON Schema.
+    """Return the ConfigurationFormResponse for the settings of a tap.
 
     Args:
-        schema: The JSON Schema of the settings.
-        tests: The labels of the connection tests by name.
+        schema: JSON Schema of the settings.
+        tests: Labels of the connection tests by name.
         selects_tables: True if the user can select schemas and tables.
     """
     own = author_settings(schema)
@@ -71,6 +71,7 @@ def build_form(schema: Schema, tests: Mapping[str, str], *, selects_tables: bool
 
 
 def _fields(questions: Iterable[FieldSpec]) -> Iterator[Any]:
+    """Yield the FormField messages of form fields and of their dependent fields."""
     for question in questions:
         yield FormField(
             name=question.name,
@@ -104,6 +105,7 @@ def _group(question: FieldSpec, below: DependentFields) -> Any:
 
 
 def _remarks(question: FieldSpec) -> dict[str, str]:
+    """Return the texts of a form field: description, default value and placeholder."""
     remarks = {
         "description": _description(question),
         "default_value": _default(question),

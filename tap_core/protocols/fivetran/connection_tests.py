@@ -16,13 +16,19 @@ from tap_core.sync.interfaces import SyncTap
 __all__ = ["NAME_LIMIT", "run_test", "unknown_test"]
 
 NAME_LIMIT: Final = 100
-"""Maximum length of a test's name in messages, as clients may send any name."""
+"""Maximum length, in characters, of a test's name in messages; clients may send any name."""
 
 
 def run_test(tap: SyncTap, name: str, hide: Callable[[str], str] = str) -> str | None:
-    """Run a connection test; return the reason for its failure, or None if it succeeded.
+    """Run a connection test of a tap.
 
-    ``hide`` redacts the secrets in a text.
+    Args:
+        tap: The tap.
+        name: Name of the test.
+        hide: Removes the secrets from a text.
+
+    Returns:
+        The reason for its failure, or None if it succeeded.
     """
     if name not in tap.connection_tests:
         return unknown_test(tap.connection_tests, name)
@@ -38,6 +44,6 @@ def run_test(tap: SyncTap, name: str, hide: Callable[[str], str] = str) -> str |
 
 
 def unknown_test(tests: Mapping[str, str], name: str) -> str:
-    """Return an error message for an unknown test, with the names of the known ones."""
+    """Return the error message for an unknown test, with the names of the known ones."""
     known = ", ".join(map(repr, tests)) or "none"
     return f"There is no test {name[:NAME_LIMIT]!r}. Known are: {known}."

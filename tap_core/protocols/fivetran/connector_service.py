@@ -1,4 +1,4 @@
-"""The SourceConnector service of Fivetran's Partner SDK for any tap.
+"""SourceConnector service of Fivetran's Partner SDK for any tap.
 
 The tap class is passed in, never imported. Each call creates its own tap, so that calls with
 different settings are independent. The server remembers per configuration what the interface
@@ -42,7 +42,13 @@ _logger = logging.getLogger("fivetran")
 def make_connector_service(
     tap_class: type[SyncTap], journal: JsonLogHandler, allowance: AllowedNames | None = None
 ) -> Service:
-    """Return the gRPC service of a tap; ``allowance`` has settings that the operator allows."""
+    """Return the gRPC service of a tap.
+
+    Args:
+        tap_class: Class of the tap.
+        journal: Log of the server.
+        allowance: Undeclared settings that the operator allows calls to set.
+    """
     made = _Connector(tap_class, journal, allowance or AllowedNames.of(tap_class.name, {}))
     return Service(
         "SourceConnector",
@@ -57,18 +63,19 @@ def make_connector_service(
 
 
 def _task(text: str) -> Any:
+    """Return a Task message, with which Fivetran shows an error to its user."""
     return proto_messages.UpdateResponse(task=proto_messages.Task(message=text))
 
 
 class _Latest(Generic[_Thing]):
-    """Cache of one value per configuration, for the 64 configurations used most recently."""
+    """Cache of one value per configuration, for the 64 most recently used configurations."""
 
     def __init__(self) -> None:
         self._things: dict[bytes, _Thing] = {}
         self._lock = threading.Lock()
 
     def get(self, configuration: Mapping[str, str]) -> _Thing | None:
-        """Return the value for a configuration, or None."""
+        """Return the value for a configuration, or None if none is cached."""
         with self._lock:
             return self._things.get(_digest(configuration))
 
@@ -82,6 +89,7 @@ class _Latest(Generic[_Thing]):
 
 
 def _digest(configuration: Mapping[str, str]) -> bytes:
+    """Return a key for a configuration that does not reveal its values."""
     return sha256(dumps(dict(configuration), sort_keys=True).encode()).digest()
 
 

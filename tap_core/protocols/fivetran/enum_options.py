@@ -1,6 +1,6 @@
 """Settings with a fixed list of values, and these values as strings of a form.
 
-The form's string of a value is the string itself, or JSON. Titles and descriptions of values come
+The form's string for a value is the string itself, or JSON. Titles and descriptions of values come
 from ``oneOf`` with ``const``, or from extension keywords that other form libraries use.
 """
 
@@ -30,14 +30,14 @@ class Option:
 
 
 def to_form_text(value: Any) -> str:
-    """Return a setting's value as the string of a form; empty for None."""
+    """Return a setting's value as the string in a form; empty for None."""
     if isinstance(value, str):
         return value
     return "" if value is None else dump_json(value)
 
 
 def get_const(schema: Schema) -> tuple[Any, ...]:
-    """Return a one-element tuple with the only value that a schema allows, or an empty tuple."""
+    """Return a tuple with the only value that a schema allows, or an empty tuple."""
     if "const" in schema:
         return (schema["const"],)
     allowed = schema.get("enum")
@@ -54,6 +54,7 @@ def get_options(schema: Schema) -> tuple[Option, ...]:
 
 
 def _listed(schema: Schema) -> Iterator[Option]:
+    """Yield the values in ``enum`` as options."""
     values = schema["enum"] if isinstance(schema.get("enum"), list) else get_const(schema)
     titles, descriptions = _beside(schema, _TITLES), _beside(schema, _DESCRIPTIONS)
     for number, value in enumerate(values):
@@ -67,11 +68,12 @@ def _listed(schema: Schema) -> Iterator[Option]:
 
 
 def _beside(schema: Schema, words: tuple[str, ...]) -> Any:
-    """Return the titles or descriptions of an enum's values: a parallel list, or a dict by text."""
+    """Return titles or descriptions for ``enum``: a parallel list, or a dict by text."""
     return next((schema[word] for word in words if word in schema), None)
 
 
 def _get_label(found: Any, number: int, text: str) -> str:
+    """Return the label of an option from the result of `_beside`."""
     if isinstance(found, dict):
         return str(found.get(text) or "")
     return str(found[number]) if isinstance(found, list) and number < len(found) else ""

@@ -59,19 +59,20 @@ _DENIED: Final = re.compile(
 )
 _SCOPES: Final = ("X-Accepted-OAuth-Scopes", "X-Accepted-GitHub-Permissions")
 _SCOPE: Final = re.compile(r'\bscope="([^"]{1,500})"')
-"""The scope that a request lacks: RFC 6750, section 3."""
+"""Scope that a request lacks: RFC 6750, section 3."""
 
 
 def format_error(error: BaseException, hide: Callable[[str], str] = str) -> str:
-    """Return the message of an error for users: without addresses, shorter than 8 kB.
+    """Return the message of an error for users: without URLs, shorter than 8 kB.
 
-    ``hide`` redacts the secrets in a text; it receives the whole text.
+    ``hide`` removes the secrets from a text; it gets the whole text.
     """
     text = hide(_sentence(error)).encode("utf-8", "replace").decode()
     return truncate_text(remove_addresses(text[:_LONGEST]))
 
 
 def _sentence(error: BaseException) -> str:
+    """Return the text of an error by the first rule that applies."""
     if any(kind.__name__ == _WHOLE for kind in type(error).__mro__):
         return str(error)
     message = _Message.of(error)
@@ -85,7 +86,7 @@ def _sentence(error: BaseException) -> str:
 
 
 def _joined(*sentences: str) -> str:
-    """Join sentences to one text, each with punctuation at its end."""
+    """Return sentences as one text, each with punctuation at its end."""
     ended = (text if text[-1] in ".!?:" else f"{text}." for text in sentences if text)
     return " ".join(ended)
 
@@ -163,7 +164,7 @@ def _sql_states(error: BaseException) -> list[str]:
 
 
 def _of_permission(error: BaseException) -> str | None:
-    """Return the message for an error about a missing permission, or None for other errors."""
+    """Return the message for an error about a missing permission, or None for any other."""
     if isinstance(error, PermissionError):
         named = f"'{_file_name(error)}'" if error.filename else "a file or folder"
         return (
@@ -193,7 +194,7 @@ def _find_required_right(response: Any) -> str:
 
 
 def _of_status(error: BaseException) -> str | None:
-    """Return the message for an error with an HTTP status, or None for other errors."""
+    """Return the message for an error with an HTTP status, or None for any other."""
     status = get_http_status(error)
     if status is None or type(error).__name__ == "AccessTokenError":
         return None
@@ -213,6 +214,7 @@ def _reason(status: int) -> str:
 
 
 def _verdict(error: BaseException, status: int) -> str:
+    """Return the sentence that explains an HTTP status to the user."""
     if status == HTTPStatus.FORBIDDEN:
         right = _find_required_right(getattr(error, "response", None))
         needed = f" (needed: {right})" if right else ""

@@ -57,7 +57,7 @@ class FieldKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """One field of a form; ``path`` is the place of its value in the settings.
+    """Field of a form; ``path`` is the path of its value in the settings.
 
     If ``is_setting`` is False, the answer only selects one of the dependent groups in ``below``.
     """
@@ -75,7 +75,7 @@ class FieldSpec:
 
 @dataclass(frozen=True, slots=True)
 class DependentFields:
-    """Fields that are shown after one answer (None: any answer).
+    """Fields that are shown after one answer to another field; None means any answer.
 
     If ``is_exclusive`` is True, their settings are dropped after any other answer.
     """
@@ -88,7 +88,7 @@ class DependentFields:
 
 @dataclass(frozen=True, slots=True)
 class _FormPosition:
-    """Position of an object in the settings, and the prefixes of its field names and labels."""
+    """Position of an object in the settings, with the prefixes of its field names and labels."""
 
     path: tuple[str, ...] = ()
     prefix: str = ""
@@ -111,12 +111,12 @@ class _FormPosition:
 
 
 def build_fields(schema: Schema) -> tuple[FieldSpec, ...]:
-    """Return the form fields for the settings of a schema."""
+    """Return the form fields for the settings of a JSON Schema."""
     return tuple(_of_object(inline_references(schema), _FormPosition()))
 
 
 def iterate_names(questions: Iterable[FieldSpec]) -> Iterator[str]:
-    """Yield the names of form fields and of all their dependent fields."""
+    """Yield the names of form fields and of all fields that depend on them."""
     for question in questions:
         yield question.name
         for below in question.below:
@@ -127,6 +127,7 @@ def iterate_names(questions: Iterable[FieldSpec]) -> Iterator[str]:
 
 
 def _of_object(schema: Schema, place: _FormPosition) -> list[FieldSpec]:
+    """Return the form fields for the properties of an object."""
     whole = flatten_schema(schema)
     conditions = parse_conditions(whole)
     key = _find_discriminator(whole.branches)
@@ -145,7 +146,7 @@ def _of_object(schema: Schema, place: _FormPosition) -> list[FieldSpec]:
 def _of_property(
     name: str, schema: Schema, place: _FormPosition, *, is_required: bool
 ) -> Iterator[FieldSpec]:
-    """Yield the form field of a property, or the fields of an object's properties."""
+    """Yield the form field of a property or, for an object, the fields of its properties."""
     shape = merge_subschemas(schema)
     if not is_required and any(shape.get(word) for word in _HIDDEN):
         return
@@ -157,6 +158,7 @@ def _of_property(
 
 
 def _leaf(name: str, schema: Schema, place: _FormPosition) -> FieldSpec:
+    """Return the form field of a property that is not an object."""
     options = get_options(schema)
     kind = _kind(name, schema, is_choice=bool(options), is_hidden=place.is_secret)
     return FieldSpec(
@@ -186,7 +188,7 @@ def _kind(name: str, schema: Schema, *, is_choice: bool, is_hidden: bool) -> Fie
 
 
 def _leading(question: FieldSpec, rules: Iterable[Rule], place: _FormPosition) -> FieldSpec:
-    """Return a form field with the fields that its answers show, according to the rules."""
+    """Return a form field with the fields that depend on its answers, according to the rules."""
     own = [rule for rule in rules if (*place.path, rule.condition) == question.path]
     below = [
         DependentFields(
@@ -198,6 +200,7 @@ def _leading(question: FieldSpec, rules: Iterable[Rule], place: _FormPosition) -
 
 
 def _by_rule(rule: Rule, place: _FormPosition) -> list[FieldSpec]:
+    """Return the form fields that a rule shows."""
     # In an optional object, a toggle that is off does not count as an answer.
     needed = place.is_required or rule.answer is not False
     return _build_fields(rule.properties, rule.required, replace(place, is_required=needed))
@@ -244,7 +247,7 @@ def _in_order(properties: Mapping[str, Schema]) -> list[str]:
 def _of_union(
     schema: Schema, whole: FlattenedSchema, key: str | None, place: _FormPosition
 ) -> Iterator[FieldSpec]:
-    """Yield the field that selects a branch of a union, with the fields of the branches."""
+    """Yield the field that selects a branch of a union, with the fields of each branch."""
     if key is None and (whole.properties or not place.path):
         # Nothing identifies the branch, so the properties of all branches are optional.
         yield from _build_fields(_all_properties(whole), frozenset(), place)
@@ -307,7 +310,7 @@ def _branch_options(branches: tuple[Schema, ...], key: str | None) -> tuple[Opti
 
 
 def _find_discriminator(branches: Iterable[Schema]) -> str | None:
-    """Return the property with a different constant in each branch, or None."""
+    """Return the property that has a different constant in each branch, or None."""
     properties = [branch["properties"] for branch in branches]
     for name in properties[0] if properties else ():
         values = [get_const(merge_subschemas(each[name])) for each in properties if name in each]
@@ -348,7 +351,7 @@ def _all_properties(whole: FlattenedSchema) -> dict[str, Schema]:
 
 
 def _label(title: str, above: str) -> str:
-    """Return the label of a setting, prefixed with its object's title unless it contains that."""
+    """Return the label of a setting, after its object's title unless it contains that."""
     return title if not above or above.casefold() in title.casefold() else f"{above}: {title}"
 
 

@@ -79,7 +79,7 @@ class Service:
 
 
 class RpcCall:
-    """One gRPC call that is being handled."""
+    """gRPC call that is being handled."""
 
     def __init__(self, name: str, context: Any) -> None:
         self.name = name
@@ -104,11 +104,11 @@ class RpcCall:
         _run_one(callback)
 
     def note(self, text: str) -> None:
-        """Set the details that the call's log line shows beside its name and duration."""
+        """Store details that the call's log line shows after its name and duration."""
         self.noted = text
 
     def leave(self, reason: Literal["cancelled", "stopped"]) -> None:
-        """Notify the call that its response is no longer needed."""
+        """Notify the call that its response is no longer needed, and run its callbacks."""
         with self._lock:
             if self._is_over:
                 return
@@ -141,11 +141,11 @@ def _run_one(callback: Callable[[], None]) -> None:
 
 
 class _ToldError(Exception):
-    """Raised for an error that the server itself detects; its message is for users."""
+    """Error that the server itself detects; its message is for users."""
 
 
 class _UnreadableError(_ToldError):
-    """Raised for a request that is not a valid protobuf message of the interface."""
+    """The request is not a valid protobuf message of the interface."""
 
     def __init__(self, rpc: str) -> None:
         super().__init__(
@@ -155,7 +155,7 @@ class _UnreadableError(_ToldError):
 
 
 class _Status(Exception):  # noqa: N818  not always an error
-    """Raised to end a call with a gRPC status instead of a response."""
+    """Exception that ends a call with a gRPC status instead of a response."""
 
     def __init__(self, code: str, details: str = "") -> None:
         super().__init__(code)
@@ -174,7 +174,7 @@ class _Route:
 
 
 class Server:
-    """A gRPC server of one service that runs calls concurrently."""
+    """gRPC server of one service that runs calls concurrently."""
 
     def __init__(self, service: Service, journal: JsonLogHandler) -> None:
         self._service = service
@@ -223,6 +223,7 @@ class Server:
             return self._changed.wait_for(lambda: not self._calls, _LAST_SECONDS)
 
     def _routes(self) -> Iterator[_Route]:
+        """Yield the registration of each rpc of the service."""
         for name, rpc in proto_messages.rpcs(self._service.name).items():
             if handler := self._service.handlers.get(name):
                 yield _Route(name, rpc.streams, getattr(proto_messages, rpc.request), handler)
@@ -251,6 +252,7 @@ class Server:
             yield request
 
     def _unary(self, route: _Route, requests: Iterator[bytes], context: Any) -> bytes:
+        """Handle a unary call: return the encoded response."""
         try:
             with self._call(route, context) as call:
                 try:
@@ -262,6 +264,7 @@ class Server:
             _abort(context, status)
 
     def _stream(self, route: _Route, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        """Handle a streaming call: yield the encoded responses."""
         try:
             with self._call(route, context) as call:
                 try:
@@ -277,6 +280,7 @@ class Server:
     def _answers(
         self, route: _Route, call: RpcCall, requests: Iterator[bytes], context: Any
     ) -> Iterator[bytes]:
+        """Yield the encoded responses of a handler."""
         answers: Iterable[Any] = ()
         try:
             with self._request(route, requests, context) as request:
@@ -336,6 +340,7 @@ class Server:
         return _packed(route.handler.task(text))
 
     def _explained(self, error: BaseException) -> str:
+        """Return the text of an error for the user, and log the error."""
         if isinstance(error, _ToldError | RequestTooLargeError):
             return str(error)
         try:
@@ -351,10 +356,16 @@ def serve(
     journal: JsonLogHandler,
     closing: Callable[[], None] = lambda: None,
 ) -> int:
-    """Serve until SIGTERM or SIGINT and return the exit code. Must run in the main thread.
+    """Serve until SIGTERM or SIGINT and return the exit code; must run in the main thread.
 
     Active calls may then finish, and streams are asked to end; a second signal ends the process
-    immediately. ``closing`` is called at the end.
+    immediately.
+
+    Args:
+        service: Service to serve.
+        place: Address to listen on.
+        journal: Log of the server.
+        closing: Called at the end.
     """
     with journal.attached(), _signals() as signals:
         server = Server(service, journal)
@@ -412,7 +423,7 @@ class _End(threading.Thread):
                 self._journal.say("WARNING", f"The server did not end cleanly ({kind}).")
 
     def at_once(self) -> None:
-        """Call ``closing`` with at most five seconds of time, and end the process."""
+        """Call ``closing``, wait for it at most five seconds, and end the process."""
         self._journal.say("WARNING", "Stopped at once: calls under way are cut off.")
         closing = threading.Thread(target=self.close, daemon=True)
         closing.start()
@@ -422,7 +433,7 @@ class _End(threading.Thread):
 
 @contextmanager
 def _signals() -> Iterator[SimpleQueue[int]]:
-    """Provide a queue of the received SIGTERM and SIGINT signals."""
+    """Context manager that yields a queue of the received SIGTERM and SIGINT signals."""
     come: SimpleQueue[int] = SimpleQueue()
     numbers = (signal.SIGTERM, signal.SIGINT)
     kept = [signal.signal(number, lambda got, _frame: come.put(got)) for number in numbers]
@@ -479,13 +490,14 @@ def _abort(context: Any, status: _Status) -> NoReturn:
 
 
 def _get_end_status(call: RpcCall) -> _Status:
+    """Return the gRPC status of a call that was cancelled or stopped."""
     if call.left == "stopped":
         return _Status("UNAVAILABLE", "The server is stopping.")
     return _Status("CANCELLED")
 
 
 def _alert(text: str) -> str:
-    """Return a status message in the form that Fivetran shows its customer as an alert."""
+    """Return a status message as JSON, which Fivetran shows its user as an alert."""
     return json.dumps({"message": text, "alert_type": "TASK"})
 
 

@@ -1,4 +1,4 @@
-"""The address on which a server listens.
+"""Address on which a server listens.
 
 The default is every address of the machine, because Fivetran calls from outside the container.
 There is no login and no encryption: any client that reaches the port can make every call.
@@ -18,7 +18,7 @@ from tap_core.protocols.fivetran.request_limits import RequestLimits
 __all__ = ["ALL_ADDRESSES", "ListenAddress", "check_host", "explain_unusable", "has_ipv6"]
 
 ALL_ADDRESSES: Final = "0.0.0.0"  # noqa: S104  (Fivetran's guide asks for it; a warning names it)
-"""For gRPC this means every address, including IPv6."""
+"""Host for every address of the machine; gRPC includes IPv6."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _LAST_PORT: Final = 65_535
@@ -26,7 +26,7 @@ _LAST_PORT: Final = 65_535
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """The port and host on which a server listens, and the limits of its calls."""
+    """Port and host on which a server listens, and the limits of its calls."""
 
     port: int
     host: str = ALL_ADDRESSES
@@ -34,7 +34,7 @@ class ListenAddress:
 
     @property
     def address(self) -> str:
-        """The address in the form that gRPC expects.
+        """Address in the form that gRPC expects.
 
         Raises:
             OSError: The port is out of range.
@@ -57,7 +57,7 @@ class ListenAddress:
 
     @property
     def families(self) -> str:
-        """The host and its IP versions, for the log."""
+        """Host and its IP versions, for the log."""
         if self.host != ALL_ADDRESSES:
             return self.host
         return f"{self.host}, {'IPv4 and IPv6' if has_ipv6() else 'IPv4; there is no IPv6 here'}"
@@ -88,7 +88,7 @@ def has_ipv6() -> bool:
 
 
 def explain_unusable(place: ListenAddress) -> OSError:
-    """Return the operating system's error for a port that cannot be used."""
+    """Return the operating system's error for a port on which no server can listen."""
     try:
         found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
         for family, kind, protocol, _, address in found:

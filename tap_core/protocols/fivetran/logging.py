@@ -35,7 +35,7 @@ __all__ = ["JsonLogHandler", "Level", "format_count", "truncate_text"]
 Level: TypeAlias = Literal["INFO", "WARNING", "SEVERE"]
 
 _OURS: Final = "fivetran"
-"""The logger that is logged from INFO upwards; all others are logged from WARNING upwards."""
+"""Logger of which INFO and higher levels are logged; of all others WARNING and higher."""
 
 _LIMIT: Final = 7_800
 """Maximum size of a text in a gRPC trailer, in bytes; gRPC allows 8 kB."""
@@ -48,7 +48,7 @@ _REMEMBERED: Final = 32
 """Redaction functions kept from ended calls, because their threads may still log."""
 
 _ALIKE: Final = 10
-"""Maximum number of warnings of one wording per call, so that no row-wise warning floods it."""
+"""Maximum number of warnings with one wording per call, against one warning per row."""
 
 _WORDINGS: Final = 200
 """Maximum number of different wordings of warnings per call."""
@@ -57,7 +57,7 @@ _RETRIED: Final = "Backing off"
 """Text of the backoff library's message before a retry."""
 
 _GIVEN_UP: Final = "_log_giveup"
-"""Function of the backoff library that logs the last attempt; the call reports that error."""
+"""Function of the backoff library that logs the last attempt; the call reports its error."""
 
 _Said: TypeAlias = dict[tuple[str, str], set[tuple[str, ...]]]
 """Arguments of the logged warnings, by logger and wording."""
@@ -111,14 +111,14 @@ class JsonLogHandler:
             return f"A text could not be cleaned for the log ({type(error).__name__})."
 
     def hide_also(self, hide: Callable[[str], str]) -> None:
-        """Add a redaction function for the current thread's call, applied to every line."""
+        """Add a function that removes secrets from every line of the current thread's call."""
         turn = _turn.get()
         with self._lock:
             (self._ended if turn is None else turn.hides).append(hide)
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Provide a call's own secrets and warning counts for the duration of the block."""
+        """Context manager for a call, with its own secrets and counts of warnings."""
         turn = _CallLogState()
         with self._lock:
             self._turns.append(turn)
@@ -135,7 +135,7 @@ class JsonLogHandler:
 
     @contextmanager
     def attached(self) -> Iterator[None]:
-        """Reserve standard output for the log, and log Python's loggers and warnings to it.
+        """Reserve standard output for the log, and send Python's log records and warnings to it.
 
         A nested block of the same log has no effect.
         """
@@ -150,7 +150,7 @@ class JsonLogHandler:
             yield
 
     def _hear(self, record: logging.LogRecord) -> None:
-        """Write a record of Python's logging to the log if it concerns users."""
+        """Write a Python log record to the log if it concerns users."""
         is_retried = _RETRIED in str(record.msg)
         if record.funcName == _GIVEN_UP:
             return
@@ -161,9 +161,9 @@ class JsonLogHandler:
             write_to_stderr(self.clean(format_error(record.exc_info, redact)) + "\n")
 
     def _is_said(self, record: logging.LogRecord, most: int) -> bool:
-        """Return True if the call already logged this text (except numbers) or its wording.
+        """Return True if the call has logged this text before, apart from its numbers.
 
-        A wording is limited to ``most`` different texts per call.
+        Also return True if it has logged ``most`` different texts with the same wording.
         """
         values = record.args if isinstance(record.args, tuple) else (record.args,)
         key = tuple(str(value) for value in values if not isinstance(value, (int, float)))
@@ -198,6 +198,7 @@ def truncate_text(text: str) -> str:
 
 
 def _cost(letter: str) -> int:
+    """Return the number of bytes that a character takes in a gRPC trailer."""
     if letter in '"\\':
         return 2
     if letter.isascii() and letter.isprintable():

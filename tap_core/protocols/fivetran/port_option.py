@@ -1,4 +1,4 @@
-"""The ``--port N`` option, which serves a tap or target over gRPC, and its related options.
+"""Option ``--port N``, which serves a tap or target over gRPC, and its related options.
 
 Calls carry settings and states, so there is no ``--config``. gRPC is imported only after the
 arguments are parsed. Exit codes: 0 after a stop, 1 if the port cannot be used or a package is not
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["HOST_VARIABLE", "PortCommand", "has_port_option"]
 
 HOST_VARIABLE: Final = "TAP_CORE_HOST"
-"""The environment variable that sets the default of ``--host``."""
+"""Environment variable with the default of ``--host``."""
 
 _FLAG: Final = "--port"
 _LAST_PORT: Final = 65_535
@@ -34,7 +34,7 @@ def has_port_option(args: Sequence[str]) -> bool:
 
 
 class PortCommand:
-    """The server as a command; run it with ``main(args=…)`` like a click command.
+    """Command that runs the server; call ``main(args=…)`` like that of a click command.
 
     ``serve`` serves until it is stopped and returns the exit code.
     """

@@ -1,4 +1,4 @@
-"""The messages and rpcs of Fivetran's interface, with its names and numbers, as plain tables.
+"""Messages and rpcs of Fivetran's interface, with its names and numbers, as plain tables.
 
 protobuf is not needed here. A message is a tuple of fields; a kind is a protobuf scalar, a message
 or an enum. Names and numbers are the wire format and must never change; additions by Fivetran are
@@ -34,14 +34,14 @@ __all__ = [
 ]
 
 PACKAGE: Final = "fivetran_sdk.v2"
-"""The protobuf package, which is the start of every rpc's path."""
+"""Protobuf package, which is the start of every rpc's path."""
 
 Label: TypeAlias = Literal["", "optional", "repeated", "map"]
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a message; the ``kind`` of a map is that of its values, its keys are strings."""
+    """Field of a message; the ``kind`` of a map is that of its values, its keys are strings."""
 
     number: int
     name: str
@@ -51,12 +51,12 @@ class Field:
 
 
 Message: TypeAlias = tuple[Field, ...]
-"""The fields of a message."""
+"""Fields of a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rpc:
-    """One rpc: request message, response message, and True if responses are streamed."""
+    """Rpc: request message, response message, and True if responses are streamed."""
 
     request: str
     response: str
@@ -430,4 +430,4 @@ FILES: Final = (
         {"DestinationConnector": {**_BOTH, **_DESTINATION_CALLS}},
     ),
 )
-"""The whole interface, each file after those that it imports."""
+"""Files of the whole interface, each after those that it imports."""

@@ -1,4 +1,4 @@
-"""`tap-core fivetran-protos DIR`: compare this project's interface tables with Fivetran's files.
+"""Command `tap-core fivetran-protos DIR`: compare the interface tables with Fivetran's files.
 
 Both sides are converted to facts, one line each, so that every addition, removal or change is one
 line. Fivetran's files are compiled in place and never kept. Only the wire format counts: comments,
@@ -38,7 +38,7 @@ _Of: Final = descriptor_pb2.FieldDescriptorProto
 
 
 class _CannotError(Exception):
-    """Raised if the interface tables cannot be compared with the given ``.proto`` files."""
+    """The interface tables cannot be compared with the ``.proto`` files."""
 
 
 def compare(arguments: Sequence[str]) -> int:
@@ -61,7 +61,7 @@ def compare(arguments: Sequence[str]) -> int:
 
 
 def differences(ours: Iterable[Any], theirs: Iterable[Any]) -> Iterator[str]:
-    """Yield the differences between two sequences of file descriptors."""
+    """Yield the differences between two sequences of file descriptors, one line each."""
     here, there = dict(_facts(ours)), dict(_facts(theirs))
     for name in sorted({*here, *there}):
         if name not in here:
@@ -120,7 +120,7 @@ def _bare(name: str) -> str:
 
 
 def _folder(given: Path) -> Path:
-    """Return the folder after a check that it contains the interface's files."""
+    """Return a folder; raise an error if it lacks the interface's files."""
     names = [file.name for file in FILES]
     missing = [name for name in names if not (given / name).is_file()]
     if missing:

@@ -40,7 +40,7 @@ _ENUMS: Final = frozenset(enum.__name__ for file in FILES for enum in file.enums
 
 
 def __getattr__(name: str) -> Any:
-    """Create and cache the class of a message."""
+    """Return the class of a message by its name; it is created once."""
     try:
         described = _pool().FindMessageTypeByName(f"{PACKAGE}.{name}")
     except KeyError:

@@ -69,7 +69,7 @@ _TAGS: Final[Mapping[DataType, bytes]] = {
     DataType.JSON: b"\x72",
     DataType.XML: b"\x7a",
 }
-"""The tag of the ValueType field for each column type."""
+"""Tag of the ValueType field for each column type."""
 
 _BITS: Final = {DataType.SHORT: 16, DataType.INT: 32, DataType.LONG: 64}
 
@@ -78,7 +78,7 @@ _double: Final = Struct("<d").pack
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
-    """A stream's name, declared properties, and conformance of undeclared values."""
+    """Name of a stream, its declared properties, and the conformance of undeclared values."""
 
     name: str
     properties: Mapping[str, Any]
@@ -87,7 +87,7 @@ class StreamSpec:
 
 
 class _Heads(dict[int, bytes]):
-    """Cache of the protobuf bytes before a value, by the length of the value.
+    """Cache of the protobuf bytes before a value, by the length of the value in bytes.
 
     Long lengths are not cached.
     """
@@ -123,7 +123,7 @@ class _Whole(dict[int, bytes]):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """The map entry of one column in a record's data."""
+    """Map entry of one column in a record's data."""
 
     name: bytes
     tag: bytes
@@ -142,7 +142,7 @@ class _Entry:
 
     @property
     def null(self) -> bytes:
-        """The complete entry for null."""
+        """Complete entry for null."""
         return self._before(len(_NULL)) + _NULL
 
     def _before(self, length: int) -> bytes:
@@ -165,7 +165,7 @@ class _Coded:
     quick: str
     """Source of the expression that encodes common values; VALUE is replaced by the value."""
     words: Mapping[str, Any]
-    """The names in ``quick``; ``#`` is replaced by the column's number."""
+    """Values of the names in ``quick``; ``#`` in a name is replaced by the column's number."""
 
 
 class RecordEncoder(TypedRecordSerializer):
@@ -250,12 +250,13 @@ class RecordEncoder(TypedRecordSerializer):
         return encode
 
     def _look(self, record: Record) -> None:
-        """Report the undeclared properties of a record, which have no column."""
+        """Report the undeclared properties of a record, which have no column and are dropped."""
         known = {*self._source.properties, *(column.name for column in self.columns)}
         self._source.unmapped(tuple(name for name in map(str, record) if name not in known))
 
 
 def _value(column: SourceColumn, record: Record) -> Any:
+    """Return the value of a column in a record: a property, or the whole record."""
     return record if column.is_whole else record.get(column.name)
 
 

@@ -30,19 +30,19 @@ MESSAGE_LIMIT: Final = 128 * 1024 * 1024
 """Fivetran's maximum message size in bytes, for requests and responses."""
 
 _PATIENCE_SECONDS: Final = 0.2
-"""Maximum time to receive a message while other calls wait."""
+"""Maximum seconds to receive a message while other calls wait."""
 
 _SLOW_SECONDS: Final = 15.0
-"""Maximum time to receive one large or slow message concurrently with others."""
+"""Maximum seconds to receive one large or slow message concurrently with others."""
 
 _COPIES: Final = 4
 """Copies of a string in memory at once: parsed, decoded, checked, quoted in an error."""
 
 _VALUE_BYTES: Final = 1_000
-"""Estimated memory of a value of a message, however short it is on the wire."""
+"""Estimated memory in bytes of a value of a message, however short it is on the wire."""
 
 _JSON_BYTES: Final = 128
-"""Estimated memory of a JSON value; values are counted by commas."""
+"""Estimated memory in bytes of a JSON value; values are counted by commas."""
 
 # Wire types, the lowest three bits of a tag.
 _VARINT: Final = 0
@@ -65,12 +65,12 @@ class RequestLimits:
 
 
 class RequestTooLargeError(Exception):
-    """Raised for a request that needs more memory than is left; its message is for users."""
+    """The request needs more memory than is left; the message is for users."""
 
 
 @dataclass(eq=False, slots=True)
 class _ReceivingCall:
-    """A call that is receiving its request, until ``until`` if other calls wait."""
+    """Call that is receiving its request; it may take until ``until`` if other calls wait."""
 
     context: Any
     until: float = 0.0
@@ -133,6 +133,7 @@ class RequestReceiver:
         )
 
     def _await(self, turn: _ReceivingCall) -> None:
+        """Wait until a call may receive its request."""
         with self._changed:
             while self._now is not None:
                 left = self._now.until - time.monotonic()
@@ -149,7 +150,7 @@ class RequestReceiver:
             turn.has_arrived = True
 
     def _demote_slow_call(self, turn: _ReceivingCall) -> None:
-        """Let the next call receive; one slow call continues, further ones are cancelled."""
+        """Allow the next call to receive; one slow call continues, further ones are cancelled."""
         self._now = None
         slow = self._slow
         if slow is not None and (slow.has_arrived or slow.until > time.monotonic()):

@@ -15,7 +15,7 @@ from tap_core.types import JsonSchema
 __all__ = ["FlattenedSchema", "Schema", "flatten_schema", "get_branches", "merge_subschemas"]
 
 Schema: TypeAlias = Mapping[str, Any]
-"""A JSON Schema without references."""
+"""JSON Schema without references."""
 
 _ALTERNATIVES: Final = ("oneOf", "anyOf")
 _DEPENDENT: Final = ("dependentRequired", "dependencies")
@@ -25,7 +25,7 @@ _TOGETHER: Final = ("properties", *_DEPENDENT)
 
 @dataclass(frozen=True)
 class FlattenedSchema:
-    """An object schema: its properties, its required properties, and its conditional parts.
+    """Object schema: its properties, its required properties, and its conditional parts.
 
     ``branches`` are the alternatives of a union, ``rules`` are schemas with an ``if``;
     ``dependents`` maps a property to the properties that it requires.
@@ -50,7 +50,10 @@ def merge_subschemas(schema: Schema) -> JsonSchema:
 
 
 def get_branches(schema: Schema) -> tuple[Schema, ...]:
-    """Return the alternatives of a schema if each of them is an object with properties."""
+    """Return the alternatives of a schema if each of them is an object with properties.
+
+    Otherwise return an empty tuple.
+    """
     for word in _ALTERNATIVES:
         real = _real(schema.get(word))
         if len(real) > 1 and all(isinstance(each.get("properties"), Mapping) for each in real):
@@ -59,7 +62,7 @@ def get_branches(schema: Schema) -> tuple[Schema, ...]:
 
 
 def flatten_schema(schema: Schema) -> FlattenedSchema:
-    """Return the flattened form of an object schema."""
+    """Return an object schema with its ``allOf`` merged and its conditional parts separated."""
     whole = merge_subschemas(schema)
     properties = whole.get("properties") or {}
     dependents = {

@@ -1,4 +1,4 @@
-"""The SchemaResponse and the SchemaChange messages of a connector.
+"""SchemaResponse and SchemaChange messages of a connector.
 
 Tables and columns keep a stable order: that of the streams' names and of their properties.
 Source: Fivetran's Partner SDK, connector_sdk.proto, ``SchemaResponse``.
@@ -19,7 +19,7 @@ __all__ = ["schema_change", "schema_response"]
 
 
 def schema_response(tables: Sequence[SourceTable], *, can_select: bool = True) -> Any:
-    """Return the SchemaResponse; ``can_select`` is True if tables and columns can be selected."""
+    """Return the SchemaResponse for tables; ``can_select`` is True if users can select them."""
     return proto_messages.SchemaResponse(selection_not_supported=not can_select, **_lists(tables))
 
 

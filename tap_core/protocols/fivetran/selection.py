@@ -52,15 +52,15 @@ class Selection:
     """Selection of tables and columns that a Fivetran user has made; created by `of`."""
 
     tables: Mapping[TableId, TableSelection | None] = field(default_factory=dict)
-    """The selection of each table; None if it is not selected."""
+    """Selection of each table; None if it is not selected."""
     schemas: Mapping[str | None, bool] = field(default_factory=dict)
-    """By schema: True if its other tables are selected."""
+    """True by schema if its other tables are selected."""
     others: bool = True
     """True if tables of other schemas are selected."""
 
     @classmethod
     def of(cls, request: Any) -> Selection | None:
-        """Return the selection of an UpdateRequest, or None if it has none."""
+        """Return the selection in an UpdateRequest, or None if it has none."""
         kind = request.selection.WhichOneof("selection") if request.HasField("selection") else None
         if kind is None:
             return None
@@ -98,7 +98,13 @@ def build_catalog(
     tables: Iterable[SourceTable],
     wanted: Callable[[TableId], TableSelection | None],
 ) -> Catalog:
-    """Return the tap's catalog that selects what the user selected of its tables."""
+    """Return the tap's catalog in which the user's tables and columns are selected.
+
+    Args:
+        streams: Streams of the tap by name.
+        tables: Tables of the streams.
+        wanted: Returns the selection of a table, or None if it is not selected.
+    """
     by_stream: dict[str, list[SourceTable]] = {name: [] for name in streams}
     for table in tables:
         by_stream[table.stream].append(table)
@@ -125,7 +131,7 @@ def _entry(stream: SyncStream, choices: list[tuple[SourceTable, TableSelection]]
 def _is_wanted(
     name: str, declared: Mapping[str, Any], choices: list[tuple[SourceTable, TableSelection]]
 ) -> bool:
-    """Return True if a property must be read."""
+    """Return True if a property of a stream must be read for a selected column."""
     if len(choices) != 1:
         return True
     [(table, choice)] = choices

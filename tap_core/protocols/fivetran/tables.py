@@ -36,7 +36,7 @@ _Inclusion = Metadata.InclusionType
 class SourceTable:
     """Table that a connector delivers to Fivetran.
 
-    ``name`` is the tap's name of it, ``stream`` that of its stream.
+    ``name`` is the tap's name of the table, ``stream`` that of its stream.
     """
 
     id: TableId

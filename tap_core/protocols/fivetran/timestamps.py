@@ -10,8 +10,8 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta, timezone
 from typing import Any, Final
 
+from tap_core.parsing.instants import parse_instant
 from tap_core.protocols.fivetran.varint import LOW_BITS, LOW_BYTES_TABLE, encode_varint
-from tap_core.state.comparison import parse_instant
 
 __all__ = ["encode_date", "encode_datetime", "encode_datetime_text", "encode_timestamp"]
 
@@ -59,7 +59,7 @@ def encode_timestamp(seconds: int, nanos: int = 0) -> bytes:
 
 
 def encode_datetime_text(text: str) -> bytes:
-    """Return the Timestamp of a datetime string.
+    """Return the Timestamp message of a datetime string, as bytes.
 
     Raises:
         ValueError: The string is not a datetime.
@@ -79,7 +79,7 @@ def encode_datetime_text(text: str) -> bytes:
 
 
 def encode_datetime(value: Any) -> bytes:
-    """Return the Timestamp of a datetime, a date or a string.
+    """Return the Timestamp message of a datetime, a date or a string, as bytes.
 
     Raises:
         ValueError: The value is not a datetime.
@@ -88,7 +88,7 @@ def encode_datetime(value: Any) -> bytes:
 
 
 def encode_date(value: Any) -> bytes:
-    """Return the Timestamp of a date: its midnight in UTC.
+    """Return the Timestamp message of a date, its midnight in UTC, as bytes.
 
     Raises:
         ValueError: The value is not a date, or has a time other than midnight UTC.
@@ -108,6 +108,7 @@ def encode_date(value: Any) -> bytes:
 
 
 def _rare(value: Any) -> bytes:
+    """Return the Timestamp message of a value that the fast paths do not support."""
     found = parse_instant(value)
     if found is None:
         raise ValueError("not a datetime")

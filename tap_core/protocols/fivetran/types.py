@@ -11,8 +11,7 @@ boolean                                         BOOLEAN
 integer                                         LONG; SHORT or INT if the bounds are machine
                                                 limits (maximum 32,767 or 2,147,483,647), as
                                                 other bounds are expectations that sources
-                                                may violate; DECIMAL if a bound is beyond 64
-                                                bits
+                                                may violate; DECIMAL if a bound is beyond 64 bits
 number                                          DOUBLE, also for ``format: float``, as sources
                                                 with it send more digits than a float has
 number with ``multipleOf``, and any             DECIMAL with that scale; with 38 digits if no
@@ -69,7 +68,7 @@ class ColumnType(NamedTuple):
 _JSON: Final = ColumnType(DataType.JSON)
 _STRING: Final = ColumnType(DataType.STRING)
 _UNSIZED: Final = ColumnType(DataType.DECIMAL, MAX_DIGITS, 18)
-"""The type of a decimal without declared digits."""
+"""Type of a decimal without declared digits."""
 
 _MOST_PLACES: Final = MAX_DIGITS - 1
 
@@ -83,7 +82,7 @@ _NO_ZONE: Final = "timestamp_without_timezone"
 
 
 def to_column_type(schema: Any) -> ColumnType:
-    """Return the column type of a property with a schema."""
+    """Return the column type of a property with a JSON Schema."""
     variants = list(split_variants(schema))
     found = {_get_column_type(kind, variant) for kind, variant in variants}
     if len(found) == 1:
@@ -178,7 +177,7 @@ def _declared(schema: _Schema) -> ColumnType:
 
 
 def _sized(whole: int | None, places: int) -> ColumnType:
-    """Return a 38-digit decimal with ``places`` as scale, limited to 18 if that is too wide."""
+    """Return a DECIMAL of 38 digits; the scale is ``places``, or 18 if that is too wide."""
     wanted = MIN_INTEGER_DIGITS if whole is None else whole
     if wanted + places <= MAX_DIGITS:
         return ColumnType(DataType.DECIMAL, MAX_DIGITS, places)

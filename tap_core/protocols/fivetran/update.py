@@ -47,7 +47,7 @@ UpdateLog: TypeAlias = Mapping[TableId, SourceTable]
 def discover_tables(tap: SyncTap) -> tuple[SourceTable, ...]:
     """Return all tables of a tap with all selectable columns.
 
-    As a side effect, everything in the tap's catalog is selected.
+    All streams and properties in the tap's catalog are selected as a side effect.
     """
     tap.use_catalog(select_all(tap.streams.values()))
     tap.setup_mapper()
@@ -83,9 +83,13 @@ def update(
     call: RpcCall,
     told: UpdateLog | None = None,
 ) -> Iterator[bytes]:
-    """Yield the responses of an Update call.
+    """Yield the responses of an Update call as encoded messages.
 
-    ``told`` are the tables of the last Schema call with this configuration in this process, if any.
+    Args:
+        make_tap: Creates the tap.
+        request: The UpdateRequest.
+        call: The gRPC call.
+        told: Tables of the last Schema call with this configuration in this process, if any.
     """
     backlog = BoundedByteQueue()
     call.on_end(backlog.leave)
@@ -153,7 +157,8 @@ def _chosen(
 ) -> tuple[Sequence[SourceTable], Callable[[TableId], TableSelection | None]]:
     """Apply the user's selection to a tap.
 
-    Return the selected tables, and a function from a table to its column selection.
+    Returns:
+        The selected tables, and a function from a table to its column selection.
     """
     if selection is None:
         tap.use_catalog(default_catalog(tap.streams.values()))
@@ -166,7 +171,7 @@ def _chosen(
 
 
 def _resume(tap: SyncTap, state: dict[str, Any]) -> None:
-    """Load a state; parent streams of newly selected child streams restart."""
+    """Load a state; parent streams restart if one of their child streams is newly selected."""
     found = state.get("bookmarks")
     bookmarks: dict[str, Any] = found if isinstance(found, dict) else {}
     kept = retained_bookmarks(bookmarks, tap.streams, _is_restarted)

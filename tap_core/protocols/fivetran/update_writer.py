@@ -65,7 +65,7 @@ _logger = logging.getLogger("fivetran")
 
 @dataclass(slots=True)
 class _Traffic:
-    """Number of rows sent to one table, with the start of the table and its version."""
+    """Rows sent to one table: their number, and the table's start and version."""
 
     table: SourceTable
     rows: int = 0
@@ -75,10 +75,13 @@ class _Traffic:
 
 
 class UpdateWriter:
-    """Writes the responses of one Update into a queue.
+    """Writer of the responses of one Update into a queue.
 
-    ``tables`` are all tables of the tap, ``told`` the tables that Fivetran already knows, and
-    ``wanted`` returns the selection of a table.
+    Args:
+        backlog: Queue for the encoded messages.
+        tables: All tables of the tap.
+        wanted: Returns the selection of a table, or None if it is not selected.
+        told: Tables that Fivetran already knows.
     """
 
     takes_files = False
@@ -112,7 +115,7 @@ class UpdateWriter:
     # Interface to the engine
 
     def encode(self, record: Record) -> Any:
-        """Return a handwritten message's record unencoded, because its stream is not known here."""
+        """Return the record of a handwritten message unchanged; its stream is not known here."""
         return record
 
     def make_encoder(
@@ -168,7 +171,7 @@ class UpdateWriter:
 
     @property
     def summary(self) -> str:
-        """The number of tables and rows sent, as text."""
+        """Number of tables and rows sent, as text."""
         sent = [each.rows for each in self._traffic.values() if each.rows or each.began]
         return f"{format_count(len(sent), 'table')}, {format_count(sum(sent), 'row')}"
 
@@ -273,6 +276,7 @@ class UpdateWriter:
                 self._tell(traffic)
 
     def _tell(self, traffic: _Traffic) -> None:
+        """Log the number of rows of a table."""
         if self._wanted(traffic.table.id) is not None:
             seconds = self._clock() - traffic.began
             rows = format_count(traffic.rows, "row")

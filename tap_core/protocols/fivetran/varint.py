@@ -17,12 +17,12 @@ _THREE: Final = 1 << 3 * _HALF
 _WORD: Final = 1 << 64
 
 LOW_BYTES_TABLE: Final = tuple(bytes((n & 0x7F | 0x80, n >> 7 | 0x80)) for n in range(1 << _HALF))
-"""The lowest fourteen bits of a longer number: two bytes with the continuation bit."""
+"""Encodings of the lowest fourteen bits of a longer number: two bytes that others follow."""
 
 _LAST: Final = tuple(
     bytes((n,)) if n < 1 << 7 else bytes((n & 0x7F | 0x80, n >> 7)) for n in range(1 << _HALF)
 )
-"""The last one or two bytes of a varint."""
+"""Encodings of the last one or two bytes of a varint."""
 
 
 def encode_varint(value: int) -> bytes:

@@ -467,8 +467,8 @@ def faulty(path: Path) -> list[tuple[str, Any, str]]:
         ("plain.json.gz", GZIP, "plain.json.gz cannot be read: Not a gzipped file"),
         ("x.parquet", PARQUET, "x.parquet cannot be read.*not a parquet file"),
         ("torn.jsonl", JSONL, "torn.jsonl cannot be read: line 4 is no JSON object, or was cut"),
-        ("list.jsonl", JSONL, "line 1 is no JSON object"),
-        ("singer.jsonl", JSONL, "holds Singer messages"),
+        ("list.jsonl", JSONL, "line 1 is not a JSON object"),
+        ("singer.jsonl", JSONL, "contains Singer messages"),
         ("a.jsonl", PARQUET, "a.jsonl cannot be read.*not a parquet file"),
     ]
 

@@ -411,7 +411,7 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     ),
     "a key that is declared nowhere": (
         (schema("b", {"text": TEXT, "ident": TEXT}, "idnet"),),
-        "Stream b: its schema does not declare the key 'idnet'. Is 'ident' meant?",
+        "Stream b: its schema does not declare the key 'idnet'. Did you mean 'ident'?",
     ),
     "a reference to nothing": (
         ({"type": "SCHEMA", "stream": "b", "schema": {"properties": {"x": {"$ref": "#/y"}}}},),

@@ -266,7 +266,12 @@ def test_overwrite_beyond_the_percentage_leaves_the_table(delta: Warehouse) -> N
 
 @pytest.mark.parametrize(
     ("key", "hint"),
-    [("idd", "Is 'id' meant?"), ("ID", "Is 'id' meant?"), ("other", ""), ("nam", "Is 'name'")],
+    [
+        ("idd", "Did you mean 'id'?"),
+        ("ID", "Did you mean 'id'?"),
+        ("other", ""),
+        ("nam", "Did you mean 'name'"),
+    ],
 )
 def test_undeclared_key_is_rejected(delta: Warehouse, key: str, hint: str) -> None:
     loader, spool = delta.open()

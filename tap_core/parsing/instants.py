@@ -1,0 +1,114 @@
+"""Parsing of points in time: ISO 8601 as sources write it, with any number of fraction digits.
+
+A value without an offset is taken as UTC.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import re
+from typing import Any, TypeAlias
+
+from tap_core.parsing.datetimes import assume_utc
+
+__all__ = ["ParsedInstant", "parse_instant"]
+
+ParsedInstant: TypeAlias = tuple[dt.datetime, str]
+"""A timezone-aware datetime, and the digits of its fraction beyond microseconds."""
+
+_DATE_TIME = re.compile(
+    r"(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)"
+    r"(?:[Tt ](?P<hour>\d\d?):(?P<minute>\d\d?)(?::(?P<second>\d\d)(?:[.,](?P<fraction>\d+))?)?"
+    r"(?: ?(?P<zone>[Zz]|(?P<sign>[+-])(?P<zone_hour>\d\d)(?::?(?P<zone_minute>\d\d))?))?)?",
+    re.ASCII,
+)
+# ISO 8601 as sources write it: hours of one digit, a space, offsets without a colon,
+# any number of digits in the fraction. `datetime.fromisoformat`, which is tried first, cuts
+# fractions at six digits and supports a different subset in each version of Python.
+
+_MICROSECONDS = 26  # position after the sixth digit of a fraction
+
+
+def parse_instant(value: Any) -> ParsedInstant | None:
+    """Return the point in time of a datetime, of a date (its midnight) or of its ISO 8601 text.
+
+    A value without an offset is taken as UTC. Return None for any other value.
+    """
+    if isinstance(value, dt.datetime):
+        return _utc(value), ""
+    if isinstance(value, dt.date):
+        return dt.datetime(value.year, value.month, value.day, tzinfo=dt.timezone.utc), ""
+    return _instant_of_text(value) if isinstance(value, str) else None
+
+
+def _utc(value: dt.datetime) -> dt.datetime:
+    if value.tzinfo is None:
+        return assume_utc(value)
+    if type(value.tzinfo) is dt.timezone:
+        return value
+    try:
+        return value.astimezone(dt.timezone.utc)
+    except OverflowError:  # in the first or the last hours of the calendar
+        return value
+
+
+def _instant_of_text(text: str) -> ParsedInstant | None:
+    """Return the point in time of an ISO 8601 text, or None."""
+    if text[4:5] == "-" and (len(text) <= _MICROSECONDS or text[_MICROSECONDS] in "Z+-"):
+        try:
+            moment = dt.datetime.fromisoformat(text)
+        except ValueError:
+            pass
+        else:
+            return _utc(moment), ""
+    text = text.strip()
+    match = _DATE_TIME.fullmatch(text)
+    return _instant_of_rare_text(text) if match is None else _instant_of_groups(match)
+
+
+def _instant_of_groups(match: re.Match[str]) -> ParsedInstant | None:
+    """Return the point in time of a match of `_DATE_TIME`, or None if there is no such date."""
+    number = functools.partial(_group, match)
+    fraction = match["fraction"] or ""
+    try:
+        moment = dt.datetime(
+            number("year"),
+            number("month"),
+            number("day"),
+            number("hour"),
+            number("minute"),
+            number("second"),
+            int(fraction[:6].ljust(6, "0")),
+            _parse_zone(match),
+        )
+    except ValueError:
+        return None
+    return moment, fraction[6:].rstrip("0")
+
+
+def _group(match: re.Match[str], name: str) -> int:
+    return int(match[name] or 0)
+
+
+def _parse_zone(match: re.Match[str]) -> dt.timezone:
+    if match["sign"] is None:
+        return dt.timezone.utc
+    minutes = _group(match, "zone_hour") * 60 + _group(match, "zone_minute")
+    return dt.timezone(dt.timedelta(minutes=minutes * (-1 if match["sign"] == "-" else 1)))
+
+
+def _instant_of_rare_text(text: str) -> ParsedInstant | None:
+    """Parse the basic and ordinal forms of ISO 8601, such as ``20210102T030405Z``.
+
+    Return None for other text, and for text of digits only, which may be a count of seconds.
+    """
+    if not text[:8].isdigit() or text.isdigit():
+        return None
+    import pendulum
+
+    try:
+        moment = pendulum.parse(text, exact=True)
+    except (ValueError, OverflowError):
+        return None
+    return parse_instant(moment) if isinstance(moment, dt.date) else None
