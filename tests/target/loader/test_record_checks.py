@@ -253,9 +253,8 @@ def states_of(output: bytes) -> list[Any]:
 def load_singer(folder: Path, *records: Any) -> tuple[int, list[Any], str]:
     """Load records, each with a state behind it; return exit code, states and log."""
     config = folder / "config.json"
-    config.write_text(
-        json.dumps({"path": str(folder / "tables"), "format": "parquet", "strict": True})
-    )
+    given = {"path": str(folder / "tables"), "format": "parquet", "small_runs": True}
+    config.write_text(json.dumps({**given, "strict": True}))
     head, *rows = singer(*records).splitlines(keepends=True)
     feed = [head]
     for number, row in enumerate(rows, start=1):
@@ -302,7 +301,8 @@ def test_an_airbyte_run_acknowledges_what_came_before_the_fault_alone(tmp_path: 
     configured = stream("s", "append")
     configured["stream"]["json_schema"] = SCHEMA
     feed = of_airbyte("s", RIGHT) + state(1) + of_airbyte("s", {**RIGHT, "x": 1}) + state(2)
-    config = {"path": str(tmp_path / "tables"), "format": "parquet", "strict": True}
+    config = {"path": str(tmp_path / "tables"), "format": "parquet", "small_runs": True}
+    config |= {"strict": True}
     catalog = {"streams": [configured]}
     run = airbyte(TARGET, "write", tmp_path, feed=feed, config=config, catalog=catalog)
     assert run.code == 1
