@@ -49,6 +49,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket.*127.0.0.1:ResourceWarning")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files without Spark out of runs of Spark tests: importing them takes half a minute."""
+    is_asked_for = any(
+        Path(arg.partition("::")[0]).resolve() == collection_path for arg in config.args
+    )
+    is_test = collection_path.suffix == ".py" and collection_path.name.startswith("test_")
+    if not is_test or is_asked_for or not config.getoption("markexpr").startswith("spark "):
+        return None
+    return None if b"mark.spark" in collection_path.read_bytes() else True
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Add the duration of one phase of a test to the seconds of the test's first marker."""
     marker = next((name for name in _BUDGETS if name in report.keywords), None)

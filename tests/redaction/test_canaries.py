@@ -265,7 +265,8 @@ TARGET_COMMANDS = {
 
 
 def _target_settings(**more: Any) -> dict[str, Any]:
-    return {"path": "tables", "format": "delta", "report": "report.json", **more}
+    given = {"path": "tables", "format": "delta", "report": "report.json", "small_runs": True}
+    return {**given, **more}
 
 
 @pytest.mark.parametrize("command", TARGET_COMMANDS)

