@@ -170,11 +170,11 @@ class TypedRecordSerializer(RecordSerializer):
         return self._encode_slowly(record)
 
     def body(self, record: Record) -> Any:
-        """Encode a record on the fast path, or with ``careful`` if that fails."""
+        """Encode a record on the fast path, or with ``encode_slowly`` if that fails."""
         try:
             return self.encode(record)
         except ENCODING_ERRORS:
-            return self._careful(record)
+            return self._encode_slowly(record)
 
 
 def compile_serializer(
