@@ -107,7 +107,7 @@ class Nowhere:
         """Make no table."""
         return CommitResult(0, 0, None, {})
 
-    def has_others(self, table: Table, version: int) -> bool:
+    def has_other_versions(self, table: Table, version: int) -> bool:
         """Say that there are rows of other versions."""
         return True
 
