@@ -27,7 +27,7 @@ from tap_core.protocols.fivetran.port_option import has_port_option
 from tap_core.protocols.singer.reader import SingerReader
 from tap_core.redaction import make_redactor, write_to_stderr
 from tap_core.types import JsonSchema
-from target_spark.cli.commands import AIRBYTE_COMMANDS, COMMANDS, HELP, SubCommand
+from target_spark.cli.commands import AIRBYTE_COMMANDS, COMMANDS, HELP, subcommand
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions, RunInfo
 from target_spark.errors import FilesError, ReadingError, TargetSparkError, UnsupportedError
@@ -120,15 +120,15 @@ class TargetSpark(PluginBase):
     def get_command(cls, args: Sequence[str]) -> CliCommand:
         """Return the command for the first argument or ``--port``; the default is Singer's."""
         if args and args[0] in AIRBYTE_COMMANDS:
-            from target_spark.airbyte.cli import DestinationCommand
+            from target_spark.airbyte.cli import airbyte_command
 
-            return DestinationCommand(cls, args[0])
+            return airbyte_command(cls, args[0])
         if args and args[0] == "run":
-            from target_spark.extract.cli import RunCommand
+            from target_spark.extract.cli import run_command
 
-            return RunCommand(cls)
+            return run_command(cls)
         if args and args[0] in COMMANDS:
-            return SubCommand(cls, args[0])
+            return subcommand(cls, args[0])
         if has_port_option(args):
             from target_spark.fivetran.cli import destination_command
 
@@ -296,7 +296,7 @@ class TargetSpark(PluginBase):
             return iter
         from target_spark.loader.stream_maps import StreamMapper
 
-        return StreamMapper(self.mapper, renamed).mapped
+        return StreamMapper(self.mapper, renamed).map_events
 
     @property
     def has_stream_maps(self) -> bool:

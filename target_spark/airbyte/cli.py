@@ -11,8 +11,9 @@ Source: the Airbyte protocol, sections "Common Interface" and "Destination".
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, Final
 
 from tap_core.config.loading import ConfigInput
@@ -24,13 +25,13 @@ from tap_core.protocols.airbyte.logging import MessageHandler, redirect_logging
 from tap_core.protocols.airbyte.messages import line, trace_line
 from tap_core.redaction import make_redactor, redact_line, write_to_stderr
 from target_spark.airbyte.error_trace import error_body
-from target_spark.cli.commands import AIRBYTE_COMMANDS
+from target_spark.cli.commands import AIRBYTE_COMMANDS, ProgramCommand
 from target_spark.config.settings import REQUIREMENTS, with_defaults
 from target_spark.loader.interfaces import ProtocolBinding
 from target_spark.loader.load_session import CommandTarget
 from target_spark.loader.state_output import StateMessageWriter
 
-__all__ = ["DestinationCommand"]
+__all__ = ["airbyte_command"]
 
 _FLAGS: Final[Mapping[str, CommandArgs]] = {
     "spec": CommandArgs("spec"),
@@ -39,46 +40,26 @@ _FLAGS: Final[Mapping[str, CommandArgs]] = {
 }
 
 
-class DestinationCommand:
-    """One Airbyte command (spec, check or write), callable like a click command."""
+def airbyte_command(plugin: type[CommandTarget], word: str) -> ProgramCommand:
+    """Return the Airbyte command ``word``: spec, check or write."""
+    return ProgramCommand(plugin.name, partial(_run, plugin, word))
 
-    def __init__(self, plugin: type[CommandTarget], word: str) -> None:
-        self.name: str = plugin.name
-        self._plugin = plugin
-        self._word = word
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        **extra: Any,
-    ) -> int:
-        """Parse command line arguments, run the command, and return its exit code.
-
-        In click's standalone mode (the default) the process exits with the code instead.
-        """
-        arguments = list(sys.argv[1:] if args is None else args)[1:]
-        if {"--help", "-h"}.intersection(arguments):
-            usage = _FLAGS[self._word].usage(prog_name or self.name)
-            sys.stdout.write(f"{usage}\n\n{AIRBYTE_COMMANDS[self._word]}\n")
-            code = 0
-        else:
-            code = self._run(arguments)
-        if extra.get("standalone_mode", True):
-            sys.exit(code)
-        return code
-
-    def _run(self, words: Sequence[str]) -> int:
-        with StdoutWriter.open() as wire:
-            job = _CommandState(self._plugin, wire)
-            with redirect_logging(MessageHandler(wire.write, job.hide)):
-                try:
-                    faults = _COMMANDS[self._word](job, _FLAGS[self._word].files(words))
-                except Exception as error:  # noqa: BLE001  reported as an ERROR trace
-                    faults = [error]
-                for fault in faults:
-                    job.say_fault(fault)
-        return 1 if faults else 0
+def _run(plugin: type[CommandTarget], word: str, arguments: list[str], program: str) -> int:
+    if {"--help", "-h"}.intersection(arguments):
+        usage = _FLAGS[word].usage(program)
+        sys.stdout.write(f"{usage}\n\n{AIRBYTE_COMMANDS[word]}\n")
+        return 0
+    with StdoutWriter.open() as wire:
+        state = _CommandState(plugin, wire)
+        with redirect_logging(MessageHandler(wire.write, state.hide)):
+            try:
+                faults = _COMMANDS[word](state, _FLAGS[word].files(arguments))
+            except Exception as error:  # noqa: BLE001  reported as an ERROR trace
+                faults = [error]
+            for fault in faults:
+                state.write_error(fault)
+    return 1 if faults else 0
 
 
 class _CommandState:
@@ -115,11 +96,11 @@ class _CommandState:
         self._hide = make_redactor(target.config)
         return target
 
-    def say(self, kind: str, field: str, body: Mapping[str, Any]) -> None:
+    def write_message(self, kind: str, field: str, body: Mapping[str, Any]) -> None:
         """Write one Airbyte message of the type ``kind`` with its body under the key ``field``."""
         self._wire.write(line(kind, field, body))
 
-    def say_fault(self, fault: BaseException) -> None:
+    def write_error(self, fault: BaseException) -> None:
         """Write an error as an ERROR trace, or to standard error if standard output is closed."""
         try:
             self._wire.write(trace_line("ERROR", error_body(fault, self.hide)))
@@ -130,27 +111,27 @@ class _CommandState:
 # The commands
 
 
-def _spec(job: _CommandState, _: Mapping[str, str]) -> list[BaseException]:
+def _spec(state: _CommandState, _: Mapping[str, str]) -> list[BaseException]:
     from tap_core.protocols.airbyte.spec import specification
     from target_spark.airbyte.configured_catalog import MODES
 
-    schema = job.plugin._full_schema() | REQUIREMENTS  # noqa: SLF001  a class method of every plugin
+    schema = state.plugin._full_schema() | REQUIREMENTS  # noqa: SLF001  a class method of every plugin
     body = specification(
         schema,
-        documentation=job.plugin.get_documentation_url(),
-        changelog=job.plugin.get_changelog_url(),
+        documentation=state.plugin.get_documentation_url(),
+        changelog=state.plugin.get_changelog_url(),
         destination_sync_modes=list(MODES),
     )
-    job.say("SPEC", "spec", body)
+    state.write_message("SPEC", "spec", body)
     return []
 
 
-def _check(job: _CommandState, files: Mapping[str, str]) -> list[BaseException]:
+def _check(state: _CommandState, files: Mapping[str, str]) -> list[BaseException]:
     from target_spark.cli.doctor import checks
 
     def get_settings(config_input: ConfigInput) -> Mapping[str, Any]:
         quiet = {**config_input.config, "report": None}  # keeps the report of the last run
-        return job.target(ConfigInput(quiet, config_input.parse_env)).config
+        return state.target(ConfigInput(quiet, config_input.parse_env)).config
 
     failed = [
         f"{check.name}: {check.text}"
@@ -158,18 +139,18 @@ def _check(job: _CommandState, files: Mapping[str, str]) -> list[BaseException]:
         if check.verdict == "failed"
     ]
     failure = {"status": "FAILED", "message": ". ".join(failed)} if failed else {}
-    job.say("CONNECTION_STATUS", "connectionStatus", failure or {"status": "SUCCEEDED"})
+    state.write_message("CONNECTION_STATUS", "connectionStatus", failure or {"status": "SUCCEEDED"})
     return []
 
 
-def _write(job: _CommandState, files: Mapping[str, str]) -> list[BaseException]:
+def _write(state: _CommandState, files: Mapping[str, str]) -> list[BaseException]:
     from tap_core.protocols.airbyte.catalog import parse_configured_catalog
     from tap_core.protocols.airbyte.reader import AirbyteReader
     from target_spark.airbyte.configured_catalog import build_options, parse_catalog
     from target_spark.airbyte.state_format import PerStreamStateFormat
     from target_spark.loader.record_validation import StrictCheck
 
-    target = job.target(job.read_settings(files["config"]))
+    target = state.target(state.read_settings(files["config"]))
     path = files["catalog"]
     catalog = parse_configured_catalog(read_text(path, CatalogFileError, "Catalog"), path)
     config = with_defaults(target.config)
@@ -182,7 +163,7 @@ def _write(job: _CommandState, files: Mapping[str, str]) -> list[BaseException]:
             check=StrictCheck(options) if options.strict else None,
         ),
         options,
-        outlet=lambda: nullcontext(job.states),
+        outlet=lambda: nullcontext(state.states),
         state_format=PerStreamStateFormat(),
         renamed=catalog_request.renamed,
     )

@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from target_spark.loader.load_session import CommandTarget
     from target_spark.tables.commit_metadata import CommitMetadata
 
-__all__ = ["AIRBYTE_COMMANDS", "COMMANDS", "HELP", "RUN_COMMAND", "SubCommand"]
+__all__ = ["AIRBYTE_COMMANDS", "COMMANDS", "HELP", "RUN_COMMAND", "ProgramCommand", "subcommand"]
 
 COMMANDS: Final = {
     "doctor": "Check that a run with these settings would work, and print remedies if not.",
@@ -57,12 +59,17 @@ HELP: Final = "Commands: " + " ".join(
 _NAMED: Final = 10
 
 
-class SubCommand:
-    """One subcommand (doctor, last-state or replay), callable like a click command."""
+@dataclass(frozen=True, slots=True)
+class ProgramCommand:
+    """A command of the program, callable like a click command.
 
-    def __init__(self, plugin: type[CommandTarget], word: str) -> None:
-        self._plugin = plugin
-        self._word = word
+    Attributes:
+        name: The name of the program.
+        run: Runs the command with its arguments and the program's name; returns the exit code.
+    """
+
+    name: str
+    run: Callable[[list[str], str], int]
 
     def main(
         self,
@@ -70,47 +77,58 @@ class SubCommand:
         prog_name: str | None = None,
         **extra: Any,
     ) -> int:
-        """Parse command line arguments, run the subcommand, and return its exit code.
+        """Run the command and return its exit code.
 
         In click's standalone mode (the default) the process exits with the code instead.
+
+        Args:
+            args: The command line after the program's name; None means that of this process.
+            prog_name: The program's name in messages; None means ``name``.
+            **extra: ``standalone_mode``.
         """
         arguments = list(sys.argv[1:] if args is None else args)[1:]
-        parser = _parser(self._word, prog_name or self._plugin.name)
-        parsed = parser.parse_args(arguments)
-        code = self._run(parsed)
+        code = self.run(arguments, prog_name or self.name)
         if extra.get("standalone_mode", True):
             sys.exit(code)
         return code
 
-    def _run(self, arguments: argparse.Namespace) -> int:
-        if self._word == "doctor":
-            from target_spark.cli.doctor import run_checks
 
-            return run_checks(
-                lambda tables: self._create_target(tables).config,
-                arguments.config,
-                as_json=arguments.json,
-            )
-        hide: Callable[[str], str] = str
-        try:
-            plugin = self._create_target(ConfigInput.from_cli_args(*arguments.config))
-            hide = make_redactor(plugin.config)
-            runs = {"last-state": _last_state, "replay": _replay}
-            return runs[self._word](plugin, arguments)
-        except (ConfigurationError, TargetSparkError) as error:
-            for sentence in getattr(error, "errors", None) or [str(error)]:
-                _print_line(redact_line(hide(sentence)))
-        except Exception as error:  # noqa: BLE001  so that no message can contain a secret
-            _print_line(hide(format_error(error, redact)))
-        return 1
+def subcommand(plugin: type[CommandTarget], word: str) -> ProgramCommand:
+    """Return the subcommand ``word``: doctor, last-state or replay."""
+    return ProgramCommand(plugin.name, partial(_run, plugin, word))
 
-    def _create_target(self, config_input: ConfigInput) -> CommandTarget:
-        """Create the target with its settings, but without ``report``.
 
-        So the report file of the last run is not overwritten.
-        """
-        config = {**config_input.config, "report": None}
-        return self._plugin(config=config, parse_env_config=config_input.parse_env)
+def _run(plugin: type[CommandTarget], word: str, arguments: list[str], program: str) -> int:
+    parsed = _parser(word, program).parse_args(arguments)
+    if word == "doctor":
+        from target_spark.cli.doctor import run_checks
+
+        return run_checks(
+            lambda config_input: _create_target(plugin, config_input).config,
+            parsed.config,
+            as_json=parsed.json,
+        )
+    hide: Callable[[str], str] = str
+    try:
+        target = _create_target(plugin, ConfigInput.from_cli_args(*parsed.config))
+        hide = make_redactor(target.config)
+        runs = {"last-state": _last_state, "replay": _replay}
+        return runs[word](target, parsed)
+    except (ConfigurationError, TargetSparkError) as error:
+        for sentence in getattr(error, "errors", None) or [str(error)]:
+            _print_line(redact_line(hide(sentence)))
+    except Exception as error:  # noqa: BLE001  so that no message can contain a secret
+        _print_line(hide(format_error(error, redact)))
+    return 1
+
+
+def _create_target(plugin: type[CommandTarget], config_input: ConfigInput) -> CommandTarget:
+    """Create the target with its settings, but without ``report``.
+
+    So the report file of the last run is not overwritten.
+    """
+    config = {**config_input.config, "report": None}
+    return plugin(config=config, parse_env_config=config_input.parse_env)
 
 
 def _parser(word: str, program: str) -> argparse.ArgumentParser:

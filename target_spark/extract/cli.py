@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,7 +31,7 @@ from tap_core.protocols.singer.reader import SingerReader
 from tap_core.protocols.singer.writer import encode_body
 from tap_core.redaction import make_redactor, redact, redact_line, write_to_stderr
 from tap_core.redaction.log_records import format_error
-from target_spark.cli.commands import RUN_COMMAND
+from target_spark.cli.commands import RUN_COMMAND, ProgramCommand
 from target_spark.config import settings
 from target_spark.errors import ReadingError, TargetSparkError, UnsupportedError
 from target_spark.extract.rate_limit_server import RateLimitServer, use_job_rate_limit
@@ -46,83 +46,65 @@ if TYPE_CHECKING:
     from target_spark.loader.load_session import CommandTarget, LoadSession
     from target_spark.loader.loader import Loader
 
-__all__ = ["RunCommand"]
+__all__ = ["run_command"]
 
 _BEAT_SECONDS: Final = 0.5
 
 
-class RunCommand:
-    """The command `target-spark run`, callable like a click command."""
+def run_command(plugin: type[CommandTarget]) -> ProgramCommand:
+    """Return the command `target-spark run`."""
+    return ProgramCommand(plugin.name, partial(_run, plugin))
 
-    def __init__(self, plugin: type[CommandTarget]) -> None:
-        self._plugin = plugin
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        **extra: Any,
-    ) -> int:
-        """Parse command line arguments, run the command, and return its exit code.
+def _run(plugin: type[CommandTarget], arguments: list[str], program: str) -> int:
+    parsed = _parser(program).parse_args(arguments)
+    hide: list[Callable[[str], str]] = []
+    try:
+        return _load_tap(plugin, parsed, hide)
+    except (ConfigurationError, TargetSparkError) as error:
+        return _refused(map(redact_line, getattr(error, "errors", None) or [str(error)]), hide)
+    except Exception as error:  # noqa: BLE001  an unredacted text could hold a secret
+        return _refused([format_error(error, redact)], hide)
 
-        In click's standalone mode (the default) the process exits with the code instead.
-        """
-        arguments = list(sys.argv[1:] if args is None else args)[1:]
-        parsed = _parser(prog_name or self._plugin.name).parse_args(arguments)
-        hide: list[Callable[[str], str]] = []
-        try:
-            code = self._run(parsed, hide)
-        except (ConfigurationError, TargetSparkError) as error:
-            code = _refused(map(redact_line, getattr(error, "errors", None) or [str(error)]), hide)
-        except Exception as error:  # noqa: BLE001  an unredacted text could hold a secret
-            code = _refused([format_error(error, redact)], hide)
-        if extra.get("standalone_mode", True):
-            sys.exit(code)
-        return code
 
-    def _run(self, arguments: argparse.Namespace, hide: list[Callable[[str], str]]) -> int:
-        tap_class = import_tap_class(arguments.tap)
-        config_input = ConfigInput.from_cli_args(*arguments.config)
-        tap_input = (
-            ConfigInput.from_cli_args(*arguments.tap_config) if arguments.tap_config else None
+def _load_tap(
+    plugin: type[CommandTarget],
+    arguments: argparse.Namespace,
+    hide: list[Callable[[str], str]],
+) -> int:
+    tap_class = import_tap_class(arguments.tap)
+    config_input = ConfigInput.from_cli_args(*arguments.config)
+    tap_input = ConfigInput.from_cli_args(*arguments.tap_config) if arguments.tap_config else None
+    hide += [
+        make_redactor(config_input.config),
+        make_redactor(tap_input.config if tap_input else {}),
+    ]
+    target_config, tap_config = (
+        (config_input.config, tap_input.config)
+        if tap_input
+        else _split_settings(config_input.config, tap_class, plugin)
+    )
+    catalog = _document(arguments.catalog, CatalogFileError)
+    state = _document(arguments.state, StateFileError)
+    tap = tap_class(
+        config=tap_config,
+        catalog=catalog,
+        parse_env_config=(tap_input or config_input).parse_env,
+    )
+    hide.append(make_redactor(tap.config, tap_class._full_schema()))  # noqa: SLF001
+    tap.config_file = tap_input.file if tap_input else None
+    target = plugin(config=target_config, parse_env_config=config_input.parse_env)
+    target.config_args = config_input.args
+    source = TapSpec(uuid.uuid4().hex, arguments.tap, dict(tap.config), catalog)
+    options = settings.load_options(target.config)
+    if options.strict:
+        raise UnsupportedError(
+            "strict checks the messages of standard input, and `run` reads no standard input:"
+            " set strict to false, or pipe the tap into target-spark."
         )
-        hide += [
-            make_redactor(config_input.config),
-            make_redactor(tap_input.config if tap_input else {}),
-        ]
-        target_config, tap_config = (
-            (config_input.config, tap_input.config)
-            if tap_input
-            else _split_settings(config_input.config, tap_class, self)
-        )
-        catalog = _document(arguments.catalog, CatalogFileError)
-        state = _document(arguments.state, StateFileError)
-        tap = tap_class(
-            config=tap_config,
-            catalog=catalog,
-            parse_env_config=(tap_input or config_input).parse_env,
-        )
-        hide.append(make_redactor(tap.config, tap_class._full_schema()))  # noqa: SLF001
-        tap.config_file = tap_input.file if tap_input else None
-        target = self._plugin(config=target_config, parse_env_config=config_input.parse_env)
-        target.config_args = config_input.args
-        source = TapSpec(uuid.uuid4().hex, arguments.tap, dict(tap.config), catalog)
-        options = settings.load_options(target.config)
-        if options.strict:
-            raise UnsupportedError(
-                "strict checks the messages of standard input, and `run` reads no standard input:"
-                " set strict to false, or pipe the tap into target-spark."
-            )
-        reading = _TapSync(target, tap, source, options, arguments.here, state)
-        faults = target.run_load(
-            ProtocolBinding(SingerReader(), options), reading, retries_tasks=True
-        )
-        return 1 if faults else 0
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Names of all settings that the target declares."""
-        return frozenset(self._plugin._full_schema()["properties"])  # noqa: SLF001
+    reading = _TapSync(target, tap, source, options, arguments.here, state)
+    faults = target.run_load(ProtocolBinding(SingerReader(), options), reading, retries_tasks=True)
+    return 1 if faults else 0
 
 
 class _TapSync:
@@ -283,7 +265,7 @@ def _leave() -> None:
 
 
 def _split_settings(
-    config: Mapping[str, Any], tap_class: type[Tap], command: RunCommand
+    config: Mapping[str, Any], tap_class: type[Tap], plugin: type[CommandTarget]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split one settings file into the target's and the tap's settings.
 
@@ -291,7 +273,8 @@ def _split_settings(
         ConfigurationError: Both declare a setting of the file.
     """
     tap_names = frozenset(tap_class._full_schema()["properties"])  # noqa: SLF001
-    both = sorted(tap_names & command.names & config.keys())
+    target_names = frozenset(plugin._full_schema()["properties"])  # noqa: SLF001
+    both = sorted(tap_names & target_names & config.keys())
     if both:
         raise ConfigurationError(
             f"{', '.join(both)} in --config is a setting of both the target and the tap: pass"

@@ -622,7 +622,7 @@ class BatchWriter:
         )
         return written.verify(request, _NO_ROWS)
 
-    def has_others(self, table: Table, version: int) -> bool:
+    def has_other_versions(self, table: Table, version: int) -> bool:
         """Return True if a table has rows whose table version differs from ``version``."""
         column = self._versions_in
 

@@ -144,7 +144,7 @@ class TableFinalizer:
             streams = ", ".join(self._not_overwritten)
             faults.append(f"The tables of {streams} were not overwritten and are unchanged")
         not_deleted = ", ".join(
-            str(stream.id) for stream in self._not_deleted if self._has_others(stream)
+            str(stream.id) for stream in self._not_deleted if self._has_other_versions(stream)
         )
         if not_deleted:
             faults.append(f"The tables of {not_deleted} still have rows of other versions")
@@ -179,14 +179,14 @@ class TableFinalizer:
         self._engine.begin()
         self._pipeline.delete_versions(stream, ordinal)
 
-    def _has_others(self, stream: LoadedStream) -> bool:
+    def _has_other_versions(self, stream: LoadedStream) -> bool:
         """Return True if the stream's table has rows of versions other than the activated one.
 
         If it has no such rows, the states that wait for their deletion are released.
         """
         self._engine.begin()
         version = stream.versions.activated
-        if version is not None and self._pipeline.writer.has_others(stream.table, version):
+        if version is not None and self._pipeline.writer.has_other_versions(stream.table, version):
             text = "rows of other versions stay: the stream may be incomplete"
             self._pipeline.add_remark(stream.id, text)
             return True

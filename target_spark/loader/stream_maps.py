@@ -81,7 +81,7 @@ class StreamMapper:
         self._routes: dict[StreamId, tuple[_Route, ...] | None] = {}
         self._described: dict[StreamId, SchemaEvent] = {}
 
-    def mapped(self, events: Iterable[Event]) -> Iterator[Event]:
+    def map_events(self, events: Iterable[Event]) -> Iterator[Event]:
         """Apply the stream maps to a sequence of events and yield the results, in order.
 
         Raises:

@@ -92,7 +92,7 @@ _STOPPED = "stopped SparkContext"
 """Spark's message after a cluster has rejected or ended the application."""
 
 _ENDED = (
-    "The cluster ended Spark's application during the run; Spark's messages are on"
+    "The cluster ended Spark's application in the middle of the run; Spark's messages are on"
     " standard error. Earlier commits are safe, and no state is ahead of them; start again."
 )
 

@@ -107,7 +107,7 @@ class DiscardingTables:
         """Create no table."""
         return CommitResult(0, 0, None, {})
 
-    def has_others(self, table: Table, version: int) -> bool:
+    def has_other_versions(self, table: Table, version: int) -> bool:
         """Return True, as if there were rows of other versions."""
         return True
 

@@ -94,7 +94,7 @@ class MemoryTables:
     def prepare(self, table: Table, table_schema: TableSchema, layout: TableLayout) -> CommitResult:
         return CommitResult(0, 0, None, {})
 
-    def has_others(self, table: Table, version: int) -> bool:
+    def has_other_versions(self, table: Table, version: int) -> bool:
         return True
 
     def commit_state(self, table: Table, covered: CoveredState) -> None:

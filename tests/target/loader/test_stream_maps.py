@@ -62,7 +62,7 @@ def events(*messages: dict[str, Any] | bytes) -> Iterable[Event]:
 
 
 def mapped(config: dict[str, Any], *messages: dict[str, Any] | bytes) -> list[Event]:
-    return list(make_mapper(**config).mapped(events(*messages)))
+    return list(make_mapper(**config).map_events(events(*messages)))
 
 
 def bodies(found: Iterable[Event]) -> list[bytes]:
@@ -195,7 +195,7 @@ def test_invalid_stream_map_fails_at_the_schema(
 
 def test_rows_before_a_map_error_are_emitted() -> None:
     stream_mapper = make_mapper(stream_maps={"a": {"x": "1 / (id - 2)"}})
-    coming = stream_mapper.mapped(events(DESCRIBED, raw('{"id":1}'), raw('{"id":2}')))
+    coming = stream_mapper.map_events(events(DESCRIBED, raw('{"id":1}'), raw('{"id":2}')))
     assert isinstance(next(iter(coming)), SchemaEvent)
     assert bodies([next(iter(coming))]) == [b'{"id":1,"x":-1.0}']
     with pytest.raises(MapExpressionError, match="property 'x' in the map of stream 'a'"):
@@ -227,7 +227,7 @@ def test_mapped_rows_are_loaded_under_their_new_names(
         raw(half),
         state(1),
     )
-    for event in make_mapper(**config).mapped(events(*messages)):
+    for event in make_mapper(**config).map_events(events(*messages)):
         loader.process_event(event)
     loader.finish(whole=True)
     loader.close()
