@@ -123,7 +123,7 @@ class ManifestReader(WindowReader):
         self._is_trial = True
 
     def end(self) -> None:
-        """Release the resources of a context."""
+        """Release the resources of a context; called when all of its records were read."""
         super().end()
         self._is_trial = False
 

@@ -166,7 +166,7 @@ def _set(holder: Any, step: str, value: Any) -> None:
 
 
 def _get_child(holder: Any, step: str) -> Any:
-    """Return the value one step down, or `MISSING`."""
+    """Return the value of a key or index in a container, or `MISSING`."""
     if isinstance(holder, dict):
         return cast(dict[str, Any], holder).get(step, MISSING)
     if isinstance(holder, list):

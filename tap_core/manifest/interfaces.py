@@ -156,7 +156,7 @@ class BackoffStrategy(Protocol):
 
 
 class Authenticator(Protocol):
-    """Authenticator that a manifest declares."""
+    """Authenticator of a requester; each kind signs requests in another way."""
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
         """Return the function that signs the requests of a stream.
@@ -189,21 +189,21 @@ class Page:
 
 
 class Decoder(Protocol):
-    """Decoder of response bodies to documents."""
+    """Decoder of response bodies, such as JSON or CSV, to documents."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the documents of a response: one for JSON, one per line or row otherwise."""
 
 
 class Transformation(Protocol):
-    """Transformation of records."""
+    """Change of each record, such as adding or removing fields."""
 
     def transform(self, record: Record, scope: TemplateScope) -> None:
         """Change a record in place."""
 
 
 class PartitionRouter(Protocol):
-    """Source of the slices of a stream."""
+    """Source of a stream's slices, each with the values of one partition."""
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterable[Context]:
         """Yield the contexts of the slices, lazily.
@@ -217,15 +217,15 @@ class PartitionRouter(Protocol):
 
 
 class Retriever(Protocol):
-    """A retriever, such as a ``SimpleRetriever``."""
+    """Retriever of records for another component, such as a schema loader."""
 
     @property
     def requester(self) -> Any:
-        """The requester."""
+        """Requester that builds the retriever's requests."""
 
     @property
     def record_selector(self) -> Any:
-        """The record selector."""
+        """Record selector that finds the records in the retriever's responses."""
 
 
 class DeclarativeStreamProtocol(Protocol):

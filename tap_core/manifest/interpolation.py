@@ -198,7 +198,7 @@ class BoundTemplate:
     types: tuple[type, ...] = ()
     """Types that a literal may have; () allows all types."""
     empty: Any = ""
-    """Value of a rendered text that is empty."""
+    """Value of the field if the rendered text is empty."""
     place: str = field(default="", compare=False)
     """Position in the manifest, for messages."""
 

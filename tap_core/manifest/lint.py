@@ -146,7 +146,7 @@ def _check_template(
 ) -> Iterator[tuple[str | None, MappingNode]]:
     """Check the streams that a template makes; yield each with its name.
 
-    The name is None if it comes from the config or an API. Problems are added to ``found``.
+    The name is None if it comes from the config or an API. Problems are appended to ``problems``.
     """
     template = _build_template(manifest, node)
     if template is None:

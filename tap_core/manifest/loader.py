@@ -57,7 +57,7 @@ class Manifest:
 
     @cached_property
     def references(self) -> References:
-        """Resolver of the references of this manifest."""
+        """Resolver of ``#/…`` references within this manifest."""
         return References(self.raw, self.report_problem)
 
     @cached_property

@@ -16,6 +16,13 @@ __all__ = ["apply_own_parameters", "expand_component", "expand_parameters", "par
 
 _PARAMETERS: Final = "$parameters"
 
+_OF_DATETIME_CURSORS: Final[Mapping[str, str]] = {
+    "start_datetime": "MinMaxDatetime",
+    "end_datetime": "MinMaxDatetime",
+    "start_time_option": "RequestOption",
+    "end_time_option": "RequestOption",
+}
+
 _IMPLIED: Final[Mapping[str, Mapping[str, str]]] = {
     "DeclarativeSource": {
         "check": "CheckStream",
@@ -58,17 +65,9 @@ _IMPLIED: Final[Mapping[str, Mapping[str, str]]] = {
     "RecordSelector": {"extractor": "DpathExtractor", "record_filter": "RecordFilter"},
     "DpathExtractor": {"decoder": "JsonDecoder", "record_expander": "RecordExpander"},
     "RecordExpander": {"parent_fields": "ParentFieldPath"},
-    "DatetimeBasedCursor": {
-        "start_datetime": "MinMaxDatetime",
-        "end_datetime": "MinMaxDatetime",
-        "start_time_option": "RequestOption",
-        "end_time_option": "RequestOption",
-    },
+    "DatetimeBasedCursor": _OF_DATETIME_CURSORS,
     "CustomIncrementalSync": {
-        "start_datetime": "MinMaxDatetime",
-        "end_datetime": "MinMaxDatetime",
-        "start_time_option": "RequestOption",
-        "end_time_option": "RequestOption",
+        **_OF_DATETIME_CURSORS,
         "parent_stream_configs": "ParentStreamConfig",
     },
     "ListPartitionRouter": {"request_option": "RequestOption"},

@@ -20,7 +20,7 @@ _UNTOUCHED: Final = "config_overrides"
 
 
 class References:
-    """Resolver of the references of one document."""
+    """Resolver of the references within one document; each target is resolved once."""
 
     def __init__(self, root: MappingNode, problem: Callable[[int, str, str], None]) -> None:
         self._root = root

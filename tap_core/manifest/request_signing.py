@@ -129,7 +129,7 @@ class ExpiringToken:
         return self.access_token is not None and (until is None or utc_now() < until)
 
     def update_access_token(self) -> None:
-        """Get a new token and cache it."""
+        """Get a new token from ``get`` and cache it until shortly before it expires."""
         with self._updating:
             token, ends_at = self._get()
             if ends_at is not None:
@@ -197,7 +197,7 @@ class CachedToken(OAuthAuthenticator):
 
     @property
     def oauth_request_body(self) -> dict[str, Any]:
-        """Fields of the token request."""
+        """Form fields of the token request."""
         return self._body()
 
     def _token_request(self, payload: Any) -> TokenRequest:

@@ -25,7 +25,7 @@ __all__ = ["SchemaLoader", "load_schema"]
 SchemaLoader: TypeAlias = (
     InlineSchemaLoader | JsonFileSchemaLoader | DynamicSchemaLoader | CustomSchemaLoader
 )
-"""Source of a stream's JSON Schema."""
+"""Component that returns the JSON Schema of a stream."""
 
 
 def load_schema(

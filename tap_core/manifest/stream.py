@@ -627,11 +627,9 @@ class ManifestStream(_HTTPStream[PageToken]):
     @cached_property
     def _signer(self) -> Auth:
         declared = self.retriever.requester.authenticator
-        return (
-            SimpleAuthenticator()
-            if declared is None
-            else self._shared.get_signer(declared, cast(DeclarativeStreamProtocol, self))
-        )
+        if declared is None:
+            return SimpleAuthenticator()
+        return self._shared.get_signer(declared, cast(DeclarativeStreamProtocol, self))
 
     @property
     def authenticator(self) -> Auth:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["OtherCursor", "StreamComponents", "get_parameters"]
 
 OtherCursor: TypeAlias = CustomIncrementalSync | IncrementingCountCursor
-"""Cursor that is not a DatetimeBasedCursor."""
+"""Custom or counting cursor of a stream: any cursor but a DatetimeBasedCursor."""
 
 _NEW_SLICES: Final = "new_slices"
 """Override of the tap for the start of new slices: ``start`` or ``global_cursor``."""
@@ -87,7 +87,7 @@ class StreamComponents:
         return made
 
     def rebuilt(self, has_state: Callable[[], bool]) -> StreamComponents:
-        """Return unbuilt components of the same node."""
+        """Return components of the same node, none of them built yet."""
         made = StreamComponents(self._shared, self.node, has_state)
         made.warnings = self.warnings
         return made

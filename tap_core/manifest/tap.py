@@ -48,7 +48,7 @@ class ManifestTap(Tap):
     continue_on_stream_error = True
 
     manifest: ClassVar[Manifest]
-    """Manifest, read and resolved."""
+    """Manifest file of the connector, with references resolved on first access."""
 
     consent: ClassVar[Mapping[str, Any] | None] = None
     """OAuth flow that a platform runs in the user's browser; None without one."""

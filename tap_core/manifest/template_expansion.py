@@ -170,7 +170,7 @@ def _create(document: MappingNode, steps: list[str], value: Any, line: int) -> N
 
 
 def _set_line(holder: Any, name: Any, line: int) -> None:
-    """Set the line of a changed value."""
+    """Set the line of a value that a component mapping has changed, for messages."""
     if isinstance(holder, MappingNode):
         holder.lines[name] = line
     elif isinstance(holder, ListNode) and int(name) < len(holder.lines):

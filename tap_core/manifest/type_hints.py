@@ -31,7 +31,7 @@ _SCALARS: Final = frozenset({str, int, float, bool})
 
 @dataclass(frozen=True)
 class FieldType:
-    """Values that an option accepts."""
+    """Kinds of values that one option of a component accepts."""
 
     components: tuple[type, ...] = ()
     """Component classes and Protocols that are accepted."""
@@ -65,7 +65,7 @@ class ComponentPlan:
     """Type of each option, by name."""
     required: frozenset[str]
     injected: frozenset[str]
-    """Fields that the builder fills."""
+    """Fields that the builder fills, such as ``config``; they are not options."""
     ignored: frozenset[str] = field(default_factory=frozenset)
     """Options that are accepted but have no effect in this SDK."""
 

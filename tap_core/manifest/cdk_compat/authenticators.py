@@ -92,12 +92,12 @@ class CdkNoAuth(DeclarativeAuthenticator):
 
     @property
     def auth_header(self) -> str:
-        """Empty string: no header is sent."""
+        """Empty string: without credentials, `get_auth_header` returns {}."""
         return ""
 
     @property
     def token(self) -> str:
-        """Empty string: there is no token."""
+        """Empty string: no credentials are sent."""
         return ""
 
 
@@ -133,7 +133,7 @@ class CdkBearerAuthenticator(DeclarativeAuthenticator):
 
     @property
     def auth_header(self) -> str:
-        """``Authorization``."""
+        """Name of the request header: ``Authorization``."""
         return "Authorization"
 
     @property
@@ -158,7 +158,7 @@ class CdkBasicHttpAuthenticator(DeclarativeAuthenticator):
 
     @property
     def auth_header(self) -> str:
-        """``Authorization``."""
+        """Name of the request header: ``Authorization``."""
         return "Authorization"
 
     @property
@@ -272,7 +272,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
 
     @property
     def auth_header(self) -> str:
-        """``Authorization``."""
+        """Name of the request header: ``Authorization``."""
         return "Authorization"
 
     @property
@@ -376,7 +376,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         self._access_token = value
 
     def get_token_expiry_date(self) -> AirbyteDateTime:
-        """Return the expiry date of the access token."""
+        """Return the datetime from which the access token is no longer valid."""
         return cast("AirbyteDateTime", self._token_expiry_date)
 
     def set_token_expiry_date(self, value: Any) -> None:

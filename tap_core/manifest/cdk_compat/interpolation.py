@@ -73,8 +73,16 @@ def _value(
     return BoundTemplate(compile_template(text), constants, kind)(variables)
 
 
+class _Parametrized:
+    """Base of template objects with the ``$parameters`` of their component."""
+
+    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
+        """Store the ``$parameters``, which templates see as ``parameters``."""
+        self._parameters = parameters or {}
+
+
 @dataclass
-class InterpolatedString:
+class InterpolatedString(_Parametrized):
     """String that may contain a template, with the ``$parameters`` of its component."""
 
     string: str
@@ -82,9 +90,9 @@ class InterpolatedString:
     default: str | None = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the parameters for the evaluation."""
+        """Store the ``$parameters``, and ``string`` as the default of ``default``."""
+        super().__post_init__(parameters)
         self.default = self.default or self.string
-        self._parameters = parameters or {}
 
     def eval(self, config: Mapping[str, Any], **kwargs: Any) -> Any:
         """Return the rendered string, or the Python literal that it contains, such as a number.
@@ -112,15 +120,11 @@ class InterpolatedString:
 
 
 @dataclass
-class InterpolatedBoolean:
-    """Condition that is a template or a bool."""
+class InterpolatedBoolean(_Parametrized):
+    """Condition of a manifest: a template, or a bool as it is."""
 
     condition: str
     parameters: InitVar[Mapping[str, Any]]
-
-    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the parameters for the evaluation."""
-        self._parameters = parameters or {}
 
     def eval(self, config: Mapping[str, Any], **additional_parameters: Any) -> bool:
         """Return the value of the condition.
@@ -134,15 +138,11 @@ class InterpolatedBoolean:
 
 
 @dataclass
-class InterpolatedMapping:
+class InterpolatedMapping(_Parametrized):
     """Mapping whose keys and values may contain templates."""
 
     mapping: Mapping[str, Any]
     parameters: InitVar[Mapping[str, Any]]
-
-    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the parameters for the evaluation."""
-        self._parameters = parameters or {}
 
     def eval(self, config: Mapping[str, Any], **additional_parameters: Any) -> dict[str, Any]:
         """Return the mapping with its keys and values evaluated."""
@@ -153,16 +153,12 @@ class InterpolatedMapping:
 
 
 @dataclass
-class InterpolatedRequestInputProvider:
+class InterpolatedRequestInputProvider(_Parametrized):
     """Query parameters, headers or body of a request: one template, or a mapping of templates."""
 
     parameters: InitVar[Mapping[str, Any]]
     request_inputs: Any = None
     config: Mapping[str, Any] = field(default_factory=_nothing)
-
-    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the parameters for the evaluation."""
-        self._parameters = parameters or {}
 
     def eval_request_inputs(
         self,
@@ -185,7 +181,7 @@ class InterpolatedRequestInputProvider:
 
 
 @dataclass
-class InterpolatedRequestOptionsProvider:
+class InterpolatedRequestOptionsProvider(_Parametrized):
     """Provider of query parameters, headers and body of a request from a manifest's templates."""
 
     parameters: InitVar[Mapping[str, Any]]
@@ -196,10 +192,6 @@ class InterpolatedRequestOptionsProvider:
     request_body_data: Any = None
     request_body_json: Any = None
     query_properties_key: str | None = None
-
-    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the parameters for the evaluation."""
-        self._parameters = parameters or {}
 
     def _given(
         self, inputs: Any, stream_slice: Mapping[str, Any] | None, token: Mapping[str, Any] | None

@@ -175,7 +175,7 @@ class AirbyteMessage:
 
 
 class HttpMethod(Enum):
-    """HTTP method of a requester."""
+    """HTTP method that a requester may use."""
 
     DELETE = "DELETE"
     GET = "GET"
@@ -194,7 +194,7 @@ class RequestOptionType(Enum):
 
 
 class CdkResponseAction(Enum):
-    """Action of an error handler for a response."""
+    """Action of an error handler for a response, as in Airbyte's manifests."""
 
     SUCCESS = "SUCCESS"
     RETRY = "RETRY"

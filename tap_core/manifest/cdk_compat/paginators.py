@@ -70,8 +70,24 @@ class _Counting(CdkPaginationStrategy):
         """Evaluate the template of the page size."""
         self._page_size = _size(self.page_size, self.config, parameters)
 
-    def _is_last(self, size: int) -> bool:
-        return size == 0 or bool(self._page_size and size < self._page_size)
+    def next_page_token(
+        self,
+        response: requests.Response,  # noqa: ARG002  (airbyte-cdk's signature)
+        last_page_size: int,
+        last_record: Any,  # noqa: ARG002
+        last_page_token_value: Any = None,
+    ) -> Any:
+        """Return the token of the next page, or None after a page below the page size.
+
+        A page without records is the last one too.
+        """
+        is_short = bool(self._page_size and last_page_size < self._page_size)
+        if last_page_size == 0 or is_short:
+            return None
+        return self._get_next_token(last_page_size, last_page_token_value)
+
+    def _get_next_token(self, last_page_size: int, token: Any) -> int:
+        raise NotImplementedError
 
     def get_page_size(self) -> int | None:
         """Return the number of records to request per page; None to leave it to the API."""
@@ -96,24 +112,11 @@ class CdkPageIncrement(_Counting):
         """Number of the first page; None unless `inject_on_first_request` is set."""
         return self.start_from_page if self.inject_on_first_request else None
 
-    def next_page_token(
-        self,
-        response: requests.Response,  # noqa: ARG002  (airbyte-cdk's signature)
-        last_page_size: int,
-        last_record: Any,  # noqa: ARG002
-        last_page_token_value: Any = None,
-    ) -> Any:
-        """Return the number of the next page, or None after a page below the page size.
-
-        A page without records is the last one too.
-        """
-        if self._is_last(last_page_size):
-            return None
-        known = self.start_from_page if last_page_token_value is None else last_page_token_value
-        return int(known) + 1
+    def _get_next_token(self, last_page_size: int, token: Any) -> int:  # noqa: ARG002  (as all)
+        return int(self.start_from_page if token is None else token) + 1
 
     def reset(self) -> None:
-        """Set the page counter back to the first page."""
+        """Set the page counter back to the first page, for a pagination that restarts."""
         self._page = self.start_from_page
 
 
@@ -130,20 +133,8 @@ class CdkOffsetIncrement(_Counting):
         """Offset 0; None unless `inject_on_first_request` is set."""
         return 0 if self.inject_on_first_request else None
 
-    def next_page_token(
-        self,
-        response: requests.Response,  # noqa: ARG002  (airbyte-cdk's signature)
-        last_page_size: int,
-        last_record: Any,  # noqa: ARG002
-        last_page_token_value: Any = None,
-    ) -> Any:
-        """Return the offset of the next page, or None after a page below the page size.
-
-        A page without records is the last one too.
-        """
-        if self._is_last(last_page_size):
-            return None
-        return int(last_page_token_value or 0) + last_page_size
+    def _get_next_token(self, last_page_size: int, token: Any) -> int:
+        return int(token or 0) + last_page_size
 
 
 @dataclass

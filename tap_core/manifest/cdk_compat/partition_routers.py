@@ -55,7 +55,7 @@ class CdkPartition:
         self._slice = stream_slice
 
     def read(self) -> Iterator[Record]:
-        """Yield the records of the slice."""
+        """Request the slice from the API and yield its records."""
         return self._stream.read_records(stream_slice=self._slice)
 
     def to_slice(self) -> CdkStreamSlice:

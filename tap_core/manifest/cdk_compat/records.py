@@ -68,10 +68,10 @@ def _json_decoder() -> Any:
 
 @dataclass
 class RecordExtractor:
-    """Base class of record extractors."""
+    """Base class of record extractors, which find the records in a response."""
 
     def extract_records(self, response: requests.Response) -> Iterable[Any]:
-        """Return the records of a response."""
+        """Return the records of a response; the extractor decodes the body itself."""
         raise NotImplementedError
 
 
@@ -131,7 +131,7 @@ class CdkRecordFilter:
 
 @dataclass
 class RecordTransformation:
-    """Base class of record transformations."""
+    """Base class of record transformations, which change each record in place."""
 
     def transform(
         self,

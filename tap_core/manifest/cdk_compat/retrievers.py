@@ -33,7 +33,7 @@ class CdkSimpleRetriever:
     ignore_stream_slicer_parameters_on_paginated_requests: bool = False
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the parameters."""
+        """Store the ``$parameters`` of the component."""
         self._parameters = parameters or {}
         self.reads: Callable[[CdkStreamSlice | None], Iterable[Any]] | None = None
 

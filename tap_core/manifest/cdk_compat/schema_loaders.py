@@ -29,7 +29,7 @@ def default_file_path() -> str:
 
 @dataclass
 class CdkSchemaLoader:
-    """Base class of schema loaders."""
+    """Base class of schema loaders, which return the JSON Schema of a stream."""
 
     def get_json_schema(self) -> Mapping[str, Any]:
         """Return the JSON Schema of the stream's records."""

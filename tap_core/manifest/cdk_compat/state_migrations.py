@@ -59,7 +59,7 @@ def _wrap_state(value: Any) -> Any:
 
 
 class CdkStateMigration:
-    """Base class of state migrations."""
+    """Base class of state migrations, which convert states of older connector versions."""
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
         """Return True if the state is in an older format that `migrate` converts."""

@@ -13,7 +13,6 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from functools import cached_property
 from typing import Final, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
@@ -22,8 +21,8 @@ import requests
 
 from tap_core.exceptions import LimitExceededError
 from tap_core.http.rate_limit_counters import InProcessCounters, RateCounterStore, RateLimits
-from tap_core.incremental.durations import parse_duration
 from tap_core.limits.regex import Pattern, compile_pattern
+from tap_core.manifest.durations import parse_length
 from tap_core.manifest.errors import ManifestError
 
 __all__ = [
@@ -37,7 +36,6 @@ __all__ = [
 
 _TOO_MANY: Final = 429
 _LONGEST_DELAY: Final = 366 * 86_400
-_SOME_DAY: Final = datetime(2001, 1, 1, tzinfo=timezone.utc)
 
 
 def _seconds(duration: str) -> float:
@@ -46,10 +44,7 @@ def _seconds(duration: str) -> float:
     Raises:
         ManifestError: the duration cannot be parsed, or is not positive.
     """
-    try:
-        length = (parse_duration(duration).after(_SOME_DAY) - _SOME_DAY).total_seconds()
-    except ValueError as error:
-        raise ManifestError(str(error)) from None
+    length = parse_length(duration).total_seconds()
     if length <= 0:
         raise ManifestError(
             f"Invalid budget interval {duration!r}: expected a positive ISO 8601 duration."
@@ -112,7 +107,7 @@ class UnlimitedCallRatePolicy:
 
     @property
     def limits(self) -> RateLimits | None:
-        """None: the policy has no limit."""
+        """None: requests of this policy are not limited."""
         return None
 
 

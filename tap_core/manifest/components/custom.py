@@ -248,12 +248,12 @@ class CustomSchemaNormalization(Custom):
 
 
 class CustomDecoder(Custom):
-    """Decoder: a class with ``decode(response)``."""
+    """Decoder: a class with ``decode(response)``, which yields the documents of a body."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("decode",)
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of a response."""
+        """Yield the documents that the class finds in a response."""
         return iter(self.instance.decode(response))
 
 
@@ -289,7 +289,7 @@ class CustomStateMigration(Custom):
         return bool(self.instance.should_migrate(stream_state))
 
     def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the migrated state."""
+        """Return the state in the connector's current format."""
         return cast("Mapping[str, Any]", self.instance.migrate(stream_state))
 
 
@@ -500,7 +500,7 @@ class CustomRequester(Custom):
 
     @property
     def timeout(self) -> None:
-        """None: the default timeouts apply."""
+        """None: the default connect and read timeouts of the stream apply."""
 
     @property
     def allowed_hosts(self) -> list[str]:

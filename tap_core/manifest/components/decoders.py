@@ -70,6 +70,26 @@ _REST: Final = "null"
 
 
 @dataclass(frozen=True)
+class _StreamDecoder(BoundedReader):
+    """Base of decoders that read a response as a byte stream; subclasses implement `parse`."""
+
+    def decode(self, response: requests.Response) -> Iterator[Any]:
+        """Yield the documents of a response, read while they are requested.
+
+        Raises:
+            FatalAPIError: the body is damaged, too large, or not in the decoder's format.
+        """
+        return translate_read_errors(response, self._iterate(open_body(response)))
+
+    def _iterate(self, data: IO[bytes]) -> Iterator[Any]:
+        yield from self.parse(data)
+
+    def parse(self, data: IO[bytes]) -> Iterator[Any]:
+        """Yield the documents of a byte stream in the decoder's format."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
 class JsonParser(BoundedReader):
     """Parser of JSON within another decoder: one document, or each element of a list."""
 
@@ -137,12 +157,8 @@ class JsonLineParser(BoundedReader):
 
 
 @dataclass(frozen=True)
-class JsonlDecoder(BoundedReader):
+class JsonlDecoder(_StreamDecoder):
     """Decoder of JSON Lines bodies: one document per line."""
-
-    def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the document of each line of a response."""
-        return translate_read_errors(response, self.parse(open_body(response)))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the document of each line of a byte stream."""
@@ -150,18 +166,11 @@ class JsonlDecoder(BoundedReader):
 
 
 @dataclass(frozen=True)
-class JsonItemsDecoder(BoundedReader):
+class JsonItemsDecoder(_StreamDecoder):
     """Decoder of JSON bodies: one document per element of the list at `items_path`."""
 
     items_path: str
     encoding: str = "utf-8"
-
-    def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the elements of the list at `items_path`; none if there is no list."""
-        return translate_read_errors(response, self._elements(open_body(response)))
-
-    def _elements(self, data: IO[bytes]) -> Iterator[Any]:
-        yield from self.parse(data)
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the elements of the list at `items_path`; none if there is no list."""
@@ -186,7 +195,7 @@ class IterableDecoder(BoundedReader):
 
 
 @dataclass(frozen=True)
-class CsvDecoder(BoundedReader):
+class CsvDecoder(_StreamDecoder):
     """Decoder of CSV bodies: one document per row, keyed by the header row.
 
     Values are strings; those listed in `set_values_to_none` become None.
@@ -208,10 +217,6 @@ class CsvDecoder(BoundedReader):
     def _delimiter(self) -> str:
         given = self.delimiter
         return given.encode().decode("unicode_escape") if given.startswith("\\") else given
-
-    def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield a dict for each row of a response."""
-        return translate_read_errors(response, self.parse(open_body(response)))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield a dict for each row of a byte stream; missing values of a short row are None."""
@@ -261,17 +266,13 @@ class XmlDecoder:
 
 
 @dataclass(frozen=True)
-class GzipDecoder(BoundedReader):
+class GzipDecoder(_StreamDecoder):
     """Decoder of gzip-compressed bodies; `decoder` reads the decompressed bytes.
 
     A body that is not compressed is passed to `decoder` unchanged.
     """
 
     decoder: Parser
-
-    def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents that `decoder` finds in the decompressed response."""
-        return translate_read_errors(response, self.parse(open_body(response)))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the documents that `decoder` finds in a decompressed byte stream."""

@@ -176,7 +176,7 @@ class NoPagination:
 
 
 Paginator: TypeAlias = DefaultPaginator | NoPagination
-"""Paginator of a retriever."""
+"""Component that requests the pages of a slice one after the other."""
 
 
 class PageCursor:

@@ -83,7 +83,7 @@ Extractor: TypeAlias = (
     | WholeDocumentExtractor
     | CustomRecordExtractor
 )
-"""Extractor of the records in a document."""
+"""Component that finds the records in a decoded document."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class RecordFilter:
 
 
 RecordPredicate: TypeAlias = RecordFilter | CustomRecordFilter
-"""Filter of records."""
+"""Component that keeps or drops each record."""
 
 
 @dataclass(frozen=True)

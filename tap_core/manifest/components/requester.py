@@ -101,7 +101,7 @@ class RequestBodyPlainText:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyUrlEncodedForm:
-    """URL-encoded form body."""
+    """Request body of form fields, sent as ``application/x-www-form-urlencoded``."""
 
     value: Parameter
 
@@ -113,7 +113,7 @@ class RequestBodyUrlEncodedForm:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyJsonObject:
-    """JSON body."""
+    """Request body that is sent as JSON."""
 
     value: InterpolatedValue
 

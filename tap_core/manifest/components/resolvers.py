@@ -73,7 +73,7 @@ class ComponentMappingDefinition:
 
     @property
     def names(self) -> frozenset[str]:
-        """Names that the templates of the mapping use."""
+        """Names of the variables in the templates of path, value and condition."""
         return find_template_names([self.field_path, self.value, self.condition])
 
 

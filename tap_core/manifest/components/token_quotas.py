@@ -9,20 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import requests
 
-from tap_core.incremental.durations import parse_duration
 from tap_core.manifest.components.api_budget import HttpRequestRegexMatcher
 from tap_core.manifest.dpath import make_getter
+from tap_core.manifest.durations import parse_length
 from tap_core.manifest.errors import ManifestError
 
 __all__ = ["QuotaStatusSource", "RotatedTokens", "TokenQuota"]
-
-_SOME_DAY: Final = datetime(2001, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,10 +88,7 @@ class RotatedTokens:
     @cached_property
     def longest_wait(self) -> timedelta:
         """Maximum time to wait until a token has quota left."""
-        try:
-            return parse_duration(self.max_wait_time).after(_SOME_DAY) - _SOME_DAY
-        except ValueError as error:
-            raise ManifestError(str(error)) from None
+        return parse_length(self.max_wait_time)
 
     @property
     def known_tokens(self) -> list[str]:

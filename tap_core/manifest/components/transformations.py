@@ -50,7 +50,7 @@ _Change: TypeAlias = Callable[[Record, TemplateScope], None]
 
 @dataclass(frozen=True)
 class AddedFieldDefinition:
-    """Path and value template of a field to add."""
+    """Path of a field to add to each record, and its value or template."""
 
     path: list[str]
     value: InterpolatedValue

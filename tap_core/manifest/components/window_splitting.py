@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from tap_core.exceptions import SyncError
 from tap_core.incremental.cursor import DatetimeBasedCursor
-from tap_core.incremental.durations import parse_duration
 from tap_core.incremental.windows import TimeWindow
 from tap_core.manifest.components.error_handlers import matches_action
+from tap_core.manifest.durations import parse_length
 from tap_core.manifest.errors import ManifestError
 
 __all__ = ["RequestWindowSplitting", "validate_splitting"]
@@ -45,12 +45,7 @@ class RequestWindowSplitting:
     @cached_property
     def _smallest(self) -> timedelta:
         """Length up to which a window is not split further; 0 if not declared."""
-        if self.min_split_window is None:
-            return timedelta()
-        try:
-            return parse_duration(self.min_split_window).after(_SOME_DAY) - _SOME_DAY
-        except ValueError as error:
-            raise ManifestError(str(error)) from None
+        return timedelta() if self.min_split_window is None else parse_length(self.min_split_window)
 
     def split(
         self, cursor: DatetimeBasedCursor, window: TimeWindow, error: SyncError
