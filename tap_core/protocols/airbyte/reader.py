@@ -44,19 +44,16 @@ from tap_core.exceptions import (
 )
 from tap_core.io.json_lines import (
     DECODE_ERRORS,
-    LineSplitter,
-    NonFiniteFilter,
     RecordCheck,
     check_record,
     check_state_size,
-    check_text,
     describe_decode_error,
     excerpt,
-    read_message_type,
     repair_surrogates,
     slice_at_same_offset,
     strip_line,
 )
+from tap_core.io.message_lines import MessageFormat, MessageLines
 
 __all__ = ["AirbyteReader", "ExpectedStream", "get_stream_id"]
 
@@ -222,9 +219,7 @@ class AirbyteReader:
         self._expected = {each.describe.stream: each for each in expected}
         self._by_name = _by_name(self._expected)
         self._fails_on_strangers = fails_on_strangers
-        self._lines = LineSplitter()
-        self._lines_read = 0
-        self._without_infinities = NonFiniteFilter()
+        self._lines = MessageLines(_FORMAT, self._refuse_invalid, self._refuse_unknown)
         self._times = _Times()
         self._described = False
         self._told: dict[StreamId, set[Progress]] = {}
@@ -236,19 +231,19 @@ class AirbyteReader:
     def feed(self, data: bytes) -> Iterator[Event]:
         """Yield the events of all lines that end within ``data``."""
         yield from self._descriptions()
-        yield from self._events(self._lines.feed(data))
+        yield from self._events(self._lines.split(data))
 
     def close(self) -> Iterator[Event]:
         """Yield the last line's events and the completions; raise if a message is incomplete."""
         yield from self._descriptions()
         rest, junk = self._lines.rest(), self._junk
         yield from self._events([rest] if rest.strip() else [])
-        torn = self._junk > junk and strip_line(rest, self._lines_read).startswith(b"{")
+        torn = self._junk > junk and strip_line(rest, self._lines.number).startswith(b"{")
         yield from self._completions(sound=not torn and not self._has_failed)
         if torn:
             raise TruncatedInputLine(
                 "The input ended within a message: its source crashed or was cut off. All"
-                f" messages before it are loaded. Line {self._lines_read} begins: {excerpt(rest)}"
+                f" messages before it are loaded. Line {self._lines.number} begins: {excerpt(rest)}"
             )
 
     def remarks(self) -> Iterator[str]:
@@ -266,7 +261,7 @@ class AirbyteReader:
         message: _Message | None
         body: _Body | None
         try:
-            for message in self._messages(lines):
+            for message in self._lines.messages(lines):
                 if not isinstance(message, _Record):
                     yield from chunk.finished()
                     yield from self._said(message)
@@ -307,13 +302,14 @@ class AirbyteReader:
         if self._check is not None:
             stream = StreamId(body.stream, body.namespace)
             described = expected.describe if expected else None
-            check_record(self._check, self._lines_read, stream, described, bytes(body.data))
+            check_record(self._check, self._lines.number, stream, described, bytes(body.data))
 
     def _stranger(self, what: str, body: _Body) -> RecordsWithoutSchemaException:
         """Return the error for a record that the catalog does not declare."""
         return RecordsWithoutSchemaException(
-            f"Line {self._lines_read} is a record of stream {StreamId(body.stream, body.namespace)}"
-            f", {what} in the catalog. Add it there, or set outside_catalog to ignore."
+            f"Line {self._lines.number} is a record of stream"
+            f" {StreamId(body.stream, body.namespace)}, {what} in the catalog. Add it there, or set"
+            " outside_catalog to ignore."
         )
 
     def _take(self, body: _Body, chunk: _Chunk) -> None:
@@ -331,48 +327,18 @@ class AirbyteReader:
 
     # Lines
 
-    def _messages(self, lines: list[bytes]) -> Iterator[_Message]:
-        """Yield the message of each line; this is the hot loop of the reader."""
-        lines.reverse()
-        while lines:
-            line = lines.pop()  # the list must not keep the line in memory
-            self._lines_read += 1
-            try:
-                message = _decode(line)
-                if not line.isascii():
-                    check_text(line)
-            except DECODE_ERRORS:
-                second = self._second_look(line)
-                if second is None:
-                    continue
-                message = second
-            del line  # free a long line; its message holds all that is needed
-            yield message
+    def _refuse_invalid(self, line: bytes, error: Exception) -> None:
+        number = self._lines.number
+        if self._check is not None and strip_line(line, number).startswith(b"{"):
+            raise InvalidInputLine(
+                f"Line {number} is not an Airbyte message"
+                f" ({describe_decode_error(error)}): {excerpt(line)}"
+            ) from error
+        self._drop(line, describe_decode_error(error))
 
-    def _second_look(self, line: bytes) -> _Message | None:
-        """Parse a line that the strict decoder rejected; return None for a line to skip."""
-        whole = strip_line(line, self._lines_read)
-        if not whole:
-            return None
-        try:
-            check_text(whole)
-            whole = self._without_infinities(whole, self._lines_read)
-            mended = repair_surrogates(whole)
-            mended, kind = read_message_type(mended, may_be_deep="RECORD")
-            if kind in _KNOWN_TYPES:
-                message = _decode(mended)
-                return message if mended == whole else _as_it_came(message, mended, whole)
-        except DECODE_ERRORS as error:
-            if self._check is not None and whole.startswith(b"{"):
-                raise InvalidInputLine(
-                    f"Line {self._lines_read} is not an Airbyte message"
-                    f" ({describe_decode_error(error)}): {excerpt(line)}"
-                ) from error
-            self._drop(line, describe_decode_error(error))
-            return None
-        if not isinstance(kind, str):
+    def _refuse_unknown(self, line: bytes, kind: object) -> None:
+        if not isinstance(kind, str):  # a type that the protocol gets later is no fault
             self._drop(line, "it has no type")
-        return None
 
     def _drop(self, line: bytes, why: str) -> None:
         """Count a skipped line; log the first one."""
@@ -381,7 +347,7 @@ class AirbyteReader:
             logger.warning(
                 "Line %d is not an Airbyte message (%s) and is skipped; others are counted."
                 " It begins: %s",
-                self._lines_read,
+                self._lines.number,
                 why,
                 excerpt(line),
             )
@@ -407,7 +373,7 @@ class AirbyteReader:
         """Yield the events of a STATE, TRACE or LOG message."""
         if isinstance(message, _State):
             state = bytes(message.state)
-            check_state_size(state, self._lines_read)
+            check_state_size(state, self._lines.number)
             if state[0] == _OPEN_BRACE:
                 scope = get_stream_id(state)
                 yield Checkpoint(state, scope and self._stream(scope.name, scope.namespace))
@@ -521,3 +487,6 @@ def _as_it_came(message: _Message, mended: bytes, line: bytes) -> _Message:
     return _Record(
         _TextBody(body.stream, msgspec.Raw(text), body.emitted_at, body.namespace, body.meta)
     )
+
+
+_FORMAT: Final = MessageFormat(_decode, _KNOWN_TYPES, _as_it_came)

@@ -42,19 +42,14 @@ from tap_core.exceptions import (
 from tap_core.io.json_lines import (
     DECODE_ERRORS,
     LINE_BYTES,
-    LineSplitter,
-    NonFiniteFilter,
     RecordCheck,
     check_record,
     check_state_size,
-    check_text,
     describe_decode_error,
     excerpt,
-    read_message_type,
-    repair_surrogates,
     slice_at_same_offset,
-    strip_line,
 )
+from tap_core.io.message_lines import MessageFormat, MessageLines
 from tap_core.limits.memory import Bound, InputTooLargeError
 from tap_core.schema.size_limit import check_schema_size
 
@@ -152,14 +147,12 @@ class SingerReader:
         self._check = check
         self._limits = limits or FileLimits()
         self._described: dict[str, SchemaEvent] = {}
-        self._lines = LineSplitter()
-        self._lines_read = 0
+        self._lines = MessageLines(_FORMAT, self._refuse_invalid, self._refuse_unknown)
         self._streams: dict[str, StreamId] = {}
-        self._without_infinities = NonFiniteFilter()
 
     def feed(self, data: bytes) -> Iterator[Event]:
         """Yield the events of all lines that end within ``data``."""
-        yield from self._events(self._lines.feed(data))
+        yield from self._events(self._lines.split(data))
 
     def close(self) -> Iterator[Event]:
         """Yield the events of a last line without a line end; raise if the line is incomplete."""
@@ -183,7 +176,7 @@ class SingerReader:
         chunk = _Chunk("", None)
         message: _Message | None
         try:
-            for message in self._messages(lines):
+            for message in self._lines.messages(lines):
                 if not isinstance(message, _Record):
                     yield from self._finished(chunk)
                     yield self._event(message)
@@ -193,11 +186,11 @@ class SingerReader:
                     chunk = _Chunk(message.stream, message.version)
                 body = bytes(message.record)
                 if body[0] != _OPEN_BRACE and not isinstance(message, _TextRecord):
-                    raise _complaint(self._lines_read, body, "a record must be an object")
+                    raise _complaint(self._lines.number, body, "a record must be an object")
                 if self._check is not None:
                     name = message.stream
                     known = self._described.get(name)
-                    check_record(self._check, self._lines_read, name, known, body)
+                    check_record(self._check, self._lines.number, name, known, body)
                 chunk.rows.append(body)
                 chunk.times.append(message.time_extracted)
             message = None  # do not keep a long line in memory while its row is written
@@ -214,41 +207,12 @@ class SingerReader:
             stream = self._stream(chunk.stream)
             yield Rows(stream, rows, extracted_at=times, version=chunk.version)
 
-    def _messages(self, lines: list[bytes]) -> Iterator[_Message]:
-        """Yield the message of each line. This is the hot loop of the reader."""
-        lines.reverse()
-        while lines:
-            line = lines.pop()  # the list must not keep the line in memory
-            self._lines_read += 1
-            try:
-                message = _decode(line)
-                if not line.isascii():
-                    check_text(line)
-            except DECODE_ERRORS as error:
-                second = self._second_look(line, error)
-                if second is None:
-                    continue
-                message = second
-            del line  # free a long line; its message holds all that is needed
-            yield message
+    def _refuse_invalid(self, line: bytes, error: Exception) -> None:
+        raise _complaint(self._lines.number, line, describe_decode_error(error)) from error
 
-    def _second_look(self, line: bytes, error: Exception) -> _Message | None:
-        """Parse a line that the strict decoder rejected; return None for a blank line."""
-        whole = strip_line(line, self._lines_read)
-        if not whole:
-            return None
-        try:
-            check_text(whole)
-            whole = self._without_infinities(whole, self._lines_read)
-            mended = repair_surrogates(whole)
-            mended, kind = read_message_type(mended, may_be_deep="RECORD")
-            if kind in _KNOWN_TYPES:
-                message = _decode(mended)
-                return message if mended == whole else _as_it_came(message, mended, whole)
-        except DECODE_ERRORS as again:
-            raise _complaint(self._lines_read, line, describe_decode_error(again)) from error
+    def _refuse_unknown(self, line: bytes, kind: object) -> None:
         why = f"its type is {kind!r}" if kind else "it has no type"
-        raise _complaint(self._lines_read, line, why, UnknownMessageType)
+        raise _complaint(self._lines.number, line, why, UnknownMessageType)
 
     def _stream(self, name: str) -> StreamId:
         """Return the `StreamId` of a stream's name, the same object on each call."""
@@ -261,7 +225,7 @@ class SingerReader:
         """Convert a message other than a record to an event."""
         if isinstance(message, _State):
             state = bytes(message.value)
-            check_state_size(state, self._lines_read)
+            check_state_size(state, self._lines.number)
             return Checkpoint(state)
         stream = self._stream(message.stream)
         if isinstance(message, _Schema):
@@ -276,9 +240,9 @@ class SingerReader:
             return ActivateVersion(stream, message.version)
         if self._check is not None:
             raise UndeclaredRecordError(
-                f"Line {self._lines_read} is a BATCH message of stream {stream}: the records in its"
-                " files cannot be checked like those in messages. Let the tap write records (remove"
-                " batch_config from its settings), or set strict to false."
+                f"Line {self._lines.number} is a BATCH message of stream {stream}: the records in"
+                " its files cannot be checked like those in messages. Let the tap write records"
+                " (remove batch_config from its settings), or set strict to false."
             )
         return self._files(stream, message)
 
@@ -290,10 +254,10 @@ class SingerReader:
             schema = _decode_object(text)
         except DECODE_ERRORS as error:
             raise _complaint(
-                self._lines_read, text, f"its schema: {describe_decode_error(error)}"
+                self._lines.number, text, f"its schema: {describe_decode_error(error)}"
             ) from error
         except InputTooLargeError as error:
-            raise InvalidInputLine(f"Line {self._lines_read}: {error}") from None
+            raise InvalidInputLine(f"Line {self._lines.number}: {error}") from None
         check_schema_size(schema, message.stream)
         return schema
 
@@ -307,7 +271,7 @@ class SingerReader:
             raise BatchFileError(f"Stream '{stream}': {error}") from None
         except (ValueError, *DECODE_ERRORS) as error:
             raise _complaint(
-                self._lines_read, bytes(message.manifest), describe_decode_error(error)
+                self._lines.number, bytes(message.manifest), describe_decode_error(error)
             ) from error
         return BatchFiles(stream, paths, encoding, version=message.version)
 
@@ -330,6 +294,9 @@ def _as_it_came(message: _Message, mended: bytes, line: bytes) -> _Message:
         return message
     text = msgspec.json.encode(slice_at_same_offset(message.record, mended, line).decode())
     return _TextRecord(message.stream, msgspec.Raw(text), message.time_extracted, message.version)
+
+
+_FORMAT: Final = MessageFormat(_decode, _KNOWN_TYPES, _as_it_came)
 
 
 def _complaint(

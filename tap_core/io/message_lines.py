@@ -1,0 +1,107 @@
+"""Decoder of lines that are JSON messages, for any protocol whose messages have a ``type``.
+
+A line is first decoded strictly. A line that the decoder rejects is repaired (blanks, byte order
+mark, lone surrogates, NaN) and decoded again; then the protocol's reader decides whether it is an
+error or is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tap_core.io.json_lines import (
+    DECODE_ERRORS,
+    LineSplitter,
+    NonFiniteFilter,
+    check_text,
+    read_message_type,
+    repair_surrogates,
+    strip_line,
+)
+
+__all__ = ["MessageFormat", "MessageLines"]
+
+_Message = TypeVar("_Message")
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFormat(Generic[_Message]):
+    """The messages of one protocol."""
+
+    decode: Callable[[bytes], _Message]
+    """Strict decoder of one line."""
+    known_types: Collection[object]
+    """Types that ``decode`` accepts."""
+    restore: Callable[[_Message, bytes, bytes], _Message]
+    """Function that puts the original bytes back into a message; its arguments are the message, the
+    repaired line that it was decoded from, and the original line, which has the same length."""
+
+
+class MessageLines(Generic[_Message]):
+    """Decodes the lines of one input and counts them.
+
+    Args:
+        form: The messages of the protocol.
+        refuse_invalid: Called with a line that cannot be decoded, and the error. It raises an
+            error, or returns to skip the line.
+        refuse_unknown: Called with a JSON line and its type, None without one, if the type is not
+            known. It raises an error, or returns to skip the line.
+    """
+
+    def __init__(
+        self,
+        form: MessageFormat[_Message],
+        refuse_invalid: Callable[[bytes, Exception], None],
+        refuse_unknown: Callable[[bytes, object], None],
+    ) -> None:
+        """Start at line 1."""
+        self.number = 0
+        """Number of the last line that was decoded, from 1."""
+        splitter = LineSplitter()
+        self.split = splitter.feed
+        self.rest = splitter.rest
+        self._form = form
+        self._refuse_invalid = refuse_invalid
+        self._refuse_unknown = refuse_unknown
+        self._without_infinities = NonFiniteFilter()
+
+    def messages(self, lines: list[bytes]) -> Iterator[_Message]:
+        """Yield the message of each line, and empty the list. This is the readers' hot loop."""
+        decode = self._form.decode
+        lines.reverse()
+        while lines:
+            line = lines.pop()  # the list must not keep the line in memory
+            self.number += 1
+            try:
+                message = decode(line)
+                if not line.isascii():
+                    check_text(line)
+            except DECODE_ERRORS:
+                repaired = self._decode_repaired(line)
+                if repaired is None:
+                    continue
+                message = repaired
+            del line  # free a long line; its message holds all that is needed
+            yield message
+
+    def _decode_repaired(self, line: bytes) -> _Message | None:
+        """Decode a line that the strict decoder rejected; return None for a line to skip."""
+        whole = strip_line(line, self.number)
+        if not whole:
+            return None
+        try:
+            check_text(whole)
+            whole = self._without_infinities(whole, self.number)
+            repaired, kind = read_message_type(repair_surrogates(whole), may_be_deep="RECORD")
+            if kind in self._form.known_types:
+                message = self._form.decode(repaired)
+                return (
+                    message if repaired == whole else self._form.restore(message, repaired, whole)
+                )
+        except DECODE_ERRORS as error:
+            self._refuse_invalid(line, error)
+            return None
+        self._refuse_unknown(line, kind)
+        return None
