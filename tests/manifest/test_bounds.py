@@ -108,7 +108,7 @@ def test_a_scalar_that_its_tag_does_not_fit_is_refused(scalar: str):
 
 def test_a_time_that_its_tag_does_not_fit_is_refused():
     """SEC21: a manifest has no times, and reads them as text."""
-    with pytest.raises(ValueError, match="'soon' is no timestamp"):
+    with pytest.raises(ValueError, match="'soon' is not a valid timestamp"):
         load_yaml("a: !!timestamp soon")
     assert read_manifest("a: !!timestamp soon").raw == {"a": "soon"}
 
