@@ -102,7 +102,7 @@ def test_a_scalar_that_its_tag_does_not_fit_is_refused(scalar: str):
     """SEC21: a scalar that its tag does not fit is refused, with its line."""
     with pytest.raises(ManifestError, match=r"line 2: .* is not a valid (int|bool|float)"):
         read_manifest(f"b: 1\na: {scalar}\n")
-    with pytest.raises(ValueError, match=r"(?s)is no (int|bool|float).*line 2"):
+    with pytest.raises(ValueError, match=r"(?s)is not a valid (int|bool|float).*line 2"):
         load_yaml(f"b: 1\na: {scalar}\n")
 
 
