@@ -178,8 +178,8 @@ def test_handle_error_receives_the_complete_response(server):
         ),
         (Reply({"access_token": ""}), "the response has no access_token"),
         (Reply("top-secret"), "the response is not a JSON object but application/json"),
-        (Reply("[1]", headers={"Content-Type": ""}), "no JSON object but of no content type"),
-        (Reply("", headers={"Content-Type": "text/html; a=b"}), "no JSON object but text/html"),
+        (Reply("[1]", headers={"Content-Type": ""}), "not a JSON object but of no content type"),
+        (Reply("", headers={"Content-Type": "text/html; a=b"}), "not a JSON object but text/html"),
     ],
 )
 def test_response_without_a_token_is_an_error(server, caplog, reply, reason):

@@ -102,15 +102,15 @@ def test_aliases_and_core_tags_are_supported():
 )
 def test_scalar_that_does_not_match_its_tag_is_rejected(scalar: str):
     """SEC21: a scalar that its tag does not fit is refused, with its line."""
-    with pytest.raises(ManifestError, match=r"line 2: .* is no (int|bool|float)"):
+    with pytest.raises(ManifestError, match=r"line 2: .* is not a valid (int|bool|float)"):
         read_manifest(f"b: 1\na: {scalar}\n")
-    with pytest.raises(ValueError, match=r"(?s)is no (int|bool|float).*line 2"):
+    with pytest.raises(ValueError, match=r"(?s)is not a valid (int|bool|float).*line 2"):
         load_yaml(f"b: 1\na: {scalar}\n")
 
 
 def test_invalid_timestamp_tag_is_rejected_outside_of_manifests():
     """SEC21: a manifest reads timestamps as strings."""
-    with pytest.raises(ValueError, match="'soon' is no timestamp"):
+    with pytest.raises(ValueError, match="'soon' is not a valid timestamp"):
         load_yaml("a: !!timestamp soon")
     assert read_manifest("a: !!timestamp soon").raw == {"a": "soon"}
 
