@@ -281,7 +281,7 @@ def test_a_context_that_fails_leaves_the_others_done():
     assert again.states[-1]["bookmarks"] == sync(kind).states[-1]["bookmarks"]
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)  # 1,024 inputs in all
 @given(bad=st.sets(st.integers(0, 5), max_size=6), most=st.integers(1, 8), ordered=st.booleans())
 def test_children_that_fail_are_read_the_next_time(bad, most, ordered):
     """Whichever children fail, the parent's bookmark lets each be read by a later sync."""
