@@ -2,13 +2,14 @@
 
 A test that is parametrized by the table format runs for one format only, which its name decides, so
 that every run tries all formats and every test. ``--every-format`` runs it for all of them (`make
-coverage`, `make thorough`). ``--share 0:60`` selects the files with the first 60 percent of the
-selected tests; a parallel run can take the rest. Each run ends with the seconds of its tests by
+coverage`, `make thorough`). Parallel runs with the same ``--queue FOLDER``, which must be empty at
+first, divide the files with their tests among them. Each run ends with the seconds of its tests by
 marker, beside the budget that they have in `make test` on two cores.
 """
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ _BUDGETS: Final = {"thorough": None, "spark": 1_300, "peer": 130, None: 700}
 """Seconds that the tests of a marker may take in `make test`; None for tests without any."""
 
 _seconds: Counter[str | None] = Counter()
+_claimed: Final[dict[str, bool]] = {}
 
 _FORMATS: Final = set(SCHEMA["properties"]["format"]["enum"]) - {None}
 
@@ -39,9 +41,9 @@ def _secrets_of_one_test() -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options ``--every-format`` and ``--share``."""
+    """Add the options ``--every-format`` and ``--queue``."""
     parser.addoption("--every-format", action="store_true", help="run tests for all table formats")
-    parser.addoption("--share", default="0:100", help="which per cent of the tests: 0:60, 60:100")
+    parser.addoption("--queue", type=Path, help="a folder by which runs divide the test files")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -76,9 +78,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(trylast=True)  # after marks have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep one of the tests that differ only in the table format, and only this run's share."""
+    """Keep one of the tests that differ only in the table format."""
     taken = items if config.getoption("--every-format") else _one_for_each_format(items)
-    taken = _share(taken, config.getoption("--share"))
     chosen = {item.nodeid for item in taken}
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
     items[:] = taken
@@ -92,14 +93,38 @@ def _one_for_each_format(items: list[pytest.Item]) -> list[pytest.Item]:
     return [item for item in items if item.nodeid in chosen]
 
 
-def _share(items: list[pytest.Item], share: str) -> list[pytest.Item]:
-    """Return the tests whose file begins within this percentage range, such as ``0:60``."""
-    begin, _, end = share.partition(":")
-    begins: dict[Path, int] = {}
-    for number, item in enumerate(items):
-        begins.setdefault(item.path, number * 100)
-    wanted = range(int(begin) * len(items), int(end) * len(items))
-    return [item for item in items if begins[item.path] in wanted]
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Run the tests whose files no other run with the same queue has claimed."""
+    queue = session.config.getoption("--queue")
+    if queue is None or session.config.option.collectonly:
+        return None
+    items = (item for item in session.items if _claims(queue, item))
+    item = next(items, None)
+    while item is not None:
+        following = next(items, None)  # pytest keeps the fixtures that this one needs as well
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.shouldfail:
+            raise session.Failed(session.shouldfail)
+        if session.shouldstop:
+            raise session.Interrupted(session.shouldstop)
+        item = following
+    return True
+
+
+def _claims(queue: Path, item: pytest.Item) -> bool:
+    """Return True if this run tests the file of a test; the first run that asks does.
+
+    A file may have tests with and without Spark, which different runs select by their markers.
+    """
+    asked = f"{item.config.getoption('markexpr')} {item.path}"
+    if asked not in _claimed:
+        try:
+            (queue / hashlib.sha256(asked.encode()).hexdigest()).touch(exist_ok=False)
+            _claimed[asked] = True
+        except FileExistsError:
+            _claimed[asked] = False
+    return _claimed[asked]
 
 
 def _but_for_the_format(item: pytest.Item) -> str:

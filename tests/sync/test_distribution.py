@@ -280,7 +280,7 @@ def test_failed_context_does_not_affect_the_others():
     assert again.states[-1]["bookmarks"] == sync(kind).states[-1]["bookmarks"]
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)  # 1,024 inputs in all
 @given(bad=st.sets(st.integers(0, 5), max_size=6), most=st.integers(1, 8), ordered=st.booleans())
 def test_failed_children_are_read_by_the_next_sync(bad, most, ordered):
     """The parent's bookmark does not advance beyond failed children."""
