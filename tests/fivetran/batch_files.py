@@ -1,8 +1,8 @@
-"""Batch files as Fivetran writes them, for tests: CSV of Jackson's making, ZSTD, AES.
+"""Batch files in the form Fivetran writes: CSV as Jackson quotes it, ZSTD, AES.
 
-A cell is text, `NULL` or `UNMODIFIED`. Cells are quoted as Jackson's CSV
-writer does it: those over 24 characters, and those with a character that would end them. A text
-that is spelled like nothing at all is always quoted. What is compressed does not tell its size.
+A cell is text, `NULL` or `UNMODIFIED`. Jackson quotes cells of more than 24 characters, cells with
+a special character, and text that equals the null or the unmodified text. Compressed frames omit
+their content size.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def write(
     unmodified: str = UNMODIFIED_TEXT,
     frames: int = 1,
 ) -> None:
-    """Write a batch file; without a key it is not encrypted.
+    """Write a batch file, encrypted if a key is given.
 
-    ``frames`` is of how many compressed pieces it is made; rows go over their borders.
+    ``frames`` is the number of compressed frames; rows may span frames.
     """
     lines = _lines(columns, rows, null, unmodified)
     packed = b"".join(_packed(_pieces(lines, frames), compression))
@@ -98,7 +98,7 @@ def plain(
 
 
 def encrypted(content: bytes, key: bytes) -> bytes:
-    """Return bytes as AES-CBC encrypts them with PKCS5's padding, the vector in front."""
+    """Return bytes encrypted by AES in CBC mode with PKCS5 padding, the IV first."""
     vector = os.urandom(16)
     padder, encryptor = PKCS7(128).padder(), Cipher(AES(key), CBC(vector)).encryptor()
     padded = padder.update(content) + padder.finalize()
@@ -128,7 +128,7 @@ def _quoted(text: str) -> str:
 
 
 def _pieces(lines: Iterable[bytes], count: int) -> Iterator[Iterable[bytes]]:
-    """Yield what each frame holds: all of it, or equal parts whatever stands at their ends."""
+    """Yield the content of each frame: all of it, or equal parts split anywhere."""
     if count == 1:
         yield lines
         return
@@ -144,7 +144,7 @@ def _packed(pieces: Iterable[Iterable[bytes]], compression: Compression) -> Iter
 
 
 def _frame(lines: Iterable[bytes], compression: Compression) -> bytes:
-    """Return one compressed frame, made without knowing how much will come."""
+    """Return one compressed frame, without its content size."""
     out, held = pa.BufferOutputStream(), bytearray()
     with pa.CompressedOutputStream(out, _CODECS[compression]) as stream:
         for line in lines:

@@ -1,6 +1,6 @@
-"""Updates of a tap without a server between: its responses as messages, and what becomes of them.
+"""Calls of a tap's connector without a server: responses are messages in this process.
 
-The tap, its service and its bytes are the real ones; only the wire is left out.
+The tap, its service and its encoded bytes are real; only gRPC is left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Caller", "Connector", "plain", "selected", "states", "tables"]
 
 
 class Caller:
-    """Whoever made a call, and may leave."""
+    """A caller that records notes and may disconnect."""
 
     def __init__(self) -> None:
         self.noted = ""
@@ -66,7 +66,7 @@ class Connector:
 
 
 def plain(value: Any) -> Any:
-    """Return what a ValueType holds, an instant as its seconds and nanoseconds."""
+    """Return the value of a ValueType, a timestamp as its seconds and nanoseconds."""
     kind = value.WhichOneof("inner")
     found = getattr(value, kind)
     if kind == "null":
@@ -80,7 +80,7 @@ def records(responses: Any) -> Iterator[Any]:
 
 
 def tables(responses: Any) -> dict[str, list[tuple[str, dict[str, Any]]]]:
-    """Return what came of each table: the type of each record, and its data."""
+    """Return per table the type and the data of each record."""
     found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for record in records(responses):
         data = {name: plain(value) for name, value in record.data.items()}
@@ -94,7 +94,7 @@ def states(responses: Any) -> list[dict[str, Any]]:
 
 
 def selected(tables: Mapping[str, Any], *, others: bool = False) -> Any:
-    """Return a selection without schemas: of each table True, False, or columns by name."""
+    """Return a selection without schemas: per table True, False, or columns by name."""
     made = []
     for name, wanted in tables.items():
         columns = wanted if isinstance(wanted, dict) else {}

@@ -1,4 +1,4 @@
-"""A tap as a connector in a process of its own, and a client of gRPC here."""
+"""A tap as a connector in a process of its own, and its gRPC client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tap_core.protocols.fivetran import proto_messages
-from tests.fivetran.talk import PATIENCE, Running
+from tests.fivetran.server_process import PATIENCE, Running
 
 __all__ = ["HERE", "Client", "serving"]
 
@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class Client:
-    """What Fivetran does with a connector; settings are sent as texts."""
+    """A gRPC client that calls a connector as Fivetran does, with settings as text."""
 
     def __init__(self, server: Running, **settings: Any) -> None:
         self.server = server
@@ -40,7 +40,7 @@ class Client:
         return response.FromString(self.server.call(rpc, request(**more)).result())
 
     def update(self, state: Any = None, selection: Any = None) -> Any:
-        """Return the responses of an Update as they come; they can be cancelled."""
+        """Yield the responses of an Update; the call can be cancelled."""
         state = json.dumps(state) if isinstance(state, dict) else state
         request = proto_messages.UpdateRequest(
             configuration=self.configuration, selection=selection, state_json=state
@@ -56,7 +56,7 @@ class Client:
 def serving(
     *command: str, path: Mapping[str, str] | None = None, stderr: Any = None
 ) -> Iterator[Running]:
-    """Run a tap as a server on a free port; ``path`` has more variables of its environment."""
+    """Run a tap as a server on a free port; ``path`` adds environment variables."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("TAP_", "PYTEST"))}
     process = subprocess.Popen(
         [sys.executable, *command, "--port", "0", "--host", "127.0.0.1"],

@@ -1,7 +1,7 @@
-"""A connector written by hand that can be told to break a rule, for the tests of the tester.
+"""A connector without the SDK that can break rules, for the tests of the tester.
 
-Knows the messages and gRPC, nothing of taps. `python faulty.py --port N [FAULT
-...]` serves it as a program. Two tables: ``orders``, which goes on from its state, and ``kinds``.
+`python faulty.py --port N [FAULT ...]` runs it as a program. Two tables: ``orders``, which resumes
+from its state, and ``kinds``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SECRET = "hush-hush-hush"
 
 
 class Faulty:
-    """The calls; ``faults`` are words that the code below asks for."""
+    """The handlers of the calls; ``faults`` are the words that the code below checks."""
 
     def __init__(self, *faults: str) -> None:
         self.faults = set(faults)
@@ -183,7 +183,7 @@ def _table(name: str, columns: list[tuple[str, DataType, bool]]) -> Any:
 
 @contextmanager
 def serving(faulty: Faulty, port: int = 0) -> Iterator[int]:
-    """Serve the connector in this process; give its port."""
+    """Serve the connector in this process; yield its port."""
     calls = {"ConfigurationForm": faulty.form, "Test": faulty.test, "Schema": faulty.schema}
     methods: dict[str, Any] = {
         name: grpc.unary_unary_rpc_method_handler(call, *_wire(name))
@@ -206,7 +206,7 @@ def _wire(name: str) -> tuple[Any, Any]:
 
 
 def main(port: int, faults: list[str]) -> None:
-    """Serve as a program, until a signal."""
+    """Serve as a program until a signal arrives."""
     line = {"level": "INFO", "message": f"Listening on port {port}"}
     with serving(Faulty(*faults), port):
         print(json.dumps({**line, "message-origin": "sdk_connector"}), flush=True)

@@ -1,7 +1,6 @@
-"""A destination written by hand that keeps no rows and can be told to break a rule.
+"""A destination without Spark that keeps no rows and can break rules.
 
-Knows the messages and gRPC, nothing of Spark. Tables are what the calls say they
-are; files are opened, and that is all.
+Tables are as the calls describe them; batch files are opened and not loaded.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ PASSWORD = "pass-pass-pass"
 
 
 class FaultyDestination:
-    """The calls; ``faults`` are words that the code below asks for."""
+    """The handlers of the calls; ``faults`` are the words that the code below checks."""
 
     def __init__(self, *faults: str) -> None:
         self.faults = set(faults)
@@ -160,7 +159,7 @@ def _opened(path: str, request: Any) -> bytes:
 
 @contextmanager
 def serving(faulty: FaultyDestination) -> Iterator[int]:
-    """Serve the destination in this process; give its port."""
+    """Serve the destination in this process; yield its port."""
     methods = {}
     for name, rpc in proto_messages.rpcs("DestinationConnector").items():
         request = getattr(proto_messages, rpc.request)

@@ -1,7 +1,7 @@
-"""JSON Schemas of settings with settings that fit them, made at random.
+"""Hypothesis strategies for JSON Schemas of settings with valid settings.
 
-Each property that needs not be there is sometimes missing. An object without
-anything in it is there only where it must be, as no form says that there is one.
+Optional properties are sometimes missing. An object without values is present only if it is
+required, because a form cannot express it.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def _of(schema: dict[str, Any], values: st.SearchStrategy[Any]) -> st.SearchStra
     return st.tuples(st.just(schema), values)
 
 
-def _says(value: Any) -> bool:
-    """Tell whether there is anything in a value but objects."""
-    return not isinstance(value, dict) or any(map(_says, value.values()))
+def _has_value(value: Any) -> bool:
+    """Return True if a value contains anything but objects."""
+    return not isinstance(value, dict) or any(map(_has_value, value.values()))
 
 
 def _choices() -> st.SearchStrategy[Made]:
@@ -90,7 +90,7 @@ def _objects(draw: st.DrawFn, inner: st.SearchStrategy[Made], least: int = 0) ->
         is_required = draw(st.booleans())
         if is_required:
             required.append(name)
-        if is_required or (_says(made) and draw(st.booleans())):
+        if is_required or (_has_value(made) and draw(st.booleans())):
             value[name] = made
     schema = {"type": "object", "properties": properties, "required": required}
     return {**schema, "additionalProperties": False}, value
@@ -98,7 +98,7 @@ def _objects(draw: st.DrawFn, inner: st.SearchStrategy[Made], least: int = 0) ->
 
 @st.composite
 def _unions(draw: st.DrawFn, inner: st.SearchStrategy[Made]) -> Made:
-    """Make an object of one of some kinds, which a constant or nothing tells apart."""
+    """Make an object of one of several branches, with or without a discriminator."""
     made = draw(st.lists(_objects(inner), min_size=2, max_size=3))
     branches, values = [], []
     is_tagged = draw(st.booleans())
@@ -117,10 +117,10 @@ def _unions(draw: st.DrawFn, inner: st.SearchStrategy[Made]) -> Made:
 
 
 @st.composite
-def _ruled(draw: st.DrawFn, inner: st.SearchStrategy[Made]) -> Made:
-    """Make an object that must have more after a certain answer, or beside another property."""
+def _conditional(draw: st.DrawFn, inner: st.SearchStrategy[Made]) -> Made:
+    """Make an object with properties that are required by the value or presence of another."""
     schema, value = draw(_objects(inner))
-    more, made = draw(inner.filter(lambda found: _says(found[1])))
+    more, made = draw(inner.filter(lambda found: _has_value(found[1])))
     way = draw(st.sampled_from(["choice", "toggle", "beside"]))
     if way == "beside":
         own: dict[str, Any] = {"type": "string"}
@@ -144,11 +144,11 @@ def _ruled(draw: st.DrawFn, inner: st.SearchStrategy[Made]) -> Made:
 
 _PARTS = st.recursive(
     _LEAVES,
-    lambda inner: st.one_of(_objects(inner, least=1), _unions(inner), _ruled(inner)),
+    lambda inner: st.one_of(_objects(inner, least=1), _unions(inner), _conditional(inner)),
     max_leaves=6,
 )
 
 
 def settings_and_schemas() -> st.SearchStrategy[Made]:
-    """Return schemas of settings, each with settings that it allows."""
-    return _objects(_PARTS, least=1) | _ruled(_PARTS)
+    """Return a strategy of schemas of settings, each with valid settings."""
+    return _objects(_PARTS, least=1) | _conditional(_PARTS)

@@ -1,4 +1,4 @@
-"""A small tap with a stream of each kind; a program too: ``python shop.py --port 0``."""
+"""A small tap with a stream of each kind; also a program: ``shop.py --port 0``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PEOPLE = 6
 
 
 class People(Stream):
-    """Sorted by its key; goes on from where it was, that one included."""
+    """A sorted incremental stream that repeats the record at its bookmark."""
 
     name = "people"
     primary_keys = ("id",)
@@ -60,7 +60,7 @@ class Orders(Stream):
 
 
 class Visits(Stream):
-    """Read in full each time, without a key."""
+    """A full-table stream without a key."""
 
     name = "visits"
     schema = th.PropertiesList(
@@ -72,7 +72,7 @@ class Visits(Stream):
 
 
 class Wide(Stream):
-    """Many columns, few values."""
+    """A stream with many columns and few values."""
 
     name = "wide"
     primary_keys = ("id",)
@@ -88,7 +88,7 @@ class Wide(Stream):
 
 
 class TapShop(Tap):
-    """The shop."""
+    """The tap of these streams."""
 
     name = "tap-shop"
     config_jsonschema = th.PropertiesList(

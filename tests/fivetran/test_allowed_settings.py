@@ -1,4 +1,4 @@
-"""What the configuration of a call may set at a destination, and what the operator adds."""
+"""Settings that a call may contain at a destination, and what the operator can allow."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def rules(**variables: str) -> CallRules:
 
 
 def read(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings as they come with a call: all of them texts."""
+    """Return settings parsed from a call's configuration, in which every value is text."""
     texts = {
         name: value if isinstance(value, str) else json.dumps(value)
         for name, value in configuration.items()
@@ -225,13 +225,13 @@ def read(configuration: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("configuration", DOCUMENTED)
-def test_documented_settings_pass(configuration: dict[str, Any]) -> None:
+def test_documented_settings_are_allowed(configuration: dict[str, Any]) -> None:
     rules().check(read(configuration))
 
 
 @pytest.mark.parametrize("key", DANGEROUS_KEYS)
 @pytest.mark.parametrize("value", ["x", True, 1])
-def test_a_key_that_could_run_or_read_something_is_refused_by_its_name(key, value) -> None:
+def test_dangerous_spark_key_is_refused_and_named(key, value) -> None:
     """SEC1: keys that start programs, load code or read files are refused by name."""
     with pytest.raises(ConfigurationError) as told:
         rules().check(read({"path": "lake", "spark": {key: value}}))
@@ -251,7 +251,7 @@ def spellings(key: str) -> list[str]:
         for each in spellings(key)
     ],
 )
-def test_another_spelling_of_a_key_is_another_key(key: str) -> None:
+def test_misspelled_spark_key_is_refused(key: str) -> None:
     with pytest.raises(ConfigurationError, match="a call may not set this"):
         rules().check(read({"path": "lake", "spark": {key: "2g"}}))
 
@@ -284,15 +284,15 @@ def test_another_spelling_of_a_key_is_another_key(key: str) -> None:
     ],
     ids=str,
 )
-def test_a_setting_that_is_not_listed_is_refused(configuration: dict[str, str]) -> None:
+def test_unlisted_setting_is_refused(configuration: dict[str, str]) -> None:
     """SEC1: a setting that is not listed is refused."""
     with pytest.raises(ConfigurationError, match="a call may not set this") as told:
         rules().check(read({"path": "lake", **configuration}))
     assert "evil" not in str(told.value)
 
 
-def test_each_setting_is_either_allowed_or_known_to_be_dangerous() -> None:
-    """A new setting must be looked at: what could a stranger do with it?"""
+def test_every_setting_is_listed_as_allowed_or_refused() -> None:
+    """A new setting of the target must be reviewed and put in one of the two lists."""
     refused = {
         "master",
         "remote",
@@ -331,15 +331,15 @@ SECRET = "V4LUE"
         ("spark.hadoop.fs.s3a.path.style.access", SECRET),
     ],
 )
-def test_a_value_that_is_more_than_one_is_refused_and_not_shown(key: str, value: str) -> None:
+def test_unsafe_value_is_refused_and_not_shown(key: str, value: str) -> None:
     with pytest.raises(ConfigurationError) as told:
         rules().check(read({"path": "lake", "spark": {key: value}}))
     assert str(told.value).startswith(key)
     assert SECRET not in str(told.value)
 
 
-def test_a_catalog_of_icebergs_must_say_its_type() -> None:
-    """Without one it is Hive's, whose metastore can name jars."""
+def test_iceberg_catalog_without_a_type_is_refused() -> None:
+    """Without a type Iceberg uses a Hive catalog, whose metastore can name JAR files."""
     with pytest.raises(ConfigurationError, match=r"catalog\.lake\.type"):
         rules().check(read({"path": "lake", "spark": {"spark.sql.catalog.lake": ICEBERG}}))
 
@@ -355,25 +355,27 @@ def test_a_catalog_of_icebergs_must_say_its_type() -> None:
     ],
     ids=str,
 )
-def test_a_text_in_which_spark_would_put_variables_is_refused(configuration) -> None:
-    """SEC1: a value with a variable such as ${env:X} in it is refused."""
+def test_value_with_a_spark_variable_is_refused(configuration) -> None:
+    """SEC1: a value that contains a variable such as ${env:X} is refused."""
     with pytest.raises(ConfigurationError, match="a call may not use"):
         rules().check(read({"path": "lake", **configuration}))
 
 
 @given(st.from_regex(r"spark\.[a-zA-Z0-9._*-]{1,60}", fullmatch=True))
-def test_no_other_key_of_spark_passes(key: str) -> None:
-    """SEC1: a random key of Spark that is not listed is refused."""
+def test_unlisted_spark_key_is_refused(key: str) -> None:
+    """SEC1: a random Spark key that is not listed is refused."""
     if not is_allowed_spark_key(key):
         with pytest.raises(ConfigurationError):
             rules().check({"path": "lake", "spark": {key: "1"}})
 
 
-LAST_WORDS = "impl class classes provider factory listeners hooks script command file files path"
+DANGEROUS_SUFFIXES = (
+    "impl class classes provider factory listeners hooks script command file files path"
+)
 
 
-@given(st.sampled_from(LAST_WORDS.split()), st.from_regex(r"[a-z.-]{0,30}", fullmatch=True))
-def test_no_key_that_ends_like_one_of_a_class_or_a_file_is_listed(last: str, middle: str) -> None:
+@given(st.sampled_from(DANGEROUS_SUFFIXES.split()), st.from_regex(r"[a-z.-]{0,30}", fullmatch=True))
+def test_keys_named_like_classes_or_files_are_never_listed(last: str, middle: str) -> None:
     for begin in (
         "spark.hadoop.fs.s3a.",
         "spark.sql.catalog.x.",
@@ -387,7 +389,7 @@ def test_no_key_that_ends_like_one_of_a_class_or_a_file_is_listed(last: str, mid
 # What the operator says
 
 
-def test_the_operator_allows_settings_and_keys_by_name_and_by_pattern() -> None:
+def test_operator_allows_settings_and_spark_keys_by_name_or_pattern() -> None:
     own = rules(ALLOW_SETTINGS="master, spark.jars*,spark.hadoop.hive.*,spark.sql.catalog.lake*")
     own.check({"path": "x", "master": "local[2]"})
     keys = {
@@ -404,7 +406,7 @@ def test_the_operator_allows_settings_and_keys_by_name_and_by_pattern() -> None:
         own.check({"path": "x", "jars": ["y"]})
 
 
-def test_the_setting_spark_being_allowed_does_not_allow_its_keys() -> None:
+def test_allowing_the_spark_setting_does_not_allow_its_keys() -> None:
     with pytest.raises(ConfigurationError, match=r"spark\.plugins"):
         rules(ALLOW_SETTINGS="spark").check({"path": "x", "spark": {"spark.plugins": "y"}})
 
@@ -435,7 +437,9 @@ def test_the_setting_spark_being_allowed_does_not_allow_its_keys() -> None:
         ("/etc", False),
     ],
 )
-def test_the_operator_says_where_tables_may_be(tmp_path: Path, address, is_inside) -> None:
+def test_tables_are_allowed_only_below_the_operators_paths(
+    tmp_path: Path, address, is_inside
+) -> None:
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / "link").symlink_to("/etc")
     own = rules(ALLOW_PATHS=f"{tmp_path}/lake, s3a://bucket/tables/")
@@ -448,14 +452,14 @@ def test_the_operator_says_where_tables_may_be(tmp_path: Path, address, is_insid
                 own.check(settings)
 
 
-def test_no_catalog_comes_with_a_call_where_the_operator_says_where_tables_are() -> None:
+def test_call_may_not_define_a_catalog_when_paths_are_restricted() -> None:
     own = rules(ALLOW_PATHS="/lake")
     own.check({"catalog": "theirs"})
     with pytest.raises(ConfigurationError, match=r"spark\.sql\.catalog\.x\.warehouse"):
         own.check({"path": "/lake/a", "spark": {"spark.sql.catalog.x.warehouse": "/etc"}})
 
 
-def test_the_operator_says_from_where_batch_files_are_read(tmp_path: Path) -> None:
+def test_batch_files_are_read_only_below_the_operators_folders(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "link.csv").symlink_to("/etc/passwd")
     own = rules(ALLOW_FILES=str(tmp_path / "in"))
@@ -468,7 +472,7 @@ def test_the_operator_says_from_where_batch_files_are_read(tmp_path: Path) -> No
         assert "passwd" not in str(told.value)
 
 
-def test_a_name_that_a_client_chose_is_shown_short_and_on_one_line() -> None:
+def test_unknown_setting_names_are_shortened_to_one_line_in_errors() -> None:
     names = {f"x\n\x1b[31m{'y' * 5000}{number}": "1" for number in range(50)}
     with pytest.raises(ConfigurationError) as told:
         rules().check(names)

@@ -1,4 +1,4 @@
-"""Cells of batch files as values: each type to its ends, and what is no value of it."""
+"""Conversion of batch file cells: the limits of each type, and invalid text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 def values(type: DataType, *texts: str | None, digits: tuple[int, int] | None = None) -> Any:
-    """The values of texts; the array begins and ends with null."""
+    """Return the values of texts. The converted array also has a null at each end."""
     column = DestinationColumn("c", type, decimal=digits, column="c")
     array = convert_column(column, pa.array([None, *texts, None], pa.string()))
     assert array.type == arrow_type(column)
@@ -37,7 +37,7 @@ def values(type: DataType, *texts: str | None, digits: tuple[int, int] | None = 
 
 
 def value(type: DataType, text: str, digits: tuple[int, int] | None = None) -> Any:
-    """The value of a text, which is the same whatever stands beside it."""
+    """Return the value of a text, converted twice in one array with equal results."""
     once, again = values(type, text, text, digits=digits)
     assert repr(once) == repr(again)
     return once
@@ -98,14 +98,14 @@ EXACT = [
 
 
 @pytest.mark.parametrize("type, text, want", EXACT)
-def test_values_are_exact_to_the_ends_of_their_types(
+def test_values_at_the_limits_of_each_type_are_exact(
     type: DataType, text: str, want: object
 ) -> None:
-    """F40: nothing is rounded; what stands behind microseconds is cut, as of earlier times."""
+    """F40: nothing is rounded; digits after the microseconds are cut, also before 1970."""
     assert value(type, text) == want
 
 
-def test_no_number_is_one_too() -> None:
+def test_nan_is_a_float_and_a_double() -> None:
     """F40: NaN is a value of FLOAT and DOUBLE."""
     assert math.isnan(value(FLOAT, "NaN"))
     assert math.isnan(value(DOUBLE, "NaN"))
@@ -134,8 +134,8 @@ WRONG = [
 @pytest.mark.parametrize(
     "type, text", [(each, text) for each, texts in WRONG for text in (*texts.split(), " ")]
 )
-def test_what_is_no_value_of_a_type_is_an_error(type: DataType, text: str) -> None:
-    """F40: a cell that does not fit is told by its place, and never becomes another value."""
+def test_text_that_is_not_a_value_of_the_type_is_an_error(type: DataType, text: str) -> None:
+    """F40: the error gives the row of the cell and not its text."""
     good = {BOOLEAN: "true", DATE: "2024-01-08", TIME: "10:15", BINARY: "AAE="}.get(type, "1")
     good = {NAIVE: "2024-01-08T18:52", UTC: "2024-01-08T18:52Z"}.get(type, good)
     texts = pa.array([None, good, good, None, text, good, text], pa.string())
@@ -146,15 +146,15 @@ def test_what_is_no_value_of_a_type_is_an_error(type: DataType, text: str) -> No
 
 
 @pytest.mark.parametrize("type", [each for each in DataType if each is not DataType.UNSPECIFIED])
-def test_a_column_may_be_empty_or_null(type: DataType) -> None:
-    """F40: null is a value of every type, also where nothing else is there."""
+def test_column_may_have_no_cells_or_only_nulls(type: DataType) -> None:
+    """F40: null is a value of every type."""
     column = DestinationColumn("c", type, column="c")
     for texts in ([], [None, None]):
         assert convert_column(column, pa.array(texts, pa.string())).to_pylist() == texts
 
 
 @pytest.mark.parametrize("type", [BOOLEAN, LONG, DECIMAL, DOUBLE, DATE, NAIVE, UTC, TIME, BINARY])
-def test_an_empty_text_is_a_value_of_few_types(type: DataType) -> None:
+def test_empty_text_is_a_value_of_binary_but_of_no_other_parsed_type(type: DataType) -> None:
     if type is BINARY:
         assert value(type, "") == b""
     else:
@@ -182,10 +182,8 @@ decimals = st.decimals(allow_nan=False, allow_infinity=False, places=None) | st.
 @example(number=Decimal("1E-39"), digits=(1, 0), plain=False)
 @example(number=Decimal("162720286469643817.0023006700008090"), digits=(38, 33), plain=True)
 @example(number=Decimal("1." + "0" * 45), digits=(38, 1), plain=True)
-def test_a_decimal_is_exact_or_refused(
-    number: Decimal, digits: tuple[int, int], plain: bool
-) -> None:
-    """F40: whatever its spelling, with as many digits as the column has."""
+def test_decimal_is_exact_or_refused(number: Decimal, digits: tuple[int, int], plain: bool) -> None:
+    """F40: in every notation, with at most as many digits as the column has."""
     assume(number.adjusted() < 60)
     precision, scale = digits
     text = f"{number:f}" if plain else str(number)
@@ -202,8 +200,8 @@ def test_a_decimal_is_exact_or_refused(
 
 
 @given(st.integers(-(2**64), 2**64), st.sampled_from([(SHORT, 15), (INT, 31), (LONG, 63)]))
-def test_a_whole_number_is_exact_or_refused(number: int, told: tuple[DataType, int]) -> None:
-    """F40: with the range of its type, and not beyond."""
+def test_integer_is_exact_or_refused(number: int, told: tuple[DataType, int]) -> None:
+    """F40: an integer outside the range of its type is refused."""
     kind, bits = told
     if -(2**bits) <= number < 2**bits:
         assert value(kind, str(number)) == number
@@ -213,16 +211,16 @@ def test_a_whole_number_is_exact_or_refused(number: int, told: tuple[DataType, i
 
 
 @given(st.floats(allow_nan=False))
-def test_a_double_comes_back(number: float) -> None:
-    """F40: every bit of it, the sign of zero too."""
+def test_double_round_trips(number: float) -> None:
+    """F40: every bit is kept, also the sign of zero."""
     text = repr(number).replace("inf", "Infinity").replace("e", "E")
     found = value(DOUBLE, text)
     assert (found, math.copysign(1, found)) == (number, math.copysign(1, number))
 
 
 @given(st.floats(allow_nan=False, width=32))
-def test_a_float_comes_back(number: float) -> None:
-    """F40: every bit of it, as the shortest text and as the whole one."""
+def test_float_round_trips(number: float) -> None:
+    """F40: every bit is kept, from the shortest text and from nine digits."""
     for text in (repr(number), f"{number:.9g}"):
         assert value(FLOAT, text.replace("inf", "Infinity")) == number
 
@@ -232,10 +230,10 @@ def test_a_float_comes_back(number: float) -> None:
     beyond=st.text("0123456789", max_size=3),
     zone=st.sampled_from(["Z", "+00:00", ""]),
 )
-def test_an_instant_comes_back_to_the_microsecond(
+def test_timestamp_round_trips_to_the_microsecond(
     moments: list[datetime], beyond: str, zone: str
 ) -> None:
-    """F40: in every year, with and without digits that are cut."""
+    """F40: in every year, with and without digits beyond the microseconds."""
     texts = [f"{each.isoformat(timespec='microseconds')}{beyond}" for each in moments]
     assert values(NAIVE, *texts) == moments
     mixed = [f"{text}{zone if number else 'Z'}" for number, text in enumerate(texts)]
@@ -243,7 +241,7 @@ def test_an_instant_comes_back_to_the_microsecond(
 
 
 @given(st.lists(st.binary(max_size=40), max_size=5), st.booleans())
-def test_bytes_come_back(told: list[bytes], padded: bool) -> None:
-    """F40: all of them, also where the padding is missing."""
+def test_bytes_round_trip(told: list[bytes], padded: bool) -> None:
+    """F40: with and without base64 padding."""
     texts = [base64.b64encode(each).decode() for each in told]
     assert values(BINARY, *(text if padded else text.rstrip("=") for text in texts)) == told

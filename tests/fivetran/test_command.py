@@ -1,4 +1,4 @@
-"""The flag that makes a server."""
+"""The option --port, which starts a server instead of a sync."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class TapX(Tap):
 
 
 @pytest.mark.parametrize(
-    ("args", "asks"),
+    ("args", "is_server"),
     [
         (["--port", "1"], True),
         (["--port=1"], True),
@@ -23,26 +23,26 @@ class TapX(Tap):
         ([], False),
     ],
 )
-def test_a_server_is_asked_for_by_the_flag_alone(args, asks) -> None:
-    assert has_port_option(args) is asks
-    assert isinstance(TapX.get_command(args), PortCommand) is asks
-    assert isinstance(TargetSpark.get_command(args), PortCommand) is asks
+def test_only_the_port_option_selects_the_server_command(args, is_server) -> None:
+    assert has_port_option(args) is is_server
+    assert isinstance(TapX.get_command(args), PortCommand) is is_server
+    assert isinstance(TargetSpark.get_command(args), PortCommand) is is_server
 
 
 @pytest.mark.parametrize("words", [["--port"], ["--port", "x"], ["--port", "65536"], ["--port=-1"]])
-def test_a_port_that_is_none_is_refused(words, capsys) -> None:
+def test_invalid_port_is_rejected(words, capsys) -> None:
     with pytest.raises(SystemExit, match="2"):
         PortCommand("tap-x", lambda _: 0).main(words)
     assert "port" in capsys.readouterr().err
 
 
-def test_settings_do_not_come_by_the_command_line(capsys) -> None:
+def test_config_option_is_rejected_together_with_port(capsys) -> None:
     with pytest.raises(SystemExit, match="2"):
         PortCommand("tap-x", lambda _: 0).main(["--port", "1", "--config", "c.json"])
     assert "--config" in capsys.readouterr().err
 
 
-def test_what_is_served_ends_with_its_code() -> None:
+def test_command_exits_with_the_servers_exit_code() -> None:
     served: list[int] = []
     command = PortCommand("tap-x", lambda place: served.append(place.port) or 3)
     assert command.main(["--port", "50051"], standalone_mode=False) == 3
@@ -51,7 +51,7 @@ def test_what_is_served_ends_with_its_code() -> None:
     assert served == [50051, 50052]
 
 
-def test_a_missing_grpc_is_named_with_the_way_to_get_it(capsys) -> None:
+def test_missing_grpc_error_names_the_extra_to_install(capsys) -> None:
     def serve(_: int) -> int:
         raise ModuleNotFoundError("No module named 'grpc'", name="grpc")
 

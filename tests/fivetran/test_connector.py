@@ -1,4 +1,4 @@
-"""A tap as a server of its own, called by gRPC; and the words by which it is started."""
+"""A tap as a gRPC server in a process of its own, called by a client."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 from tap_core.protocols.fivetran.enums import TextField
 from tests.fivetran.calls import Connector, selected, states, tables
 from tests.fivetran.connecting import HERE, ROOT, Client, serving
+from tests.fivetran.server_process import Running
 from tests.fivetran.shop import PEOPLE, TapShop
-from tests.fivetran.talk import Running
 
 PROGRAM = str(HERE / "shop.py")
 
@@ -27,7 +27,7 @@ def server() -> Iterator[Running]:
         yield made
 
 
-def test_every_call_is_answered_by_the_tap(server):
+def test_tap_answers_every_call(server):
     """F1, F6, F7, F10, F12."""
     client = Client(server, people="3")
     form = client.call("ConfigurationForm")
@@ -56,8 +56,8 @@ def test_every_call_is_answered_by_the_tap(server):
         ("login", {}, "connection"),
     ],
 )
-def test_a_test_that_fails_says_why(server, test, settings, word):
-    """F7, and so does the log."""
+def test_failed_connection_test_gives_its_reason(server, test, settings, word):
+    """F7: the log gives the reason too."""
     answer = Client(server, **settings).call("Test", name=test)
     assert word in answer.failure
     line = server.await_line("Test failed after")
@@ -65,7 +65,7 @@ def test_a_test_that_fails_says_why(server, test, settings, word):
     assert line["message"].endswith(f"s: {test}: {answer.failure}")
 
 
-def test_a_test_that_passes_is_logged_by_its_name(server):
+def test_passed_connection_test_is_logged_by_name(server):
     assert Client(server, people="3").call("Test", name="connection").success
     assert server.await_line("Test: connection in")["level"] == "INFO"
 
@@ -78,7 +78,7 @@ def test_a_test_that_passes_is_logged_by_its_name(server):
         ({"fails_after": "1"}, None, "broken for good"),
     ],
 )
-def test_what_ends_a_sync_is_a_task_behind_all_that_was_sent(server, settings, state, word):
+def test_sync_error_is_a_task_after_the_records_already_sent(server, settings, state, word):
     """F4."""
     *before, last = Client(server, **settings).update(state)
     assert word in last.task.message
@@ -88,7 +88,7 @@ def test_what_ends_a_sync_is_a_task_behind_all_that_was_sent(server, settings, s
         assert len(tables(before)["people"]) == 2
 
 
-def test_settings_that_do_not_fit_are_told_by_the_status_of_schema(server):
+def test_invalid_settings_fail_schema_with_a_task_status(server):
     """F4."""
     with pytest.raises(grpc.RpcError) as told:
         Client(server, people="many").call("Schema")
@@ -97,7 +97,7 @@ def test_settings_that_do_not_fit_are_told_by_the_status_of_schema(server):
     assert "people" in message["message"]
 
 
-def test_a_cancelled_sync_lets_others_begin_at_once(server):
+def test_cancelled_sync_does_not_block_the_next_one(server):
     """F18."""
     running = Client(server, people="500", pause="0.05").update()
     next(running)
@@ -107,8 +107,8 @@ def test_a_cancelled_sync_lets_others_begin_at_once(server):
         list(running)
 
 
-def test_several_syncs_at_once_are_each_what_they_would_be_alone(server):
-    """F18; the log tells of each."""
+def test_concurrent_syncs_do_not_affect_each_other(server):
+    """F18: each sync sends its own records."""
     found: dict[int, int] = {}
 
     def run(count: int) -> None:
@@ -123,7 +123,7 @@ def test_several_syncs_at_once_are_each_what_they_would_be_alone(server):
     assert found == {3: 3, 11: 11, 7: 7}
 
 
-def test_the_log_is_json_with_a_line_for_each_table_and_call(server):
+def test_log_has_a_json_line_for_each_table_and_call(server):
     """F2, F3."""
     secret = "very-secret-token"
     list(Client(server, token=secret).update(selection=selected({"wide": True})))
@@ -136,8 +136,8 @@ def test_the_log_is_json_with_a_line_for_each_table_and_call(server):
     assert secret not in "".join(server.lines)
 
 
-def test_a_sync_that_was_killed_goes_on_from_its_last_state():
-    """F16: in another process."""
+def test_killed_sync_resumes_from_its_last_state():
+    """F16: the sync resumes in another process."""
     came: list[Any] = []
     with serving(PROGRAM) as first:
         running = Client(first, people="40", pause="0.02").update()
@@ -151,7 +151,7 @@ def test_a_sync_that_was_killed_goes_on_from_its_last_state():
     assert {row["id"] for _, row in tables([*came, *rest])["people"]} == set(range(40))
 
 
-def test_a_refresh_token_that_was_renewed_is_known_to_the_next_call(caplog):
+def test_renewed_refresh_token_is_used_by_the_next_call(caplog):
     class Renewing(TapShop):
         seen: list[Any] = []
 
@@ -168,7 +168,7 @@ def test_a_refresh_token_that_was_renewed_is_known_to_the_next_call(caplog):
     assert "log in again" in caplog.text
 
 
-def test_a_setting_that_the_tap_changes_is_known_to_the_next_call(caplog):
+def test_setting_changed_by_the_tap_is_used_by_the_next_call(caplog):
     class Changing(TapShop):
         seen: list[Any] = []
 
@@ -185,7 +185,7 @@ def test_a_setting_that_the_tap_changes_is_known_to_the_next_call(caplog):
     assert "second" not in caplog.text
 
 
-def test_a_run_of_another_protocol_imports_nothing_of_grpc():
+def test_other_protocols_do_not_import_grpc():
     program = (
         "import sys; from tests.fivetran.shop import TapShop;"
         "TapShop.cli(['--about'], standalone_mode=False);"

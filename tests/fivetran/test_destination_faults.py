@@ -1,4 +1,4 @@
-"""What a destination tells of its errors, and of descriptions that cannot be."""
+"""Error messages of a destination, and column descriptions that it refuses."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from target_spark.fivetran.table_schema import parse_columns
 
 
 class SparkError(Exception):
-    """As PySpark raises them: with a condition, and a text that may repeat values."""
+    """An error as PySpark raises it: with a condition, and a message that may contain values."""
 
     def getCondition(self) -> str:  # noqa: N802
         return "CAST_INVALID_INPUT"
 
 
-def test_an_error_of_ours_is_told_as_it_is() -> None:
+def test_target_error_is_reported_unchanged() -> None:
     assert explain_error(TableError("Table a.b exists already.")) == "Table a.b exists already."
 
 
-def test_of_an_error_of_sparks_only_its_kind_is_reported() -> None:
-    """F3: its text may repeat what stands in a row."""
+def test_spark_error_is_reported_by_its_condition_only() -> None:
+    """F3: the message of a Spark error may contain values of a row."""
     said = explain_error(SparkError("The value 'MARKED' cannot be cast"))
     assert "CAST_INVALID_INPUT" in said
     assert "MARKED" not in said
     assert "MARKED" not in explain_error(ValueError("MARKED"))
-    behind_java = RuntimeError("An error occurred: x.DeltaError: [DELTA_SOMETHING] 'MARKED' is odd")
-    assert "(DELTA_SOMETHING)" in explain_error(behind_java)
-    assert "MARKED" not in explain_error(behind_java)
+    from_java = RuntimeError("An error occurred: x.DeltaError: [DELTA_SOMETHING] 'MARKED' is odd")
+    assert "(DELTA_SOMETHING)" in explain_error(from_java)
+    assert "MARKED" not in explain_error(from_java)
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ def test_of_an_error_of_sparks_only_its_kind_is_reported() -> None:
         StorageError("Table t: the storage said Access Denied."),
     ],
 )
-def test_a_missing_permission_is_named(error) -> None:
+def test_missing_permission_is_named(error) -> None:
     said = explain_error(error)
     assert "permission is missing" in said
     assert "read, write and delete" in said
 
 
-def test_a_permission_that_is_missing_behind_another_error_is_found() -> None:
+def test_missing_permission_is_found_in_the_error_cause() -> None:
     error = RuntimeError("the job failed")
     error.__cause__ = PermissionError(errno.EACCES, "Permission denied")
     assert "permission is missing" in explain_error(error)
@@ -81,14 +81,14 @@ def test_a_permission_that_is_missing_behind_another_error_is_found() -> None:
         (ConfigValidationError("path: it is no folder", errors=["path: it is no folder"]), "path"),
     ],
 )
-def test_what_helps_is_said(error, words) -> None:
+def test_common_errors_are_explained(error, words) -> None:
     said = explain_error(error)
     assert words.lower() in said.lower()
     assert len(said.encode()) < 8192
 
 
-def test_a_long_error_is_cut() -> None:
-    """F4: its text has to fit into a header."""
+def test_long_error_is_truncated() -> None:
+    """F4: the message has to fit into an HTTP/2 header."""
     assert len(explain_error(TableError("ü" * 50_000)).encode()) < 8192
 
 
@@ -108,12 +108,12 @@ def column(name: str, kind: DataType, digits: tuple[int, int] | None = None):
         ([column("a", DataType.DECIMAL, (2, 3))], "the maximum is 38"),
     ],
 )
-def test_a_table_that_cannot_be_is_refused(columns, words) -> None:
+def test_invalid_columns_are_refused(columns, words) -> None:
     with pytest.raises(ValueError, match=words):
         parse_columns(columns)
 
 
-def test_names_that_a_format_refuses_or_takes_for_one_become_others() -> None:
+def test_invalid_or_colliding_column_names_are_changed() -> None:
     named = parse_columns(
         [column(name, DataType.LONG) for name in ("a b", "id", "ID", "_file")], ["_file"]
     )
@@ -121,7 +121,7 @@ def test_names_that_a_format_refuses_or_takes_for_one_become_others() -> None:
     assert [each.name for each in named.columns] == ["a b", "id", "ID", "_file"]
 
 
-def test_rows_are_known_by_their_keys_or_by_fivetrans_own_column() -> None:
+def test_key_is_the_primary_key_or_fivetran_id() -> None:
     plain = parse_columns([column("a", DataType.LONG), column("_fivetran_id", DataType.STRING)])
     assert [each.name for each in plain.keys] == ["_fivetran_id"]
     keyed = parse_columns(
@@ -134,8 +134,8 @@ def test_rows_are_known_by_their_keys_or_by_fivetrans_own_column() -> None:
     assert parse_columns([column("a", DataType.DECIMAL)]).columns[0].digits == (38, 10)
 
 
-def test_settings_of_spark_that_are_no_json_are_not_shown() -> None:
-    """F3: there are keys in them."""
+def test_invalid_json_of_spark_settings_is_not_shown() -> None:
+    """F3: the Spark settings can contain credentials."""
     with pytest.raises(ConfigurationError, match="not a JSON object") as refused:
         parse_settings({"spark": '{"spark.hadoop.fs.s3a.secret.key": "MARKED"'})
     assert "MARKED" not in str(refused.value)

@@ -1,4 +1,4 @@
-"""Records to bytes, read back by protobuf."""
+"""Encoding of records as protobuf messages, checked by decoding them with protobuf."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ def decoded(body: bytes) -> Any:
     return record
 
 
-def both_ways(made: RecordEncoder, record: dict[str, Any]) -> Any:
-    """Return a record as it is read back; the quick way must say what the careful one does."""
+def encode_and_decode(made: RecordEncoder, record: dict[str, Any]) -> Any:
+    """Return the decoded record. The fast and the careful encoder must agree on it."""
     careful = made.careful(dict(record))
     assert made.body(record) == careful
     return decoded(careful)
 
 
 def value_of(kind: str, value: Any) -> Any:
-    found = both_ways(encoder({"x": SCHEMAS[kind]}), {"x": value}).data["x"]
+    found = encode_and_decode(encoder({"x": SCHEMAS[kind]}), {"x": value}).data["x"]
     assert found.WhichOneof("inner") == ("null" if plain(found) is None else kind)
     return plain(found)
 
@@ -82,7 +82,7 @@ WHOLE = st.integers(-(2**63), 2**63 - 1) | st.integers(-300, 300)
 
 
 class Scalar:
-    """A number of a type that only another package knows, such as NumPy's."""
+    """A number of a type that another package defines, such as NumPy."""
 
     def __init__(self, value: float) -> None:
         self.value = value
@@ -112,9 +112,9 @@ VALUES = {
 
 
 @given(st.fixed_dictionaries({}, optional={k: v | st.none() for k, v in VALUES.items()}))
-def test_what_is_encoded_is_what_protobuf_reads(record):
-    """F13, F14: each column in its kind, all of them in every record."""
-    message = both_ways(encoder(SCHEMAS, schema="a"), record)
+def test_protobuf_reads_encoded_records(record):
+    """F13, F14: every record has every column, each as the type of its column."""
+    message = encode_and_decode(encoder(SCHEMAS, schema="a"), record)
     assert (message.schema_name, message.table_name, message.type) == ("a", "table", 0)
     assert message.data.keys() == SCHEMAS.keys()
     own = proto_messages.Record.FromString(message.SerializeToString())
@@ -137,7 +137,7 @@ def test_what_is_encoded_is_what_protobuf_reads(record):
 
 
 @given(st.integers(-(2**63), 2**64 - 1))
-def test_numbers_are_written_as_protobuf_writes_them(value):
+def test_numbers_are_encoded_as_protobuf_encodes_them(value):
     rest, groups = value % 2**64, []
     while rest >= 128:
         groups.append(rest % 128 + 128)
@@ -202,11 +202,11 @@ def test_numbers_are_written_as_protobuf_writes_them(value):
         ("json", {"x": "half \ud83d", "y": math.inf}, '{"x":"half ?","y":null}'),
     ],
 )
-def test_a_value_of_another_spelling_is_the_same_value(kind, value, expected):
+def test_other_representations_of_a_value_are_converted(kind, value, expected):
     assert value_of(kind, value) == expected
 
 
-def test_no_number_is_still_a_double():
+def test_nan_is_a_double():
     assert math.isnan(value_of("double", math.nan))
     assert math.isnan(value_of("double", "nan"))
 
@@ -243,8 +243,8 @@ def test_no_number_is_still_a_double():
         ("binary", 5),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused_without_being_shown(kind, value):
-    """F3, F13: stream and column are named, the value is not."""
+def test_value_of_another_type_is_refused_and_not_shown(kind, value):
+    """F3, F13: the error names the stream and the column but not the value."""
     made = encoder({"x": SCHEMAS[kind]})
     for encode in (made.careful, made.body):
         with pytest.raises(DataError, match=r"'rows'.*'x'") as told:
@@ -254,8 +254,8 @@ def test_a_value_that_does_not_fit_is_refused_without_being_shown(kind, value):
         )
 
 
-def test_a_record_without_its_key_cannot_be():
-    """F14: a key is there and not null in every record."""
+def test_record_without_its_key_is_refused():
+    """F14: every key is present and not null."""
     made = encoder({"id": SCHEMAS["long"], "x": SCHEMAS["string"]}, keys=("id",))
     for record in ({"x": "a"}, {"id": None, "x": "a"}):
         for encode in (made.careful, made.body):
@@ -263,23 +263,27 @@ def test_a_record_without_its_key_cannot_be():
                 encode(dict(record))
 
 
-def test_a_key_may_be_of_any_type():
+def test_key_may_be_of_any_type():
     for kind, value in (("binary", b"\x00"), ("json", {"a": 1}), ("decimal", "1.5")):
         made = encoder({"x": SCHEMAS[kind]}, keys=("x",))
-        assert plain(both_ways(made, {"x": value}).data["x"]) in {b"\x00", '{"a":1}', "1.50"}
+        assert plain(encode_and_decode(made, {"x": value}).data["x"]) in {
+            b"\x00",
+            '{"a":1}',
+            "1.50",
+        }
 
 
-def test_a_deleted_row_has_its_keys_and_nothing_else():
+def test_delete_record_has_only_its_keys():
     made = encoder(
         {"id": SCHEMAS["long"], "x": SCHEMAS["string"], "_sdc_deleted_at": SCHEMAS["string"]},
         keys=("id",),
     )
-    record = both_ways(made, {"id": 1, "x": "a", "_sdc_deleted_at": "2024-01-01T00:00:00Z"})
+    record = encode_and_decode(made, {"id": 1, "x": "a", "_sdc_deleted_at": "2024-01-01T00:00:00Z"})
     assert (record.type, dict(record.data).keys()) == (RecordType.DELETE, {"id"})
-    assert both_ways(made, {"id": 1, "_sdc_deleted_at": None}).type == RecordType.UPSERT
+    assert encode_and_decode(made, {"id": 1, "_sdc_deleted_at": None}).type == RecordType.UPSERT
 
 
-def test_an_update_has_what_its_record_has_and_a_truncate_nothing():
+def test_update_has_only_given_columns_and_truncate_has_no_data():
     made = encoder({"id": SCHEMAS["long"], "x": SCHEMAS["string"], "y": {}}, keys=("id",))
     update = decoded(made.of_type(RecordType.UPDATE, {"id": 1, "y": None}))
     assert (update.type, {k: plain(v) for k, v in update.data.items()}) == (1, {"id": 1, "y": None})
@@ -288,14 +292,16 @@ def test_an_update_has_what_its_record_has_and_a_truncate_nothing():
     assert not truncate.HasField("schema_name")
 
 
-def test_odd_names_of_columns_are_only_names():
+def test_unusual_column_names_are_kept():
     names = ["VALUE", "c#", "h0", "it's", 'a"b', "\n", "v", "None", "ü" * 70, ""]
-    record = both_ways(encoder(dict.fromkeys(names, SCHEMAS["string"])), {n: n for n in names})
+    record = encode_and_decode(
+        encoder(dict.fromkeys(names, SCHEMAS["string"])), {n: n for n in names}
+    )
     assert {name: value.string for name, value in record.data.items()} == {n: n for n in names}
 
 
-def test_a_record_of_no_declared_properties_goes_out_whole():
-    record = both_ways(encoder({}), {"a": [1, {"b": None}]})
+def test_record_without_declared_properties_is_one_json_column():
+    record = encode_and_decode(encoder({}), {"a": [1, {"b": None}]})
     assert record.data["record"].json == '{"a":[1,{"b":null}]}'
 
 
@@ -310,22 +316,22 @@ def test_undeclared_properties_are_reported_once_per_stream():
     assert told == [("b",)]
 
 
-def test_nested_values_are_conformed_to_what_is_declared():
-    """As under Singer: what an object does not declare is left out of it."""
+def test_nested_values_are_conformed_to_the_schema():
+    """Undeclared properties of an object are dropped, as in Singer output."""
     nested = {"type": "object", "properties": {"a": {"type": "boolean"}}}
-    record = both_ways(encoder({"x": nested}), {"x": {"a": 1, "b": 2}})
+    record = encode_and_decode(encoder({"x": nested}), {"x": {"a": 1, "b": 2}})
     assert record.data["x"].json == '{"a":true}'
 
 
-def test_a_record_beyond_the_limit_of_a_message_is_refused(monkeypatch):
+def test_record_larger_than_the_message_limit_is_refused(monkeypatch):
     monkeypatch.setattr("tap_core.protocols.fivetran.record_encoder.MAX_MESSAGE_BYTES", 1_000)
     made = encoder({"x": SCHEMAS["string"]})
     with pytest.raises(DataError, match=r"1,012 bytes.*128 MB"):
         made.encode({"x": "x" * 1_000})
 
 
-def test_a_table_may_be_wide():
+def test_table_may_have_1500_columns():
     made = encoder({f"c{number}": {"type": "integer"} for number in range(1_500)})
-    record = both_ways(made, {"c3": 3, "c1499": -1})
+    record = encode_and_decode(made, {"c3": 3, "c1499": -1})
     assert len(record.data) == 1_500
     assert {n: plain(v) for n, v in record.data.items() if plain(v)} == {"c3": 3, "c1499": -1}

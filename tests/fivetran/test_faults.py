@@ -1,4 +1,4 @@
-"""Errors in words for people: what is missing, in which stream, and no address."""
+"""Error messages for users: they name the stream and the cause, and contain no address."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def answer(status: int, **headers: str) -> requests.Response:
 # ------------------------------------------------------------------ what a source answers
 
 
-def test_a_missing_permission_is_named_with_its_stream(tap: TapOrders, server: Server) -> None:
-    """F4, F7: the test fails and says which right is to be given, and for what."""
+def test_missing_permission_is_reported_with_its_stream(tap: TapOrders, server: Server) -> None:
+    """F4, F7: the connection test fails and names the permission and the stream."""
     refusal = {"error": "insufficient_scope", "message": "read:orders is needed"}
     headers = {"WWW-Authenticate": 'Bearer error="insufficient_scope", scope="read:orders"'}
     server.answers(Reply(refusal, 403, headers))
@@ -105,10 +105,10 @@ def test_a_missing_permission_is_named_with_its_stream(tap: TapOrders, server: S
     assert is_clean(text, server)
 
 
-def test_credentials_that_are_refused_are_told_apart_from_rights(
+def test_refused_credentials_are_not_reported_as_a_missing_permission(
     tap: TapOrders, server: Server
 ) -> None:
-    """F7: who is not known has to look at his credentials."""
+    """F7: a 401 response asks the user to check the credentials."""
     server.answers(Reply("", 401))
     text = run_test(tap, "connection")
     assert text == (
@@ -130,10 +130,10 @@ def test_credentials_that_are_refused_are_told_apart_from_rights(
         (Reply("", 429), "try 2: the source is temporarily unavailable."),
     ],
 )
-def test_a_failed_request_is_told_by_status_stream_and_try(
+def test_failed_request_is_reported_with_status_stream_and_try(
     tap: TapOrders, server: Server, reply: Reply, words: str
 ) -> None:
-    """F3, F4: without its address, and without what an answer that is no refusal held."""
+    """F3, F4: without the address, and with the response body only of refusals."""
     server.answers(reply)
     text = run_test(tap, "connection")
     assert text is not None
@@ -142,8 +142,8 @@ def test_a_failed_request_is_told_by_status_stream_and_try(
     assert "customer" not in text
 
 
-def test_a_server_that_is_not_there_is_told_without_its_address(tap: TapOrders) -> None:
-    """F3: the HTTP library's own words have host, port, path and query."""
+def test_unreachable_server_is_reported_without_its_address(tap: TapOrders) -> None:
+    """F3: the message of the HTTP library contains host, port, path and query."""
     tap = TapOrders(config={"url": "http://127.0.0.1:9"})
     text = run_test(tap, "connection")
     assert text is not None
@@ -153,10 +153,10 @@ def test_a_server_that_is_not_there_is_told_without_its_address(tap: TapOrders) 
     assert "shops" not in text
 
 
-def test_a_fault_that_is_tried_again_leaves_no_address_in_the_log(
+def test_retry_log_lines_are_scrubbed_of_addresses(
     tap: TapOrders, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """F3, F5: the lines of retries name the path of the stream; scrubbed they do not."""
+    """F3, F5: log lines about retries contain the path of the stream until they are scrubbed."""
     cut = Reply({"data": []}, keep=3, reset=True)
     server.answers(Reply({"row": "of a customer"}, 500), cut, page({"id": 1}))
     with caplog.at_level(logging.INFO):
@@ -175,30 +175,30 @@ def test_a_fault_that_is_tried_again_leaves_no_address_in_the_log(
 # ------------------------------------------------------------------ tests by name
 
 
-def test_a_test_that_passes_says_nothing(tap: TapOrders, server: Server) -> None:
-    """F7: success is an answer of its own."""
+def test_passed_connection_test_returns_no_message(tap: TapOrders, server: Server) -> None:
+    """F7: success has no message."""
     server.answers(page({"id": 1}))
     assert run_test(tap, "connection") is None
 
 
-def test_an_unknown_test_is_answered_with_the_known_ones(tap: TapOrders) -> None:
-    """F7: an unknown name is a failure in words."""
+def test_unknown_connection_test_lists_the_known_ones(tap: TapOrders) -> None:
+    """F7: an unknown name is a failure with a message."""
     assert run_test(tap, "x" * 10_000).endswith("Known are: 'connection', 'rights', 'missing'.")
     assert run_test(tap, "missing") == (
         "The test 'missing' cannot be run: the connector lacks the method check_missing."
     )
 
 
-def test_a_file_that_may_not_be_read_is_named_without_its_folder(tap: TapOrders) -> None:
-    """F4: as a missing permission, with what can be done."""
+def test_unreadable_file_is_named_without_its_folder(tap: TapOrders) -> None:
+    """F4: it is reported as a missing permission, with advice."""
     assert run_test(tap, "rights") == (
         "The connector lacks the permission to use 'orders.csv': Permission denied. Give that right"
         " to the user it runs as, or name another place in the configuration."
     )
 
 
-def test_what_hides_secrets_sees_why_a_test_failed(tap: TapOrders) -> None:
-    """F3: a test's answer shows no setting that is secret."""
+def test_failure_message_is_masked(tap: TapOrders) -> None:
+    """F3: the answer of a connection test contains no secret setting."""
     text = run_test(tap, "rights", lambda said: said.replace("orders.csv", "***"))
     assert text is not None
     assert "to use '***':" in text
@@ -208,7 +208,7 @@ def test_what_hides_secrets_sees_why_a_test_failed(tap: TapOrders) -> None:
 
 
 class ProgrammingError(Exception):
-    """As sqlalchemy raises it: its text has the statement and the parameters."""
+    """An error as SQLAlchemy raises it: its message has the statement and the parameters."""
 
     def __init__(self, said: str, state: str | None = None) -> None:
         super().__init__(f"{said}\n[SQL: SELECT a]\n[parameters: ('of a customer',)]")
@@ -241,8 +241,8 @@ class ProgrammingError(Exception):
         (ValueError(), "ValueError"),
     ],
 )
-def test_an_error_is_told_by_what_it_is(error: Exception, words: str) -> None:
-    """F4: a sentence for each kind, and nothing of a row or of an address."""
+def test_error_message_depends_on_the_kind_of_error(error: Exception, words: str) -> None:
+    """F4: each kind has a message, without row values and addresses."""
     text = format_error(error)
     assert words in text
     assert not any(part in text for part in ("customer", "/", "SELECT a", "None"))
@@ -255,14 +255,16 @@ def test_an_error_is_told_by_what_it_is(error: Exception, words: str) -> None:
         ({"X_Accepted_GitHub_Permissions": "issues=read"}, "issues=read"),
     ],
 )
-def test_a_right_that_the_source_names_is_reported(headers: dict[str, str], right: str) -> None:
-    """F4: where a header says which right is needed."""
+def test_permission_named_in_a_response_header_is_reported(
+    headers: dict[str, str], right: str
+) -> None:
+    """F4: response headers of GitHub name the required scope."""
     error = FatalAPIError("403 Client Error: No for path: /a", response=answer(403, **headers))
     assert f"(needed: {right})" in format_error(error)
 
 
-def test_what_an_author_says_of_a_failed_request_goes_first() -> None:
-    """F4: he knows best what helps."""
+def test_tap_authors_message_comes_before_the_http_error() -> None:
+    """F4: the tap author's exception wraps the HTTP error."""
     inner = FatalAPIError("404 Client Error: Not Found for url: http://a/b", response=answer(404))
     outer = ConfigurationError("There is no shop of this number")
     outer.__cause__ = inner
@@ -272,15 +274,15 @@ def test_what_an_author_says_of_a_failed_request_goes_first() -> None:
 
 
 @pytest.mark.parametrize("sign", ["a", "ä", "%", '"', "🙂", "\ud800", "\x00"])
-def test_a_text_is_short_enough_for_any_header(sign: str) -> None:
-    """F4: below 8 kB, also when what is not ASCII stands as its bytes in percent."""
+def test_message_fits_into_a_header(sign: str) -> None:
+    """F4: below 8 kB, also when characters outside ASCII are percent-encoded."""
     text = format_error(ValueError(sign * 20_000))
     assert len(text) > 500
     assert sum(3 if byte > 126 or byte == 37 else 1 for byte in text.encode()) < 8_000
 
 
-def test_a_secret_is_hidden_before_a_text_is_cut() -> None:
-    """F3: so that no half of it is left where the cut is."""
+def test_secret_is_masked_before_the_message_is_truncated() -> None:
+    """F3: so that truncation leaves no part of a secret."""
     for length in range(7_700, 7_900, 7):
         text = format_error(
             ValueError("x" * length + SECRET), lambda said: said.replace(SECRET, "***")
@@ -301,8 +303,8 @@ def test_a_secret_is_hidden_before_a_text_is_cut() -> None:
         "The setting for url is missing, path: none.",
     ],
 )
-def test_words_with_slashes_and_signs_stay(text: str) -> None:
-    """F3: a text without an address is told as it is."""
+def test_text_without_addresses_is_unchanged(text: str) -> None:
+    """F3: slashes and punctuation in ordinary text are kept."""
     assert remove_addresses(text) == text
 
 
@@ -325,8 +327,8 @@ def test_words_with_slashes_and_signs_stay(text: str) -> None:
         ("no, content is {a: 1}, headers: B", "no, content is ***, headers: B"),
     ],
 )
-def test_addresses_paths_and_parameters_are_taken_out(text: str, result: str) -> None:
-    """F3: URLs, paths of requests and query parameters are in no log and no error."""
+def test_addresses_paths_and_parameters_are_removed(text: str, result: str) -> None:
+    """F3: URLs, request paths and query parameters are removed from messages."""
     assert remove_addresses(text) == result
 
 
@@ -338,16 +340,16 @@ PIECES = [
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join) | st.text())
-def test_what_is_scrubbed_is_clean_and_stays(text: str) -> None:
-    """F3: scrubbing it again changes nothing, and no address is left."""
+def test_scrubbing_is_idempotent_and_complete(text: str) -> None:
+    """F3: scrubbing again changes nothing, and no address is left."""
     once = remove_addresses(text)
     assert remove_addresses(once) == once
     assert not any(mark in once for mark in ("a://", "1://", "x.io/"))
 
 
 @pytest.mark.parametrize("piece", PIECES)
-def test_a_text_that_is_made_to_be_slow_is_not(piece: str) -> None:
-    """The time is in proportion to the length."""
+def test_scrubbing_time_is_linear_in_the_length(piece: str) -> None:
+    """No repeated text makes the regular expressions slow."""
 
     def seconds(times: int) -> float:
         text = piece * times

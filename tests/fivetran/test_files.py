@@ -1,4 +1,4 @@
-"""Batch files as bytes and as rows of texts: opened, cut, parsed, and what is wrong with them."""
+"""Reading batch files: decryption, decompression, CSV parsing, and errors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def path(tmp_path: Path) -> Path:
 def texts(
     path: Path, *names: str, params: FileParams = OPEN, size: int = BLOCK_BYTES
 ) -> list[list[str]]:
-    """The rows of a file that is read as a table of texts, the first of which is its key."""
+    """Return the rows of a file of text columns; the first column is the key."""
     columns = [DestinationColumn(name, DataType.STRING, column=name) for name in names]
     reading = RowReader(params, FivetranSchema(tuple(columns)), has_updates=False)
     parts = reading.rows(RequestFile(str(path), FileKind.REPLACE), 0, size)
@@ -65,7 +65,7 @@ def texts(
 def people(
     path: Path, kind: FileKind, names: str, *rows: list[Cell], size: int = BLOCK_BYTES
 ) -> list[list[object]]:
-    """The rows of a file about people: id, name, data, and whether the two are kept."""
+    """Return rows of a file about people: id, name, data, and the two unmodified flags."""
     write(path, names.split(), rows, compression=Compression.OFF)
     return read_people(path, kind, size)
 
@@ -83,10 +83,10 @@ def read_people(
 
 @pytest.mark.parametrize("compression, frames", list(product(Compression, (1, 3))))
 @pytest.mark.parametrize("key", [None, new_key(), os.urandom(16)], ids=["plain", "256", "128"])
-def test_a_file_is_opened_however_it_is_packed(
+def test_every_compression_and_encryption_is_read(
     path: Path, compression: Compression, frames: int, key: bytes | None
 ) -> None:
-    """F39: ZSTD, GZIP or none, in one or several frames of no told size; AES or none."""
+    """F39: ZSTD, GZIP or none, in one or several frames of unknown size; with AES or without."""
     write(path, ["id", "text"], ROWS, key=key, compression=compression, frames=frames)
     file = RequestFile(str(path), FileKind.REPLACE, key)
     params = FileParams(compression, Encryption.NONE if key is None else Encryption.AES)
@@ -94,23 +94,23 @@ def test_a_file_is_opened_however_it_is_packed(
         assert b"".join(read_blocks(file, params, size)) == plain(["id", "text"], ROWS)
 
 
-def test_frames_of_these_tests_do_not_tell_their_size(path: Path) -> None:
-    """F39: nothing is said of how much will come out."""
+def test_zstd_frames_of_the_test_data_omit_the_content_size(path: Path) -> None:
+    """F39: the frame header has neither a content size nor a checksum."""
     write(path, ["id"], [["1"]])
     descriptor = path.read_bytes()[4]
     assert descriptor & 0b1110_0000 == 0
 
 
-awkward = st.text(alphabet=st.sampled_from('ab,"\n\r\\\u2028\u0085 é'), max_size=8)
+special_texts = st.text(alphabet=st.sampled_from('ab,"\n\r\\\u2028\u0085 é'), max_size=8)
 
 
 @given(
-    rows=st.lists(st.lists(awkward, min_size=2, max_size=2), max_size=12),
+    rows=st.lists(st.lists(special_texts, min_size=2, max_size=2), max_size=12),
     size=st.integers(1, 40),
 )
 @example(rows=[["", "\n"], ['"', '"\n"'], ["\n\n", '""']], size=1)
-def test_pieces_end_where_rows_end_wherever_chunks_do(rows: list[list[str]], size: int) -> None:
-    """F38: a line break in a cell ends no row."""
+def test_rows_are_split_independently_of_chunk_boundaries(rows: list[list[str]], size: int) -> None:
+    """F38: a line break inside a cell does not end a row."""
     content = plain(["one", "two"], rows)
     chunks = (content[start : start + size] for start in range(0, len(content), size))
     pieces = list(split_rows(chunks, AssertionError))
@@ -119,14 +119,14 @@ def test_pieces_end_where_rows_end_wherever_chunks_do(rows: list[list[str]], siz
     assert [row for piece in parsed for row in piece] == [["one", "two"], *rows]
 
 
-def test_a_last_row_needs_no_line_break_and_lines_may_end_as_in_windows(path: Path) -> None:
+def test_crlf_and_a_missing_final_line_break_are_accepted(path: Path) -> None:
     path.write_bytes(b'id,name\r\n1,"a\r\nb"\r\n2,c')
     assert texts(path, "id", "name") == [["1", "a\r\nb"], ["2", "c"]]
 
 
 @pytest.mark.parametrize("size", [BLOCK_BYTES, 1 << 20])
-def test_a_cell_of_many_megabytes_is_whole(path: Path, size: int) -> None:
-    """F38: cells may be far larger than what is read at a time."""
+def test_cell_of_many_megabytes_is_read_completely(path: Path, size: int) -> None:
+    """F38: a cell may be far larger than a read block."""
     large = '{"text": "a line\nof ü"}' * 200_000
     write(path, ["id", "name"], [["1", "x"], ["2", large], ["3", large]], frames=2)
     assert texts(path, "id", "name", params=FileParams(Compression.ZSTD), size=size) == [
@@ -136,7 +136,7 @@ def test_a_cell_of_many_megabytes_is_whole(path: Path, size: int) -> None:
     ]
 
 
-def test_a_quoted_cell_that_never_ends_is_not_waited_for() -> None:
+def test_unclosed_quoted_cell_fails_before_the_whole_file_is_read() -> None:
     chunks = (b'"' + b"x" * 1000 for _ in range(1)), (b"y" * 1000 for _ in range(10_000))
     read = [0]
 
@@ -151,34 +151,34 @@ def test_a_quoted_cell_that_never_ends_is_not_waited_for() -> None:
     assert read[0] < 1 << 21
 
 
-def test_only_what_was_read_is_in_memory_and_nothing_on_a_disk(
+def test_file_is_streamed_without_temporary_files(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """F41: while rows come, no file but the encrypted one is open, and none is made."""
+    """F41: only the encrypted file is open during reading, and memory holds one block of rows."""
     write(path, ["id", "name"], ([str(n), "text " * 40] for n in range(40_000)), key=KEY)
     elsewhere = tmp_path / "temporary"
     elsewhere.mkdir()
     monkeypatch.setenv("TMPDIR", str(elsewhere))
-    before = files_open()
+    before = list_open_files()
     reading = RowReader(CLOSED, FivetranSchema((ID, NAME)), has_updates=False)
     rows = reading.rows(RequestFile(str(path), FileKind.REPLACE, KEY), 0, 1 << 20)
     first = next(rows)
     assert first.nbytes < 2 << 20
-    assert files_open() - before == {str(path)}
+    assert list_open_files() - before == {str(path)}
     assert first.num_rows + sum(part.num_rows for part in rows) == 40_000
-    assert files_open() <= before
+    assert list_open_files() <= before
     assert [path, *elsewhere.iterdir()] == [p for p in tmp_path.rglob("*") if p.is_file()]
 
 
-def files_open() -> set[str]:
-    """The files that this process has open, apart from pipes and the like."""
+def list_open_files() -> set[str]:
+    """Return the regular files that this process has open."""
     return {str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_file()}
 
 
 # ------------------------------------------------------------------ what cannot be opened
 
 
-def test_an_error_names_the_file_by_its_last_name_and_no_key() -> None:
+def test_error_names_the_file_without_its_folder_or_key() -> None:
     file = RequestFile("some/folder/batch_7.csv", FileKind.UPDATE, KEY)
     assert str(file_error(file, "is odd")) == "The batch file batch_7.csv is odd."
     assert repr(KEY)[2:-1] not in repr(file)
@@ -190,10 +190,10 @@ CUT = "is cut off|does not end as AES"
 @pytest.mark.parametrize("share, words", [(0, "is empty"), (0.3, CUT), (0.9999, CUT)])
 @pytest.mark.parametrize("compression", [Compression.ZSTD, Compression.GZIP])
 @pytest.mark.parametrize("key", [None, KEY], ids=["plain", "encrypted"])
-def test_a_file_that_is_cut_off_is_an_error(
+def test_truncated_file_is_an_error(
     path: Path, key: bytes | None, compression: Compression, share: float, words: str
 ) -> None:
-    """F42: half a file is refused, wherever it ends."""
+    """F42: wherever the file ends."""
     write(path, ["id", "text"], ROWS, key=key, compression=compression)
     packed = path.read_bytes()
     path.write_bytes(packed[: int(len(packed) * share)])
@@ -205,8 +205,8 @@ def test_a_file_that_is_cut_off_is_an_error(
 
 
 @pytest.mark.parametrize("cut", [16, 160, 4992])
-def test_encrypted_csv_that_ends_between_blocks_of_aes_is_an_error(path: Path, cut: int) -> None:
-    """F42: also where neither the length nor a compression tells that an end is missing."""
+def test_encrypted_csv_truncated_at_an_aes_block_is_an_error(path: Path, cut: int) -> None:
+    """F42: also without compression, when the length is a multiple of the block size."""
     write(path, ["id", "text"], ROWS, key=KEY, compression=Compression.OFF)
     path.write_bytes(path.read_bytes()[:-cut])
     with pytest.raises(BatchFileLoadError, match="does not end with PKCS5 padding"):
@@ -218,8 +218,8 @@ def test_encrypted_csv_that_ends_between_blocks_of_aes_is_an_error(path: Path, c
 
 
 @pytest.mark.parametrize("compression", Compression)
-def test_another_key_is_an_error_that_says_so(path: Path, compression: Compression) -> None:
-    """F42: a key of another file opens nothing, and is told as the likely reason at once."""
+def test_wrong_key_is_reported_as_the_likely_cause(path: Path, compression: Compression) -> None:
+    """F42: the header cannot be read with the key of another file."""
     write(path, ["id", "name"], ROWS, key=KEY, compression=compression)
     file = RequestFile(str(path), FileKind.REPLACE, new_key())
     params = FileParams(compression, Encryption.AES, NULL_TEXT)
@@ -231,15 +231,15 @@ def test_another_key_is_an_error_that_says_so(path: Path, compression: Compressi
     "key, words",
     [(None, "the call has no key for it"), (b"short", "a key of 5 bytes, not 16, 24")],
 )
-def test_no_key_and_half_a_key_are_errors(path: Path, key: bytes | None, words: str) -> None:
-    """F42: without its key a file cannot be read."""
+def test_missing_or_short_key_is_an_error(path: Path, key: bytes | None, words: str) -> None:
+    """F42: an encrypted file cannot be read without its key."""
     write(path, ["id", "name"], [], key=KEY)
     with pytest.raises(BatchFileLoadError, match=words):
         list(read_blocks(RequestFile(str(path), FileKind.REPLACE, key), CLOSED))
 
 
-def test_a_file_that_is_not_there_or_is_none_is_an_error(tmp_path: Path) -> None:
-    """F42: no file, and a folder in its place."""
+def test_missing_file_or_folder_is_an_error(tmp_path: Path) -> None:
+    """F42: the path does not exist, or is a folder."""
     with pytest.raises(BatchFileLoadError, match=r"gone\.csv does not exist"):
         list(read_blocks(RequestFile(str(tmp_path / "gone.csv"), FileKind.REPLACE), OPEN))
     with pytest.raises(BatchFileLoadError, match="cannot be read: Is a directory"):
@@ -247,16 +247,16 @@ def test_a_file_that_is_not_there_or_is_none_is_an_error(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read_is_an_error(path: Path) -> None:
-    """F42: the permission that is missing is named."""
+def test_unreadable_file_is_an_error(path: Path) -> None:
+    """F42: the error names the missing permission."""
     write(path, ["id"], [])
     path.chmod(0)
     with pytest.raises(BatchFileLoadError, match="may not be read: give read permission"):
         list(read_blocks(RequestFile(str(path), FileKind.REPLACE), OPEN))
 
 
-def test_what_is_compressed_otherwise_than_told_is_an_error(path: Path) -> None:
-    """F42: damaged, or of another making."""
+def test_damaged_or_differently_compressed_file_is_an_error(path: Path) -> None:
+    """F42: the file is not ZSTD, or has other bytes after the ZSTD frames."""
     path.write_bytes(b"id,name\n1,x\n")
     with pytest.raises(
         BatchFileLoadError, match=r"cannot be decompressed as ZSTD\. The file is damaged"
@@ -288,10 +288,10 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("kind, content, words", REFUSED)
-def test_a_header_that_does_not_fit_is_an_error(
+def test_header_that_does_not_match_the_table_is_an_error(
     path: Path, kind: FileKind, content: bytes, words: str
 ) -> None:
-    """F42: another header than the table's is refused, and nothing that stands there is told."""
+    """F42: the error does not repeat names from the header."""
     path.write_bytes(content)
     for use in (
         lambda: check_header(RequestFile(str(path), kind), OPEN, PEOPLE),
@@ -306,7 +306,7 @@ def reader(path: Path, kind: FileKind) -> Callable[[], object]:
     return lambda: read_people(path, kind)
 
 
-def test_many_missing_columns_are_not_all_told(path: Path) -> None:
+def test_error_lists_only_the_first_missing_columns(path: Path) -> None:
     shape = FivetranSchema(
         (ID, *(DestinationColumn(f"c{n}", DataType.INT, column=f"c{n}") for n in range(2000)))
     )
@@ -315,18 +315,18 @@ def test_many_missing_columns_are_not_all_told(path: Path) -> None:
         check_header(RequestFile(str(path), FileKind.REPLACE), OPEN, shape)
 
 
-def test_a_header_may_be_quoted_marked_and_in_any_order(path: Path) -> None:
-    """F38: the header alone tells the order; a mark of UTF-8 in front of it is none of it."""
+def test_header_may_be_quoted_in_any_order_and_start_with_a_bom(path: Path) -> None:
+    """F38: the header defines the order of columns; a byte order mark is ignored."""
     path.write_bytes('\ufeff"na""me,\nof it",id\r\nx,1\n'.encode())
     assert texts(path, "id", 'na"me,\nof it') == [["1", "x"]]
 
 
-def test_a_file_with_a_header_only_has_no_rows(path: Path) -> None:
+def test_file_with_only_a_header_has_no_rows(path: Path) -> None:
     assert people(path, FileKind.REPLACE, "id name data") == []
 
 
-def test_a_table_of_versions_needs_what_tells_them(path: Path) -> None:
-    """F44: an earliest start needs its start, and a deletion its end but no start."""
+def test_history_table_requires_its_version_columns(path: Path) -> None:
+    """F44: an earliest-start file needs the start column, a delete file only the end column."""
     start, end = (
         DestinationColumn(
             f"_fivetran_{name}", DataType.UTC_DATETIME, is_key=name == "start", column=name
@@ -351,18 +351,18 @@ def test_a_table_of_versions_needs_what_tells_them(path: Path) -> None:
         list(reading.rows(RequestFile(str(path), FileKind.EARLIEST_START), 0))
 
 
-# ------------------------------------------------------------------ cells as they are told
+# ------------------------------------------------------------------ cells as they are texts_sent
 
 
 @pytest.mark.parametrize("size", [1, BLOCK_BYTES])
 @pytest.mark.parametrize("null", ["null", ""])
-def test_awkward_texts_arrive_as_they_are(path: Path, null: str, size: int) -> None:
-    """F38: quotes, backslashes, line breaks and what looks like them; empty is not null."""
-    told = [
+def test_special_characters_are_kept(path: Path, null: str, size: int) -> None:
+    """F38: quotes, backslashes and line breaks are kept; empty text is not null."""
+    texts_sent = [
         'say "x"', '"', "\\", '\\"', "a\nb", "\r\n", "a\u2028b\u0085c\u000bd", "\ufeffx", "",
         " x ", "NULL", "\x00", "👩‍🚀", "1,5", "'", '""', "#", "=1+1",
     ]  # fmt: skip
-    rows = [[text, text] for text in told] + [[NULL, "x"]]
+    rows = [[text, text] for text in texts_sent] + [[NULL, "x"]]
     write(path, ["a", "b"], rows, compression=Compression.OFF, null=null)
     assert texts(path, "a", "b", params=FileParams(null=null), size=size) == rows
 
@@ -376,31 +376,31 @@ def test_awkward_texts_arrive_as_they_are(path: Path, null: str, size: int) -> N
         ("", b'a\n\n""\nx\n', [[None], [""], ["x"]]),
     ],
 )
-def test_null_is_what_this_call_says(
+def test_null_text_is_the_one_given_by_the_call(
     path: Path, null: str, content: bytes, want: list[list[str | None]]
 ) -> None:
-    """F38: quoted or not; but where it is empty, a quoted empty cell is an empty text."""
+    """F38: quoted or not; if the null text is empty, a quoted empty cell is empty text."""
     path.write_bytes(content)
     names = ["a", "b"][: len(want[0])]
     assert texts(path, *names, params=FileParams(null=null)) == want
 
 
-def test_an_update_says_what_it_keeps(path: Path) -> None:
-    """F36: a cell that is unmodified, and a column that is not there; bytes are not decoded."""
+def test_update_flags_unmodified_cells_and_missing_columns(path: Path) -> None:
+    """F36: their bytes are not decoded."""
     rows: list[list[Cell]] = [["1", UNMODIFIED, UNMODIFIED], ["2", NULL, "AAE="]]
     want = [[1, None, None, True, True], [2, None, b"\x00\x01", False, False]]
     assert people(path, FileKind.UPDATE, "id name data", *rows) == want
     assert people(path, FileKind.UPDATE, "name id", ["x", "1"]) == [[1, "x", None, False, True]]
 
 
-def test_only_an_update_keeps_anything(path: Path) -> None:
-    """F35 to F37: in other files that text is one like others, and what is not there is null."""
+def test_unmodified_text_is_ordinary_text_outside_updates(path: Path) -> None:
+    """F35 to F37: other files have no unmodified cells, and a missing column is null."""
     rows = people(path, FileKind.REPLACE, "id name data", ["1", UNMODIFIED_TEXT, NULL])
     assert rows == [[1, UNMODIFIED_TEXT, None, False, False]]
     assert people(path, FileKind.DELETE, "id", ["1"]) == [[1, None, None, False, False]]
 
 
-def test_without_a_text_for_it_nothing_is_unmodified(path: Path) -> None:
+def test_nothing_is_unmodified_if_the_call_gives_no_unmodified_text(path: Path) -> None:
     path.write_bytes(b'id,name\n1,""\n')
     reading = RowReader(FileParams(null="null"), FivetranSchema((ID, NAME)), has_updates=True)
     (rows,) = reading.rows(RequestFile(str(path), FileKind.UPDATE), 0)
@@ -413,8 +413,8 @@ def test_without_a_text_for_it_nothing_is_unmodified(path: Path) -> None:
     }
 
 
-def test_one_text_for_null_and_for_unmodified_is_an_error(path: Path) -> None:
-    """F36: else a value that is to stay could become null."""
+def test_same_text_for_null_and_unmodified_is_an_error(path: Path) -> None:
+    """F36: otherwise an unmodified value could become null."""
     path.write_bytes(b"id\n1\n")
     params = FileParams(null="same", unmodified="same")
     check_header(RequestFile(str(path), FileKind.DELETE), params, PEOPLE)
@@ -422,7 +422,7 @@ def test_one_text_for_null_and_for_unmodified_is_an_error(path: Path) -> None:
         check_header(RequestFile(str(path), FileKind.UPDATE), params, PEOPLE)
 
 
-def test_rows_are_counted_over_the_files_of_a_call(path: Path) -> None:
+def test_row_ordinals_include_the_number_of_the_file(path: Path) -> None:
     write(path, ["id"], [["7"], ["8"], ["9"]], compression=Compression.OFF)
     rows = RowReader(OPEN, FivetranSchema((ID,)), has_updates=False).rows(
         RequestFile(str(path), FileKind.DELETE), 2, 1
@@ -434,7 +434,7 @@ def test_rows_are_counted_over_the_files_of_a_call(path: Path) -> None:
 
 # ------------------------------------------------------------------ rows that do not fit
 
-MISFITS = [
+INVALID_ROWS = [
     (FileKind.REPLACE, b"3\n", "another number of cells in row 3 than in its header"),
     (FileKind.REPLACE, b"3,secret,,\n", "another number of cells in row 3 than in its header"),
     (FileKind.REPLACE, b"3,secret\xff,AAE=\n", "is not UTF-8 in row 3"),
@@ -452,19 +452,19 @@ MISFITS = [
 
 
 @pytest.mark.parametrize("size", [1, BLOCK_BYTES])
-@pytest.mark.parametrize("kind, row, words", MISFITS)
-def test_a_row_that_does_not_fit_is_told_by_its_number(
+@pytest.mark.parametrize("kind, row, words", INVALID_ROWS)
+def test_invalid_row_is_reported_by_number_and_column(
     path: Path, kind: FileKind, row: bytes, words: str, size: int
 ) -> None:
-    """F42: the row and the column are told, and nothing of what stands there."""
+    """F42: the error does not repeat the content of the row."""
     path.write_bytes(b'id,name,data\n1,"a\nb",\n2,x,\n' + row)
     with pytest.raises(BatchFileLoadError, match=re.escape(words)) as caught:
         read_people(path, kind, size)
     assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_bytes_that_hide_in_a_last_block_of_aes_are_no_rows(path: Path) -> None:
-    """F39: what PKCS5 adds at the end is taken away again, also where it is a whole block."""
+def test_pkcs5_padding_is_removed(path: Path) -> None:
+    """F39: also when the padding is a whole block."""
     for length in range(15, 33):
         content = b"id,name\n1," + b"x" * length + b"\n"
         path.write_bytes(encrypted(content, KEY))
@@ -474,8 +474,8 @@ def test_bytes_that_hide_in_a_last_block_of_aes_are_no_rows(path: Path) -> None:
         )
 
 
-def test_a_worker_tells_nothing_of_a_row_whatever_goes_wrong() -> None:
-    """F3: also of unexpected errors."""
+def test_worker_error_contains_no_data_of_the_row() -> None:
+    """F3: also for unexpected errors."""
     file = RequestFile("secret\0path/batch_1.csv", FileKind.REPLACE)  # which no system has
     numbers = pa.record_batch([pa.array([0])], names=["id"])
     with pytest.raises(Exception, match=r"batch_1\.csv cannot be read: ValueError") as caught:
@@ -490,8 +490,8 @@ def test_a_worker_tells_nothing_of_a_row_whatever_goes_wrong() -> None:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "socket"])
-def test_what_is_not_a_regular_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
-    """A pipe would never open, and a device never end."""
+def test_pipe_device_or_socket_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    """Opening a pipe would block, and reading a device would never end."""
     path = tmp_path / "batch.csv"
     with contextlib.ExitStack() as stack:
         if kind == "pipe":
@@ -507,9 +507,9 @@ def test_what_is_not_a_regular_file_is_refused_at_once(tmp_path: Path, kind: str
             list(read_blocks(RequestFile(str(path), FileKind.REPLACE), OPEN))
 
 
-def test_a_header_that_is_a_secret_of_another_file_is_not_told(tmp_path: Path) -> None:
+def test_header_of_a_file_that_is_not_a_batch_is_not_shown(tmp_path: Path) -> None:
     path = tmp_path / "shadow"
     path.write_text("root:$6$MARKED:19000:0:99999:7:::\n")
-    with pytest.raises(BatchFileLoadError) as told:
+    with pytest.raises(BatchFileLoadError) as texts_sent:
         validate_files([RequestFile(str(path), FileKind.REPLACE)], OPEN, PEOPLE)
-    assert "MARKED" not in str(told.value)
+    assert "MARKED" not in str(texts_sent.value)

@@ -1,4 +1,4 @@
-"""The form that a schema of settings becomes."""
+"""The configuration form that is built from a JSON Schema of settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from target_spark.config.settings import SCHEMA
 
 
 def fields_of(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Return the fields of a form by name, those of groups too."""
+    """Return the fields of a form by name, including those of groups."""
     form = build_form({"type": "object", "properties": properties, **more}, {})
     assert form == ConfigurationFormResponse.FromString(form.SerializeToString())
     return by_name(form.fields)
@@ -37,8 +37,8 @@ def by_name(fields: Any) -> dict[str, Any]:
     return found
 
 
-def shown(field: Any) -> str:
-    """Say in a word how a field is filled in."""
+def field_kind(field: Any) -> str:
+    """Return the kind of a field's input."""
     kind = str(field.WhichOneof("type"))
     return TextField(field.text_field).name if kind == "text_field" else kind
 
@@ -49,13 +49,13 @@ def condition(field: Any) -> tuple[str, Any]:
     return tested.condition_field, (kind, getattr(tested, kind))
 
 
-def test_a_text_has_label_description_example_and_default() -> None:
-    """F6: what the author says of a setting is what the user reads."""
+def test_text_field_has_label_description_example_and_default() -> None:
+    """F6: title, description, examples and default come from the schema."""
     said = {"title": "Start", "description": "Since when.", "examples": ["2020"], "default": "2021"}
     field = fields_of({"start_date": {"type": "string", **said}})["start_date"]
     assert (field.label, field.description) == ("Start", "Since when.")
     assert (field.placeholder, field.default_value) == ("2020", "2021")
-    assert shown(field) == "PlainText"
+    assert field_kind(field) == "PlainText"
     assert field.HasField("required")
     assert not field.required
 
@@ -71,7 +71,7 @@ def test_a_text_has_label_description_example_and_default() -> None:
         ("_", "_"),
     ],
 )
-def test_a_setting_without_a_title_is_named_in_words(name: str, label: str) -> None:
+def test_label_without_a_title_comes_from_the_name(name: str, label: str) -> None:
     assert fields_of({name: {"type": "string"}})[name].label == label
 
 
@@ -98,9 +98,9 @@ def test_a_setting_without_a_title_is_named_in_words(name: str, label: str) -> N
         ({}, "PlainText"),
     ],
 )
-def test_a_setting_is_filled_in_as_its_schema_says(schema: dict[str, Any], kind: str) -> None:
-    """F6: choices are dropdowns, switches toggles, secrets passwords, files uploads."""
-    assert shown(fields_of({"setting": schema})["setting"]) == kind
+def test_input_kind_follows_the_schema(schema: dict[str, Any], kind: str) -> None:
+    """F6: enums are dropdowns, booleans toggles, secrets passwords, files uploads."""
+    assert field_kind(fields_of({"setting": schema})["setting"]) == kind
 
 
 @pytest.mark.parametrize(
@@ -114,13 +114,13 @@ def test_a_setting_is_filled_in_as_its_schema_says(schema: dict[str, Any], kind:
         ("certificate_path", "PlainText"),
     ],
 )
-def test_a_name_tells_of_secrets_and_certificates(name: str, kind: str) -> None:
-    """F6: an author who forgot to mark a secret has a password field all the same."""
-    assert shown(fields_of({name: {"type": "string"}})[name]) == kind
+def test_secrets_and_certificates_are_recognized_by_name(name: str, kind: str) -> None:
+    """F6: a setting named like a secret is a password field even without a mark."""
+    assert field_kind(fields_of({name: {"type": "string"}})[name]) == kind
 
 
-def test_a_secret_shows_no_default_and_what_is_in_a_secret_object_is_secret() -> None:
-    """F3: a form is no place for credentials."""
+def test_secret_has_no_default_and_secret_objects_have_password_fields() -> None:
+    """F3: a form contains no credentials."""
     found = fields_of(
         {
             "token": {"type": "string", "default": "abc"},
@@ -131,10 +131,12 @@ def test_a_secret_shows_no_default_and_what_is_in_a_secret_object_is_secret() ->
         }
     )
     assert not found["token"].HasField("default_value")
-    assert {shown(found[name]) for name in ("token", "login.user", "login.age.x")} == {"Password"}
+    assert {field_kind(found[name]) for name in ("token", "login.user", "login.age.x")} == {
+        "Password"
+    }
 
 
-def test_a_dropdown_offers_texts_and_says_what_they_mean() -> None:
+def test_dropdown_has_text_values_with_descriptions() -> None:
     choices = [{"const": "f", "title": "Full", "description": "All."}, {"const": 2}]
     found = fields_of({"mode": {"oneOf": choices, "default": 2}, "plain": {"enum": [1, True]}})
     offered = found["mode"].descriptive_dropdown_fields.descriptive_dropdown_field
@@ -146,8 +148,8 @@ def test_a_dropdown_offers_texts_and_says_what_they_mean() -> None:
     assert list(found["plain"].dropdown_field.dropdown_field) == ["1", "true"]
 
 
-def test_what_must_be_given_comes_first_else_the_order_is_the_schemas() -> None:
-    """F6: one that has a default too is still asked for, and shows it."""
+def test_required_fields_come_first_then_schema_order() -> None:
+    """F6: a required setting with a default is still in the form and shows the default."""
     properties = {"a": {}, "b": {"default": 1}, "c": {}, "d": {"properties": {"e": {}, "f": {}}}}
     required = {"required": ["b", "d"]}
     properties["d"] |= {"required": ["f"]}
@@ -157,13 +159,13 @@ def test_what_must_be_given_comes_first_else_the_order_is_the_schemas() -> None:
     assert found["b"].default_value == "1"
 
 
-def test_an_order_that_the_schema_says_is_kept() -> None:
+def test_order_keyword_of_the_schema_is_respected() -> None:
     found = fields_of({"a": {"order": 2}, "b": {}, "c": {"order": 0}}, required=["b"])
     assert list(found) == ["c", "a", "b"]
 
 
-def test_an_object_is_asked_for_in_its_parts() -> None:
-    """Their names are paths; of an object that need not be there, nothing must be given."""
+def test_object_has_a_field_for_each_property() -> None:
+    """Field names are paths. No field of an optional object is required."""
     inner = {"type": "object", "properties": {"port": {"type": "integer"}}, "required": ["port"]}
     found = fields_of({"server": {**inner, "title": "FTP"}, "spare": inner}, required=["server"])
     assert {name: (field.label, field.required) for name, field in found.items()} == {
@@ -172,7 +174,7 @@ def test_an_object_is_asked_for_in_its_parts() -> None:
     }
 
 
-def test_what_is_no_text_says_how_it_is_written() -> None:
+def test_description_explains_how_to_write_arrays_and_objects() -> None:
     found = fields_of(
         {
             "ids": {"type": "array", "items": {"type": "string"}, "description": "Which."},
@@ -191,13 +193,13 @@ def test_what_is_no_text_says_how_it_is_written() -> None:
     assert found["since"].placeholder == "2024-01-31"
 
 
-def test_hidden_settings_are_asked_for_only_where_they_must_be_given() -> None:
+def test_hidden_settings_are_in_the_form_only_if_required() -> None:
     properties = {"a": {"airbyte_hidden": True}, "b": {"x-hidden": True}, "c": {"x-hidden": True}}
     assert list(fields_of(properties, required=["c"])) == ["c"]
 
 
-def test_the_settings_of_the_sdk_are_not_asked_for() -> None:
-    """F6: a form asks for what a connection needs; an author's setting of such a name is his."""
+def test_built_in_settings_of_the_sdk_are_not_in_the_form() -> None:
+    """F6: a tap's own setting with the name of a built-in one is in the form."""
     schema: dict[str, Any] = {"properties": {"url": {}, "batch_config": {"type": "string"}}}
     whole = deep_copy_config(schema)
     for config in (BATCH_CONFIG, STREAM_MAPS_CONFIG):
@@ -227,8 +229,8 @@ LOGIN = {
 }
 
 
-def test_an_object_of_one_of_several_kinds_is_a_choice_with_the_fields_of_each() -> None:
-    """F6: the fields of a kind are shown when it is chosen; what all have is asked once."""
+def test_union_of_objects_is_a_dropdown_with_conditional_fields() -> None:
+    """F6: fields of a branch are shown when it is chosen; common fields appear once."""
     found = fields_of({"login": {**LOGIN, "default": {"way": "token"}}}, required=["login"])
     assert list(found) == [
         *("login.way", "login.way=oauth", "login.client"),
@@ -248,7 +250,7 @@ def test_an_object_of_one_of_several_kinds_is_a_choice_with_the_fields_of_each()
     assert not found["login.url"].required
 
 
-def test_names_that_several_kinds_have_are_told_apart_by_the_kind() -> None:
+def test_fields_with_equal_names_are_qualified_by_their_branch() -> None:
     union = th.DiscriminatedUnion(
         "kind",
         a=th.ObjectType(th.Property("id", th.StringType)),
@@ -258,15 +260,15 @@ def test_names_that_several_kinds_have_are_told_apart_by_the_kind() -> None:
     assert [name for name in found if name.endswith(".id")] == ["x.a.id", "x.b.id"]
 
 
-def test_kinds_that_nothing_tells_apart_are_chosen_by_their_titles() -> None:
+def test_union_without_a_discriminator_is_chosen_by_title() -> None:
     kinds = [{"title": "By name", "properties": {"name": {}}}, {"properties": {"id": {}}}]
     found = fields_of({"user": {"anyOf": kinds, "description": "Who."}})
     assert list(found["user"].dropdown_field.dropdown_field) == ["By name", "Option 2"]
     assert condition(found["user=Option 2"]) == ("user", ("string_value", "Option 2"))
 
 
-def test_settings_that_are_of_several_kinds_as_a_whole_are_asked_for_too() -> None:
-    """At the top a property tells the kinds apart; else all that they have may be given."""
+def test_union_at_the_top_level_is_in_the_form() -> None:
+    """With a discriminator its branches are conditional; otherwise all fields are optional."""
     kinds = [
         {"properties": {"mode": {"const": "file"}, "file": {}}, "required": ["file"]},
         {"properties": {"mode": {"const": "host"}, "host": {}}},
@@ -279,8 +281,8 @@ def test_settings_that_are_of_several_kinds_as_a_whole_are_asked_for_too() -> No
     assert list(fields_of({"a": {}}, anyOf=loose)) == ["a", "file", "host"]
 
 
-def test_what_a_rule_needs_is_shown_after_the_answer_that_needs_it() -> None:
-    """F6: by ``if`` with one value, or by a property that needs another beside it."""
+def test_conditionally_required_fields_are_shown_under_their_condition() -> None:
+    """F6: by ``if`` with one value, or by ``dependentRequired``."""
     properties = {
         "mode": {"enum": ["all", "some"]},
         "proxy": {"type": "boolean"},
@@ -325,8 +327,8 @@ def test_what_a_rule_needs_is_shown_after_the_answer_that_needs_it() -> None:
         {"dependencies": {"a": {"properties": {"c": {}}}}},
     ],
 )
-def test_rules_that_no_field_can_follow_hide_nothing(words: dict[str, Any]) -> None:
-    """Circles, and rules that look at more than one answer: all may be given, and is checked."""
+def test_unsupported_conditions_hide_no_field(words: dict[str, Any]) -> None:
+    """Cyclic conditions and those on several answers: all fields are shown."""
     properties = {"a": {}, "b": {}, "c": {}, "object": {"properties": {"x": {}}}}
     found = fields_of(properties, **words)
     assert {"a", "c", "object.x"} <= found.keys()
@@ -334,7 +336,7 @@ def test_rules_that_no_field_can_follow_hide_nothing(words: dict[str, Any]) -> N
     assert {"a", "c", "object.x"} <= top
 
 
-def test_what_a_setting_needs_that_is_always_there_must_be_given() -> None:
+def test_dependency_of_an_always_present_setting_is_required() -> None:
     properties = {"a": {"type": "boolean"}, "b": {}, "c": {"default": 1}, "d": {}}
     found = fields_of(properties, dependentRequired={"a": ["b"], "c": ["d"]})
     assert [name for name, field in found.items() if field.required] == ["b", "d"]
@@ -343,8 +345,8 @@ def test_what_a_setting_needs_that_is_always_there_must_be_given() -> None:
 # ------------------------------------------------------------------ whole forms
 
 
-def test_tests_and_selection_stand_in_the_form() -> None:
-    """F7: tests are named with labels."""
+def test_form_lists_connection_tests_and_selection_support() -> None:
+    """F7: connection tests have a name and a label."""
     form = build_form({}, {"connection": "Reaching the source", "rows": "Reading"})
     assert [(each.name, each.label) for each in form.tests] == [
         ("connection", "Reaching the source"),
@@ -363,9 +365,9 @@ def test_every_schema_has_a_form(schema: dict[str, Any]) -> None:
     by_name(build_form(schema, {}).fields)
 
 
-def test_references_are_followed() -> None:
+def test_references_are_resolved() -> None:
     found = fields_of(
         {"region": {"$ref": "#/$defs/region"}, "lost": {"$ref": "#/$defs/region"}},
         **{"$defs": {"region": {"title": "Region", "enum": ["eu", "us"]}}},
     )
-    assert (found["region"].label, shown(found["region"])) == ("Region", "dropdown_field")
+    assert (found["region"].label, field_kind(found["region"])) == ("Region", "dropdown_field")

@@ -1,4 +1,4 @@
-"""Where a server listens, and what it says of who can reach it."""
+"""The address a server listens on, and the warning about who can reach it."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ SPARK = [sys.executable, "-m", "target_spark"]
         ("::ffff:10.0.0.7", False),
     ],
 )
-def test_loopback_addresses_are_known(host: str, is_loopback: bool) -> None:
+def test_loopback_addresses_are_recognized(host: str, is_loopback: bool) -> None:
     assert ListenAddress(1, host).is_loopback is is_loopback
 
 
-def test_an_address_of_ipv6_has_brackets() -> None:
+def test_ipv6_address_has_brackets() -> None:
     assert ListenAddress(5, check_host("[::1]")).address == "[::1]:5"
     assert ListenAddress(5, "127.0.0.1").address == "127.0.0.1:5"
 
 
 @pytest.mark.parametrize("host", ["", "unix:/tmp/x", "a/b", "-x", "::1::", "dns:///x", "a b"])
-def test_what_is_not_a_host_is_refused(host: str, capsys: Any) -> None:
+def test_invalid_host_is_rejected(host: str, capsys: Any) -> None:
     with pytest.raises(SystemExit, match="2"):
         PortCommand("tap-x", lambda _: 0).main(["--port", "1", f"--host={host}"])
     assert "--host" in capsys.readouterr().err
@@ -61,7 +61,7 @@ def parsed(*words: str) -> ListenAddress:
     return found[0]
 
 
-def test_the_arguments_name_host_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_set_host_and_request_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(HOST_VARIABLE, raising=False)
     assert parsed() == ListenAddress(5)
     assert parsed().limits == RequestLimits(calls=32, message=16 << 20, held=128 << 20)
@@ -75,7 +75,7 @@ def test_the_arguments_name_host_and_limits(monkeypatch: pytest.MonkeyPatch) -> 
 
 @contextmanager
 def started(*words: str, **variables: str) -> Iterator[tuple[Any, list[dict[str, str]]]]:
-    """Run a server; give its process and the first two lines of its log."""
+    """Run a server; yield its process and the first two lines of its log."""
     env = {key: value for key, value in os.environ.items() if key != HOST_VARIABLE}
     process = subprocess.Popen(
         [*words, "--port", "0"],
@@ -95,7 +95,7 @@ def started(*words: str, **variables: str) -> Iterator[tuple[Any, list[dict[str,
 
 
 @pytest.mark.parametrize("program", [SHOP, SPARK], ids=["connector", "destination"])
-def test_a_port_that_others_reach_is_warned_of_with_its_address(program: list[str]) -> None:
+def test_listening_on_all_addresses_logs_a_warning(program: list[str]) -> None:
     """SEC2: the server warns of an address that other machines reach, and names it."""
     with started(*program) as (_, lines):
         assert lines[0]["message"].startswith("Listening on port ")
@@ -105,7 +105,7 @@ def test_a_port_that_others_reach_is_warned_of_with_its_address(program: list[st
 
 
 @pytest.mark.parametrize("program", [SHOP, SPARK], ids=["connector", "destination"])
-def test_a_port_of_this_machine_alone_is_not_reached_from_elsewhere(program: list[str]) -> None:
+def test_loopback_host_accepts_no_connection_from_other_addresses(program: list[str]) -> None:
     """SEC2: with --host 127.0.0.1 other addresses of the machine do not answer."""
     with started(*program, "--host", "127.0.0.1") as (_, lines):
         port = int(lines[0]["message"].split()[3])
@@ -117,7 +117,7 @@ def test_a_port_of_this_machine_alone_is_not_reached_from_elsewhere(program: lis
 
 
 def own_addresses() -> set[str]:
-    """Return other addresses of this machine: at least one of its loopback network."""
+    """Return other addresses of this machine, at least one of its loopback network."""
     found: set[str] = set()
     with suppress(socket.gaierror):  # not every machine knows its own name
         found = {str(each[4][0]) for each in socket.getaddrinfo(socket.gethostname(), None)}

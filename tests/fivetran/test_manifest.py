@@ -1,4 +1,4 @@
-"""A connector that is declared in YAML, as one of Fivetran: called by gRPC."""
+"""A tap declared in a YAML manifest, called as a Fivetran connector by gRPC."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.samples.test_manifests import script
 RATES = str(ROOT / "samples" / "manifests" / "rates" / "manifest.yaml")
 
 
-def test_a_manifest_is_a_connector_with_its_own_form_and_resumes_where_it_was():
+def test_manifest_tap_has_its_own_form_and_resumes_from_its_state():
     samples = script("serve")
     with (
         samples.serving(samples.API()) as url,

@@ -1,4 +1,4 @@
-"""The messages of Fivetran's interface: their bytes, their presence, and their seclusion."""
+"""Protobuf messages of Fivetran's interface: bytes, field presence, and imports."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def run(program: str) -> str:
     return done.stdout
 
 
-def test_a_record_has_the_bytes_that_fivetran_reads() -> None:
-    """Written by hand: field 6 of the answer, of that 1, and so on."""
+def test_record_has_the_expected_wire_format() -> None:
+    """The expected bytes are written by hand."""
     value = proto_messages.ValueType(naive_date={"seconds": -86_400})
     record = proto_messages.Record(
         schema_name="s", table_name="t", type=RecordType.DELETE, data={"d": value}
@@ -38,7 +38,7 @@ def test_a_record_has_the_bytes_that_fivetran_reads() -> None:
     assert answer.SerializeToString() == b"\x32" + bytes([len(listed)]) + listed
 
 
-def test_every_message_of_the_description_can_be_made_and_read() -> None:
+def test_every_described_message_round_trips() -> None:
     for file in FILES:
         for name, fields in file.messages.items():
             kind = getattr(proto_messages, name)
@@ -49,13 +49,13 @@ def test_every_message_of_the_description_can_be_made_and_read() -> None:
             ]
 
 
-def test_a_message_that_there_is_not_is_no_attribute() -> None:
+def test_unknown_message_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="LogEntry"):
         proto_messages.LogEntry  # noqa: B018  asking is the test
 
 
-def test_what_is_optional_knows_whether_it_was_given() -> None:
-    """F17: an Update without a state is another than one with an empty text."""
+def test_optional_fields_have_presence() -> None:
+    """F17: an Update without a state differs from one with an empty state."""
     assert not proto_messages.UpdateRequest().HasField("state_json")
     assert proto_messages.UpdateRequest(state_json="").HasField("state_json")
     read = proto_messages.FormField.FromString(
@@ -66,14 +66,14 @@ def test_what_is_optional_knows_whether_it_was_given() -> None:
     assert read.WhichOneof("type") is None
 
 
-def test_one_of_a_group_takes_the_place_of_another() -> None:
+def test_setting_one_oneof_field_clears_the_other() -> None:
     answer = proto_messages.TestResponse(success=True)
     answer.failure = "no"
     assert answer.WhichOneof("response") == "failure"
     assert not answer.success
 
 
-def test_maps_and_enums_are_those_of_python() -> None:
+def test_map_and_enum_fields_round_trip() -> None:
     request = proto_messages.WriteBatchRequest(keys={"/f": b"\x00\xff"})
     assert dict(proto_messages.WriteBatchRequest.FromString(request.SerializeToString()).keys) == {
         "/f": b"\x00\xff"
@@ -99,11 +99,11 @@ def use():
 
 
 @pytest.mark.parametrize("order", ["add_another(); use()", "use(); add_another(); use()"])
-def test_another_copy_of_the_interface_does_not_clash(order: str) -> None:
+def test_another_package_with_the_same_messages_does_not_conflict(order: str) -> None:
     run(f"{ANOTHER}\n{order}")
 
 
-def test_who_does_not_serve_fivetran_loads_neither_grpc_nor_protobuf() -> None:
+def test_other_protocols_load_neither_grpc_nor_protobuf() -> None:
     program = """
 import sys
 from tap_core import Tap, Stream

@@ -1,4 +1,4 @@
-"""docs/fivetran.md numbers the interface's rules; each is held by a test that names it."""
+"""docs/fivetran.md numbers the rules of the interface; every rule has a test that names it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ NUMBERS = (*range(1, 9), *range(10, 20), *range(30, 46))
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "fivetran.md"
 
 
-def test_every_rule_is_named_by_a_test_in_each_file_beside_it() -> None:
+def test_every_rule_is_named_by_a_test_of_each_listed_file() -> None:
     wanted = [f"F{number}" for number in NUMBERS]
     assert RulesDocument(DOCUMENT).faults(wanted) == []

@@ -1,4 +1,4 @@
-"""Sample taps as connectors: of an API, of a database and of files, called by gRPC."""
+"""Sample taps as connectors, called by gRPC: an API, a database and files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.samples.running import service
 PROGRAM = str(HERE / "sample_taps.py")
 
 
-def told(client: Client) -> dict[str, dict[str, tuple[str, bool]]]:
+def described_columns(client: Client) -> dict[str, dict[str, tuple[str, bool]]]:
     """Return the columns of each table: their type, and whether they are keys."""
     answer = client.call("Schema")
     schemas = answer.with_schema.schemas or [answer.without_schema]
@@ -30,9 +30,9 @@ def told(client: Client) -> dict[str, dict[str, tuple[str, bool]]]:
     }
 
 
-def fits(client: Client, responses: Any) -> None:
-    """Hold records against the schema: names, kinds, and keys (rules 13 and 14)."""
-    known = told(client)
+def check_records(client: Client, responses: Any) -> None:
+    """Check records against the schema: names, types and keys (rules 13 and 14)."""
+    known = described_columns(client)
     for response in responses:
         assert len(response.records.records) <= 100
         for record in response.records.records:
@@ -45,15 +45,15 @@ def fits(client: Client, responses: Any) -> None:
                 assert not (is_key and held == "null")
 
 
-def test_an_api_with_children_read_in_threads():
-    """F12 to F16: against a server that is busy now and then."""
+def test_api_tap_with_parallel_child_streams():
+    """F12 to F16: the server of the API is sometimes busy."""
     with (
         service("tap_airlines", "--until", "2013-01-01T14:00:00Z") as address,
         serving("-m", "tap_airlines.tap", path={"PYTHONPATH": _samples("tap_airlines")}) as server,
     ):
         client = Client(server, api_url=address, token="t-1")
         responses = list(client.update())  # rule 18: before any Schema
-        fits(client, responses)
+        check_records(client, responses)
         sent = tables(responses)
         flights = [tuple(row.values()) for _, row in sent["flights"]]
         assert len(flights) > 100
@@ -69,14 +69,14 @@ def test_an_api_with_children_read_in_threads():
 
 
 @pytest.mark.thorough
-def test_an_api_of_nested_values_and_large_numbers():
+def test_api_tap_with_nested_values_and_large_numbers():
     with (
         service("tap_petstore") as address,
         serving("-m", "tap_petstore.tap", path={"PYTHONPATH": _samples("tap_petstore")}) as server,
     ):
         client = Client(server, api_url=address, api_key="special-key")
         responses = list(client.update())
-        fits(client, responses)
+        check_records(client, responses)
         pets = {row["id"]: row for _, row in tables(responses)["pets"]}
         assert pets[9_007_199_254_740_993]["name"] == "Tiddles"
         assert json.loads(pets[1]["category"]) == {"id": 4, "name": "Dogs"}
@@ -108,13 +108,13 @@ def database(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_database_with_and_without_keys_in_schemas(database):
-    """F10, F13, F14, F16, F19: what is not wanted is not asked of it."""
+def test_database_tap_with_schemas_and_a_table_without_keys(database):
+    """F10, F13, F14, F16, F19: only selected tables and columns are sent."""
     with serving(PROGRAM, "sql") as server:
         client = Client(server, path=str(database))
         responses = list(client.update())
-        fits(client, responses)
-        columns = told(client)
+        check_records(client, responses)
+        columns = described_columns(client)
         assert columns["sales"]["id"] == ("LONG", True)
         assert columns["sales"]["at"] == ("UTC_DATETIME", False)
         assert columns["sales"]["day"] == ("NAIVE_DATE", False)
@@ -146,15 +146,15 @@ def test_a_database_with_and_without_keys_in_schemas(database):
         assert states(responses)[-1]["bookmarks"]["main-sales"]["replication_key_value"]
 
 
-def test_files_of_a_folder_and_those_that_changed(tmp_path):
+def test_file_tap_sends_the_files_of_a_folder(tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "people.csv").write_text("id,name\n1,Ada\n2,\n")
     with serving(PROGRAM, "files") as server:
         client = Client(server, path=str(folder), read_mode="one_stream_per_file")
         responses = list(client.update())
-        fits(client, responses)
-        assert told(client)["people"].keys() == {"id", "name"}
+        check_records(client, responses)
+        assert described_columns(client)["people"].keys() == {"id", "name"}
         assert [row["name"] for _, row in tables(responses)["people"]] == ["Ada", ""]
         assert states(responses)[-1]["bookmarks"]["people"]["partitions"]
         assert str(folder) not in "".join(server.lines)

@@ -1,4 +1,4 @@
-"""Schema: a tap's streams as tables."""
+"""The Schema call: a tap's streams as tables."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def tap_of(*streams: tuple[type[Stream], str]) -> type[Tap]:
     return TapOf
 
 
-def test_schema_tells_tables_with_types_keys_and_digits_and_the_same_each_time():
-    """F10."""
+def test_schema_lists_tables_with_types_keys_and_digits():
+    """F10: the answer is the same each time."""
     first, second = (Connector(tap_of((Rows, "b"), (Rows, "a"))).call("Schema") for _ in range(2))
     assert first == second
     assert not first.selection_not_supported
@@ -60,8 +60,8 @@ def test_schema_tells_tables_with_types_keys_and_digits_and_the_same_each_time()
     assert (place.type, place.HasField("params")) == (DataType.JSON, False)
 
 
-def test_a_tap_can_say_that_its_tables_cannot_be_selected():
-    """F10: the form and the answer to Schema say the same."""
+def test_tap_can_disable_table_selection():
+    """F10: in the form and in the answer to Schema."""
 
     class TapWhole(tap_of((Rows, "a"))):
         selection_not_supported = True
@@ -74,8 +74,8 @@ def test_a_tap_can_say_that_its_tables_cannot_be_selected():
     assert Connector(tap_of((Rows, "a"))).call("ConfigurationForm").table_selection_supported
 
 
-def test_tables_stand_in_schemas_where_every_stream_has_one():
-    """F10, F13: with schemas every record names its own."""
+def test_tables_are_grouped_by_schema_if_every_stream_has_one():
+    """F10, F13: every record names its schema."""
     connector = Connector(tap_of((InSchema, "x-t"), (InSchema, "y-t"), (InSchema, "x-u")))
     answer = connector.call("Schema").with_schema
     told = {schema.name: [table.name for table in schema.tables] for schema in answer.schemas}
@@ -84,14 +84,14 @@ def test_tables_stand_in_schemas_where_every_stream_has_one():
     assert {(r.schema_name, r.table_name) for r in records} == {("x", "t"), ("x", "u"), ("y", "t")}
 
 
-def test_without_a_schema_for_each_the_tables_have_the_names_of_the_streams():
+def test_tables_have_stream_names_unless_every_stream_has_a_schema():
     connector = Connector(tap_of((InSchema, "x-t"), (Rows, "y")))
     assert [each.name for each in connector.call("Schema").without_schema.tables] == ["x-t", "y"]
     records = [r for one in connector.update() for r in one.records.records]
     assert not any(record.HasField("schema_name") for record in records)
 
 
-def test_tables_of_one_name_in_one_schema_have_those_of_the_streams():
+def test_tables_with_equal_names_in_a_schema_get_stream_names():
     class Alike(InSchema):
         namespace = "s"
         name_in_namespace = "t"
@@ -100,7 +100,7 @@ def test_tables_of_one_name_in_one_schema_have_those_of_the_streams():
     assert [table.name for table in answer.schemas[0].tables] == ["x", "y"]
 
 
-def test_maps_and_flattening_are_part_of_what_is_told_and_sent():
+def test_stream_maps_and_flattening_apply_to_schema_and_records():
     maps = {"a": {"__alias__": "c", "cents": "int(id) * 100", "price": None}}
     connector = Connector(
         tap_of((Rows, "a")),
@@ -117,14 +117,14 @@ def test_maps_and_flattening_are_part_of_what_is_told_and_sent():
     assert sent == {"c": [("UPSERT", {"id": 1, "place__city": "Rome", "cents": 100})]}
 
 
-def test_maps_that_give_two_streams_one_name_are_refused():
+def test_stream_maps_with_one_alias_for_two_streams_are_refused():
     maps = {"a": {"__alias__": "c"}, "b": {"__alias__": "c"}}
     connector = Connector(tap_of((Rows, "a"), (Rows, "b")), stream_maps=json.dumps(maps))
     with pytest.raises(DiscoveryError, match="2 tables are called 'c'"):
         connector.call("Schema")
 
 
-def test_what_a_tap_does_not_select_by_itself_is_told_and_sent_only_when_wanted():
+def test_stream_not_selected_by_default_is_listed_but_not_sent():
     class Seldom(Rows):
         selected_by_default = False
 
@@ -133,7 +133,7 @@ def test_what_a_tap_does_not_select_by_itself_is_told_and_sent_only_when_wanted(
     assert tables(connector.update()).keys() == {"a"}
 
 
-def test_columns_of_the_sdk_are_not_told():
+def test_sdc_columns_are_not_in_the_schema():
     """F11."""
     answer = Connector(TapShop).call("Schema").without_schema
     names = {column.name for table in answer.tables for column in table.columns}

@@ -1,4 +1,4 @@
-"""Update: what Fivetran's user wants of a source."""
+"""Update with a selection: the tables and columns that are sent."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def columns(responses: Any) -> dict[str, set[str]]:
         ({"gone": True}, False, set()),
     ],
 )
-def test_tables_are_sent_as_they_are_selected(chosen, others, expected):
-    """F19: off, absent with and without new ones; and still a checkpoint."""
+def test_only_selected_tables_are_sent(chosen, others, expected):
+    """F19: excluded tables, absent ones, and new ones; a checkpoint is always sent."""
     responses = list(SHOP.update(selection=selected(chosen, others=others)))
     assert tables(responses).keys() == expected
     assert states(responses)
@@ -49,8 +49,8 @@ def test_tables_are_sent_as_they_are_selected(chosen, others, expected):
         ({}, {"id"}),
     ],
 )
-def test_columns_are_sent_as_they_are_selected_and_keys_always(wanted, expected):
-    """F19; the replication key is kept for the state, sent or not."""
+def test_selected_columns_and_all_keys_are_sent(wanted, expected):
+    """F19: the state has the replication key although it is not sent."""
     responses = list(SHOP.update(selection=selected({"people": wanted})))
     assert columns(responses) == {"people": expected}
     assert states(responses)[-1]["bookmarks"]["people"]["replication_key_value"] == (
@@ -58,13 +58,13 @@ def test_columns_are_sent_as_they_are_selected_and_keys_always(wanted, expected)
     )
 
 
-def test_of_a_table_without_keys_and_columns_nothing_is_sent():
-    """F19: there is nothing to tell its rows by."""
+def test_table_without_keys_and_selected_columns_sends_nothing():
+    """F19: its rows could not be distinguished."""
     wanted = {"visits": {"place": False, "count": False, "*": True}}
     assert tables(SHOP.update(selection=selected(wanted))) == {}
 
 
-def test_the_state_of_a_table_that_is_not_selected_stays_as_it_was():
+def test_state_of_an_unselected_table_is_kept():
     """F19."""
     old = {"replication_key": "seen_at", "replication_key_value": "2024-01-01T00:00:02Z"}
     state = json.dumps({"bookmarks": {"people": old, "unheard_of": {"x": 1}}})
@@ -74,12 +74,12 @@ def test_the_state_of_a_table_that_is_not_selected_stays_as_it_was():
     assert states(responses)[-1]["bookmarks"]["unheard_of"] == {"x": 1}
 
 
-def test_a_child_is_read_below_a_parent_that_is_not_selected():
+def test_child_of_an_unselected_parent_is_sent():
     responses = list(SHOP.update(selection=selected({"orders": True})))
     assert {name: len(rows) for name, rows in tables(responses).items()} == {"orders": 2 * PEOPLE}
 
 
-def test_a_child_that_is_selected_later_is_read_below_all_records_of_its_parent():
+def test_child_selected_later_is_read_for_all_records_of_its_parent():
     first = list(SHOP.update(selection=selected({"people": True})))
     later = list(SHOP.update(json.dumps(states(first)[-1]), selected({"people": 1, "orders": 1})))
     sent = {name: len(rows) for name, rows in tables(later).items()}
@@ -99,8 +99,8 @@ def test_a_child_that_is_selected_later_is_read_below_all_records_of_its_parent(
         ({}, True, {("x", "t"), ("x", "u"), ("y", "t")}),
     ],
 )
-def test_schemas_are_sent_as_they_are_selected(chosen, new_schemas, expected):
-    """F19: schemas off, absent, and new ones."""
+def test_only_selected_schemas_are_sent(chosen, new_schemas, expected):
+    """F19: excluded schemas, absent ones, and new ones."""
     connector = Connector(tap_of((InSchema, "x-t"), (InSchema, "y-t"), (InSchema, "x-u")))
     schemas = [
         proto_messages.SchemaSelection(
@@ -123,7 +123,7 @@ def test_schemas_are_sent_as_they_are_selected(chosen, new_schemas, expected):
     assert {(record.schema_name, record.table_name) for record in records} == expected
 
 
-def test_columns_that_a_map_made_can_be_left_out():
+def test_columns_made_by_a_stream_map_can_be_deselected():
     maps = {"visits": {"double": "int(count) * 2", "place": "place + '!'"}}
     connector = Connector(TapShop, stream_maps=maps)
     wanted = {"visits": {"double": True, "place": True, "*": False}}
@@ -131,7 +131,7 @@ def test_columns_that_a_map_made_can_be_left_out():
     assert row == {"double": 8, "place": "here!"}
 
 
-def test_of_a_stream_that_goes_out_twice_one_table_can_be_left_out():
+def test_one_of_two_tables_mapped_from_a_stream_can_be_deselected():
     maps = {"copy": {"__source__": "visits", "place": None}}
     connector = Connector(TapShop, stream_maps=maps)
     names = {table.name for table in connector.call("Schema").without_schema.tables}
@@ -140,5 +140,5 @@ def test_of_a_stream_that_goes_out_twice_one_table_can_be_left_out():
     assert sent == {"copy": [("UPSERT", {"count": 4}), ("UPSERT", {"count": 5})]}
 
 
-def test_a_selection_that_says_nothing_is_none():
+def test_empty_selection_selects_everything():
     assert tables(SHOP.update(selection=proto_messages.Selection())).keys() == EVERYTHING.keys()

@@ -1,4 +1,4 @@
-"""A server of Fivetran's calls: what it answers, and that nothing ends it but a signal."""
+"""The gRPC server of Fivetran's calls: its answers, and that only a signal ends it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tap_core.protocols.fivetran import proto_messages
 from tap_core.protocols.fivetran.grpc_server import Handler, Server, Service
 from tap_core.protocols.fivetran.listen_address import ListenAddress
 from tap_core.protocols.fivetran.logging import JsonLogHandler
-from tests.fivetran.talk import PATIENCE, Running, running
+from tests.fivetran.server_process import PATIENCE, Running, running
 from tests.peers import PEERS, missing_reason, peer_python
 
 HEADER = 8_000
@@ -34,7 +34,7 @@ def server() -> Iterator[Running]:
 
 
 @pytest.fixture
-def alone() -> Iterator[Running]:
+def own_server() -> Iterator[Running]:
     """Start a server whose log has no late lines of other tests."""
     with running() as started:
         started.connect()
@@ -54,7 +54,7 @@ def states(answers) -> list[str]:
 # ------------------------------------------------------------------------- answers
 
 
-def test_a_call_is_answered_and_told_once_with_its_seconds(server: Running) -> None:
+def test_call_is_answered_and_logged_with_its_duration(server: Running) -> None:
     """F2: the log is JSON lines of three keys on standard output."""
     assert server.test("plain").success
     line = server.await_line("Test: the test plain in")
@@ -63,15 +63,15 @@ def test_a_call_is_answered_and_told_once_with_its_seconds(server: Running) -> N
     assert line["message"].endswith(" s")
 
 
-def test_a_stream_is_answered_by_messages_and_by_bytes_alike(server: Running) -> None:
+def test_stream_may_yield_messages_and_bytes(server: Running) -> None:
     """F12: an Update streams and ends."""
     assert states(server.update("")) == ['{"n":1}', '{"n":2}']
     server.await_line("Update: 1 table in")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
-def test_both_families_of_addresses_reach_the_server(server: Running, host: str) -> None:
-    """F1: the server listens on IPv4, and on IPv6 where there is any."""
+def test_server_listens_on_ipv4_and_ipv6(server: Running, host: str) -> None:
+    """F1: the server listens on IPv4, and on IPv6 if the machine has it."""
     if host == "[::1]" and not has_ipv6():
         pytest.skip("this machine has no IPv6")
     with grpc.insecure_channel(f"{host}:{server.port}") as channel:
@@ -88,22 +88,22 @@ def has_ipv6() -> bool:
     return True
 
 
-def test_nine_calls_run_at_once(server: Running) -> None:
-    """Each waits for all others: were one of them queued, none would end."""
+def test_nine_calls_run_concurrently(server: Running) -> None:
+    """Each call waits for all others, so none would end if one were queued."""
     streams = [server.update("meet") for _ in range(5)]
     calls = [server.call("Test", proto_messages.TestRequest(name="meet")) for _ in range(4)]
     assert [len(list(stream)) for stream in streams] == [2] * 5
     assert all(call.result() for call in calls)
 
 
-def test_what_code_prints_logs_and_warns_does_not_disturb_the_log(alone: Running) -> None:
-    """F2, F5: a retried fault is said once in a call, and standard output is the log's."""
+def test_prints_and_warnings_of_the_tap_keep_the_log_valid(own_server: Running) -> None:
+    """F2, F5: a retry is logged once per call, and only the log is on standard output."""
     told = []
     for _ in range(2):
-        seen = len(alone.lines)
-        alone.test("print")
-        alone.await_line("Test: the test print")
-        told.append([json.loads(line)["message"] for line in alone.lines[seen:]])
+        seen = len(own_server.lines)
+        own_server.test("print")
+        own_server.await_line("Test: the test print")
+        told.append([json.loads(line)["message"] for line in own_server.lines[seen:]])
     assert "UserWarning: some warning" in told[0]
     for texts in told:
         *before, _ = texts
@@ -115,8 +115,8 @@ def test_what_code_prints_logs_and_warns_does_not_disturb_the_log(alone: Running
 
 
 @pytest.mark.parametrize("word", ["error", "exit", "abyss"])
-def test_whatever_a_call_raises_becomes_its_answer(server: Running, word: str) -> None:
-    """F4: never an abandoned exception, never a dead process."""
+def test_exception_of_a_call_becomes_its_answer(server: Running, word: str) -> None:
+    """F4: no exception is unhandled, and the process continues."""
     said = server.test(word).failure
     assert said.endswith(", 100 % sure")
     line = server.await_line("Test failed after")
@@ -125,16 +125,16 @@ def test_whatever_a_call_raises_becomes_its_answer(server: Running, word: str) -
 
 
 @pytest.mark.parametrize("word", ["error", "exit", "abyss"])
-def test_an_error_within_a_stream_is_its_last_answer(server: Running, word: str) -> None:
-    """F4: a Task ends the sync, behind what has been sent."""
+def test_error_in_a_stream_is_its_last_answer(server: Running, word: str) -> None:
+    """F4: a Task ends the sync after the answers already sent."""
     *before, last = server.update(word)
     assert states(before) == ['{"n":1}', '{"n":2}']
     assert last.task.message.endswith(", 100 % sure")
     assert server.await_line("Update failed after")["level"] == "SEVERE"
 
 
-def test_an_error_without_a_task_is_a_status_that_alerts(server: Running) -> None:
-    """F4: the text of the status is a JSON object with an alert of the type TASK."""
+def test_error_of_a_call_without_task_is_a_status_with_an_alert(server: Running) -> None:
+    """F4: the status details are a JSON object with an alert of the type TASK."""
     request = proto_messages.SchemaRequest(configuration={"word": 'a "quote" \n 100 %'})
     code, details = server.failure("Schema", request)
     assert code is grpc.StatusCode.INTERNAL
@@ -143,8 +143,8 @@ def test_an_error_without_a_task_is_a_status_that_alerts(server: Running) -> Non
     assert told["message"] == 'ValueError: a "quote" \n 100 %, 100 % sure'
 
 
-def test_a_long_error_fits_into_the_header_of_an_answer(server: Running) -> None:
-    """F4: below 8 kB, counted as gRPC writes it."""
+def test_long_error_fits_into_a_response_header(server: Running) -> None:
+    """F4: below 8 kB, counted as gRPC encodes it."""
     _, details = server.failure(
         "Schema", proto_messages.SchemaRequest(configuration={"word": "long"})
     )
@@ -154,28 +154,28 @@ def test_a_long_error_fits_into_the_header_of_an_answer(server: Running) -> None
     assert len(server.await_line("Test failed after")["message"].encode()) < HEADER
 
 
-def test_an_error_that_cannot_be_explained_is_told_all_the_same(server: Running) -> None:
+def test_error_whose_explanation_fails_is_reported(server: Running) -> None:
     assert "KeyError, then TypeError" in server.test("unsayable").failure
 
 
-def test_a_request_that_is_none_is_refused_by_status(server: Running) -> None:
+def test_invalid_request_is_refused_with_a_status(server: Running) -> None:
     code, details = server.failure("Update", b"\xff\xff\xff")
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert "version 2" in json.loads(details)["message"]
 
 
 @pytest.mark.parametrize("rpc", ["Nonsense", "ConfigurationForm"])
-def test_a_call_without_a_handler_is_unimplemented(server: Running, rpc: str) -> None:
+def test_call_without_a_handler_is_unimplemented(server: Running, rpc: str) -> None:
     assert server.failure(rpc, b"")[0] is grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_an_answer_beyond_fivetrans_limit_is_an_error_that_says_so(server: Running) -> None:
-    """Messages are at most 128 MB, both ways."""
+def test_answer_larger_than_fivetrans_limit_is_an_error(server: Running) -> None:
+    """Messages are at most 128 MB in both directions."""
     *_, last = server.update("large")
     assert "134,217,728" in last.task.message
 
 
-def test_a_request_beyond_fivetrans_limit_is_refused(server: Running) -> None:
+def test_request_larger_than_fivetrans_limit_is_refused(server: Running) -> None:
     code, _ = server.failure("Test", bytes(2**27 + 1))
     assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
 
@@ -183,20 +183,20 @@ def test_a_request_beyond_fivetrans_limit_is_refused(server: Running) -> None:
 # ------------------------------------------------------------------------- ends
 
 
-def test_a_cancelled_stream_hears_of_it_and_the_next_one_runs(alone: Running) -> None:
+def test_cancelled_stream_is_notified_and_the_next_one_runs(own_server: Running) -> None:
     """F18: the server stays usable."""
-    answers = alone.update("endless")
+    answers = own_server.update("endless")
     next(answers)
     answers.cancel()
     ends = {"told of the end", "closed", "Update was cancelled by the client after"}
     said: list[str] = []
     while not all(any(line.startswith(end) for line in said) for end in ends):
-        said.append(alone.await_line("")["message"])  # in whichever order
+        said.append(own_server.await_line("")["message"])  # in whichever order
     assert said.count("told of the end") == said.count("closed") == 1
-    assert len(states(alone.update(""))) == 2
+    assert len(states(own_server.update(""))) == 2
 
 
-def test_a_signal_lets_calls_end_and_cuts_streams_short() -> None:
+def test_signal_lets_calls_finish_and_interrupts_streams() -> None:
     with running() as server:
         server.connect()
         stream = server.update("endless")
@@ -208,21 +208,21 @@ def test_a_signal_lets_calls_end_and_cuts_streams_short() -> None:
         with pytest.raises(grpc.RpcError) as cut:
             list(stream)
         assert cut.value.code() is grpc.StatusCode.UNAVAILABLE
-        assert server.ends() == 0
+        assert server.await_exit() == 0
         said = [json.loads(line)["message"] for line in server.lines]
         assert any(text.startswith("Update was cut short") for text in said)
         assert said.count("told of the end") == said.count("closed") == 1
         assert said[-1] == "closing"
 
 
-def test_a_signal_that_another_thread_receives_ends_the_server() -> None:
+def test_signal_received_by_another_thread_ends_the_server() -> None:
     with running() as server:
         server.connect()
         assert server.test("signal").success
-        assert server.ends() == 0
+        assert server.await_exit() == 0
 
 
-def test_a_second_signal_ends_the_server_at_once() -> None:
+def test_second_signal_ends_the_server_at_once() -> None:
     with running() as server:
         server.connect()
         staying = server.call("Test", proto_messages.TestRequest(name="stay"))
@@ -230,21 +230,21 @@ def test_a_second_signal_ends_the_server_at_once() -> None:
         server.process.send_signal(signal.SIGINT)
         server.await_line("Stopping")
         server.process.send_signal(signal.SIGTERM)
-        assert server.ends() == 1
+        assert server.await_exit() == 1
         assert json.loads(server.lines[-1])["message"] == "closing"
         assert staying.exception().code() is grpc.StatusCode.UNAVAILABLE
 
 
-def test_a_port_that_is_taken_is_said_and_ends_the_program(server: Running) -> None:
+def test_port_in_use_is_reported_and_ends_the_program(server: Running) -> None:
     with running(server.port) as second:
-        assert second.ends() == 1
+        assert second.await_exit() == 1
         line = json.loads(second.lines[0])
         assert line["level"] == "SEVERE"
         assert line["message"].startswith(f"Port {server.port} cannot be listened on: Address")
 
 
 @pytest.mark.peer
-def test_the_oldest_releases_of_grpc_and_protobuf_serve_the_same() -> None:
+def test_server_works_with_the_oldest_supported_grpc_and_protobuf() -> None:
     python = peer_python("fivetran_wire")
     if python is None:
         pytest.skip(missing_reason("fivetran_wire"))
@@ -264,13 +264,13 @@ def test_the_oldest_releases_of_grpc_and_protobuf_serve_the_same() -> None:
         answers.cancel()
         server.await_line("Update was cancelled")
         with running(server.port, str(python), *last) as second:
-            assert second.ends() == 1
+            assert second.await_exit() == 1
         server.process.send_signal(signal.SIGTERM)
-        assert server.ends() == 0
+        assert server.await_exit() == 0
 
 
-def test_a_call_beyond_the_grace_is_cut_off_and_hears_of_it() -> None:
-    """In this process: the grace of a program is a minute."""
+def test_call_longer_than_the_grace_period_is_cancelled_and_notified() -> None:
+    """The server runs in this process, because the grace period of the program is a minute."""
     begun, ended = threading.Event(), threading.Event()
 
     def stay(_request, call):
@@ -291,7 +291,7 @@ def test_a_call_beyond_the_grace_is_cut_off_and_hears_of_it() -> None:
 
 
 @pytest.mark.parametrize("port", [-1, 70_000])
-def test_a_number_that_is_no_port_is_said(port: int) -> None:
+def test_port_number_out_of_range_is_an_error(port: int) -> None:
     service = Service("SourceConnector", {}, str)
     with pytest.raises(OSError, match="0 to 65535"):
         Server(service, JsonLogHandler("sdk_connector")).start(ListenAddress(port))

@@ -1,4 +1,4 @@
-"""A form's answers as settings: what is asked for can be answered, and comes back as it was."""
+"""The answers of a configuration form as settings: every setting round-trips."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tap_core.singerlib.json import dump_json
 from tests.fivetran.settings_schemas import Made, settings_and_schemas
 
 
-def at(config: Any, path: Iterable[str]) -> Any:
+def value_at(config: Any, path: Iterable[str]) -> Any:
     for name in path:
         if not isinstance(config, Mapping) or name not in config:
             return None
@@ -32,28 +32,28 @@ def at(config: Any, path: Iterable[str]) -> Any:
     return config
 
 
-def written(value: Any) -> str:
+def to_text(value: Any) -> str:
     return value if isinstance(value, str) else dump_json(value)
 
 
 def answers_of(questions: Iterable[FieldSpec], config: Mapping[str, Any]) -> dict[str, str]:
-    """Answer questions as a user who wants these settings; what is not shown is left alone."""
+    """Answer the questions of a form with these settings, as a user would."""
     answers: dict[str, str] = {}
     for question in questions:
-        value = at(config, question.path)
+        value = value_at(config, question.path)
         if value is None:
             continue
-        answer = written(value) if question.is_setting else chosen(question, value)
+        answer = to_text(value) if question.is_setting else find_option(question, value)
         answers[question.name] = answer
         for below in question.below:
-            held = answer != "" if below.answer is None else written(below.answer) == answer
+            held = answer != "" if below.answer is None else to_text(below.answer) == answer
             if held:
                 answers.update(answers_of(below.questions, config))
     return answers
 
 
-def chosen(question: FieldSpec, value: Mapping[str, Any]) -> str:
-    """Find the option whose questions ask for what is there."""
+def find_option(question: FieldSpec, value: Mapping[str, Any]) -> str:
+    """Return the option of a union whose questions match the value."""
     mark = next(name for name in value if name.startswith("only_"))
     [found] = [
         below.answer
@@ -63,25 +63,25 @@ def chosen(question: FieldSpec, value: Mapping[str, Any]) -> str:
     return str(found)
 
 
-def filled(questions: Iterable[FieldSpec]) -> dict[str, str]:
+def default_answers(questions: Iterable[FieldSpec]) -> dict[str, str]:
     """Return what an unchanged form sends: defaults, toggles that are off, and empty fields."""
     found = dict.fromkeys(iterate_names(questions), "")
     for question in questions:
         if question.kind is FieldKind.TOGGLE:
             found[question.name] = "false"
         if "default" in question.schema and question.kind is not FieldKind.PASSWORD:
-            found[question.name] = written(question.schema["default"])
+            found[question.name] = to_text(question.schema["default"])
         for below in question.below:
-            found.update(filled(below.questions))
+            found.update(default_answers(below.questions))
     return found
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(settings_and_schemas())
-def test_what_a_form_asks_can_be_answered_and_comes_back_as_it_was(made: Made) -> None:
-    """F6: the settings that a connector asks for come from the form, with every type.
+def test_settings_round_trip_through_the_form(made: Made) -> None:
+    """F6: every setting that a connector needs can be entered in the form, with every type.
 
-    Defaults, toggles that are off and fields that stay empty do no harm beside them.
+    Defaults, toggles that are off and empty fields do not make the settings invalid.
     """
     schema, config = made
     assert validate_config(config, schema) == []
@@ -91,7 +91,10 @@ def test_what_a_form_asks_can_be_answered_and_comes_back_as_it_was(made: Made) -
     answers = answers_of(questions, config)
     assert parse_configuration(answers, schema) == config
     assert (
-        validate_config(parse_configuration({**filled(questions), **answers}, schema), schema) == []
+        validate_config(
+            parse_configuration({**default_answers(questions), **answers}, schema), schema
+        )
+        == []
     )
 
 
@@ -141,20 +144,20 @@ SCHEMA = {
         ("unknown.inner", "1", "1"),
     ],
 )
-def test_a_text_becomes_what_its_setting_is_or_stays(name: str, text: str, value: Any) -> None:
-    """An invalid value is kept, so that the check of the settings names it."""
+def test_text_is_converted_to_the_type_of_its_setting(name: str, text: str, value: Any) -> None:
+    """An invalid value is kept, so that the validation of the settings reports it."""
     assert parse_configuration({name: text}, SCHEMA) == {name: value}
 
 
-def test_an_empty_answer_to_what_need_not_be_answered_is_none() -> None:
+def test_empty_answer_of_an_optional_setting_is_dropped() -> None:
     """A form sends all of its fields, also empty ones."""
     assert parse_configuration(dict.fromkeys(SCHEMA["properties"], ""), SCHEMA) == {}
     required = {"properties": {"note": {"type": "string"}}, "required": ["note"]}
     assert parse_configuration({"note": ""}, required) == {"note": ""}
 
 
-def test_an_object_comes_in_parts_as_json_or_both() -> None:
-    """Answers by the names of parts go before the text of the whole."""
+def test_object_may_be_given_by_fields_as_json_or_both() -> None:
+    """The fields take precedence over the JSON of the object."""
     parts = {"login.user": "me", "login.age": "7"}
     whole = {"login": '{"user": "you", "more": [1]}'}
     assert parse_configuration(parts, SCHEMA) == {"login": {"user": "me", "age": 7}}
@@ -164,8 +167,8 @@ def test_an_object_comes_in_parts_as_json_or_both() -> None:
     assert parse_configuration({**parts, "login": "me"}, SCHEMA) == {"login": "me"}
 
 
-def test_settings_that_the_form_does_not_ask_for_are_typed_too() -> None:
-    """Those of the SDK, and hidden ones, may be in a configuration that a program made."""
+def test_settings_outside_the_form_are_converted_too() -> None:
+    """Built-in and hidden settings may be in a configuration that was not made with the form."""
     schema = {"properties": {"debug": {"type": "integer", "airbyte_hidden": True}}}
     assert parse_configuration({"debug": "3"}, schema) == {"debug": 3}
     assert parse_configuration(
@@ -173,8 +176,8 @@ def test_settings_that_the_form_does_not_ask_for_are_typed_too() -> None:
     ) == {"stream_maps": {"a": None}}
 
 
-def test_an_uploaded_file_is_its_text_again() -> None:
-    """Fivetran sends uploads as base64; a file that is no text stays that."""
+def test_uploaded_text_file_is_decoded() -> None:
+    """Fivetran sends uploads as base64; a binary file stays encoded."""
     schema = {"properties": {"ca_certificate": {"type": "string"}}}
     pem = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
     sent = base64.b64encode(pem.encode()).decode()
@@ -205,8 +208,8 @@ UNION = th.PropertiesList(
 ).to_dict()
 
 
-def test_only_the_chosen_branch_of_a_union_counts() -> None:
-    """What was filled in for another branch before, and is hidden now, is no setting."""
+def test_only_the_chosen_branch_of_a_union_is_used() -> None:
+    """Answers of another branch, which is now hidden, are dropped."""
     stale = {"login.oauth.client": "old", "login.oauth.secret": "old"}
     chosen_now = {"login.way": "token", "login.token.client": "5", "login.token.token": "t"}
     result = {"login": {"way": "token", "client": 5, "token": "t"}}
@@ -217,16 +220,16 @@ def test_only_the_chosen_branch_of_a_union_counts() -> None:
     assert unknown == {"login": {"way": "magic"}}
 
 
-def test_an_object_without_values_is_absent() -> None:
-    """Defaults that a form shows do not ask for an FTP server that has no name."""
+def test_object_with_only_default_answers_is_absent() -> None:
+    """Defaults shown in the form do not configure an FTP server without a host."""
     shown = {"ftp.port": "21", "ftp.encoding": "utf-8", "sftp.ssh_kwargs.timeout": "60"}
     assert parse_configuration({"path": "x", **shown}, BASE_CONFIG_SCHEMA) == {"path": "x"}
     asked = parse_configuration({"path": "x", "ftp.host": "h", **shown}, BASE_CONFIG_SCHEMA)
     assert asked["ftp"] == {"host": "h", "port": 21, "encoding": "utf-8"}
 
 
-def test_an_object_without_a_mark_is_of_the_chosen_kind_or_given_whole() -> None:
-    """Its kind is an answer that is no setting; JSON says all of it at once."""
+def test_union_without_a_discriminator_is_chosen_by_title_or_given_as_json() -> None:
+    """The chosen title is not itself a setting."""
     kinds = [{"title": "Name", "properties": {"name": {}}}, {"properties": {"id": {}, "on": {}}}]
     schema = {"properties": {"user": {"oneOf": kinds}}}
     stale = {"user.name": "me", "user.id": "7"}
@@ -236,8 +239,8 @@ def test_an_object_without_a_mark_is_of_the_chosen_kind_or_given_whole() -> None
     assert parse_configuration({"user": "who"}, schema) == {"user": "who"}
 
 
-def test_a_field_that_a_form_does_not_show_counts_if_somebody_filled_it_in() -> None:
-    """An unchanged field is no setting; a value that the user typed is, if the schema allows it."""
+def test_hidden_field_is_used_only_if_it_was_changed() -> None:
+    """A default of a hidden field is dropped; a value that the user typed is kept."""
     rule = {"if": {"properties": {"on": {"const": True}}}, "then": {"required": ["port", "full"]}}
     port = {"type": "integer", "default": 21}
     properties = {"on": {"type": "boolean"}, "port": port, "full": {"type": "boolean"}}

@@ -1,4 +1,4 @@
-"""The tester names the rule that a connector breaks, and none where all is well."""
+"""The connector tester: it names each rule that a connector breaks."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ PROGRAM = str(Path(__file__).parent / "faulty.py")
 SETTINGS = {"token": SECRET}
 
 
-def walked(*faults: str, said: list[str] | None = None) -> Findings:
-    """Walk through a connector that runs here, with these faults."""
+def run_tester(*faults: str, said: list[str] | None = None) -> Findings:
+    """Run the tester against a connector in this process that has these faults."""
     with serving(Faulty(*faults)) as port:
         servers = Servers("SourceConnector", Findings(), address=f"127.0.0.1:{port}")
         ConnectorTester(servers, SETTINGS, [].append if said is None else said.append).run()
     return servers.findings
 
 
-def test_a_connector_that_keeps_all_rules_breaks_none() -> None:
+def test_correct_connector_has_no_findings() -> None:
     said: list[str] = []
-    findings = walked(said=said)
+    findings = run_tester(said=said)
     assert list(findings.lines()) == []
     text = "\n".join(said)
     assert "Token  secret text  token" in text
@@ -68,9 +68,9 @@ def test_a_connector_that_keeps_all_rules_breaks_none() -> None:
         ("state of others", {19}),
     ],
 )
-def test_what_is_broken_is_named_by_its_number(fault: str, rules: set[int]) -> None:
+def test_broken_rule_is_named_by_its_number(fault: str, rules: set[int]) -> None:
     try:
-        found = walked(fault)
+        found = run_tester(fault)
     except StoppedError:
         pytest.fail("the walk ended")
     assert found.rules >= rules, list(found.lines())
@@ -86,7 +86,7 @@ def test_what_is_broken_is_named_by_its_number(fault: str, rules: set[int]) -> N
         (("task", "after the task"), {4}),
     ],
 )
-def test_what_fails_ends_the_walk(faults: tuple[str, ...], rules: set[int]) -> None:
+def test_failed_call_stops_the_tester(faults: tuple[str, ...], rules: set[int]) -> None:
     findings = Findings()
     with serving(Faulty(*faults)) as port:
         servers = Servers("SourceConnector", findings, address=f"127.0.0.1:{port}")
@@ -105,7 +105,7 @@ def test_what_fails_ends_the_walk(faults: tuple[str, ...], rules: set[int]) -> N
         (b'{"level":"INFO","message":"of hush-hush","message-origin":"sdk_connector"}\n', 3),
     ],
 )
-def test_a_line_of_the_log_is_held_against_its_rule(line: bytes, rule: int) -> None:
+def test_invalid_log_line_breaks_its_rule(line: bytes, rule: int) -> None:
     findings = Findings()
     log = Log(findings, "sdk_connector", ["hush-hush"])
     log.read(b'{"level":"INFO","message":"m","message-origin":"sdk_connector"}\n')
@@ -114,13 +114,13 @@ def test_a_line_of_the_log_is_held_against_its_rule(line: bytes, rule: int) -> N
     assert findings.rules == {rule}
 
 
-def test_an_unknown_test_does_not_succeed() -> None:
-    findings = walked("any test")
+def test_success_of_an_unknown_test_is_reported() -> None:
+    findings = run_tester("any test")
     assert not findings
     assert "should F7" in "\n".join(findings.lines())
 
 
-def test_the_command_starts_programs_and_says_what_it_found(tmp_path: Path, capsys: Any) -> None:
+def test_command_starts_the_connector_and_prints_findings(tmp_path: Path, capsys: Any) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps(SETTINGS))
     options = ["fivetran-test", "--config", str(config), "--resumes", "1", "--"]
@@ -137,7 +137,7 @@ def test_the_command_starts_programs_and_says_what_it_found(tmp_path: Path, caps
     assert "Cannot start: it ended with exit code 3" in capsys.readouterr().out
 
 
-def test_a_walk_that_is_ended_ends_its_server(tmp_path: Path) -> None:
+def test_terminated_tester_ends_its_server(tmp_path: Path) -> None:
     """A signal to the tester leaves no process behind."""
     config = tmp_path / "config.json"
     config.write_text(json.dumps(SETTINGS))

@@ -1,4 +1,4 @@
-"""The tester names the rule that a destination breaks, and none where all is well."""
+"""The destination tester: it names each rule that a destination breaks."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tap_core.cli import main
 from tests.fivetran.faulty_destination import PASSWORD, FaultyDestination, serving
 
 
-def walked(*faults: str, password: str = PASSWORD) -> Findings:
-    """Walk through a destination that runs here, with these faults."""
+def run_tester(*faults: str, password: str = PASSWORD) -> Findings:
+    """Run the tester against a destination in this process that has these faults."""
     findings = Findings()
     with serving(FaultyDestination(*faults)) as port:
         servers = Servers("DestinationConnector", findings, address=f"127.0.0.1:{port}")
@@ -25,8 +25,8 @@ def walked(*faults: str, password: str = PASSWORD) -> Findings:
     return findings
 
 
-def test_a_destination_that_keeps_all_rules_breaks_none() -> None:
-    assert list(walked().lines()) == []
+def test_correct_destination_has_no_findings() -> None:
+    assert list(run_tester().lines()) == []
 
 
 @pytest.mark.parametrize(
@@ -45,22 +45,22 @@ def test_a_destination_that_keeps_all_rules_breaks_none() -> None:
         (("migrate",), {44}),
     ],
 )
-def test_what_is_broken_is_named_by_its_number(faults: tuple[str, ...], rules: set[int]) -> None:
-    findings = walked(*faults)
+def test_broken_rule_is_named_by_its_number(faults: tuple[str, ...], rules: set[int]) -> None:
+    findings = run_tester(*faults)
     assert findings.rules == rules, list(findings.lines())
 
 
-def test_what_cannot_be_described_ends_the_walk() -> None:
+def test_failed_describe_table_stops_the_tester() -> None:
     with pytest.raises(StoppedError, match="There is no such table"):
-        walked("describe raises")
+        run_tester("describe raises")
 
 
-def test_a_test_that_fails_ends_the_walk() -> None:
+def test_failed_connection_test_stops_the_tester() -> None:
     with pytest.raises(StoppedError, match="nowhere to write"):
-        walked(password="another")
+        run_tester(password="another")
 
 
-def test_the_command_walks_through_a_destination_that_runs(tmp_path: Path, capsys: Any) -> None:
+def test_command_tests_a_running_destination(tmp_path: Path, capsys: Any) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"password": PASSWORD}))
     with serving(FaultyDestination()) as port:

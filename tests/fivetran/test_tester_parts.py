@@ -1,4 +1,4 @@
-"""The parts of the tester: the model of a destination, values, forms, settings, single messages."""
+"""Parts of the tester: the destination model, values, forms, settings, single messages."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def reading() -> UpdateReader:
 
 
 @given(operations)
-def test_the_model_holds_what_a_destination_would(todo: list[tuple[Any, int, Any]]) -> None:
+def test_model_applies_operations_like_a_destination(todo: list[tuple[Any, int, Any]]) -> None:
     model, wanted = Model(), {}
     for kind, number, text in todo:
         model.apply(NAME, ["id"], kind, cells(number, text))
@@ -88,7 +88,7 @@ def test_the_model_holds_what_a_destination_would(todo: list[tuple[Any, int, Any
     assert list(other.differences(model)) == []
 
 
-def test_differences_are_told_by_counts_and_columns() -> None:
+def test_differences_are_reported_by_counts_and_columns() -> None:
     one, other = Model(), Model()
     for number in range(3):
         one.apply(NAME, ["id"], RecordType.UPSERT, cells(number, "a"))
@@ -102,7 +102,7 @@ def test_differences_are_told_by_counts_and_columns() -> None:
 
 
 @given(st.integers(0, 6), st.integers(0, 60))
-def test_moments_are_few_spread_out_and_never_the_last(most: int, count: int) -> None:
+def test_sampled_checkpoints_are_limited_and_exclude_the_last(most: int, count: int) -> None:
     moments = CheckpointSample(most)
     for number in range(count):
         moments.add(str(number), Model())
@@ -134,7 +134,7 @@ def test_moments_are_few_spread_out_and_never_the_last(most: int, count: int) ->
         (DataType.STRING, {"null": True}, None),
     ],
 )
-def test_a_value_is_held_against_its_column(kind: Any, value: Any, fault: str | None) -> None:
+def test_value_is_checked_against_its_column(kind: Any, value: Any, fault: str | None) -> None:
     digits = (10, 2) if kind == DataType.DECIMAL else None
     found = find_fault(
         KnownColumn("c", kind, is_key=False, digits=digits), proto_messages.ValueType(**value)
@@ -142,7 +142,7 @@ def test_a_value_is_held_against_its_column(kind: Any, value: Any, fault: str | 
     assert (found is None) if fault is None else (fault in (found or ""))
 
 
-def test_values_are_shown_short_and_secrets_not_at_all() -> None:
+def test_values_are_shortened_and_secrets_hidden() -> None:
     column = KnownColumn("c", DataType.STRING, is_key=False)
     assert format_value(column, proto_messages.ValueType(string="x" * 99)) == "x" * 37 + "..."
     assert format_value(column, proto_messages.ValueType(string="a\nb")) == "a\\nb"
@@ -152,8 +152,8 @@ def test_values_are_shown_short_and_secrets_not_at_all() -> None:
     assert "t-4711" not in format_value(secret, proto_messages.ValueType(string="t-4711"))
 
 
-def test_single_messages_of_a_stream_are_judged() -> None:
-    """Truncation, deletion, one record in a message, a change of the schema, a warning."""
+def test_valid_messages_of_a_stream_have_no_findings() -> None:
+    """A truncate, a delete, a single record, a schema change and a warning."""
     one = reading()
     one.take(update_of(record(RecordType.TRUNCATE)))
     one.take(update_of(record=record(**cells(1, "a"))))
@@ -197,7 +197,7 @@ def test_single_messages_of_a_stream_are_judged() -> None:
         ),
     ],
 )
-def test_what_a_single_message_breaks_is_named(answers: list[Any], finding: str) -> None:
+def test_invalid_message_of_a_stream_is_reported(answers: list[Any], finding: str) -> None:
     one = reading()
     one.read(answers)
     one.end()
@@ -234,7 +234,7 @@ def form() -> Any:
     )
 
 
-def test_a_form_is_shown_as_a_person_sees_it() -> None:
+def test_form_is_printed_as_the_user_sees_it() -> None:
     assert [line.split() for line in form_lines(form())] == [
         ["The", "form", "(*", "must", "be", "given)"],
         ["Host", "text", "host", "[here]"],
@@ -253,7 +253,7 @@ def test_a_form_is_shown_as_a_person_sees_it() -> None:
     ]
 
 
-def test_a_form_that_is_wrong_is_reported() -> None:
+def test_invalid_form_is_reported() -> None:
     findings = Findings()
     wrong = form()
     wrong.fields.append(proto_messages.FormField(name="host", label="", text_field=0))
@@ -279,7 +279,9 @@ def test_a_form_that_is_wrong_is_reported() -> None:
         (RefusedError("Update", "DEADLINE_EXCEEDED", "", is_task=False), "broken F12: Update does"),
     ],
 )
-def test_a_status_is_held_against_the_rule_of_errors(refusal: RefusedError, line: str) -> None:
+def test_error_status_is_checked_against_the_rule_of_errors(
+    refusal: RefusedError, line: str
+) -> None:
     findings = Findings()
     check_refusal(refusal, findings)
     assert "\n".join(findings.lines()).startswith(line)
@@ -287,7 +289,7 @@ def test_a_status_is_held_against_the_rule_of_errors(refusal: RefusedError, line
     assert refusal.code in str(refusal)
 
 
-def test_settings_are_sent_as_texts() -> None:
+def test_settings_are_sent_as_text() -> None:
     settings = {"tunnel": {"key": "k-1"}, "many": [1, None], "about": {"a": True}, "none": None}
     sent = to_text_map(settings, form())
     assert sent == {
@@ -300,7 +302,7 @@ def test_settings_are_sent_as_texts() -> None:
     assert collect_secrets(sent, form()) == ["k-1"]
 
 
-def test_a_program_that_cannot_serve_is_told_with_what_it_said() -> None:
+def test_program_that_does_not_serve_is_reported_with_its_output() -> None:
     says = "print('{}'); raise SystemExit(3)"
     log = Log(Findings(), "sdk_connector")
     with pytest.raises(NotStartedError, match=r"exit code 3\n  \{\}"):

@@ -1,4 +1,4 @@
-"""A source that is reached over TLS has to prove who it is."""
+"""TLS: a source has to present a trusted certificate."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Orders(RESTStream[Any]):
         return session
 
 
-class TapSafe(Tap):
+class TapOverTls(Tap):
     name = "tap-safe"
     config_jsonschema = th.PropertiesList(
         th.Property("address", th.StringType), th.Property("trusted", th.StringType)
@@ -47,7 +47,7 @@ class TapSafe(Tap):
         return [Orders(self)]
 
 
-class Answers(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
     asked: list[str] = []
 
     def do_GET(self) -> None:
@@ -57,12 +57,12 @@ class Answers(BaseHTTPRequestHandler):
         self.wfile.write(b'[{"id": 1}]')
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """A self-signed certificate of this machine, with its key."""
+    """A self-signed certificate of localhost, with its key."""
     return write_certificate(tmp_path)
 
 
@@ -70,7 +70,7 @@ def certificate(tmp_path: Path) -> Path:
 def serving(certificate: Path) -> Iterator[str]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)
         server.handle_error = lambda *_: None  # type: ignore[method-assign]  # who hangs up
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -78,18 +78,18 @@ def serving(certificate: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def test_no_request_is_sent_to_a_server_with_an_unknown_certificate(certificate: Path) -> None:
-    """F8: neither request nor credentials leave before the server has proved who it is."""
-    Answers.asked.clear()
+def test_no_request_is_sent_to_a_server_with_an_untrusted_certificate(certificate: Path) -> None:
+    """F8: neither request nor credentials are sent before the certificate is verified."""
+    Handler.asked.clear()
     with serving(certificate) as address:
-        tap = TapSafe(config={"address": address})
+        tap = TapOverTls(config={"address": address})
         failure = run_test(tap, "connection")
         assert failure is not None
         assert address not in failure
-        assert Answers.asked == []
-        trusting = TapSafe(config={"address": address, "trusted": str(certificate)})
+        assert Handler.asked == []
+        trusting = TapOverTls(config={"address": address, "trusted": str(certificate)})
         assert run_test(trusting, "connection") is None
-        assert Answers.asked != []
+        assert Handler.asked != []
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ def test_no_request_is_sent_to_a_server_with_an_unknown_certificate(certificate:
         (None, True),
     ],
 )
-def test_nothing_leaves_the_machine_over_plain_http(address, may, monkeypatch) -> None:
-    """F8: but only where a server of Fivetran's has asked for that."""
+def test_plain_http_is_refused_under_fivetran(address, may, monkeypatch) -> None:
+    """F8: only under a Fivetran server."""
     check_https(address)
     monkeypatch.setattr("tap_core.http.https_policy._demanded", threading.Event())
     require_https()
@@ -116,6 +116,6 @@ def test_nothing_leaves_the_machine_over_plain_http(address, may, monkeypatch) -
     with pytest.raises(ConfigurationError, match="plain HTTP") as refused:
         check_https(address)
     assert "example" not in str(refused.value)
-    failure = run_test(TapSafe(config={"address": address}), "connection")
+    failure = run_test(TapOverTls(config={"address": address}), "connection")
     assert failure is not None
     assert "plain HTTP" in failure

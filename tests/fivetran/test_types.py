@@ -1,4 +1,4 @@
-"""JSON Schema to the types of Fivetran's columns."""
+"""Conversion of JSON Schema to the types of Fivetran's columns."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ CENTS = {"type": "number", "multipleOf": 0.01}
         ({"const": 7}, "LONG"),
     ],
 )
-def test_the_type_of_a_column_is_what_its_schema_says(schema, expected):
+def test_column_type_follows_the_schema(schema, expected):
     assert to_column_type(schema) == ColumnType(DataType[expected])
 
 
-def test_a_date_time_without_a_zone_is_naive_where_the_schema_says_so():
+def test_date_time_without_a_time_zone_is_naive():
     schema = {"type": "string", "format": "date-time", "airbyte_type": "timestamp_without_timezone"}
     assert to_column_type(schema).type == DataType.NAIVE_DATETIME
 
@@ -73,17 +73,17 @@ def test_a_date_time_without_a_zone_is_naive_where_the_schema_says_so():
         ({"anyOf": [CENTS, {"type": "integer", "minimum": 0, "maximum": 9}]}, (38, 2)),
     ],
 )
-def test_a_number_with_declared_places_is_a_decimal(schema, digits):
+def test_number_with_declared_precision_is_a_decimal(schema, digits):
     assert to_column_type(schema) == ColumnType(DataType.DECIMAL, *digits)
 
 
-def test_a_key_is_never_json():
+def test_key_is_never_json():
     assert to_key_type({"type": ["integer", "string"]}).type == DataType.STRING
     assert to_key_type({"type": "integer"}).type == DataType.LONG
 
 
-def test_columns_stand_in_the_order_of_the_schema_and_hold_source_data_alone():
-    """F11: no column of a system, unless it tells rows apart."""
+def test_columns_are_in_schema_order_without_system_columns():
+    """F11: no system column, unless it is a key."""
     schema = th.PropertiesList(
         th.Property("b", th.StringType),
         th.Property("_sdc_row", th.IntegerType),
@@ -100,7 +100,7 @@ def test_columns_stand_in_the_order_of_the_schema_and_hold_source_data_alone():
     ]
 
 
-def test_references_are_followed():
+def test_references_are_resolved():
     schema = {
         "properties": {"at": {"$ref": "#/definitions/time"}, "odd": {"$ref": "#/nowhere"}},
         "definitions": {"time": {"type": "string", "format": "date-time"}},
@@ -109,7 +109,7 @@ def test_references_are_followed():
     assert [each.kind.type.name for each in columns] == ["UTC_DATETIME", "JSON"]
 
 
-def test_a_stream_that_declares_nothing_has_one_column_for_the_record():
+def test_stream_without_properties_has_one_column_for_the_record():
     columns = build_columns(SchemaEvent(StreamId("rows"), {"type": "object"}, ("record",)))
     assert [(each.name, each.kind.type.name, each.is_whole) for each in columns] == [
         ("record", "STRING", False),

@@ -1,4 +1,4 @@
-"""Update: a tap's sync as responses."""
+"""The Update call: a tap's sync as responses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KEYS = {"people": ("id",), "orders": ("person", "number"), "wide": ("id",)}
 
 
 class Numbers(Stream):
-    """As many rows as the setting says."""
+    """A stream of as many rows as the setting ``rows``."""
 
     name = "numbers"
     primary_keys = ("n",)
@@ -74,8 +74,8 @@ def kinds(responses: Any) -> list[str]:
     return [one.WhichOneof("operation") for one in responses]
 
 
-def folded(*parts: Any) -> dict[str, dict[Any, Any]]:
-    """Return the tables of a destination that was sent this."""
+def apply_upserts(*parts: Any) -> dict[str, dict[Any, Any]]:
+    """Return the tables of a destination after these responses."""
     kept: dict[str, dict[Any, Any]] = {}
     for responses in parts:
         for table, rows in tables(responses).items():
@@ -87,8 +87,8 @@ def folded(*parts: Any) -> dict[str, dict[Any, Any]]:
     return kept
 
 
-def failed(responses: Any) -> tuple[list[Any], Exception]:
-    """Return what came before an error, and that."""
+def collect_until_error(responses: Any) -> tuple[list[Any], Exception]:
+    """Return the responses before an error, and the error."""
     found: list[Any] = []
     try:
         for response in responses:
@@ -101,11 +101,11 @@ def failed(responses: Any) -> tuple[list[Any], Exception]:
 # What is sent
 
 
-def test_a_first_sync_sends_every_table_and_ends_with_a_checkpoint():
-    """F12, F15, F18: Schema was not called."""
+def test_first_sync_sends_every_table_and_ends_with_a_checkpoint():
+    """F12, F15, F18: also without a previous call of Schema."""
     caller = Caller()
     responses = list(SHOP.update(caller=caller))
-    sent = folded(responses)
+    sent = apply_upserts(responses)
     assert {name: len(rows) for name, rows in sent.items()} == {
         "people": PEOPLE,
         "orders": 2 * PEOPLE,
@@ -125,18 +125,18 @@ def test_a_first_sync_sends_every_table_and_ends_with_a_checkpoint():
 
 
 @pytest.mark.parametrize("state", [None, "", "{}", "null", " "])
-def test_no_state_in_any_form_is_a_first_sync(state):
+def test_missing_empty_or_null_state_is_a_first_sync(state):
     """F17."""
     assert len(tables(SHOP.update(state))["people"]) == PEOPLE
 
 
 @pytest.mark.parametrize("state", ["[1]", "5", '{"bookmarks":', "text"])
-def test_a_state_that_is_no_json_object_is_refused(state):
+def test_state_that_is_not_a_json_object_is_refused(state):
     with pytest.raises(StateFileError, match="The state of the call"):
         list(SHOP.update(state))
 
 
-def test_records_leave_in_batches_of_at_most_a_hundred():
+def test_messages_have_at_most_a_hundred_records():
     """F12."""
     responses = list(Connector(TapNumbers, rows=2_345).update())
     sizes = [len(one.records.records) for one in responses]
@@ -144,31 +144,31 @@ def test_records_leave_in_batches_of_at_most_a_hundred():
     assert sizes[0] == 1  # the first message is sent at once
 
 
-def test_large_records_leave_in_messages_of_a_few_megabytes():
+def test_messages_of_large_records_are_limited_to_a_few_megabytes():
     responses = list(Connector(TapNumbers, rows=9, size=1_500_000).update())
     sizes = [len(one.records.records) for one in responses if one.HasField("records")]
     assert sum(sizes) == 9
     assert max(sizes) <= 2
 
 
-def test_what_is_left_of_a_sync_comes_from_every_checkpoint():
-    """F16: what came before one, and a fresh sync from it, are the whole."""
+def test_sync_can_be_resumed_from_every_checkpoint():
+    """F16: the records before a checkpoint and a new sync from it are the complete tables."""
     whole = list(SHOP.update())
-    expected = folded(whole)
+    expected = apply_upserts(whole)
     places = [n for n, kind in enumerate(kinds(whole)) if kind == "checkpoint"]
     assert len(places) >= PEOPLE
     for place in places:
         rest = Connector(TapShop).update(whole[place].checkpoint.state_json)
-        assert folded(whole[:place], rest) == expected
+        assert apply_upserts(whole[:place], rest) == expected
 
 
-def test_the_last_state_does_not_read_again_what_is_known():
+def test_last_state_does_not_repeat_old_records():
     last = json.dumps(states(SHOP.update())[-1])
     again = tables(SHOP.update(last, selected({"people": True, "orders": True})))
     assert [row["id"] for _, row in again["people"]] == [PEOPLE - 1]
 
 
-def test_rows_behind_the_last_state_are_followed_by_one_also_where_it_did_not_move():
+def test_checkpoint_follows_the_last_rows_although_the_state_is_unchanged():
     """F15: also for taps that only read in full."""
     first = list(Connector(TapNumbers).update())
     second = list(Connector(TapNumbers).update(json.dumps(states(first)[-1])))
@@ -176,8 +176,8 @@ def test_rows_behind_the_last_state_are_followed_by_one_also_where_it_did_not_mo
     assert states(second)[-1] == states(first)[-1]
 
 
-def test_a_state_is_owed_after_a_while_also_in_the_middle_of_a_stream(monkeypatch):
-    """F15: with what is done by then, and never ahead of it."""
+def test_checkpoints_are_sent_at_intervals_within_a_stream(monkeypatch):
+    """F15: with the current bookmark, never ahead of the records sent."""
     monkeypatch.setattr(outlets.UpdateWriter, "state_seconds", 0.0)
     wanted = selected({"people": True})
     responses = list(Connector(TapShop, people=4, pause=0.3).update(selection=wanted))
@@ -195,7 +195,7 @@ def test_a_state_is_owed_after_a_while_also_in_the_middle_of_a_stream(monkeypatc
             assert at is None or at in seen
 
 
-def test_a_table_that_is_read_in_full_has_states_meanwhile_too(monkeypatch):
+def test_full_table_stream_has_checkpoints_at_intervals(monkeypatch):
     monkeypatch.setattr(outlets.UpdateWriter, "state_seconds", 0.0)
     responses = list(Connector(TapNumbers, rows=5_000).update())
     assert kinds(responses[:-1]).count("checkpoint") > 2
@@ -204,15 +204,15 @@ def test_a_table_that_is_read_in_full_has_states_meanwhile_too(monkeypatch):
 # Tables that change
 
 
-def test_a_table_is_truncated_before_its_rows_and_only_then():
-    """F14: a truncation has no data."""
+def test_table_is_truncated_only_before_its_rows():
+    """F14: a truncate has no data."""
     responses = list(Connector(TapNumbers, emit_activate_version_messages="true").update())
     rows = tables(responses)["numbers"]
     assert [kind for kind, _ in rows] == ["TRUNCATE", "UPSERT", "UPSERT", "UPSERT"]
     assert rows[0][1] == {}
 
 
-def test_a_version_that_is_told_behind_the_rows_is_warned_of():
+def test_activate_version_after_the_rows_sends_a_warning():
     class Late(Numbers):
         def get_records(self, context: Any):
             yield from super().get_records(context)
@@ -224,7 +224,7 @@ def test_a_version_that_is_told_behind_the_rows_is_warned_of():
     assert warning.startswith("Table numbers: ")
 
 
-def test_rows_that_were_deleted_are_deleted_by_their_keys():
+def test_deleted_rows_are_sent_as_deletes_by_key():
     class Gone(Numbers):
         schema = th.PropertiesList(
             *(th.Property(name, th.IntegerType) for name in "nm"),
@@ -239,7 +239,7 @@ def test_rows_that_were_deleted_are_deleted_by_their_keys():
     assert sent == [("UPSERT", {"n": 1, "m": 2}), ("DELETE", {"n": 1})]
 
 
-def test_a_change_of_a_table_since_schema_is_told_before_its_rows():
+def test_schema_change_is_sent_before_the_rows():
     class Growing(Numbers):
         grown = False
 
@@ -263,7 +263,7 @@ def test_a_change_of_a_table_since_schema_is_told_before_its_rows():
     assert "schema_change" not in kinds(Connector(tap_of(Growing)).update())
 
 
-def test_bytes_stay_what_they_are_with_and_without_a_map():
+def test_bytes_are_unchanged_with_and_without_a_stream_map():
     class Pictures(Numbers):
         schema = {"properties": {"n": {}, "data": {"type": "string", "contentEncoding": "base64"}}}
 
@@ -275,7 +275,7 @@ def test_bytes_stay_what_they_are_with_and_without_a_map():
         assert row["data"] == bytes(range(256))
 
 
-def test_messages_that_an_author_writes_by_hand_go_out_too():
+def test_messages_written_by_the_author_are_sent():
     class ByHand(Numbers):
         def get_records(self, context: Any):
             write = self._tap.write_message
@@ -300,7 +300,7 @@ def test_messages_that_an_author_writes_by_hand_go_out_too():
     assert kinds(responses)[0] == "schema_change"
 
 
-def test_hooks_of_authors_send_what_they_would_anywhere():
+def test_overridden_record_hook_is_used():
     class Hooked(Numbers):
         def _generate_record_messages(self, record: Any):
             yield RecordMessage(self.name, {**record, "text": "own"})
@@ -312,7 +312,7 @@ def test_hooks_of_authors_send_what_they_would_anywhere():
 # What goes wrong
 
 
-def test_rows_without_a_schema_are_refused():
+def test_records_without_a_schema_are_refused():
     class Unknown(Numbers):
         def get_records(self, context: Any):
             self._tap.write_message(RecordMessage("unknown", {"a": 1}))
@@ -322,7 +322,7 @@ def test_rows_without_a_schema_are_refused():
         list(Connector(tap_of(Unknown)).update())
 
 
-def test_rows_in_files_are_refused():
+def test_batch_messages_are_refused():
     class InFiles(Numbers):
         def get_records(self, context: Any):
             files = SDKBatchMessage(
@@ -335,46 +335,46 @@ def test_rows_in_files_are_refused():
         list(Connector(tap_of(InFiles)).update())
 
 
-def test_an_error_comes_behind_what_was_sent_and_its_state():
-    """F4, F16: the sync goes on from there."""
-    responses, error = failed(Connector(TapShop, fails_after=2).update())
+def test_error_comes_after_the_records_and_a_checkpoint():
+    """F4, F16: the next sync resumes there."""
+    responses, error = collect_until_error(Connector(TapShop, fails_after=2).update())
     assert str(error) == "The source is broken for good."
     assert len(tables(responses)["people"]) == 3
     assert kinds(responses)[-1] == "checkpoint"
     rest = SHOP.update(json.dumps(states(responses)[-1]))
-    assert folded(responses, rest) == folded(SHOP.update())
+    assert apply_upserts(responses, rest) == apply_upserts(SHOP.update())
 
 
-def test_what_came_of_a_table_without_bookmarks_is_followed_by_a_state_though_it_fails():
+def test_checkpoint_follows_rows_of_a_failed_full_table_stream():
     class Failing(Numbers):
         def get_records(self, context: Any):
             yield {"n": 1}
             raise RuntimeError
 
-    responses, _ = failed(Connector(tap_of(Failing)).update())
+    responses, _ = collect_until_error(Connector(tap_of(Failing)).update())
     assert len(tables(responses)["numbers"]) == 1
     assert kinds(responses)[-1] == "checkpoint"
     assert tables(Connector(TapNumbers).update(json.dumps(states(responses)[-1])))
 
 
-def test_a_value_that_does_not_fit_ends_the_sync_behind_the_rows_before_it():
+def test_invalid_value_ends_the_sync_after_the_previous_rows():
     class Misfit(Numbers):
         def get_records(self, context: Any):
             yield {"n": 1}
             yield {"n": "one"}
 
-    responses, error = failed(Connector(tap_of(Misfit)).update())
+    responses, error = collect_until_error(Connector(tap_of(Misfit)).update())
     assert isinstance(error, DataError)
     assert all(word in str(error) for word in ("'numbers'", "'n'", "LONG"))
     assert tables(responses)["numbers"] == [("UPSERT", {"n": 1, "text": None})]
 
 
-def test_settings_that_do_not_fit_are_refused():
+def test_invalid_settings_are_refused():
     with pytest.raises(ConfigValidationError, match="people"):
         list(Connector(TapShop, people="many").update())
 
 
-def test_an_author_who_leaves_the_program_ends_the_call_alone():
+def test_system_exit_of_the_tap_ends_only_its_call():
     class Leaving(Numbers):
         def get_records(self, context: Any):
             raise SystemExit(3)
@@ -385,7 +385,7 @@ def test_an_author_who_leaves_the_program_ends_the_call_alone():
     assert tables(Connector(TapNumbers).update())
 
 
-def test_one_who_leaves_ends_the_sync_and_another_begins_at_once():
+def test_disconnected_caller_ends_the_sync_and_the_next_one_starts():
     """F18."""
     ended = threading.Event()
 
@@ -407,7 +407,7 @@ def test_one_who_leaves_ends_the_sync_and_another_begins_at_once():
     assert ended.wait(60)
 
 
-def test_a_caller_that_disconnects_ends_a_waiting_sync():
+def test_disconnected_caller_ends_a_blocked_sync():
     backlog = BoundedByteQueue(limit=10)
     backlog.put(b"x" * 20)
     told: list[Exception] = []
@@ -426,7 +426,7 @@ def test_a_caller_that_disconnects_ends_a_waiting_sync():
     assert list(backlog) == []
 
 
-def test_no_more_rows_wait_than_the_limit_allows():
+def test_queue_of_rows_is_bounded():
     backlog, taken = BoundedByteQueue(limit=1_000), []
 
     def make() -> None:
@@ -443,7 +443,7 @@ def test_no_more_rows_wait_than_the_limit_allows():
     assert taken == list(range(50))
 
 
-def test_several_at_once_do_not_know_of_each_other():
+def test_concurrent_syncs_are_independent():
     made = [Connector(TapShop, people=count, pause=0.01) for count in (2, 9, 5, 7)]
     found: dict[int, int] = {}
 
@@ -458,8 +458,8 @@ def test_several_at_once_do_not_know_of_each_other():
     assert found == {0: 2, 1: 9, 2: 5, 3: 7}
 
 
-def test_one_line_tells_of_each_table(caplog):
-    """F2: rows and seconds."""
+def test_log_has_one_line_per_table(caplog):
+    """F2: with rows and seconds."""
     with caplog.at_level(logging.INFO, "fivetran"):
         list(SHOP.update(selection=selected({"visits": True, "wide": True})))
     told = [each.getMessage().rpartition(" in ")[0] for each in caplog.records]
@@ -469,7 +469,7 @@ def test_one_line_tells_of_each_table(caplog):
     ]
 
 
-def test_handlers_of_signals_stay_those_of_the_main_thread():
+def test_signal_handlers_of_the_main_thread_are_kept():
     from tap_core.protocols.fivetran.cli import _handlers_of_the_main_thread
 
     class WithHandler(Numbers):

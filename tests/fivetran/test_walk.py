@@ -1,4 +1,4 @@
-"""The tester walks through taps of ours and finds no broken rule."""
+"""The connector tester finds no broken rule in taps of the SDK."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOMENT = {"type": ["string", "null"], "format": "date-time"}
 
 
 class Kinds(Stream):
-    """A column of every type, and nulls; the whole table, each time."""
+    """A full-table stream with a column of every type, and nulls."""
 
     name = "kinds"
     primary_keys = ("id",)
@@ -65,7 +65,7 @@ class Kinds(Stream):
 
 
 class Events(Stream):
-    """Rows without a key."""
+    """A stream without a key."""
 
     name = "events"
     schema = th.PropertiesList(
@@ -77,7 +77,7 @@ class Events(Stream):
 
 
 class Customers(Stream):
-    """A parent."""
+    """A parent stream."""
 
     name = "customers"
     primary_keys = ("id",)
@@ -93,7 +93,7 @@ class Customers(Stream):
 
 
 class Orders(Stream):
-    """Children that grow, each in order; the fourth of each was deleted."""
+    """A child stream that grows, sorted; the fourth order of each customer is deleted."""
 
     name = "orders"
     parent_stream_type = Customers
@@ -123,7 +123,7 @@ class Orders(Stream):
 
 
 class TapWhole(Tap):
-    """All of them."""
+    """A tap of all these streams."""
 
     name = "tap-whole"
     config_jsonschema = th.PropertiesList(
@@ -141,7 +141,7 @@ class TapWhole(Tap):
 
 @contextmanager
 def served(tap: type[Tap]) -> Iterator[str]:
-    """Serve a tap in this process; give the address."""
+    """Serve a tap in this process; yield its address."""
     journal = JsonLogHandler("sdk_connector")
     with journal.attached():
         server = Server(make_connector_service(tap, journal), journal)
@@ -151,8 +151,8 @@ def served(tap: type[Tap]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("schemas", [False, True])
-def test_a_walk_through_a_tap_finds_no_broken_rule(schemas: bool) -> None:
-    """F6, F7, F10 to F19: forms, tests, schemas, updates that are resumed, cut and narrowed."""
+def test_tap_breaks_no_rule(schemas: bool) -> None:
+    """F6, F7, F10 to F19: all calls, with updates that are resumed, interrupted and filtered."""
     said: list[str] = []
     findings = Findings()
     with served(TapWhole) as address:

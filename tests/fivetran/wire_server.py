@@ -1,7 +1,7 @@
-"""A server whose handlers do what a test asks of them; run as a program.
+"""A server with test handlers, run as a program: ``wire_server.py PORT [FOLDER]``.
 
-`python wire_server.py PORT [FOLDER]`: FOLDER is where packages are looked for last. What a Test
-or an Update does is said by its name or state: see the functions.
+FOLDER is appended to the import path. The name of a Test or the state of an Update selects the
+behaviour; see the handlers.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tap_core.protocols.fivetran.listen_address import ListenAddress
 from tap_core.protocols.fivetran.logging import JsonLogHandler
 
 MEETING = threading.Barrier(9, timeout=60)
-TOLD = threading.Event()
+CALLER_LEFT = threading.Event()
 """An Update was told that its caller has gone."""
-LETTER = "ü"
+WIDE_CHARACTER = "ü"
 
 
 class Abyss(BaseException):
-    """Not even an exception."""
+    """An exception that does not derive from Exception."""
 
 
 def test(request, call):
@@ -42,7 +42,7 @@ def test(request, call):
         MEETING.wait()
     if word == "linger":
         getLogger("fivetran").info("lingering")
-        TOLD.wait(60)
+        CALLER_LEFT.wait(60)
     if word == "stay":
         getLogger("fivetran").info("staying")
         time.sleep(60)
@@ -63,7 +63,7 @@ RAISED = {
     "error": ValueError("a value does not fit"),
     "exit": SystemExit(3),
     "abyss": Abyss("deep"),
-    "long": ValueError(LETTER * 100_000),
+    "long": ValueError(WIDE_CHARACTER * 100_000),
     "unsayable": KeyError("unsayable"),
 }
 
@@ -75,7 +75,7 @@ def raise_error(word):
 
 def update(request, call):
     word = request.state_json
-    call.on_end(hear)
+    call.on_end(note_end)
     if word == "meet":
         MEETING.wait()
     try:
@@ -92,9 +92,9 @@ def update(request, call):
         getLogger("fivetran").info("closed")
 
 
-def hear():
+def note_end():
     getLogger("fivetran").info("told of the end")
-    TOLD.set()
+    CALLER_LEFT.set()
 
 
 def checkpoint(number):
@@ -120,10 +120,10 @@ def main():
             update, lambda text: proto_messages.UpdateResponse(task={"message": text})
         ),
     }
-    journal = JsonLogHandler("sdk_connector")
+    handler = JsonLogHandler("sdk_connector")
     service = Service("SourceConnector", handlers, explain)
-    place = ListenAddress(int(sys.argv[1]), "localhost")
-    return serve(service, place, journal, lambda: journal.say("INFO", "closing"))
+    address = ListenAddress(int(sys.argv[1]), "localhost")
+    return serve(service, address, handler, lambda: handler.say("INFO", "closing"))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Receiving requests: whose turn it is, and what those of all calls may hold."""
+"""Receiving requests: the order in which clients are served, and memory limits."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ TEST = "/fivetran_sdk.v2.SourceConnector/Test"
         (b"\x0b\x12\x00\x0c", 3),  # an unknown group around one
     ],
 )
-def test_the_values_of_a_message_are_counted_with_those_of_messages_in_it(data, count) -> None:
+def test_values_of_nested_messages_are_counted(data, count) -> None:
     assert count_values(data, proto_messages.TestRequest.DESCRIPTOR, 1000) == count
 
 
-def test_counting_stops_soon_after_the_limit() -> None:
+def test_counting_stops_just_above_the_limit() -> None:
     assert count_values(b"\x12\x00" * 1_000_000, proto_messages.TestRequest.DESCRIPTOR, 10) == 11
 
 
 @pytest.mark.parametrize("data", [b"\x12", b"\x12\x05ab", b"\x80" * 100_000, b"\x0a\xff\xff"])
-def test_what_is_not_a_message_is_an_error(data) -> None:
+def test_invalid_message_is_an_error(data) -> None:
     with pytest.raises(ValueError, match="end"):
         count_values(data, proto_messages.TestRequest.DESCRIPTOR, 1000)
 
 
-def test_requests_of_all_calls_together_have_a_limit_that_the_error_names() -> None:
+def test_total_memory_of_requests_is_limited() -> None:
     """SEC2: the bytes that all calls hold have a limit, which the error names."""
-    reception = RequestReceiver(RequestLimits(held=40_000))
+    receiver = RequestReceiver(RequestLimits(held=40_000))
     data = proto_messages.TestRequest(name="x" * 6_000).SerializeToString()
 
     def received() -> Any:
-        return reception.request(iter([data]), None, proto_messages.TestRequest)
+        return receiver.request(iter([data]), None, proto_messages.TestRequest)
 
     limit = (
         r"40,000 bytes of memory \(--max-held\), 24,012 are held, and this one would take 24,012"
@@ -69,17 +69,17 @@ def test_requests_of_all_calls_together_have_a_limit_that_the_error_names() -> N
         pass
 
 
-def test_what_is_not_received_as_a_whole_is_not_held() -> None:
-    reception = RequestReceiver(RequestLimits(held=40_000))
+def test_incomplete_requests_release_their_memory() -> None:
+    receiver = RequestReceiver(RequestLimits(held=40_000))
     for _ in range(5):
-        broken = reception.request(iter([b"\x12" * 9]), None, proto_messages.TestRequest)
+        broken = receiver.request(iter([b"\x12" * 9]), None, proto_messages.TestRequest)
         with pytest.raises(ValueError, match="end"), broken:
             pass
-    with reception.request(iter([]), None, proto_messages.TestRequest) as empty:
+    with receiver.request(iter([]), None, proto_messages.TestRequest) as empty:
         assert empty == proto_messages.TestRequest()
 
 
-def test_values_and_json_count_for_what_they_become() -> None:
+def test_memory_estimate_includes_decoded_values_and_json() -> None:
     kind = proto_messages.TestRequest.DESCRIPTOR
     assert estimate_memory(b"\x12\x00" * 1_000, kind, 1 << 30) == 1_000_000
     state = proto_messages.TestRequest(name="[" + "[]," * 1_000 + "[]]").SerializeToString()
@@ -87,7 +87,7 @@ def test_values_and_json_count_for_what_they_become() -> None:
 
 
 class _Sender:
-    """A client's requests that come when they are told to; its context notes a cancellation."""
+    """A client whose request arrives when its event is set; as a call it records a cancellation."""
 
     def __init__(self) -> None:
         self.goes_on = threading.Event()
@@ -105,16 +105,16 @@ class _Sender:
         self.goes_on.set()
 
 
-def test_clients_that_send_nothing_hold_up_the_others_for_a_moment_only(
+def test_idle_clients_delay_others_only_briefly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Longer than a busy machine lets the thread of a prompt client wait.
     monkeypatch.setattr(f"{RequestReceiver.__module__}._PATIENCE_SECONDS", 1.0)
-    reception = RequestReceiver(RequestLimits())
+    receiver = RequestReceiver(RequestLimits())
     silent = [_Sender() for _ in range(5)]
 
     def receive(sender: _Sender) -> str:
-        with reception.request(sender, sender, proto_messages.TestRequest) as request:
+        with receiver.request(sender, sender, proto_messages.TestRequest) as request:
             return str(request.name)
 
     threads = [threading.Thread(target=receive, args=(each,), daemon=True) for each in silent]
@@ -136,8 +136,8 @@ def test_clients_that_send_nothing_hold_up_the_others_for_a_moment_only(
     assert not all(each.is_cancelled for each in silent)
 
 
-def test_calls_beyond_the_limit_are_refused_and_the_others_end() -> None:
-    """SEC2: calls beyond the limit are refused, and the running ones end well."""
+def test_calls_beyond_the_limit_are_refused() -> None:
+    """SEC2: the running calls end normally."""
     go_on = threading.Event()
 
     def wait(_request: Any, _call: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a table keeps of Fivetran's types, keys and names, and what is true of it."""
+"""Fivetran's types, keys and names in table metadata, reconciled with the actual columns."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def types_of(shape: FivetranSchema, table_format: str) -> dict[str, str]:
 
 
 @given(SHAPES, SHAPES, st.sampled_from(FORMATS))
-def test_every_shape_comes_back(
+def test_fivetran_schema_round_trips(
     one: FivetranSchema, other: FivetranSchema, table_format: str
 ) -> None:
-    """DescribeTable tells every type as it was made, also those that Spark does not have."""
+    """DescribeTable returns every type as it was created, also those that Spark lacks."""
     text = dump_metadata(one, other)
     assert re.fullmatch("[0-9a-f]+", text)
     assert load_metadata(text) == (one, other)
@@ -49,7 +49,7 @@ def test_every_shape_comes_back(
 
 
 @given(SHAPES, SHAPES)
-def test_what_a_table_will_be_counts_only_once_it_is(
+def test_planned_schema_is_used_only_once_the_table_has_it(
     after: FivetranSchema, now: FivetranSchema
 ) -> None:
     types = types_of(now, "delta")
@@ -57,7 +57,7 @@ def test_what_a_table_will_be_counts_only_once_it_is(
         assert reconcile(types, [after, now], "delta") == now
 
 
-def test_a_column_that_others_changed_is_what_it_is_now() -> None:
+def test_columns_changed_by_others_have_their_current_type() -> None:
     key = DestinationColumn("Id", DataType.INT, True, column="id")  # noqa: FBT003
     said = FivetranSchema(
         (
@@ -75,7 +75,7 @@ def test_a_column_that_others_changed_is_what_it_is_now() -> None:
     ]
 
 
-def test_a_decimal_without_digits_is_remembered_with_those_it_got() -> None:
+def test_decimal_without_digits_is_stored_with_the_default_digits() -> None:
     shape = FivetranSchema((DestinationColumn("n", DataType.DECIMAL, column="n"),))
     assert load_metadata(dump_metadata(shape))[0].columns[0].decimal == (38, 10)
 
@@ -83,12 +83,12 @@ def test_a_decimal_without_digits_is_remembered_with_those_it_got() -> None:
 @pytest.mark.parametrize(
     "text", ["", "zz", "00", dump_metadata().replace("7", "8"), b"[[1]]".hex()]
 )
-def test_what_cannot_be_read_is_an_error_and_not_an_empty_memory(text: str) -> None:
+def test_invalid_metadata_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="cannot be read"):
         load_metadata(text)
 
 
-def test_a_table_that_remembers_nothing_is_described_by_its_types() -> None:
+def test_table_without_metadata_is_described_by_its_spark_types() -> None:
     assert load_metadata(None) == ()
     types = {
         "a": "tinyint",
@@ -115,7 +115,7 @@ def test_a_table_that_remembers_nothing_is_described_by_its_types() -> None:
 
 @pytest.mark.parametrize("type_", TYPES)
 @pytest.mark.parametrize("table_format", FORMATS)
-def test_a_type_comes_back_as_one_of_the_same_values(type_: DataType, table_format: str) -> None:
+def test_type_without_metadata_has_the_same_column_type(type_: DataType, table_format: str) -> None:
     column = DestinationColumn("c", type_, column="c")
     back = column_from_ddl("c", to_ddl(column, table_format))
     assert to_ddl(back, table_format) == to_ddl(column, table_format)

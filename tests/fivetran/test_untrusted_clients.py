@@ -1,4 +1,4 @@
-"""What an uninvited client can do to a server: real programs, a plain gRPC client."""
+"""Requests of untrusted clients: servers as programs, called by a plain gRPC client."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ PATIENCE = 120
 SHOP = (sys.executable, str(HERE / "shop.py"))
 SPARK = (sys.executable, "-m", "target_spark")
 MOST_BYTES = 600 << 20
-"""What a flood may add to the memory of a server."""
+"""What a send_concurrently may add to the memory of a server."""
 
 SECRET = "MARKED-4711"
 
 
 class Server:
-    """A server that runs, and what a client without any library of ours sends it."""
+    """A running server and a gRPC client that uses no code of the SDK for its calls."""
 
     def __init__(self, process: subprocess.Popen[str], service: str) -> None:
         self.process, self.service = process, service
@@ -46,7 +46,7 @@ class Server:
             yield channel.unary_unary(f"/fivetran_sdk.v2.{self.service}/{rpc}")
 
     def send(self, rpc: str, request: bytes) -> bytes | grpc.StatusCode:
-        """Return the answer, or the status of a refusal."""
+        """Return the answer, or the status code of an error."""
         with self.method(rpc) as method:
             try:
                 return bytes(method(request, timeout=PATIENCE))
@@ -54,8 +54,8 @@ class Server:
                 status: grpc.StatusCode = error.code()  # type: ignore[attr-defined]
                 return status
 
-    def told(self, rpc: str, **fields: Any) -> str:
-        """Return the text with which a call is refused."""
+    def refusal(self, rpc: str, **fields: Any) -> str:
+        """Return the message of the failure or task that answers a call."""
         request = getattr(proto_messages, f"{rpc}Request")(**fields)
         response = "WriteBatch" if rpc == "WriteHistoryBatch" else rpc
         kind = getattr(proto_messages, f"{response}Response")
@@ -114,10 +114,10 @@ CALLS: dict[str, Mapping[str, Any]] = {
 
 
 @pytest.mark.parametrize("rpc", CALLS)
-def test_no_call_runs_a_program_or_lets_java_write_a_file(
+def test_call_cannot_run_a_program_or_make_java_write_a_file(
     destination: Server, rpc: str, tmp_path: Path
 ) -> None:
-    """SEC1: a call starts no program as Spark's Python, and Java writes no file for it."""
+    """SEC1: a call cannot set Spark's Python program or Java options."""
     program = tmp_path / "evil.sh"
     program.write_text(f"#!/bin/sh\nid -un > {tmp_path}/pwned_python\n")
     program.chmod(0o755)
@@ -127,7 +127,7 @@ def test_no_call_runs_a_program_or_lets_java_write_a_file(
         "spark.hadoop.fs.s3a.secret.key": SECRET,
     }
     configuration = {"path": str(tmp_path / "t"), "format": "delta", "spark": json.dumps(spark)}
-    said = destination.told(rpc, configuration=configuration, **CALLS[rpc])
+    said = destination.refusal(rpc, configuration=configuration, **CALLS[rpc])
     assert "spark.driver.extraJavaOptions, spark.pyspark.python: a call may not set this" in said
     assert "TARGET_SPARK_ALLOW_SETTINGS" in said
     assert SECRET not in said
@@ -137,33 +137,35 @@ def test_no_call_runs_a_program_or_lets_java_write_a_file(
     assert not children.read_text().split()
 
 
-def test_what_a_call_brings_does_not_become_the_operators_word(destination: Server) -> None:
+def test_call_cannot_allow_its_own_settings(destination: Server) -> None:
     configuration = {
         "path": "/lake",
         "TARGET_SPARK_ALLOW_SETTINGS": "*",
         "allow_settings": "*",
         "master": "yarn",
     }
-    said = destination.told("Test", name="settings", configuration=configuration)
+    said = destination.refusal("Test", name="settings", configuration=configuration)
     assert "TARGET_SPARK_ALLOW_SETTINGS, allow_settings, master: a call may not set this" in said
 
 
-def test_settings_of_the_operators_environment_are_not_looked_at(tmp_path: Path) -> None:
+def test_settings_in_the_operators_environment_are_not_restricted(tmp_path: Path) -> None:
     variables = {
         "TARGET_SPARK_MASTER": "local[1]",
         "TARGET_SPARK_SPARK": '{"spark.driver.extraJavaOptions": "-Dx=y"}',
         "TARGET_SPARK_ALLOW_PATHS": str(tmp_path),
     }
     with running(SPARK, **variables) as server:
-        said = server.told("Test", name="settings", configuration={"path": "/etc"})
+        said = server.refusal("Test", name="settings", configuration={"path": "/etc"})
         assert said.startswith("path: the operator of this server allows tables only in certain")
         configuration = {"path": str(tmp_path / "lake"), "jars": "x.jar"}
-        assert server.told("Test", name="settings", configuration=configuration).startswith("jars:")
-        allowed = server.told("Test", name="nothing", configuration={})
+        assert server.refusal("Test", name="settings", configuration=configuration).startswith(
+            "jars:"
+        )
+        allowed = server.refusal("Test", name="nothing", configuration={})
         assert "There is no such test" in allowed
 
 
-def test_no_call_makes_a_connector_write_files(tmp_path: Path) -> None:
+def test_call_cannot_make_a_connector_write_files(tmp_path: Path) -> None:
     """SEC1: a call cannot make a connector write BATCH files."""
     storage = {"root": str(tmp_path / "pwned"), "prefix": "x"}
     batch = {"encoding": {"format": "jsonl", "compression": "none"}, "storage": storage}
@@ -195,8 +197,10 @@ def test_no_call_makes_a_connector_write_files(tmp_path: Path) -> None:
 # Floods ---------------------------------------------------------------------------------------
 
 
-def flood(server: Server, rpc: str, request: bytes, clients: int, calls: int) -> list[Any]:
-    """Send a request from many clients at once; return the answers and refusals."""
+def send_concurrently(
+    server: Server, rpc: str, request: bytes, clients: int, calls: int
+) -> list[Any]:
+    """Send a request from many clients at once; return the answers and status codes."""
     with ThreadPoolExecutor(clients) as pool:
         return list(pool.map(lambda _: server.send(rpc, request), range(calls)))
 
@@ -206,7 +210,7 @@ def one_text(size: int) -> bytes:
 
 
 def many_values(size: int) -> bytes:
-    """A table with columns of two bytes each, which are hundreds in memory."""
+    """Return a table whose columns take two bytes each, and hundreds in memory."""
     columns = b"\x12\x00" * (size // 2)
     return b"\x1a" + _length(len(columns)) + columns
 
@@ -220,7 +224,7 @@ def _length(number: int) -> bytes:
 
 
 def one_json(size: int) -> bytes:
-    """A list of lists as the settings of Spark."""
+    """Return a Test whose Spark settings are a list of lists."""
     return proto_messages.TestRequest(
         name="settings", configuration={"spark": "[" + "[]," * (size // 3) + "[]]"}
     ).SerializeToString()
@@ -235,33 +239,33 @@ def one_json(size: int) -> bytes:
     ],
     ids=["text", "values", "json"],
 )
-def test_a_flood_of_large_calls_neither_fills_the_memory_nor_hangs(
+def test_many_large_requests_are_answered_within_a_memory_limit(
     rpc: str, make: Callable[[int], bytes]
 ) -> None:
-    """SEC2: a flood of large calls neither fills the memory nor hangs."""
+    """SEC2: many large requests neither exhaust the memory nor hang."""
     request = make(15 << 20)
     with running(SPARK) as server:
         server.send("Test", one_text(1))
         before = server.memory()
-        answers = flood(server, rpc, request, clients=20, calls=40)
+        answers = send_concurrently(server, rpc, request, clients=20, calls=40)
         assert grpc.StatusCode.DEADLINE_EXCEEDED not in answers
         assert server.memory("VmHWM") - before < MOST_BYTES
         assert all(isinstance(each, bytes | grpc.StatusCode) for each in answers)
         assert isinstance(server.send("Test", one_text(1)), bytes)
 
 
-def test_a_message_of_a_hundred_megabytes_is_refused_by_a_destination() -> None:
+def test_destination_refuses_a_message_of_100_megabytes() -> None:
     with running(SPARK) as server:
         server.send("Test", one_text(1))
         before = server.memory()
-        answers = flood(server, "Test", one_text(100 << 20), clients=4, calls=8)
+        answers = send_concurrently(server, "Test", one_text(100 << 20), clients=4, calls=8)
         assert set(answers) == {grpc.StatusCode.RESOURCE_EXHAUSTED}
         assert server.memory("VmHWM") - before < MOST_BYTES
         assert isinstance(server.send("Test", one_text(1)), bytes)
 
 
 def state(size: int) -> bytes:
-    """An Update whose state is a list of lists, which JSON makes large."""
+    """Return an Update whose state is a list of lists, which is large in memory."""
     text = "[" + "[]," * (size // 3) + "[]]"
     return proto_messages.UpdateRequest(state_json=text).SerializeToString()
 
@@ -271,21 +275,21 @@ def state(size: int) -> bytes:
     [("Test", one_text), pytest.param("Update", state, marks=pytest.mark.thorough)],
     ids=["text", "state"],
 )
-def test_a_flood_of_large_messages_leaves_a_connector_its_memory(
+def test_connector_answers_many_large_requests_within_a_memory_limit(
     rpc: str, make: Callable[[int], bytes]
 ) -> None:
     request = make(15 << 20)
     with running(SHOP) as server:
         server.send("Test", one_text(1))
         before = server.memory()
-        answers = flood(server, rpc, request, clients=16, calls=32)
+        answers = send_concurrently(server, rpc, request, clients=16, calls=32)
         assert grpc.StatusCode.DEADLINE_EXCEEDED not in answers
         assert server.memory("VmHWM") - before < MOST_BYTES
         assert all(isinstance(each, bytes | grpc.StatusCode) for each in answers)
         assert isinstance(server.send("Test", one_text(1)), bytes)
 
 
-def test_the_operator_lets_a_connector_take_messages_up_to_fivetrans_limit() -> None:
+def test_operator_can_raise_the_message_limit_to_fivetrans() -> None:
     words = ("--max-request", str(128 << 20), "--max-held", str(1 << 30))
     with running((*SHOP, *words)) as server:
         assert isinstance(server.send("Test", one_text((128 << 20) - 100)), bytes)
@@ -293,7 +297,7 @@ def test_the_operator_lets_a_connector_take_messages_up_to_fivetrans_limit() -> 
         assert refused is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-def test_silent_connections_and_empty_calls_delay_no_other(
+def test_idle_connections_and_calls_do_not_delay_others(
     destination: Server,
 ) -> None:
     """SEC2: idle connections and calls without a request do not delay other calls."""
@@ -313,7 +317,7 @@ def test_silent_connections_and_empty_calls_delay_no_other(
 
 
 def _answer_in_time(method: Any) -> bytes:
-    """Return the answer; a call whose request comes late on a busy machine is made again."""
+    """Return the answer; repeat a call that was cancelled because its request came late."""
     end = time.monotonic() + PATIENCE
     while True:
         call = method.future(one_text(1), timeout=PATIENCE)
@@ -322,7 +326,7 @@ def _answer_in_time(method: Any) -> bytes:
 
 
 def _nothing(stack: ExitStack) -> Iterator[bytes]:
-    """Return requests of which none comes until the test has ended."""
+    """Return a request iterator that yields nothing and ends with the test."""
     import threading
 
     ended = threading.Event()

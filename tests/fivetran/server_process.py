@@ -1,4 +1,4 @@
-"""Starts a server as a program, reads its log, and calls it."""
+"""Start a test server as a program, read its log, and call it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE = 120
 
 
 class Running:
-    """A server that runs, as its client and the reader of its standard output see it."""
+    """A running server, with its client and the lines of its log."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -40,7 +40,7 @@ class Running:
         self._new.put(None)
 
     def await_line(self, start: str) -> dict[str, str]:
-        """Return the next line of the log whose message starts like this."""
+        """Return the next line of the log whose message begins with ``start``."""
         while (line := self._new.get(timeout=PATIENCE)) is not None:
             if line["message"].startswith(start):
                 return line
@@ -51,7 +51,7 @@ class Running:
         self.channel = grpc.insecure_channel(f"{host}:{self.port}")
 
     def call(self, rpc: str, request: Any) -> Any:
-        """Return a future of the answer's bytes."""
+        """Return a future of the answer as bytes."""
         data = request if isinstance(request, bytes) else request.SerializeToString()
         path = f"/fivetran_sdk.v2.SourceConnector/{rpc}"
         return self.channel.unary_unary(path).future(data, timeout=PATIENCE)
@@ -61,7 +61,7 @@ class Running:
         return proto_messages.TestResponse.FromString(done)
 
     def update(self, word: str) -> Any:
-        """Return the answers of an Update, which come as they are asked for."""
+        """Return an iterator of the answers of an Update."""
         read = proto_messages.UpdateResponse.FromString
         method = self.channel.unary_stream(
             "/fivetran_sdk.v2.SourceConnector/Update", response_deserializer=read
@@ -70,12 +70,12 @@ class Running:
         return method(request.SerializeToString(), timeout=PATIENCE)
 
     def failure(self, rpc: str, request: Any) -> tuple[grpc.StatusCode, str]:
-        """Return the status and its details of a call that fails."""
+        """Return the status code and details of a call that fails."""
         error = self.call(rpc, request).exception()
         return error.code(), error.details()
 
-    def ends(self) -> int:
-        """Return the exit code, once everything has been read."""
+    def await_exit(self) -> int:
+        """Return the exit code after all output has been read."""
         code = self.process.wait(PATIENCE)
         self._reader.join(PATIENCE)
         return code
@@ -85,12 +85,12 @@ class Running:
             self.channel.close()
         if self.process.poll() is None:
             self.process.kill()
-        self.ends()
+        self.await_exit()
 
 
 @contextmanager
 def running(port: int = 0, python: str = sys.executable, *options: str) -> Iterator[Running]:
-    """Run the server of a test; standard error is the test's own."""
+    """Run the test server; its standard error is that of the test."""
     process = subprocess.Popen(
         [python, str(PROGRAM), str(port), *options],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The comparison of our description with Fivetran's own files."""
+"""The comparison of the SDK's message descriptions with Fivetran's proto files."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from tap_core.protocols.fivetran.proto_diff import differences
 from tap_core.protocols.fivetran.proto_messages import build_file_descriptors
 
 
-def theirs() -> list[descriptor_pb2.FileDescriptorProto]:
-    """Return the files of Fivetran, as a compiler that knows the same would tell them."""
+def compiled_files() -> list[descriptor_pb2.FileDescriptorProto]:
+    """Return Fivetran's files as a proto compiler would return them."""
     data = [file.SerializeToString() for file in build_file_descriptors()]
     return [descriptor_pb2.FileDescriptorProto.FromString(file) for file in data]
 
 
-def found(changed) -> list[str]:
+def list_differences(changed) -> list[str]:
     return list(differences(build_file_descriptors(), changed))
 
 
-def named(items, name: str):
+def item_named(items, name: str):
     return next(item for item in items if item.name == name)
 
 
-def test_equal_descriptions_have_no_difference() -> None:
-    assert found(theirs()) == []
+def test_equal_descriptions_have_no_differences() -> None:
+    assert list_differences(compiled_files()) == []
 
 
-def test_a_compilers_extras_and_other_packages_do_not_count() -> None:
-    changed = theirs()
+def test_compiler_options_and_other_packages_are_ignored() -> None:
+    changed = compiled_files()
     for file in changed:
         file.options.go_package = "x"
         for message in file.message_type:
@@ -39,18 +39,18 @@ def test_a_compilers_extras_and_other_packages_do_not_count() -> None:
                 field.json_name = "x"
     older = descriptor_pb2.FileDescriptorProto(name="v1.proto", package="fivetran_sdk")
     older.message_type.add(name="LogEntry")
-    assert found([*changed, older]) == []
+    assert list_differences([*changed, older]) == []
 
 
-def test_what_fivetran_adds_is_missing_here() -> None:
-    changed = theirs()
+def test_additions_by_fivetran_are_reported_as_missing() -> None:
+    changed = compiled_files()
     common = changed[0]
     common.message_type.add(name="Tag").field.add(name="text", number=1, type=9, label=1)
-    named(common.enum_type, "DataType").value.add(name="GEOMETRY", number=16)
+    item_named(common.enum_type, "DataType").value.add(name="GEOMETRY", number=16)
     changed[2].service[0].method.add(
         name="Vacuum", input_type=".fivetran_sdk.v2.Tag", output_type=".fivetran_sdk.v2.Task"
     )
-    assert found(changed) == [
+    assert list_differences(changed) == [
         "missing here: field Tag.text (1, string)",
         "missing here: message Tag (message)",
         "missing here: rpc DestinationConnector.Vacuum (Tag to Task)",
@@ -58,22 +58,22 @@ def test_what_fivetran_adds_is_missing_here() -> None:
     ]
 
 
-def test_what_fivetran_changes_and_removes_is_told_with_both_sides() -> None:
-    changed = theirs()
-    column = named(changed[0].message_type, "Column")
-    named(column.field, "primary_key").number = 5
-    params = named(column.field, "params")
+def test_changes_and_removals_by_fivetran_are_reported_with_both_versions() -> None:
+    changed = compiled_files()
+    column = item_named(changed[0].message_type, "Column")
+    item_named(column.field, "primary_key").number = 5
+    params = item_named(column.field, "params")
     params.proto3_optional = False
     params.ClearField("oneof_index")
-    named(named(changed[0].message_type, "Table").field, "columns").label = 1
-    failure = named(named(changed[0].message_type, "TestResponse").field, "failure")
+    item_named(item_named(changed[0].message_type, "Table").field, "columns").label = 1
+    failure = item_named(item_named(changed[0].message_type, "TestResponse").field, "failure")
     failure.type = 12
     failure.ClearField("oneof_index")
     del changed[1].message_type[-1]
     changed[1].service[0].method[1].input_type = ".fivetran_sdk.v2.Task"
     changed[1].service[0].method[1].output_type = ".fivetran_sdk.v2.Task"
     changed[1].service[0].method[3].server_streaming = False
-    sides = [line.removesuffix(" in Fivetran's files)") for line in found(changed)]
+    sides = [line.removesuffix(" in Fivetran's files)") for line in list_differences(changed)]
     assert sides.pop().endswith("to stream UpdateResponse here, UpdateRequest to UpdateResponse")
     assert sides == [
         "not in Fivetran's files: field Checkpoint.state_json (1, string)",
@@ -86,13 +86,13 @@ def test_what_fivetran_changes_and_removes_is_told_with_both_sides() -> None:
     ]
 
 
-def test_a_folder_without_the_files_cannot_be_compared(tmp_path: Path, capsys) -> None:
+def test_folder_without_proto_files_is_an_error(tmp_path: Path, capsys) -> None:
     assert cli.main(["fivetran-protos", str(tmp_path)]) == 2
     assert "it has no common.proto" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("words", "code"), [([], 2), (["--help"], 0), (["a", "b"], 2)])
-def test_the_command_says_how_it_is_used(words: list[str], code: int, capsys) -> None:
+def test_command_prints_its_usage(words: list[str], code: int, capsys) -> None:
     assert cli.main(["fivetran-protos", *words]) == code
     assert "Usage: tap-core fivetran-protos DIR" in "".join(capsys.readouterr())
 
@@ -105,7 +105,9 @@ message Task { string message = 1; google.protobuf.Timestamp at = 2; }
 """
 
 
-def test_files_are_compiled_or_the_way_to_a_compiler_is_reported(tmp_path: Path, capsys) -> None:
+def test_proto_files_are_compiled_or_the_compiler_to_install_is_named(
+    tmp_path: Path, capsys
+) -> None:
     for name in ("common.proto", "connector_sdk.proto", "destination_sdk.proto"):
         text = COMMON if name == "common.proto" else 'syntax = "proto3"; package other;'
         (tmp_path / name).write_text(text)
