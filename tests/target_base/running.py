@@ -1,7 +1,6 @@
-"""A target that runs as a process, to be fed, signalled and killed.
+"""A target in a process, for tests that send messages and signals to it.
 
-Its sink writes each batch into a file when to_json to: while the file ``hold`` is there, a
-drain does not end.
+Its sink writes each batch into a file. While the file ``hold`` exists, a drain does not end.
 """
 
 from __future__ import annotations
