@@ -1,4 +1,4 @@
-"""What tests do with batch files: read them all, and the settings that make them."""
+"""Helpers for tests of batch files: settings that write them, and readers."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def _both(form: str, compression: str) -> dict[str, str]:
 
 
 def rows_in(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """Read all files of a BATCH."""
+    """Return the rows of all files of a BATCH message."""
     encoding = BaseBatchFileEncoding.from_dict(message["encoding"])
     return [row for path in message["manifest"] for row in read_rows(path, encoding, stream="s")]
 
 
 def rows_named(messages: Iterable[dict[str, Any]], stream: str | None = None) -> list[Any]:
-    """Read all files that messages name."""
+    """Return the rows of all files that BATCH messages name."""
     return [
         row
         for message in messages
@@ -43,7 +43,7 @@ def rows_named(messages: Iterable[dict[str, Any]], stream: str | None = None) ->
 
 
 def numbers(value: Any) -> Any:
-    """Return a value with decimals for numbers: what JSON says of them, whatever their type."""
+    """Return a value with all numbers as decimals, to compare numbers of any type."""
     if isinstance(value, dict):
         return {key: numbers(each) for key, each in value.items()}
     if isinstance(value, list):

@@ -1,6 +1,6 @@
-"""A tap and a target for two SDKs: `BATCH_SDK` says which one their classes come from.
+"""A tap and a target that run on either SDK, which the variable `BATCH_SDK` names.
 
-The same lines for both. As a program: ``tap CONFIG`` or
+ As a program: ``tap CONFIG`` or
 ``target CONFIG < messages``; the target prints the records of each batch on a line.
 """
 

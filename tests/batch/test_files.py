@@ -1,4 +1,4 @@
-"""Rows into files and out of them: every format, and every way in which that fails."""
+"""Writing and reading of batch files in every format, and the errors."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def read(path, form, compression=None, **given):
 
 
 @pytest.mark.parametrize("form, compression", ENCODINGS)
-def test_records_come_back_from_files_of_the_size_asked_for(tmp_path, form, compression):
+def test_batches_have_the_configured_size_and_contain_all_records(tmp_path, form, compression):
     batcher = Batcher("tap", "st/ream", config(tmp_path, form, compression))
     rows = [{"id": n, "at": f"2024-01-0{n + 1}", "n": n + 0.5} for n in range(7)]
     manifests = list(batcher.get_batches(iter(rows)))
@@ -83,7 +83,7 @@ def test_records_come_back_from_files_of_the_size_asked_for(tmp_path, form, comp
         assert re.search(rf"/p-tap--st_ream-[0-9a-f-]{{36}}-{number}\.{ending}$", path), path
 
 
-def test_a_batcher_pulls_no_more_than_it_has_named(tmp_path):
+def test_batcher_reads_records_lazily(tmp_path):
     pulled = []
 
     def records():
@@ -99,7 +99,7 @@ def test_a_batcher_pulls_no_more_than_it_has_named(tmp_path):
         assert len(pulled) == expected
 
 
-def test_batchers_write_their_own_format_whatever_the_settings_say(tmp_path):
+def test_format_specific_batcher_ignores_the_configured_format(tmp_path):
     [[path]] = ParquetBatcher("t", "s", config(tmp_path, "jsonl", None)).get_batches(
         iter([{"a": 1, "b": [1], "c": Decimal("1.10"), "d": "x", "e": True, "f": None, "g": 1}])
     )
@@ -117,7 +117,7 @@ def test_batchers_write_their_own_format_whatever_the_settings_say(tmp_path):
     }
 
 
-def test_chunks_are_whole():
+def test_chunked_generator_yields_full_chunks_and_a_rest():
     assert [list(chunk) for chunk in lazy_chunked_generator("abcde", 2)] == [
         ["a", "b"],
         ["c", "d"],
@@ -125,7 +125,7 @@ def test_chunks_are_whole():
     ]
 
 
-def test_installed_packages_bring_encoders(tmp_path, monkeypatch):
+def test_encoders_are_found_by_entry_point(tmp_path, monkeypatch):
     info = tmp_path / "encoders-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: encoders\nVersion: 1\n")
@@ -151,7 +151,7 @@ def test_installed_packages_bring_encoders(tmp_path, monkeypatch):
 # Single files
 
 
-def test_values_are_written_as_in_record_lines(tmp_path):
+def test_values_are_encoded_as_in_record_messages(tmp_path):
     names = FileNamer("t", "s", StorageTarget(str(tmp_path)))
     file = BatchFileWriter(
         config(tmp_path, "jsonl", "none"), get_format(BaseBatchFileEncoding("jsonl")), names, {}
@@ -165,13 +165,13 @@ def test_values_are_written_as_in_record_lines(tmp_path):
     )
 
 
-def test_other_compressions_are_refused():
+def test_unknown_compression_is_rejected():
     with pytest.raises(ConfigurationError, match="'gzip' or 'none', not 'zstd'"):
         get_format(BaseBatchFileEncoding("jsonl", "zstd"))
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
-def test_a_file_that_cannot_be_finished_is_removed_and_named(tmp_path, form):
+def test_failed_file_is_removed_and_named_in_the_error(tmp_path, form):
     class Full(io.BytesIO):
         def write(self, data):
             raise OSError(28, "No space left on device")
@@ -192,7 +192,7 @@ def test_a_file_that_cannot_be_finished_is_removed_and_named(tmp_path, form):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_cannot_be_made_is_named(tmp_path):
+def test_file_that_cannot_be_created_is_named_in_the_error(tmp_path):
     (tmp_path / "file").touch()
     given = config(tmp_path / "file", "jsonl", None)
     with pytest.raises(BatchFileError, match=r"file/p-t--s-.*cannot be written"):
@@ -203,7 +203,7 @@ def test_a_file_that_cannot_be_made_is_named(tmp_path):
 
 
 def through_parquet(rows, schema=SCHEMA, compression=None):
-    """Write rows and return the file's table and the rows that are read again."""
+    """Write rows to Parquet; return the file's table and the rows read from it."""
     out = io.BytesIO()
     writer = ParquetEncoder(out, schema, compression)
     writer.write([encode_row(row) for row in rows])
@@ -211,7 +211,7 @@ def through_parquet(rows, schema=SCHEMA, compression=None):
     return parquet.read_table(out), list(read_parquet(io.BytesIO(out.getvalue())))
 
 
-def test_the_schema_gives_the_types_even_of_columns_without_values():
+def test_parquet_column_types_come_from_the_schema():
     table, rows = through_parquet([{}])
     kinds = {
         name: str(kind) for name, kind in zip(table.schema.names, table.schema.types, strict=True)
@@ -260,7 +260,7 @@ def test_the_schema_gives_the_types_even_of_columns_without_values():
         ("stranger", [1, {"a": 2}], "string"),
     ],
 )
-def test_what_a_type_cannot_hold_goes_another_way(name, values, kind):
+def test_values_beyond_the_schema_type_widen_the_parquet_type(name, values, kind):
     table, rows = through_parquet([{name: value} for value in values])
     assert str(table.schema.field(name).type) == kind
     read = [row[name] for row in rows]
@@ -286,7 +286,7 @@ ROWS = st.lists(
 
 
 def without_absent(value):
-    """Return a value without nulls in objects, of which Parquet may make absent ones."""
+    """Return a value without nulls in objects, which Parquet may drop."""
     if isinstance(value, dict):
         return {key: without_absent(each) for key, each in value.items() if each is not None}
     return [without_absent(each) for each in value] if isinstance(value, list) else value
@@ -294,12 +294,12 @@ def without_absent(value):
 
 @settings(max_examples=60)
 @given(ROWS)
-def test_every_value_comes_back_to_the_last_digit(rows):
+def test_parquet_round_trip_keeps_every_digit(rows):
     _, read = through_parquet(rows)
     assert numbers(without_absent(read)) == numbers(without_absent(rows))
 
 
-# What is wrong with files
+# Unreadable files
 
 
 def gz(text):
@@ -325,7 +325,9 @@ def gz(text):
         (b"", "parquet", None, "."),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_once(tmp_path, data, form, compression, reason):
+def test_unreadable_file_error_names_file_and_reason_once(
+    tmp_path, data, form, compression, reason
+):
     path = tmp_path / "rows"
     if data is not None:
         path.write_bytes(data)
@@ -343,12 +345,12 @@ def test_what_is_wrong_with_a_file_is_said_once(tmp_path, data, form, compressio
         ("/", "Is a directory"),
     ],
 )
-def test_an_address_that_leads_nowhere_is_said(address, reason):
+def test_invalid_url_error_names_the_reason_without_the_password(address, reason):
     with pytest.raises(BatchFileError, match=reason):
         read(address, "jsonl")
 
 
-def test_a_missing_package_is_named(tmp_path, monkeypatch):
+def test_missing_package_is_named_in_the_error(tmp_path, monkeypatch):
     (tmp_path / "a").touch()
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(BatchFileError, match=r"a package is missing: .*pyarrow"):
@@ -362,12 +364,12 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
         ({"format": "jsonl", "compression": "z"}, "compression: z"),
     ],
 )
-def test_an_unknown_kind_of_file_is_refused(encoding, message):
+def test_unknown_encoding_is_rejected(encoding, message):
     with pytest.raises(NotImplementedError, match=message):
         list(read_rows("/a", BaseBatchFileEncoding.from_dict(encoding), stream="s"))
 
 
-def test_what_only_python_writes_is_read_too(tmp_path):
+def test_nan_and_unpaired_surrogates_are_read(tmp_path):
     path = tmp_path / "rows"
     path.write_text('{"a":NaN,"b":"\\ud83d"}\n{"a":1.10}\n')
     first, second = read(str(path), "jsonl")
@@ -376,7 +378,7 @@ def test_what_only_python_writes_is_read_too(tmp_path):
     assert second == {"a": Decimal("1.10")}
 
 
-def test_a_file_is_looked_for_in_the_storage_of_the_settings(tmp_path):
+def test_file_name_is_resolved_in_the_configured_storage(tmp_path):
     (tmp_path / "a b").mkdir()
     for place in (tmp_path / "a b" / "x y.json", tmp_path / "a b" / "deep" / "z.json"):
         place.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""The setting ``batch_config``, and the storage it names."""
+"""The setting ``batch_config``, and its storage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tap_core.redaction import redact_url
 JSONL = {"format": "jsonl", "compression": "gzip"}
 
 
-def test_settings_become_objects_and_settings_again():
+def test_batch_config_survives_conversion_to_objects_and_back():
     given = {"encoding": JSONL, "storage": {"root": "s3://b", "prefix": "p", "params": {"k": 1}}}
     config = BatchConfig.from_dict(given)
     assert config.encoding == BaseBatchFileEncoding("jsonl", "gzip")
@@ -33,14 +33,14 @@ def test_settings_become_objects_and_settings_again():
     assert config.storage.asdict() == given["storage"]
 
 
-def test_parts_may_be_objects_already():
+def test_batch_config_accepts_encoding_and_storage_objects():
     encoding, storage = BaseBatchFileEncoding("jsonl"), StorageTarget("r")
     config = BatchConfig(encoding, storage, 5)
     assert (config.encoding, config.storage, config.batch_size) == (encoding, storage, 5)
 
 
 @pytest.mark.parametrize("given, size", [({"batch_size": 3}, 3), ({"batch_size": None}, 10_000)])
-def test_the_size_of_a_file(given, size):
+def test_batch_size_has_a_default(given, size):
     config = BatchConfig.from_dict({"encoding": JSONL, "storage": {"root": "r"}, **given})
     assert config.batch_size == size
 
@@ -58,13 +58,13 @@ def test_the_size_of_a_file(given, size):
         ({"encoding": JSONL, "storage": {"root": "r"}, "batch_size": -1}, "at least 1"),
     ],
 )
-def test_what_a_setting_lacks_is_said(given, message):
+def test_missing_and_unknown_keys_are_named_in_the_error(given, message):
     with pytest.raises(ConfigurationError, match=message):
         BatchConfig.from_dict(given)
 
 
 @pytest.mark.parametrize("kind", [JSONLinesEncoding, ParquetEncoding])
-def test_an_encoding_of_its_own_class_is_deprecated(kind):
+def test_format_specific_encoding_classes_are_deprecated(kind):
     with pytest.warns(SingerSDKDeprecationWarning, match="Use BaseBatchFileEncoding"):
         made = kind(compression="gzip")
     assert made.format in {each.value for each in BatchFileFormat}
@@ -76,14 +76,14 @@ def test_an_encoding_of_its_own_class_is_deprecated(kind):
 # Storage
 
 
-def test_addresses_are_absolute(tmp_path, monkeypatch):
+def test_storage_urls_are_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for root in ("a b", "./a b", "file://a b", "file://a%20b", (tmp_path / "a b").as_uri()):
         assert StorageTarget(root).get_url("x.json") == (tmp_path / "a b" / "x.json").as_uri()
     assert StorageTarget("s3://b/c/").get_url("d/x.json") == "s3://b/c/d/x.json"
 
 
-def test_an_address_is_taken_apart():
+def test_url_is_split_into_root_and_file_name():
     assert StorageTarget.split_url("s3://b/c/x.json") == ("s3://b/c", "x.json")
     assert StorageTarget.from_url("file:///a/b?x=1") == StorageTarget("file:///a/b")
 
@@ -100,12 +100,12 @@ def test_an_address_is_taken_apart():
         ("s3://b/a", None),
     ],
 )
-def test_what_is_local(address, path):
+def test_local_urls_are_converted_to_paths(address, path):
     assert to_local_path(address) == (None if path is None else Path(path))
 
 
 @pytest.mark.parametrize("root", ["plain", "as uri", "memory"])
-def test_a_file_is_written_read_and_removed(tmp_path, root):
+def test_storage_writes_reads_and_removes_a_file(tmp_path, root):
     roots = {"plain": str(tmp_path / "n"), "as uri": (tmp_path / "n").as_uri()}
     storage = StorageTarget(roots.get(root, f"memory://{tmp_path.name}/n"))
     with storage.open("deep/x", "wb") as file:
@@ -122,19 +122,19 @@ def test_a_file_is_written_read_and_removed(tmp_path, root):
     storage.remove("deep/x")
 
 
-def test_parameters_reach_the_file_system():
+def test_storage_parameters_are_passed_to_fsspec():
     with StorageTarget("memory://x", params={"skip_instance_cache": True}).open("y", "wb") as file:
         file.write(b"1")
     with pytest.raises(ValueError, match="nosuch"):
         StorageTarget("nosuch://x").file("y")
 
 
-def test_no_password_is_shown():
+def test_redacted_url_shows_no_password():
     assert redact_url("ftp://me:secret@host/a?key=k", with_query=False) == "ftp://host/a"
     assert redact_url("/a@b/c", with_query=False) == "/a@b/c"
 
 
-def test_local_files_need_no_fsspec(tmp_path):
+def test_local_storage_does_not_import_fsspec(tmp_path):
     program = (
         "import sys; from tap_core.batch.storage import StorageTarget\n"
         f"with StorageTarget({str(tmp_path)!r}).open('x', 'wb') as f: f.write(b'1')\n"

@@ -1,4 +1,4 @@
-"""Batch files that a message chooses: which are opened, and how much of them is held."""
+"""Limits of batch files that a message names: allowed paths, sizes and memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def refused(*args: Any, **given: Any) -> str:
     return str(error.value).partition("cannot be read: ")[2]
 
 
-def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path):
+def test_path_that_is_not_a_regular_file_is_rejected_without_blocking(tmp_path):
     """SEC16: a BATCH message that names a pipe, a device, a socket or a folder is refused."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("/dev/zero")
@@ -57,7 +57,7 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path):
     assert read(tmp_path / "to-rows") == [{"id": 1}]
 
 
-def test_a_line_has_a_longest_length(tmp_path):
+def test_line_longer_than_the_limit_is_rejected(tmp_path):
     """SEC13: a line of a batch file that is too long is an error that names the limit."""
     row = json.dumps({"id": "x" * 1000}).encode()
     for compression in (None, "gzip"):
@@ -70,15 +70,15 @@ def test_a_line_has_a_longest_length(tmp_path):
         assert len(read(path, compression=compression, limits=limits)) == 1
 
 
-def test_a_line_of_many_small_values_is_refused_before_it_is_read(tmp_path):
-    """Such values take many times the memory of their text."""
+def test_line_with_too_many_values_is_rejected_before_decoding(tmp_path):
+    """Many small values take many times the memory of their text."""
     path = tmp_path / "rows"
     path.write_text('{"a":[' + "{}," * 300 + "1]}")
     assert "a line has too many values" in refused(path, limits=SMALL)
 
 
-def test_blank_lines_have_an_end(tmp_path):
-    """A file that unpacks to nothing but line ends gives no row."""
+def test_too_many_blank_lines_are_rejected(tmp_path):
+    """A compressed file of only line ends would be read for a long time without a row."""
     path = tmp_path / "rows"
     path.write_bytes(gzip.compress(b'{"id":1}\n' + b"\n\r\n" * 999))
     assert "blank lines follow each other" in refused(path, compression="gzip", limits=SMALL)
@@ -92,7 +92,7 @@ def test_blank_lines_have_an_end(tmp_path):
         ('{"id": 1e99999999999999999999}', "a number in it has too many digits"),
     ],
 )
-def test_a_line_that_python_cannot_hold_is_said_in_words(tmp_path, line, reason):
+def test_line_beyond_pythons_limits_is_rejected_with_a_reason(tmp_path, line, reason):
     path = tmp_path / "rows"
     path.write_text(line)
     assert refused(path) == f"line 1 cannot be read: {reason}"
@@ -108,7 +108,7 @@ def many_times(path: Path, value: str, rows: int) -> None:
     )
 
 
-def test_a_repeated_value_of_parquet_is_held_once(tmp_path):
+def test_repeated_parquet_value_is_held_in_memory_once(tmp_path):
     """A thousand rows of 16 MB each would be 16 GB."""
     many_times(tmp_path / "rows", "a" * (16 * MIB), 3000)
     assert (tmp_path / "rows").stat().st_size < 100_000
@@ -117,7 +117,7 @@ def test_a_repeated_value_of_parquet_is_held_once(tmp_path):
     assert len({id(row["x"]) for row in rows[:500]}) == 1
 
 
-def test_a_column_that_unpacks_to_far_more_than_it_holds_is_refused(tmp_path):
+def test_column_that_decompresses_beyond_the_limit_is_rejected(tmp_path):
     """Long values, and lists of millions of elements that are one run of bytes."""
     many_times(tmp_path / "value", "a" * 100_000, 10)
     assert "column 'x' unpacks" in refused(tmp_path / "value", "parquet", limits=SMALL)
@@ -129,11 +129,11 @@ def test_a_column_that_unpacks_to_far_more_than_it_holds_is_refused(tmp_path):
     )
 
 
-# Files that another reader reads
+# Files that Spark reads after a check
 
 
 def look(path: Path, form: str = "jsonl", compression: str | None = None) -> None:
-    """Look through a file whose lines may have 1,000 bytes."""
+    """Check a file with a limit of 1,000 bytes per line."""
     check_file(path, BaseBatchFileEncoding(form, compression), SMALL.line)
 
 
@@ -151,7 +151,7 @@ LONG = b'{"id":"' + b"x" * 1000 + b'"}\n'
     ],
     ids=["line", "last", "values", "blank"],
 )
-def test_what_is_read_is_refused_where_it_is_looked_through_too(tmp_path, text, reason):
+def test_file_check_has_the_limits_of_the_reader(tmp_path, text, reason):
     """SEC13: a file for another reader has the limits of one that is read here."""
     for compression in (None, "gzip"):
         path = tmp_path / f"rows-{compression}"
@@ -162,7 +162,7 @@ def test_what_is_read_is_refused_where_it_is_looked_through_too(tmp_path, text, 
         assert "batch_max_line_bytes" in str(error.value)
 
 
-def test_each_member_of_a_gzip_file_is_looked_through(tmp_path):
+def test_file_check_covers_every_gzip_member(tmp_path):
     path = tmp_path / "rows"
     path.write_bytes(gzip.compress(ROWS) + gzip.compress(ROWS))
     look(path, compression="gzip")
@@ -171,7 +171,7 @@ def test_each_member_of_a_gzip_file_is_looked_through(tmp_path):
         look(path, compression="gzip")
 
 
-def test_a_broken_file_is_told_in_words_and_a_missing_one_by_the_system(tmp_path):
+def test_file_check_reports_broken_and_missing_files(tmp_path):
     (tmp_path / "torn").write_bytes(gzip.compress(ROWS)[:-20])
     (tmp_path / "other").write_bytes(ROWS)
     with pytest.raises(ValueError, match="it ends too early"):
@@ -184,7 +184,7 @@ def test_a_broken_file_is_told_in_words_and_a_missing_one_by_the_system(tmp_path
         look(tmp_path / "missing")
 
 
-def test_texts_that_a_dictionary_repeats_are_bounded_where_they_are_copied(tmp_path):
+def test_repetition_of_dictionary_texts_is_bounded(tmp_path):
     """SEC13: a few bytes of a file are not copied to gigabytes."""
     path = tmp_path / "rows"
     for value in ("a" * 500, {"y": "a" * 500}):
@@ -195,15 +195,15 @@ def test_texts_that_a_dictionary_repeats_are_bounded_where_they_are_copied(tmp_p
         look(path, "parquet")
 
 
-def test_one_long_text_among_many_short_ones_is_no_repetition(tmp_path):
-    """If each text were the longest there would be 10 MB of them; there are 20 kB."""
+def test_one_long_text_among_short_ones_is_accepted(tmp_path):
+    """The column has 20 kB; the longest text times the number of rows would be 10 MB."""
     path = tmp_path / "rows"
     texts = pa.array(["a" * 500] + ["b"] * 20_000).dictionary_encode()
     parquet.write_table(pa.table({"x": texts}), path, store_schema=False)
     look(path, "parquet")
 
 
-def test_columns_without_texts_and_without_rows_repeat_nothing(tmp_path):
+def test_empty_and_null_columns_are_accepted(tmp_path):
     path = tmp_path / "rows"
     for values in ([], [None] * 9000):
         parquet.write_table(pa.table({"x": pa.array(values, pa.string())}), path)
@@ -212,7 +212,7 @@ def test_columns_without_texts_and_without_rows_repeat_nothing(tmp_path):
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
-def test_a_page_of_parquet_has_a_largest_size(tmp_path, version, compression):
+def test_parquet_page_larger_than_the_limit_is_rejected(tmp_path, version, compression):
     """SEC13: pages are unpacked as a whole, so that the error names the column and the limit."""
     path, limits = tmp_path / "rows", FileLimits(Bound(10_000, "the setting batch_max_line_bytes"))
     texts = [os.urandom(250).hex() for _ in range(1_000)]  # 500 kB in the end
@@ -227,8 +227,8 @@ def test_a_page_of_parquet_has_a_largest_size(tmp_path, version, compression):
     assert "more than 320,000 bytes; raise the setting batch_max_line_bytes" in told
 
 
-def test_a_file_of_very_many_pages_is_refused(tmp_path, monkeypatch):
-    """SEC13: each header takes time."""
+def test_parquet_file_with_too_many_pages_is_rejected(tmp_path, monkeypatch):
+    """SEC13: reading each page header takes time."""
     path, limits = tmp_path / "rows", FileLimits(Bound(1_000, "the setting batch_max_line_bytes"))
     texts = [os.urandom(50).hex() for _ in range(1_000)]
     how = {"use_dictionary": False, "data_page_size": 1, "write_batch_size": 1}
@@ -239,8 +239,8 @@ def test_a_file_of_very_many_pages_is_refused(tmp_path, monkeypatch):
     assert told == "it has more than 999 pages; let the writer make larger ones"
 
 
-def test_a_page_header_that_cannot_be_read_is_an_error(tmp_path):
-    """SEC13: what the bound cannot look at is not handed on."""
+def test_unreadable_page_header_is_rejected(tmp_path):
+    """SEC13: a file whose page sizes cannot be checked is not read."""
     path, limits = tmp_path / "rows", FileLimits(Bound(1_000, "the setting batch_max_line_bytes"))
     table = pa.table({"x": [os.urandom(50).hex() for _ in range(1_000)]})
     parquet.write_table(table, path, use_dictionary=False, compression="none")
@@ -253,7 +253,7 @@ def test_a_page_header_that_cannot_be_read_is_an_error(tmp_path):
         )
 
 
-def test_a_message_names_so_many_files_at_most():
+def test_manifest_with_too_many_files_is_rejected():
     """SEC13: the error for a manifest of very many files names the limit and its setting."""
     limits = FileLimits.from_config({})
     limits.check_manifest(5_000)
@@ -290,7 +290,7 @@ def test_a_message_names_so_many_files_at_most():
         "abfs://c@core.windows.net.example.com/rows.jsonl",
     ],
 )
-def test_an_address_that_names_a_host_or_another_protocol_is_not_followed(address):
+def test_url_with_a_host_or_another_protocol_is_rejected(address):
     """SEC16: a BATCH message cannot name a host or another protocol."""
     with pytest.raises(ValueError, match="address"):
         check_url(address)
@@ -306,12 +306,12 @@ def test_an_address_that_names_a_host_or_another_protocol_is_not_followed(addres
         "az://container/a",
     ],
 )
-def test_files_and_storages_of_objects_are_followed(address):
+def test_urls_of_local_files_and_object_stores_are_accepted(address):
     check_url(address)
 
 
-def test_a_setting_or_the_place_of_the_settings_allows_more():
-    """By scheme, or at the very host that a setting names."""
+def test_batch_schemes_and_configured_storage_allow_more_urls():
+    """A URL is allowed by its scheme, or if it has the host of a configured storage."""
     check_url("sftp://host/a", get_allowed_schemes({"batch_schemes": ["SFTP://"]}))
     check_url("hdfs://name:8020/b/a", roots=["hdfs://name:8020/warehouse"])
     for other in ("hdfs://other:8020/a", "hdfs://name:8021/a", "http://name:8020/a"):
@@ -319,8 +319,8 @@ def test_a_setting_or_the_place_of_the_settings_allows_more():
             check_url(other, roots=["hdfs://name:8020/warehouse", "/local"])
 
 
-def test_a_storage_of_the_settings_is_never_left(tmp_path):
-    """Neither by two dots, plain or escaped, nor by an address within an address."""
+def test_path_cannot_leave_the_configured_storage(tmp_path):
+    """Neither `..`, plain or escaped, nor an absolute path within a path leads outside."""
     (tmp_path / "secret.json").write_text('{"id":"secret"}')
     inner = tmp_path / "files"
     inner.mkdir()
@@ -378,7 +378,7 @@ def packed(path: Path, head: bytes, block: bytes, times: int) -> None:
     ],
     ids=["text", "objects", "numbers", "small", "wide", "keys"],
 )
-def test_no_packed_row_takes_more_than_600_megabytes(tmp_path, head, block, times):
+def test_no_compressed_row_takes_more_than_600_megabytes(tmp_path, head, block, times):
     """SEC13: no row of a packed batch file takes more than 600 MB of memory."""
     packed(tmp_path / "rows", head, block, times)
     command = [sys.executable, "-c", BOMBS, str(tmp_path / "rows"), "jsonl", "gzip"]

@@ -1,4 +1,4 @@
-"""Batches beside those of singer_sdk, and each side reading the other's files."""
+"""Comparison of batches with singer_sdk; each SDK reads the files of the other."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def taps(tmp_path_factory):
 
 
 @pytest.mark.parametrize("form, compression", FORMS)
-def test_files_and_their_names_are_the_same(taps, form, compression):
+def test_files_and_file_names_are_those_of_singer_sdk(taps, form, compression):
     ours, theirs = (parsed(taps(side, form, compression)) for side in SIDES)
     batches = [[each for each in side if each["type"] == "BATCH"] for side in (ours, theirs)]
     for our, their in zip(*batches, strict=True):
@@ -66,11 +66,11 @@ def test_files_and_their_names_are_the_same(taps, form, compression):
 
 
 def masked(path):
-    """Return a file's name without what is by chance."""
+    """Return a file's name without its random part."""
     return re.sub(r"[0-9a-f]{8}-[-0-9a-f]{27}", "ID", path.rpartition("/")[2])
 
 
-def test_a_state_stands_behind_each_file_in_both(taps):
+def test_state_follows_each_batch_as_in_singer_sdk(taps):
     ours, theirs = (parsed(taps(side, "jsonl", "gzip")) for side in SIDES)
     assert [values(each) for each in ours if each["type"] in {"BATCH", "STATE"}] == [
         values(each) for each in theirs if each["type"] in {"BATCH", "STATE"}
@@ -85,7 +85,9 @@ def values(message):
 
 @pytest.mark.parametrize("form, compression", FORMS)
 @pytest.mark.parametrize("writer, reader", [("ours", "theirs"), ("theirs", "ours")])
-def test_each_target_reads_the_other_s_files(taps, tmp_path, writer, reader, form, compression):
+def test_each_target_reads_the_batch_files_of_the_other_sdk(
+    taps, tmp_path, writer, reader, form, compression
+):
     config = tmp_path / "config.json"
     config.write_text("{}")
     done = run(reader, "target", str(config), given=taps(writer, form, compression))

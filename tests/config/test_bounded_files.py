@@ -1,4 +1,4 @@
-"""Files that a user names are read up to a limit, whatever they are."""
+"""Size limits of files that a user names: settings, catalog, state, manifest."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tap_core.state.reader import read_state
 ENDLESS = Path("/dev/zero")
 
 
-def test_a_file_of_settings_that_does_not_end_is_an_error():
+def test_endless_settings_file_is_rejected():
     with pytest.raises(ConfigFileError, match=r"'/dev/zero' cannot be read: it is longer than 64"):
         read_config_files([ENDLESS])
     with pytest.raises(ManifestError, match="it is longer than 64 MiB"):
         read_manifest(ENDLESS)
 
 
-def test_a_catalog_and_a_state_have_a_greatest_length(monkeypatch):
+def test_catalog_and_state_files_have_a_size_limit(monkeypatch):
     monkeypatch.setattr(cli, "STATE_BYTES", 1000)
     with pytest.raises(CatalogFileError, match="'/dev/zero' cannot be read: it is longer than"):
         cli._text("/dev/zero")
@@ -42,8 +42,8 @@ def test_a_catalog_and_a_state_have_a_greatest_length(monkeypatch):
         read_json_file("/dev/zero")
 
 
-def test_settings_may_come_from_a_pipe(tmp_path):
-    """As a shell's <(command) gives them."""
+def test_settings_are_read_from_a_pipe(tmp_path):
+    """A shell passes such a pipe for `<(command)`."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_text, args=('{"a": 1}',))
@@ -52,7 +52,7 @@ def test_settings_may_come_from_a_pipe(tmp_path):
     writer.join()
 
 
-def test_what_is_read_is_bounded_to_the_byte(tmp_path):
+def test_read_limit_is_exact_to_the_byte(tmp_path):
     (tmp_path / "a").write_bytes(b"x" * 100)
     assert len(read_at_most(tmp_path / "a", 100)) == 100
     with pytest.raises(InputTooLargeError, match="longer than 99 bytes"):
@@ -60,8 +60,8 @@ def test_what_is_read_is_bounded_to_the_byte(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, "9" * 100_000, "1e99999999999999999999"])
-def test_json_that_python_cannot_hold_is_json_that_cannot_be_decoded(text, tmp_path):
-    """One error for callers that take text of others."""
+def test_json_beyond_pythons_limits_raises_a_decode_error(text, tmp_path):
+    """Callers need to catch only one error class for untrusted text."""
     with pytest.raises(UnreadableJSONError):
         load_json(text)
     with pytest.raises(UnreadableJSONError):
@@ -80,18 +80,18 @@ def test_json_that_python_cannot_hold_is_json_that_cannot_be_decoded(text, tmp_p
     "text",
     ["0x" + "f" * 20_000, "9" * 20_000, "-" + "9" * 20_000, "0b" + "1" * 90_000, "[" * 20_000],
 )
-def test_a_literal_that_cannot_be_shown_stays_a_text(text):
-    """An integer of more than 4,300 digits has no text."""
+def test_literal_too_large_for_python_stays_a_text(text):
+    """Python does not convert integers of more than 4,300 digits to text."""
     assert parse_literal(text) == text
     assert parse_literal(text, (int,)) == text
 
 
-def test_other_literals_are_read_as_before():
+def test_ordinary_literals_are_parsed():
     assert parse_literal("0x1F") == 31
     assert parse_literal("1_000") == 1000
     assert parse_literal("9" * 4000) == int("9" * 4000)
 
 
-def test_nested_literals_stay_texts_too():
+def test_nested_literal_too_large_for_python_stays_a_text():
     hexadecimal = "[0x" + "f" * 20_000 + "]"
     assert parse_literal(hexadecimal) == hexadecimal

@@ -1,4 +1,4 @@
-"""Instants as text."""
+"""Parsing and writing of datetimes as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tap_core.singerlib.utils import NonUTCDatetimeError, strftime, strptime_to_
 UTC = timezone.utc
 
 
-def test_now_is_aware():
+def test_utc_now_is_timezone_aware():
     assert utc_now().tzinfo is UTC
     assert utc_now() >= utc_now() - timedelta(seconds=1)
 
@@ -32,34 +32,34 @@ def test_now_is_aware():
         ("2024-01-02", datetime(2024, 1, 2, tzinfo=UTC)),
     ],
 )
-def test_a_text_is_read_as_an_instant_of_utc(text, moment):
+def test_datetime_text_is_parsed_as_utc(text, moment):
     assert strptime_to_utc(text) == moment
     assert strptime_to_utc(text).tzinfo is UTC
 
 
-def test_a_date_time_without_an_offset_may_stay_naive():
+def test_datetime_fromisoformat_without_an_offset_stays_naive():
     naive = datetime(2024, 1, 2, 3, 4, 5, 500000)  # noqa: DTZ001
     assert datetime_fromisoformat("2024-01-02T03:04:05.5") == naive
     assert datetime_fromisoformat("2024-01-02T03:04:05.5Z") == naive.replace(tzinfo=UTC)
 
 
-def test_dates_and_times_of_day_are_read_by_the_old_names():
+def test_deprecated_date_and_time_parsers_work():
     assert date_fromisoformat("2024-01-02") == date(2024, 1, 2)
     assert time_fromisoformat("03:04:05.5") == time(3, 4, 5, 500000)
     assert time_fromisoformat("03:04:05Z") == time(3, 4, 5, tzinfo=UTC)
 
 
-def test_a_text_that_is_none_is_refused():
+def test_text_that_is_not_a_datetime_is_rejected():
     with pytest.raises(ValueError, match="yesterday"):
         strptime_to_utc("yesterday")
 
 
-def test_an_instant_is_written_with_six_digits_and_a_z():
+def test_datetime_is_written_with_microseconds_and_z():
     assert strftime(datetime(2024, 1, 2, tzinfo=UTC)) == "2024-01-02T00:00:00.000000Z"
     assert strftime(datetime(7, 1, 2, tzinfo=UTC), "%04Y-%m-%d") == "0007-01-02"
 
 
-def test_only_utc_is_written():
+def test_datetime_that_is_not_utc_is_rejected():
     for moment in (datetime(2024, 1, 2, tzinfo=timezone(timedelta(hours=1))), datetime(2024, 1, 2)):  # noqa: DTZ001
         with pytest.raises(NonUTCDatetimeError):
             strftime(moment)

@@ -1,4 +1,4 @@
-"""Defaults and built-in settings: filled in, never shared, never written into a class."""
+"""Defaults and built-in settings: filled into a configuration, never shared or written back."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ def filled(config, schema):
     return config
 
 
-def test_defaults_are_filled_where_nothing_is_said():
+def test_defaults_fill_missing_settings_only():
     schema = {"properties": {"a": {"default": 1}, "b": {"default": None}, "c": {"type": "string"}}}
     assert filled({}, schema) == {"a": 1, "b": None}
     assert filled({"a": 0, "b": 2}, schema) == {"a": 0, "b": 2}
 
 
-def test_objects_and_arrays_that_are_there_are_filled_inside():
+def test_defaults_are_filled_within_objects_and_arrays():
     inner = {"type": "object", "properties": {"x": {"default": 5}}}
     schema = {"properties": {"one": inner, "many": {"items": inner}, "none": inner}}
     found = filled({"one": {}, "many": [{}, {"x": 6}]}, schema)
     assert found == {"one": {"x": 5}, "many": [{"x": 5}, {"x": 6}]}
 
 
-def test_the_default_of_an_object_is_filled_inside_too():
+def test_defaults_are_filled_within_a_default_object():
     inner = {"type": "object", "default": {}, "properties": {"x": {"default": 5}}}
     assert filled({}, {"properties": {"one": inner}}) == {"one": {"x": 5}}
     assert inner["default"] == {}
 
 
-def test_parts_that_must_all_hold_give_their_defaults():
+def test_defaults_of_all_of_branches_are_filled():
     schema = {"allOf": [{"properties": {"a": {"default": 1}}}]}
     assert filled({}, schema) == {"a": 1}
 
 
-def test_a_default_is_not_shared_between_configurations():
+def test_defaults_are_not_shared_between_configurations():
     schema = {"properties": {"a": {"default": [1]}}}
     first, second = filled({}, schema), filled({}, schema)
     first["a"].append(2)
@@ -61,7 +61,7 @@ def test_missing_settings_are_merged_as_copies():
     assert set(empty["properties"]) == {"a", "b"}
 
 
-def test_copies_are_of_containers_only():
+def test_deep_copy_copies_only_containers():
     thing = object()
     original = MappingProxyType({"a": [{"b": thing}]})
     copy = deep_copy_config(original)
@@ -70,7 +70,7 @@ def test_copies_are_of_containers_only():
     assert original["a"][0]["b"] is thing
 
 
-def test_names_and_marks_make_a_secret():
+def test_secrets_are_recognized_by_name_and_by_schema():
     assert is_secret("x", {"secret": True})
     assert is_secret("x", {"writeOnly": True})
     assert is_secret("API-Key")

@@ -1,4 +1,4 @@
-"""Settings from the environment: named by the plugin, typed by the schema."""
+"""Settings from environment variables, which are parsed by the types of the schema."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PREFIX = "TAP_X_"
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path, monkeypatch):
-    """No `.env` of another folder is found."""
+    """Run the test in an empty folder, where no `.env` file is found."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -50,7 +50,7 @@ def read(monkeypatch, text: str, schema: dict, name: str = "setting"):
         ({"anyOf": [{"type": "object"}, {"type": "string"}]}, "plain", "plain"),
     ],
 )
-def test_a_value_is_read_by_the_type_of_its_setting(monkeypatch, schema, text, value):
+def test_variable_is_parsed_by_the_type_of_its_setting(monkeypatch, schema, text, value):
     found = read(monkeypatch, text, schema)
     assert found.faults == {}
     assert found.values == {"setting": value}
@@ -72,7 +72,7 @@ def test_a_value_is_read_by_the_type_of_its_setting(monkeypatch, schema, text, v
         ({"type": ["integer", "boolean"]}, "x", "an integer or one of true"),
     ],
 )
-def test_a_value_that_does_not_fit_names_its_variable(monkeypatch, schema, text, needed):
+def test_invalid_value_error_names_the_variable(monkeypatch, schema, text, needed):
     found = read(monkeypatch, text, schema)
     assert found.values == {}
     assert found.faults["setting"].startswith(f"setting: variable TAP_X_SETTING must be {needed}")
@@ -90,31 +90,31 @@ def test_a_value_that_does_not_fit_names_its_variable(monkeypatch, schema, text,
         ("api_key", {"type": "object"}),
     ],
 )
-def test_the_value_of_a_secret_is_not_shown(monkeypatch, name, schema):
+def test_invalid_secret_value_is_not_shown(monkeypatch, name, schema):
     found = read(monkeypatch, "hunter2", schema, name)
     assert list(found.faults) == [name]
     assert "hunter2" not in found.faults[name]
 
 
-def test_texts_parted_by_commas_are_read_and_warned_of(monkeypatch, caplog):
+def test_comma_separated_array_is_parsed_with_a_deprecation_warning(monkeypatch, caplog):
     schema = {"type": "array", "items": {"type": "string"}}
     assert read(monkeypatch, "a,b", schema).values == {"setting": ["a", "b"]}
     assert "Parsing array of the form 'x,y,z', which is deprecated" in caplog.text
 
 
-def test_dashes_and_case_of_a_setting_do_not_matter(monkeypatch):
+def test_variable_name_ignores_dashes_and_case_of_the_setting(monkeypatch):
     monkeypatch.setenv("TAP_X_API_URL", "u")
     schema = {"properties": {"api-Url": {"type": "string"}}}
     assert read_environment(schema, PREFIX).values == {"api-Url": "u"}
 
 
-def test_a_second_underscore_is_no_setting(monkeypatch):
+def test_variable_with_a_second_underscore_is_ignored(monkeypatch):
     monkeypatch.setenv("TAP_X__SELECT", '["*.*"]')
     schema = {"properties": {"_select": {"type": "string"}, "-select": {"type": "string"}}}
     assert read_environment(schema, PREFIX).values == {}
 
 
-def test_every_wrong_variable_is_reported(monkeypatch):
+def test_every_invalid_variable_is_reported(monkeypatch):
     monkeypatch.setenv("TAP_X_A", "x")
     monkeypatch.setenv("TAP_X_B", "y")
     monkeypatch.setenv("TAP_X_C", "3")
@@ -127,7 +127,7 @@ def test_every_wrong_variable_is_reported(monkeypatch):
     assert parse_environment_config(schema, PREFIX) == {"c": 3}
 
 
-def test_a_dotenv_file_adds_what_is_not_set(tmp_path, monkeypatch):
+def test_dotenv_file_adds_variables_that_are_not_set(tmp_path, monkeypatch):
     (tmp_path / ".env").write_text("TAP_X_A=from_file\nTAP_X_B='quoted # text'\n")
     monkeypatch.setenv("TAP_X_A", "from_variable")
     schema = {"properties": {"a": {"type": "string"}, "b": {"type": "string"}}}
@@ -135,7 +135,7 @@ def test_a_dotenv_file_adds_what_is_not_set(tmp_path, monkeypatch):
     assert found.values == {"a": "from_variable", "b": "quoted # text"}
 
 
-def test_a_dotenv_file_can_be_named(tmp_path):
+def test_dotenv_file_path_can_be_given(tmp_path):
     path = tmp_path / "named.env"
     path.write_text("TAP_X_A=7\n")
     schema = {"properties": {"a": {"type": "integer"}}}

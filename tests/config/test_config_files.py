@@ -1,4 +1,4 @@
-"""Settings from files: merged in order, refused with name and place."""
+"""Settings from files: merging, and errors with file name and position."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def test_later_files_override_earlier_ones(write):
     assert read_config_files([first, second]) == {"x": 1, "deep": {"a": 3}, "y": 2}
 
 
-def test_env_among_the_files_asks_for_the_environment(write):
+def test_config_argument_env_enables_environment_variables(write):
     path = write("a.json", '{"x": 1}')
     assert ConfigInput.from_cli_args(path, "ENV") == ConfigInput({"x": 1}, parse_env=True)
     assert ConfigInput.from_cli_args(path) == ConfigInput({"x": 1}, parse_env=False)
     assert ConfigInput.from_cli_args() == ConfigInput({}, parse_env=False)
 
 
-def test_numbers_keep_their_digits(write):
+def test_fractions_and_large_integers_keep_their_digits(write):
     found = read_config_files([write("a.json", '{"a": 0.10, "b": 12345678901234567890123}')])
     assert found == {"a": Decimal("0.10"), "b": 12345678901234567890123}
     assert str(found["a"]) == "0.10"
 
 
-def test_a_byte_order_mark_is_no_fault(write):
+def test_byte_order_mark_is_ignored(write):
     assert read_config_files([write("a.json", b'\xef\xbb\xbf{"x": 1}')]) == {"x": 1}
 
 
@@ -54,14 +54,14 @@ def test_a_byte_order_mark_is_no_fault(write):
         (b"\xff\xfe", "is not UTF-8 text"),
     ],
 )
-def test_a_file_that_is_no_configuration_is_named_with_its_fault(write, content, sentence):
+def test_invalid_configuration_file_is_named_with_its_fault(write, content, sentence):
     path = write("bad.json", content)
     with pytest.raises(ConfigFileError) as caught:
         read_config_files([path])
     assert caught.value.errors == [f"Configuration file '{path}' {sentence}"]
 
 
-def test_all_bad_files_are_named_at_once(write, tmp_path):
+def test_all_invalid_files_are_reported_together(write, tmp_path):
     bad = write("bad.json", "{")
     missing = str(tmp_path / "missing.json")
     with pytest.raises(ConfigValidationError) as caught:

@@ -1,4 +1,4 @@
-"""Faults of a configuration: all of them, with paths, without secrets."""
+"""Validation of a configuration: all faults with their paths and without secrets."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SCHEMA = {
 }
 
 
-def test_nothing_is_said_of_a_valid_configuration():
+def test_valid_configuration_has_no_faults():
     valid = {"url": "u", "page_size": None, "a": {"id": 1, "b": [1]}, "mode": "x", "more": 1}
     assert validate_config(valid, SCHEMA) == []
 
@@ -63,7 +63,7 @@ def test_every_fault_is_reported_with_its_path():
     ]
 
 
-def test_fractions_read_as_decimals_are_shown_and_divided_as_numbers():
+def test_decimals_are_validated_and_shown_as_numbers():
     schema = {"properties": {"a": {"multipleOf": 0.5}, "b": {"items": {"type": "integer"}}}}
     assert validate_config({"a": Decimal("1.5"), "b": []}, schema) == []
     assert validate_config({"a": Decimal("1.6"), "b": [Decimal("1.5")]}, schema) == [
@@ -72,7 +72,7 @@ def test_fractions_read_as_decimals_are_shown_and_divided_as_numbers():
     ]
 
 
-def test_settings_whose_faults_are_known_are_skipped():
+def test_settings_in_skip_are_not_validated():
     assert validate_config({"page_size": "x", "mode": "z"}, SCHEMA, skip=["page_size"]) == [
         "'url' is a required property",
         "'z' is not one of ['x', 'y'] in config['mode']",
@@ -91,14 +91,14 @@ def test_settings_whose_faults_are_known_are_skipped():
         {"url": {"password": "hunter2"}},
     ],
 )
-def test_no_sentence_holds_a_secret(config):
+def test_no_fault_shows_a_secret(config):
     faults = validate_config(config, SCHEMA)
     assert faults
     assert "hunter2" not in " ".join(faults)
     assert "not shown" in faults[0]
 
 
-def test_the_rule_that_a_secret_breaks_is_named():
+def test_fault_of_a_secret_names_the_violated_rule():
     assert validate_config({"url": "u", "hidden": "hunter2"}, SCHEMA) == [
         "the value (not shown) does not fit type 'integer' in config['hidden']"
     ]
@@ -106,19 +106,19 @@ def test_the_rule_that_a_secret_breaks_is_named():
     assert login == ["the value (not shown) does not fit the rule 'anyOf' in config['login']"]
 
 
-def test_a_secret_in_a_schema_that_says_little_is_kept():
+def test_secret_is_hidden_without_a_property_schema():
     schema = {"maxProperties": 0}
     assert validate_config({"token": "hunter2"}, schema) == [
         "the value (not shown) does not fit the rule 'maxProperties'"
     ]
 
 
-def test_paths_are_written_as_people_write_them():
+def test_setting_path_uses_dots_and_brackets():
     assert setting_path(["a", "b", 0, 1, "c"]) == "a.b[0][1].c"
     assert setting_path([]) == ""
 
 
-# The short way never lets pass what the real validator refuses
+# The fast check never accepts a configuration that the validator rejects
 
 NAMES = st.sampled_from(["a", "b", "c"])
 VALUES = st.recursive(
@@ -162,7 +162,7 @@ SCHEMAS = st.recursive(
 
 
 @given(value=VALUES, schema=SCHEMAS)
-def test_what_is_surely_valid_is_valid(value, schema):
+def test_configuration_accepted_by_the_fast_check_is_valid(value, schema):
     if is_trivially_valid(value, schema):
         assert Draft202012Validator(schema).is_valid(value)
 
@@ -184,7 +184,7 @@ def test_what_is_surely_valid_is_valid(value, schema):
         (True, object()),
     ],
 )
-def test_ordinary_configurations_take_the_short_way(schema, value):
+def test_common_configurations_pass_the_fast_check(schema, value):
     assert is_trivially_valid(value, schema)
 
 
@@ -206,18 +206,18 @@ def test_ordinary_configurations_take_the_short_way(schema, value):
         (False, 1),
     ],
 )
-def test_what_needs_thought_is_left_to_the_validator(schema, value):
+def test_uncertain_configurations_are_left_to_the_validator(schema, value):
     assert not is_trivially_valid(value, schema)
 
 
-# Slips of the pen
+# Misspelled settings
 
 
 def slips(config, schema=SCHEMA):
     return dict(suggest_misspelled_settings(config, schema))
 
 
-def test_a_likely_slip_is_found_with_what_was_meant():
+def test_misspelled_setting_is_found_with_a_suggestion():
     assert slips({"url": "u", "pagesize": 3, "a": {"apikey": "x"}}) == {
         "pagesize": "page_size",
         "a.apikey": "a.api_key",
@@ -225,18 +225,18 @@ def test_a_likely_slip_is_found_with_what_was_meant():
     assert slips({"Page-Size": 3}) == {"Page-Size": "page_size"}
 
 
-def test_settings_of_other_plugins_are_left_alone():
+def test_dissimilar_unknown_settings_get_no_suggestion():
     assert slips({"url": "u", "batch": 1, "utterly_other": 2}) == {}
 
 
-def test_a_setting_that_is_set_is_not_what_was_meant():
+def test_setting_that_is_present_is_not_suggested():
     assert slips({"page_size": 1, "page_sizes": 2}) == {}
 
 
-def test_nothing_is_unknown_where_further_settings_are_described():
+def test_additional_properties_schema_disables_suggestions():
     schema = {"properties": {"abcdef": {}}, "additionalProperties": {"type": "string"}}
     assert slips({"abcdeg": "x"}, schema) == {}
 
 
-def test_faults_can_be_written_as_json():
+def test_faults_can_be_serialized_as_json():
     assert json.dumps(validate_config({}, SCHEMA))

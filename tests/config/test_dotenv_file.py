@@ -1,4 +1,4 @@
-"""Settings from a ``.env`` file: which file is read, and what of it is used."""
+"""Settings from a ``.env`` file: the file's location, permissions and variables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tap_core.config.loading import parse_environment_config
 
 PREFIX = "TAP_X_"
 SCHEMA = {"properties": {"a": {"type": "string"}}}
-STRANGER = 65534
+OTHER_USER = 65534
 SKIPPED = "are not used, because it"
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
@@ -22,7 +22,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a fil
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory; no mark of a project is above it."""
+    """The working directory; no folder above it has a project marker such as `.git`."""
     here = tmp_path / "project" / "inner" / "here"
     here.mkdir(parents=True)
     monkeypatch.chdir(here)
@@ -35,7 +35,7 @@ def write(path: Path, text: str = "TAP_X_A=1\n", mode: int = 0o644) -> Path:
     return path
 
 
-def test_only_variables_with_the_prefix_are_taken_and_the_environment_is_left_alone(
+def test_only_variables_with_the_prefix_are_read_and_the_environment_is_unchanged(
     folder: Path,
 ) -> None:
     """SEC4: variables of a .env file without the plugin's prefix are ignored."""
@@ -51,8 +51,10 @@ def test_only_variables_with_the_prefix_are_taken_and_the_environment_is_left_al
     assert child.stdout == "False\n"
 
 
-def test_the_environment_wins_and_fills_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with load_dotenv, in values that name other variables too."""
+def test_environment_variables_override_and_expand_dotenv_values(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with load_dotenv, also in values that refer to other variables."""
     write(folder / ".env", "TAP_X_A=file\nHOST=of-file\nTAP_X_B=http://${HOST}/${PART}\nTAP_X_C\n")
     monkeypatch.setenv("HOST", "of-environment")
     monkeypatch.setenv("TAP_X_A", "environment")
@@ -61,7 +63,9 @@ def test_the_environment_wins_and_fills_in(folder: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("mark", [".git", "meltano.yml"])
-def test_the_root_of_the_project_is_looked_at_and_nothing_beyond(folder: Path, mark: str) -> None:
+def test_dotenv_is_searched_only_in_working_directory_and_project_root(
+    folder: Path, mark: str
+) -> None:
     """SEC4: only the working directory and the project's root are searched for .env."""
     root = folder.parent.parent
     write(root.parent / ".env", "TAP_X_A=beyond\n")
@@ -78,7 +82,7 @@ def test_the_root_of_the_project_is_looked_at_and_nothing_beyond(folder: Path, m
 
 
 @as_root
-def test_a_file_of_another_user_is_skipped_with_a_warning(
+def test_dotenv_file_of_another_user_is_skipped_with_a_warning(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """SEC4: a .env file of another user is skipped, also where its path was given."""
@@ -86,7 +90,7 @@ def test_a_file_of_another_user_is_skipped_with_a_warning(
     write(root / "meltano.yml")
     write(root / ".env", "TAP_X_A=root\n")
     planted = write(folder / ".env", "TAP_X_A=planted\n")
-    os.chown(planted, STRANGER, STRANGER)
+    os.chown(planted, OTHER_USER, OTHER_USER)
     assert read_dotenv(PREFIX) == {"TAP_X_A": "root"}
     assert read_dotenv(PREFIX, planted) == {}
     assert caplog.text.count(f"{planted} {SKIPPED} belongs to another user") == 2
@@ -95,7 +99,7 @@ def test_a_file_of_another_user_is_skipped_with_a_warning(
 @pytest.mark.parametrize(
     "mode,words", [(0o664, "may be written by its group"), (0o646, "may be written by every user")]
 )
-def test_a_file_that_others_may_write_is_skipped_with_a_warning(
+def test_dotenv_file_writable_by_others_is_skipped_with_a_warning(
     folder: Path, caplog: pytest.LogCaptureFixture, mode: int, words: str
 ) -> None:
     """SEC4: a .env file that others may write is skipped, also behind a link."""
@@ -108,22 +112,22 @@ def test_a_file_that_others_may_write_is_skipped_with_a_warning(
 
 
 @as_root
-def test_a_link_of_another_user_is_not_followed(
+def test_symlink_of_another_user_is_not_followed(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A stranger must not choose which of this user's files is read."""
+    """Another user must not choose which of this user's files is read."""
     write(folder.parent / "mine")
     (folder / ".env").symlink_to(folder.parent / "mine")
-    os.chown(folder / ".env", STRANGER, STRANGER, follow_symlinks=False)
+    os.chown(folder / ".env", OTHER_USER, OTHER_USER, follow_symlinks=False)
     assert read_dotenv(PREFIX) == {}
     assert "is a link that belongs to another user" in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["fifo", "loop", "device", "large", "binary"])
-def test_what_is_no_short_text_file_is_skipped_with_a_warning(
+def test_dotenv_that_is_not_a_short_text_file_is_skipped_with_a_warning(
     folder: Path, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
-    """Reading it ends at once: a FIFO without a writer is not waited for."""
+    """Reading does not block: a FIFO without a writer is skipped immediately."""
     file = folder / ".env"
     if kind == "fifo":
         os.mkfifo(file)
@@ -139,10 +143,10 @@ def test_what_is_no_short_text_file_is_skipped_with_a_warning(
     assert SKIPPED in caplog.text
 
 
-def test_a_folder_of_that_name_and_no_file_at_all_are_no_fault(
+def test_dotenv_folder_and_missing_file_are_ignored(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Python environments are often called so."""
+    """Folders of virtual environments are often named `.env`."""
     (folder / ".env").mkdir()
     assert read_dotenv(PREFIX) == {}
     assert read_dotenv(PREFIX, folder / "absent") == {}

@@ -1,4 +1,4 @@
-"""What every test of a plugin needs: its own folder, and signal handlers put back."""
+"""A fixture that isolates each test of a plugin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path, monkeypatch):
-    """A plugin takes over signals and reads the environment; neither outlives a test."""
+    """Run the test in its own folder; restore signal handlers and environment variables."""
     monkeypatch.chdir(tmp_path)
     environment = dict(os.environ)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

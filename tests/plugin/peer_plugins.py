@@ -1,4 +1,4 @@
-"""Plugins of every kind, which say what they are; run on either SDK.
+"""Plugins of every kind, whose `--about` is printed on either SDK.
 
 Imports singer_sdk, which is the real one in its own interpreter and
 tap_core where it is installed as its alias. Prints the JSON of ``--about`` by class.
@@ -38,7 +38,7 @@ SETTINGS = th.PropertiesList(
 
 
 class Bare(Tap):
-    """A tap that says nothing."""
+    """A tap without settings."""
 
     name = "tap-bare"
 
@@ -54,7 +54,7 @@ class Configured(Bare):
 
 
 class OwnMaps(Bare):
-    """A tap with a setting that the SDK has too."""
+    """A tap with settings that the SDK also defines."""
 
     name = "tap-own-maps"
     config_jsonschema = th.PropertiesList(
@@ -64,14 +64,14 @@ class OwnMaps(Bare):
 
 
 class Plain(Bare):
-    """A tap that can do little."""
+    """A tap with few capabilities."""
 
     name = "tap-plain"
     capabilities = [TapCapabilities.DISCOVER, PluginCapabilities.ABOUT]
 
 
 class Batching(Bare):
-    """A tap of files."""
+    """A tap with batch files."""
 
     name = "tap-batching"
     capabilities = [*Tap.capabilities, PluginCapabilities.BATCH, TapCapabilities.TEST]
@@ -86,7 +86,7 @@ class Loading(Target):
 
 
 class Versions(Loading):
-    """A target that can do more."""
+    """A target with more capabilities."""
 
     name = "target-versions"
     capabilities = [
@@ -99,7 +99,7 @@ class Versions(Loading):
 
 
 class Unvalidated(Loading):
-    """A target that checks nothing."""
+    """A target without validation."""
 
     name = "target-unvalidated"
     capabilities = [PluginCapabilities.ABOUT]
@@ -113,7 +113,7 @@ class Mapping(InlineMapper):
 
 
 def sql_plugins() -> list[type]:
-    """Make those that need a database's toolkit."""
+    """Return the SQL plugins; empty if SQLAlchemy is not installed."""
     try:
         from singer_sdk.sql import SQLConnector, SQLSink, SQLStream, SQLTap, SQLTarget
     except ImportError:

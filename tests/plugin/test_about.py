@@ -1,4 +1,4 @@
-"""What a plugin says of itself."""
+"""The output of `--about` in each format."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def written(format_name: str, info: AboutInfo = INFO) -> str:
     return AboutFormatter.get_formatter(format_name).format_about(info)
 
 
-def test_json_has_the_keys_that_readers_expect():
+def test_json_about_has_the_expected_keys():
     assert json.loads(written("json")) == {
         "name": "tap-x",
         "description": "A tap.",
@@ -55,7 +55,7 @@ def test_json_has_the_keys_that_readers_expect():
 @pytest.mark.peer
 @pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk"))
 @pytest.mark.parametrize("format_name", ["json", "text"])
-def test_json_and_text_are_what_the_peer_writes(format_name):
+def test_json_and_text_about_are_those_of_singer_sdk(format_name):
     program = f"""
 import json, sys
 from singer_sdk.about import AboutFormatter, AboutInfo
@@ -70,14 +70,14 @@ print(AboutFormatter.get_formatter("{format_name}").format_about(info))
     assert done.stdout == written(format_name) + "\n"
 
 
-def test_text_names_the_variable_of_each_setting():
+def test_text_about_names_the_environment_variable_of_each_setting():
     text = written("text")
     assert "  - Name: page-size\n    Type: ['integer', 'null']\n" in text
     assert "    Environment Variable: TAP_X_PAGE_SIZE\n" in text
     assert "  - 3.10\n" in text
 
 
-def test_markdown_is_a_page_with_a_table():
+def test_markdown_about_has_a_table_of_settings():
     page = written("markdown")
     rows = [line for line in page.splitlines() if line.startswith("| ")]
     assert page.startswith("# `tap-x`\n\nA tap.\n")
@@ -92,14 +92,14 @@ def test_markdown_is_a_page_with_a_table():
     ]
 
 
-def test_what_is_not_known_is_left_out():
+def test_unknown_values_are_omitted_from_about():
     bare = AboutInfo("t", None, "1", "1", None, [], {}, "T_")
     assert "Python" not in written("markdown", bare)
     assert written("text", bare).splitlines()[-1] == "Settings:"
     assert json.loads(written("json", bare))["supported_python_versions"] is None
 
 
-def test_a_format_that_does_not_exist_is_an_error():
+def test_unknown_about_format_raises_key_error():
     with pytest.raises(KeyError):
         AboutFormatter.get_formatter("pdf")
 
@@ -118,11 +118,11 @@ def test_a_format_that_does_not_exist_is_an_error():
         ("", ["3.10", "3.11", "3.12", "3.13", "3.14"]),
     ],
 )
-def test_versions_of_python_are_read_from_the_requirement(requires, versions):
+def test_supported_python_versions_follow_requires_python(requires, versions):
     assert list(get_supported_pythons(requires)) == versions
 
 
-def test_classifiers_count_before_the_requirement():
+def test_classifiers_take_precedence_over_requires_python():
     metadata = Message()
     metadata["Requires-Python"] = ">=3.12"
     assert python_versions(metadata) == ["3.12", "3.13", "3.14"]

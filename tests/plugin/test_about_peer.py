@@ -1,4 +1,4 @@
-"""A class says of itself what it says on singer_sdk: the same abilities and settings."""
+"""The output of `--about` is that of singer_sdk: capabilities and settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OURS = {
     *("max_parallel_partitions", "max_parallel_streams"),
     *("batch_max_files", "batch_max_line_bytes", "batch_schemes"),
 }
-"""Settings that plugins have here alone."""
+"""Settings that only tap_core adds."""
 
 NAMES = (
     "tap-bare",
@@ -64,12 +64,12 @@ def said(sdk: str) -> dict[str, dict]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_capabilities_are_listed_in_the_same_order(name) -> None:
+def test_capabilities_are_those_of_singer_sdk_in_the_same_order(name) -> None:
     assert said("ours")[name]["capabilities"] == said("peer")[name]["capabilities"]
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "tap-plain"])
-def test_settings_are_the_same_in_the_same_order(name) -> None:
+def test_settings_are_those_of_singer_sdk_in_the_same_order(name) -> None:
     ours, peer = (said(sdk)[name]["settings"] for sdk in ("ours", "peer"))
     for setting in OURS:
         ours["properties"].pop(setting, None)
@@ -77,14 +77,14 @@ def test_settings_are_the_same_in_the_same_order(name) -> None:
     assert without_words(ours) == without_words(peer)
 
 
-def test_a_tap_without_stream_maps_has_no_settings_of_them() -> None:
-    """On singer_sdk a tap has those of its base class, whatever it says that it can do."""
+def test_tap_without_stream_maps_capability_has_no_stream_map_settings() -> None:
+    """On singer_sdk such a tap has the settings of its base class anyway."""
     assert "stream_maps" in said("peer")["tap-plain"]["settings"]["properties"]
     assert said("ours")["tap-plain"]["settings"]["properties"].keys() <= OURS
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_everything_else_is_the_same(name) -> None:
+def test_other_about_fields_are_those_of_singer_sdk(name) -> None:
     ours, peer = (dict(said(sdk)[name]) for sdk in ("ours", "peer"))
     assert list(ours) == list(peer)
     for key in ("name", "description", "version", "supported_python_versions"):

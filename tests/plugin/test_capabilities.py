@@ -1,4 +1,4 @@
-"""Capabilities and built-in settings are those that the Singer world knows."""
+"""Capabilities and built-in settings are those of singer_sdk."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ print(json.dumps({"schemas": schemas, "enums": enums}, default=str))
 
 
 def without_words(schema):
-    """Drop descriptions, which are ours, and the peer's bare "null" among alternatives."""
+    """Return a schema without descriptions and without singer_sdk's bare "null" in lists."""
     if isinstance(schema, dict):
         return {
             key: without_words(value)
@@ -54,7 +54,7 @@ def peer():
 
 @pytest.mark.peer
 @pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk"))
-def test_settings_and_members_are_the_peers(peer):
+def test_settings_and_capability_members_are_those_of_singer_sdk(peer):
     for name, schema in peer["schemas"].items():
         ours = getattr(face, name)
         expected = without_words(schema)
@@ -66,14 +66,14 @@ def test_settings_and_members_are_the_peers(peer):
         assert {each.name: each.value for each in getattr(face, name)} == members, name
 
 
-def test_every_built_in_setting_says_what_it_is():
+def test_every_built_in_setting_has_a_description():
     for name in capabilities.__all__:
         if name.endswith("_CONFIG"):
             for setting, schema in getattr(capabilities, name)["properties"].items():
                 assert schema["description"], setting
 
 
-def test_a_capability_prints_as_its_value():
+def test_capability_prints_as_its_value():
     assert str(TapCapabilities.LOG_BASED) == repr(TapCapabilities.LOG_BASED) == "log-based"
     assert PluginCapabilities("about") is PluginCapabilities.ABOUT
     assert TapCapabilities.ACTIVATE_VERSION is not PluginCapabilities.ACTIVATE_VERSION
@@ -89,20 +89,20 @@ def test_a_capability_prints_as_its_value():
         lambda: TapCapabilities("properties"),
     ],
 )
-def test_a_deprecated_capability_warns_however_it_is_reached(reach):
+def test_deprecated_capability_warns_on_every_kind_of_access(reach):
     told = pytest.warns(DeprecationWarning, match=r"PROPERTIES is deprecated\. Please use CATALOG")
     with told as caught:
         assert reach().value == "properties"
-    assert caught[0].filename == __file__  # the author's line, not one of the enumeration
+    assert caught[0].filename == __file__  # the caller's line, not one of the enumeration
 
 
-def test_a_current_capability_does_not_warn():
+def test_current_capability_does_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert TapCapabilities.CATALOG.deprecation_message is None
 
 
-def test_false_and_empty_ask_for_nothing():
+def test_false_and_empty_settings_do_not_enable_capabilities():
     asked = {unbuilt.setting: None for unbuilt in UNSUPPORTED_CAPABILITIES}
     assert find_unsupported_settings(asked) == []
     assert find_unsupported_settings({"flattening_enabled": False, "stream_maps": {}}) == []

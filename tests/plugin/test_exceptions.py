@@ -1,4 +1,4 @@
-"""The tree of errors is the one that plugins know, and the one that is drawn."""
+"""Exceptions: their class tree is that of singer_sdk and of the module's docstring."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ print(json.dumps({n: [c.__name__ for c in getattr(e, n).__mro__] for n in e.__al
 
 @pytest.mark.peer
 @pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk"))
-def test_names_and_parents_are_the_peers():
+def test_exception_names_and_base_classes_are_those_of_singer_sdk():
     done = subprocess.run([str(PEER), "-c", PROGRAM], check=True, capture_output=True, text=True)
     for name, parents in json.loads(done.stdout).items():
         ours = [each.__name__ for each in getattr(exceptions, name).__mro__]
         assert ours == parents, name
 
 
-def test_the_tree_that_is_drawn_is_the_tree():
+def test_exception_tree_in_the_docstring_is_correct():
     drawing = (exceptions.__doc__ or "").partition("::\n")[2]
     path: list[tuple[int, str]] = []
     drawn = {}
@@ -52,7 +52,7 @@ def test_the_tree_that_is_drawn_is_the_tree():
     assert errors - set(drawn) == {"UnsupportedOpenAPISpec"}
 
 
-def test_errors_carry_what_a_handler_needs():
+def test_exceptions_have_the_attributes_that_handlers_need():
     response = object()
     assert exceptions.RetriableAPIError("m", response).response is response
     assert exceptions.RetriableAPIError("m").response is None

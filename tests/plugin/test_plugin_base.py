@@ -1,4 +1,4 @@
-"""The common base of taps and targets."""
+"""`PluginBase`: settings, metadata, entry point and signals."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class Plugin(PluginBase):
 # Settings
 
 
-def test_settings_are_read_only_and_have_their_defaults():
+def test_config_is_read_only_and_has_defaults():
     plugin = Plugin(config={"api_key": "k"})
     assert dict(plugin.config) == {"api_key": "k", "page_size": 100, "tags": []}
     with pytest.raises(TypeError):
         plugin.config["page_size"] = 1
 
 
-def test_nothing_that_was_given_is_changed():
+def test_given_config_and_schema_are_not_changed():
     schema = Plugin.config_jsonschema
     before = repr(schema)
     given = {"api_key": "k", "deep": {"a": [1]}}
@@ -63,13 +63,13 @@ def test_nothing_that_was_given_is_changed():
     assert Plugin(config=given).config["tags"] == []
 
 
-def test_any_mapping_is_a_configuration_and_nothing_else():
+def test_config_must_be_a_mapping():
     assert Plugin(config=MappingProxyType({"api_key": "k"})).config["api_key"] == "k"
     with pytest.raises(TypeError, match="not 'int'"):
         Plugin(config=3)
 
 
-def test_paths_still_work_and_are_deprecated(tmp_path):
+def test_config_file_paths_work_and_are_deprecated(tmp_path):
     first, second = tmp_path / "a.json", tmp_path / "b.json"
     first.write_text('{"api_key": "k", "page_size": 1}')
     second.write_text('{"page_size": 2}')
@@ -81,14 +81,14 @@ def test_paths_still_work_and_are_deprecated(tmp_path):
         Plugin(config="nowhere.json")
 
 
-def test_the_environment_overrides_files_when_asked_for(monkeypatch):
+def test_environment_overrides_config_if_enabled(monkeypatch):
     monkeypatch.setenv("TAP_X_PAGE_SIZE", "7")
     given = {"api_key": "k", "page_size": 1}
     assert Plugin(config=given, parse_env_config=True).config["page_size"] == 7
     assert Plugin(config=given).config["page_size"] == 1
 
 
-def test_faults_of_every_kind_are_reported_at_once(monkeypatch):
+def test_configuration_faults_of_every_kind_are_reported_together(monkeypatch):
     monkeypatch.setenv("TAP_X_PAGE_SIZE", "many")
     config = {"tags": ["a", 1], "stream_maps": {"s": None}, "flattening_enabled": True}
     with pytest.raises(ConfigValidationError) as caught:
@@ -104,7 +104,7 @@ def test_faults_of_every_kind_are_reported_at_once(monkeypatch):
     assert caught.value.schema["required"] == ["api_key"]
 
 
-def test_a_setting_given_wrongly_by_variable_is_not_missed_as_well(monkeypatch):
+def test_setting_with_an_invalid_variable_is_not_also_reported_missing(monkeypatch):
     class Needy(Plugin):
         config_jsonschema = {
             "properties": {"size": {"type": "integer"}},
@@ -117,14 +117,14 @@ def test_a_setting_given_wrongly_by_variable_is_not_missed_as_well(monkeypatch):
     assert len(caught.value.errors) == 1
 
 
-def test_without_validation_a_wrong_variable_is_left_out_and_warned_of(monkeypatch, caplog):
+def test_invalid_variable_causes_a_warning_if_validation_is_off(monkeypatch, caplog):
     monkeypatch.setenv("TAP_X_PAGE_SIZE", "many")
     plugin = Plugin(parse_env_config=True, validate_config=False)
     assert plugin.config["page_size"] == 100
     assert "TAP_X_PAGE_SIZE must be an integer" in caplog.text
 
 
-def test_without_validation_a_check_of_the_plugin_is_still_called():
+def test_overridden_config_check_is_called_if_validation_is_off():
     class Own(Plugin):
         asked: list = []
 
@@ -137,7 +137,7 @@ def test_without_validation_a_check_of_the_plugin_is_still_called():
     assert plugin._validate_config(raise_errors=False) == ["'api_key' is a required property"]
 
 
-def test_what_is_harmless_though_unsupported_is_warned_of(caplog, monkeypatch):
+def test_unsupported_nonfatal_setting_causes_a_warning(caplog, monkeypatch):
     unbuilt = UnsupportedCapability(
         PluginCapabilities.BATCH, "batch_config", fatal=False, sentence="not yet"
     )
@@ -147,13 +147,13 @@ def test_what_is_harmless_though_unsupported_is_warned_of(caplog, monkeypatch):
     assert "flattening" not in caplog.text
 
 
-def test_a_slip_of_the_pen_is_warned_of(caplog):
+def test_misspelled_setting_causes_a_warning(caplog):
     Plugin(config={"api_key": "k", "pagesize": 3, "stranger": 1})
     assert "Setting 'pagesize' is not known. Did you mean 'page_size'?" in caplog.text
     assert "stranger" not in caplog.text
 
 
-def test_settings_that_a_family_of_plugins_adds_stay_with_it():
+def test_settings_added_by_a_base_class_apply_only_to_its_subclasses():
     class Family(Plugin):
         @classmethod
         def append_builtin_config(cls, config_jsonschema):
@@ -169,28 +169,28 @@ def test_settings_that_a_family_of_plugins_adds_stay_with_it():
     assert "extra" not in Plugin.config_jsonschema["properties"]
 
 
-def test_the_environment_is_read_by_the_class(monkeypatch):
+def test_class_reads_its_settings_from_the_environment(monkeypatch):
     monkeypatch.setenv("TAP_X_API_KEY", "k")
     assert Plugin._env_var_config == {"api_key": "k"}
     assert Plugin._env_var_prefix == "TAP_X_"
 
 
-# What it is
+# Metadata
 
 
-def test_the_logger_is_named_after_the_plugin():
+def test_logger_has_the_plugins_name():
     assert Plugin.logger is logging.getLogger("tap-x")
     assert Plugin(config={"api_key": "k"}).logger is Plugin.logger
 
 
-def test_the_level_of_the_metrics_is_the_plugins(monkeypatch):
+def test_metrics_logger_has_the_plugins_level(monkeypatch):
     monkeypatch.setenv("TAP_X_LOGLEVEL", "error")
     metrics = Plugin(config={"api_key": "k"}).metrics_logger
     assert metrics.name == "tap_core.metrics"
     assert metrics.level == logging.ERROR
 
 
-def test_versions_are_those_of_the_distributions(capsys):
+def test_versions_come_from_the_installed_distributions(capsys):
     class Installed(Plugin):
         package_name = "pytest"
 
@@ -205,13 +205,13 @@ def test_versions_are_those_of_the_distributions(capsys):
     )
 
 
-def test_the_moment_of_making_is_kept_in_milliseconds():
+def test_initialized_at_is_in_milliseconds():
     first = Plugin(config={"api_key": "k"}).initialized_at
     assert isinstance(first, int)
     assert Plugin(config={"api_key": "k"}).initialized_at >= first > 1_700_000_000_000
 
 
-def test_only_what_exists_is_advertised():
+def test_unsupported_capabilities_are_not_listed():
     class Boastful(Plugin):
         capabilities = [
             PluginCapabilities.ABOUT,
@@ -225,7 +225,7 @@ def test_only_what_exists_is_advertised():
     assert info.description == Boastful.__doc__
 
 
-def test_what_a_plugin_without_protocol_lacks_is_said():
+def test_plugin_base_without_a_protocol_raises_not_implemented():
     plugin = Plugin(config={"api_key": "k"})
     assert plugin.setup_mapper() is None
     with pytest.raises(NotImplementedError):
@@ -234,11 +234,11 @@ def test_what_a_plugin_without_protocol_lacks_is_said():
         Plugin.get_singer_command()
 
 
-# Its entry point
+# Entry point
 
 
 class Recorder:
-    """A command that says how it was called."""
+    """A command that records its calls."""
 
     def __init__(self) -> None:
         self.calls: list = []
@@ -267,13 +267,13 @@ def calls(monkeypatch):
     root.setLevel(logging.WARNING)
 
 
-def test_a_console_script_calls_it_without_arguments(calls, monkeypatch):
+def test_cli_without_arguments_reads_sys_argv(calls, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["tap-x", "--discover"])
     assert Runnable.cli() == "done"
     assert calls == [(["--discover"], None, {})]
 
 
-def test_runners_call_it_as_a_command_of_click(calls):
+def test_cli_has_the_interface_of_a_click_command(calls):
     entry = Runnable.cli
     assert entry.name == "tap-x"
     assert entry.help == "the help"
@@ -286,7 +286,7 @@ def test_runners_call_it_as_a_command_of_click(calls):
     assert not hasattr(entry, "nothing_of_the_kind")
 
 
-def test_the_first_argument_may_choose_another_protocol(calls):
+def test_first_argument_can_select_another_protocol(calls):
     other = Recorder()
 
     class Speaking(Runnable):
@@ -304,7 +304,7 @@ def test_the_first_argument_may_choose_another_protocol(calls):
 
 
 class Counting(Plugin):
-    """Keeps the signals that it is asked to end by."""
+    """Records the signals that request termination."""
 
     def _handle_termination(self, signum, frame):
         self.ends = [*getattr(self, "ends", []), signum]
@@ -315,7 +315,7 @@ class Counting(Plugin):
     [
         ([signal.SIGTERM], [signal.SIGTERM]),
         ([signal.SIGINT], [signal.SIGINT]),
-        # Ctrl-C at an orchestrator comes twice: from the terminal, and handed on.
+        # Ctrl-C at an orchestrator arrives twice: from the terminal, and forwarded.
         ([signal.SIGINT, signal.SIGTERM], [signal.SIGINT]),
         ([signal.SIGINT, signal.SIGTERM, signal.SIGINT], [signal.SIGINT, signal.SIGINT]),
         ([signal.SIGINT, signal.SIGTERM, signal.SIGTERM], [signal.SIGINT, signal.SIGTERM]),
@@ -324,14 +324,14 @@ class Counting(Plugin):
         ([signal.SIGINT, signal.SIGINT], [signal.SIGINT, signal.SIGINT]),
     ],
 )
-def test_a_signal_is_heeded_once_for_each_wish(sent, heeded):
+def test_repeated_signal_from_an_orchestrator_counts_once(sent, heeded):
     plugin = Counting(config={"api_key": "k"})
     for number in sent:
         signal.raise_signal(number)
     assert plugin.ends == heeded
 
 
-def test_handlers_are_set_in_the_main_thread_only():
+def test_signal_handlers_are_set_only_in_the_main_thread():
     plugin = Plugin(config={"api_key": "k"})
     assert signal.getsignal(signal.SIGTERM) == plugin._handle_signal
     assert signal.getsignal(signal.SIGINT) == plugin._handle_signal
@@ -344,7 +344,7 @@ def test_handlers_are_set_in_the_main_thread_only():
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_process_in_an_orderly_way(number):
+def test_signal_ends_the_process_gracefully(number):
     program = """
         import logging, sys
         from tap_core.plugin_base import PluginBase

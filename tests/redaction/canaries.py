@@ -1,4 +1,4 @@
-"""Secrets that no output may hold, where settings have secrets, and the search for them."""
+"""Canary secrets for settings, and the search for them in output, files and command lines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CANARIES: Mapping[str, str] = {
 
 
 def tap_settings(url: str) -> dict[str, Any]:
-    """Return the settings of the tap; ``url`` has no user, which is put into it."""
+    """Return the settings of the tap; a user with a password is inserted into ``url``."""
     scheme, _, rest = url.partition("://")
     login = quote(CANARIES["user_info"], safe="")
     return {
@@ -50,7 +50,7 @@ def tap_settings(url: str) -> dict[str, Any]:
 
 
 def spark_settings() -> dict[str, str]:
-    """Return settings of Spark with the secrets of storages and catalogs."""
+    """Return Spark settings with the secrets of storages and catalogs."""
     return {
         "spark.hadoop.fs.azure.account.key.a.dfs.core.windows.net": CANARIES["azure"],
         "spark.hadoop.fs.gs.auth.service.account.private.key": CANARIES["google"],
@@ -63,7 +63,7 @@ def spark_settings() -> dict[str, str]:
 
 
 def _forms(value: str) -> Iterator[bytes]:
-    """Yield what of a value is searched: its letters, and these in Base64 at each offset."""
+    """Yield the forms to search for: the value's letters, and these in Base64 at each offset."""
     letters = value.partition("+")[0].encode()
     yield letters
     for offset in range(3):
@@ -75,13 +75,13 @@ _FORMS = {place: tuple(_forms(value)) for place, value in CANARIES.items()}
 
 
 def leaks(data: bytes | str) -> list[str]:
-    """Return the places whose secret is in the data."""
+    """Return the names of the canaries that the data contains."""
     data = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
     return [place for place, forms in _FORMS.items() if any(form in data for form in forms)]
 
 
 def leaks_in_folder(folder: Path, *given: Path) -> dict[str, list[str]]:
-    """Return by file what leaks into a folder, without the files that were ``given``."""
+    """Return the canaries in each file of a folder, except the input files ``given``."""
     files = [path for path in folder.rglob("*") if path.is_file() and path not in given]
     found = {str(path.relative_to(folder)): leaks(path.read_bytes()) for path in files}
     found |= {f"name of {path.name}": leaks(path.name) for path in files}

@@ -1,4 +1,4 @@
-"""A tap that sends secrets in all ways and whose author logs all it has; run as a program."""
+"""A tap that sends secrets in every way and logs all its settings; run as a program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tap_core.tap_base import Tap
 
 
 class CanaryStream(RESTStream[Any]):
-    """A stream of one try."""
+    """A stream without retries."""
 
     records_jsonpath = "$.data[*]"
     schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
@@ -32,7 +32,7 @@ class CanaryStream(RESTStream[Any]):
 
 
 class InQuery(CanaryStream):
-    """The key in a parameter of no telling name, and in a header."""
+    """Sends the key in a query parameter with an innocuous name, and in a header."""
 
     name = "in_query"
     path = "/rows"
@@ -46,7 +46,7 @@ class InQuery(CanaryStream):
 
 
 class InBody(CanaryStream):
-    """The key in the body of a POST."""
+    """Sends the key in the body of a POST."""
 
     name = "in_body"
     path = "/rows"
@@ -57,7 +57,7 @@ class InBody(CanaryStream):
 
 
 class Login(OAuthAuthenticator):
-    """Asks by a refresh token, once."""
+    """Requests an access token with a refresh token, without retries."""
 
     patience = RetryPolicy(timeout=5, tries=1)
 
@@ -71,7 +71,7 @@ class Login(OAuthAuthenticator):
 
 
 class ByToken(CanaryStream):
-    """An access token of OAuth."""
+    """Sends an OAuth access token."""
 
     name = "by_token"
     path = "/rows"

@@ -1,4 +1,4 @@
-"""A server that fails in several ways and repeats what it was sent; run as its tests ask."""
+"""A server that fails in several ways and echoes the request in its responses."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Secrets in every place of the settings, and every byte that each command writes at DEBUG.
+"""No command writes a secret of its settings at log level DEBUG.
 
-Commands are processes, servers are real. Searched are standard output and error, states,
-reports, tables, temporary files, and the command lines of all processes meanwhile.
+Commands are processes, servers are real. The search covers standard output and error, states,
+reports, tables, temporary files, and the command lines of all processes.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ TAP_COMMANDS: dict[str, list[str]] = {
     "airbyte-read": ["read", "--config", "config.json", "--catalog", "catalog.json"],
 }
 _NEW_SETTINGS = b'{"type":"CONTROL"'
-"""The message of Airbyte by which a client is given new settings; it has to hold them."""
+"""Start of Airbyte's CONTROL message, which must contain the new settings."""
 _SLOW = pytest.mark.thorough
 
 
 def _cases() -> Iterator[Any]:
-    """Yield each command with each server; those that say most always run."""
+    """Yield each command with each server mode; the cases with the most output always run."""
     always = {("airbyte-read", mode) for mode in MODES[:2]}
     always |= {(word, "refuses") for word in ("discover", "test", "about", "airbyte-check")}
     for command in TAP_COMMANDS:
@@ -93,7 +93,7 @@ def port() -> Iterator[int]:
 
 
 class Folder:
-    """The working directory of one run: what it is given, and what it leaves."""
+    """The working directory of one run, with its input files and its output."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -128,7 +128,7 @@ class Folder:
         )
 
     def assert_clean(self, done: subprocess.CompletedProcess[bytes], lines: list[bytes]) -> None:
-        """Check everything that a run wrote; what it wrote shows that it ran."""
+        """Assert that output, command lines and files of a run contain no secret."""
         told = [line for line in done.stdout.splitlines() if not line.startswith(_NEW_SETTINGS)]
         for text in (b"\n".join(told), done.stderr):
             assert leaks(text) == [], text.decode(errors="replace")
@@ -142,7 +142,7 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
-def test_the_search_finds_what_it_looks_for(folder: Folder):
+def test_leak_search_finds_secrets_in_files_and_command_lines(folder: Folder):
     folder.give("given", CANARIES["s3"])
     (folder.path / "tmp" / "left").write_text(f"x{CANARIES['azure']}")
     assert leaks_in_folder(folder.path, *folder.given) == {"tmp/left": ["azure"]}
@@ -157,7 +157,7 @@ def test_the_search_finds_what_it_looks_for(folder: Folder):
 
 
 def _syncs() -> Iterator[Any]:
-    """Yield each stream with each server; one stream for each kind of answer always runs."""
+    """Yield each stream with each server mode; one stream per kind of response always runs."""
     always = {(name, "refuses") for name in STREAMS} | {("in_body", "breaks")}
     always |= {("in_query", mode) for mode in MODES[3:]} | {("by_token", "redirects")}
     for name in STREAMS:
@@ -208,7 +208,7 @@ def test_no_manifest_writes_a_secret(folder: Folder, port: int, mode: str):
 
 
 @pytest.mark.parametrize("mode", ["refuses", pytest.param("ok", marks=_SLOW)])
-def test_no_call_of_fivetran_writes_a_secret(folder: Folder, port: int, mode: str):
+def test_no_fivetran_call_writes_a_secret(folder: Folder, port: int, mode: str):
     """SEC5: no call of fivetran writes a secret."""
     grpc = pytest.importorskip("grpc", reason="gRPC is an extra")
     settings = tap_settings(url_of(port, mode))
@@ -248,7 +248,7 @@ def _told(grpc: Any, call: Any) -> str:
 @pytest.mark.parametrize(
     "words", [["--config", "config.json"], ["check", "--config", "config.json"]]
 )
-def test_no_fault_of_the_settings_shows_a_secret(folder: Folder, change: Any, words: list[str]):
+def test_no_configuration_error_shows_a_secret(folder: Folder, change: Any, words: list[str]):
     folder.give("config.json", {**tap_settings("http://127.0.0.1:9"), **change})
     with command_lines() as lines:
         done = folder.run(TAP, *words, "--config", "config.json")
@@ -274,7 +274,7 @@ def _target_settings(**more: Any) -> dict[str, Any]:
 def test_no_command_of_the_target_without_java_writes_a_secret(
     folder: Folder, command: str, kind: str
 ):
-    """Settings of Spark as an object, and as a text, which is a fault of the settings."""
+    """The Spark settings are an object, or a text, which is a configuration error."""
     spark: Any = spark_settings()
     spark = spark if kind == "object" else json.dumps(spark)
     folder.give("config.json", _target_settings(spark=spark))

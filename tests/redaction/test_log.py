@@ -1,4 +1,4 @@
-"""The log of a process in which plugins have secrets, and texts of others are hostile."""
+"""Log output: secrets of plugins are hidden, and untrusted text cannot forge lines."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class QuietTap(Tap):
 
 @pytest.fixture
 def log():
-    """Return a function that logs by a formatter and returns the text."""
+    """Return a function that logs with a formatter and returns the text."""
 
     def write(formatter, *args, name="some.library", **kwargs):
         stream = io.StringIO()
@@ -65,7 +65,7 @@ def raised(*args):
 @pytest.mark.parametrize(
     "formatter", [ConsoleFormatter(), StructuredFormatter(), logging.Formatter("%(message)s"), None]
 )
-def test_values_of_a_plugin_are_hidden_in_lines_of_any_library_and_any_format(log, formatter):
+def test_secret_values_are_hidden_in_log_lines_of_every_library_and_format(log, formatter):
     """SEC5: values of secret settings are hidden in log lines of every library."""
     tap = QuietTap(config={"k": "cAnary-QQQ111"})
     text = log(formatter, '"GET %s HTTP/1.1" %s', "/ok?k=cAnary-QQQ111", 200)
@@ -77,7 +77,7 @@ def test_values_of_a_plugin_are_hidden_in_lines_of_any_library_and_any_format(lo
     assert "ValueError" in text
 
 
-def test_several_plugins_are_hidden_as_long_as_they_exist_and_the_latest_after_it():
+def test_secrets_stay_hidden_while_their_plugins_exist_and_for_recent_ones():
     class Owner:
         pass
 
@@ -93,7 +93,7 @@ def test_several_plugins_are_hidden_as_long_as_they_exist_and_the_latest_after_i
     assert redact("passing-000") == "passing-000"
 
 
-def test_plugins_that_start_and_end_in_threads_do_not_disturb_each_other():
+def test_secrets_can_be_registered_from_several_threads():
     class Owner:
         pass
 
@@ -113,7 +113,7 @@ def test_plugins_that_start_and_end_in_threads_do_not_disturb_each_other():
 @pytest.mark.parametrize(
     "formatter", [ConsoleFormatter(), logging.Formatter("%(name)s %(message)s")]
 )
-def test_no_text_of_others_is_a_line_of_its_own(log, formatter):
+def test_untrusted_text_cannot_start_a_log_line(log, formatter):
     """SEC7: text of the input cannot forge a line of the log."""
     text = log(formatter, "Property %s", HOSTILE, name=f"tap.{HOSTILE}")
     assert len(text.splitlines()) == 1
@@ -121,7 +121,7 @@ def test_no_text_of_others_is_a_line_of_its_own(log, formatter):
     assert r"\n2026-01-01" in text
 
 
-def test_no_error_forges_a_line_below_its_traceback(log):
+def test_error_message_cannot_forge_a_log_line_below_its_traceback(log):
     """SEC7: the message of an error cannot forge a line of the log."""
     error = raised(HOSTILE)
     error.__cause__ = raised(HOSTILE)
@@ -139,13 +139,13 @@ def test_no_error_forges_a_line_below_its_traceback(log):
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="groups of errors came with Python 3.11")
-def test_errors_of_a_group_stay_in_their_lines():
+def test_errors_of_an_exception_group_cannot_forge_log_lines():
     group = eval("ExceptionGroup")("several", [raised(HOSTILE), raised("b")])  # noqa: S307
     text = format_error(group, redact)
     assert not [line for line in text.splitlines() if line.lstrip(" |+-").startswith("2026-01-01")]
 
 
-def test_json_lines_stay_json_and_show_no_secret(log):
+def test_json_log_lines_stay_valid_and_show_no_secret(log):
     tap = QuietTap(config={"k": "12345678"})
     extra = {"token": "abc", "figures": {"n": 12, "password": 5}, "stream_name": "s"}
     line = log(StructuredFormatter(), 'said "%s" and "token":5', HOSTILE, extra=extra)
@@ -171,7 +171,7 @@ class Broken:
         RedactingFormatter(logging.Formatter("%(message)s %(missing)s")),
     ],
 )
-def test_arguments_that_do_not_fit_are_not_printed_by_logging_itself(log, capfd, formatter, args):
+def test_invalid_log_arguments_are_not_printed_by_logging(log, capfd, formatter, args):
     tap = QuietTap(config={"k": "cAnary-QQQ111"})
     text = log(formatter, "a number %d", *args)
     captured = capfd.readouterr()
@@ -206,7 +206,7 @@ class Theirs(logging.Formatter):
 
 
 @pytest.mark.parametrize("formatter", [None, "theirs.Theirs", "logging.Formatter"])
-def test_a_users_log_configuration_and_uncaught_errors_keep_the_redaction(tmp_path, formatter):
+def test_redaction_applies_to_user_log_configuration_and_uncaught_errors(tmp_path, formatter):
     (tmp_path / "theirs.py").write_text(OTHERS_FORMATTER)
     config = {
         "version": 1,

@@ -1,4 +1,4 @@
-"""Names of secrets: one rule, in Python and for Spark."""
+"""Rules for names of secret settings, in Python and for Spark."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ SPARK_KEYS = [
 
 
 @pytest.mark.parametrize("name", SECRET)
-def test_a_name_is_secret_however_it_is_spelled(name):
+def test_secret_name_is_recognized_in_every_spelling(name):
     assert is_secret_name(name)
     assert is_secret(name)
     assert is_secret_parameter(name)
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_a_harmless_name_is_not_secret(name):
+def test_harmless_name_is_not_secret(name):
     assert not is_secret_name(name)
 
 
@@ -56,14 +56,14 @@ def test_key_and_code_are_secret_only_as_parameters():
     assert not is_secret_parameter("page_token")
 
 
-def test_the_author_of_a_schema_overrules_the_name():
+def test_schema_keyword_overrides_the_name_rule():
     assert not is_secret("token_count", {"secret": False})
     assert is_secret("plain", {"secret": True})
     assert is_secret("plain", {"format": "password"})
 
 
 @pytest.mark.parametrize("key", SPARK_KEYS)
-def test_keys_of_storages_and_catalogs_are_secret_here_and_for_spark(key):
+def test_storage_and_catalog_keys_are_secret_for_python_and_spark(key):
     assert is_secret_name(key)
     assert re.search(SPARK_REDACTION_REGEX, key)
 
@@ -84,7 +84,7 @@ def test_spark_shows_harmless_settings(text):
 
 
 @pytest.mark.spark
-def test_java_reads_the_pattern_as_python_does(spark):
+def test_java_and_python_match_the_pattern_alike(spark):
     jvm = spark.sparkContext._jvm
     pattern = jvm.java.util.regex.Pattern.compile(SPARK_REDACTION_REGEX)
     for text in [*SPARK_KEYS, *SECRET, *HARMLESS, "postgres://u:p@h/db", "local[2]"]:

@@ -1,4 +1,4 @@
-"""Values of rows in messages, and the variable that keeps them out."""
+"""Row values in error messages, and the environment variable that hides them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def everything(error: BaseException | None) -> str:
     return text
 
 
-def test_rows_are_shown_unless_they_are_switched_off(monkeypatch):
+def test_row_values_are_shown_by_default(monkeypatch):
     monkeypatch.delenv(LOG_ROWS, raising=False)
     assert excerpt(b'{"name": "Ada"') == '{"name": "Ada"'
     assert show_value("Ada") == "Ada"
@@ -39,7 +39,7 @@ def test_rows_are_shown_unless_they_are_switched_off(monkeypatch):
 
 
 @pytest.mark.usefixtures("without_rows")
-def test_a_line_that_is_no_message_is_described(caplog):
+def test_invalid_line_is_described_without_its_values(caplog):
     assert excerpt(b'{"name": "Ada"') == "<14 bytes>"
     with pytest.raises(InvalidInputLine) as caught:
         SimpleSingerReader().deserialize_json('{"name": "Ada"')
@@ -49,7 +49,7 @@ def test_a_line_that_is_no_message_is_described(caplog):
 
 
 @pytest.mark.usefixtures("without_rows")
-def test_a_record_that_does_not_fit_is_described():
+def test_invalid_record_is_described_without_its_values():
     with pytest.raises(InvalidRecord) as caught:
         JSONSchemaValidator(SCHEMA).validate({"id": "Ada"})
     assert "<text of 3 characters> does not fit type 'integer' (record['id'])" in str(caught.value)
@@ -60,7 +60,7 @@ def test_a_record_that_does_not_fit_is_described():
 
 @pytest.mark.usefixtures("without_rows")
 @pytest.mark.parametrize("treatment", list(DatetimeErrorTreatmentEnum))
-def test_a_date_that_cannot_be_read_is_described(caplog, treatment):
+def test_unparsable_date_is_described_without_its_value(caplog, treatment):
     caplog.set_level(logging.DEBUG)
     arguments = {}, ["at"], "Ada 1815", "date-time", ValueError("Unknown: Ada 1815"), treatment
     text = ""

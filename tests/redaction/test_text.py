@@ -1,4 +1,4 @@
-"""Texts without secrets and without control characters, in time linear in their length."""
+"""Redaction of secrets and control characters in texts, in linear time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ VALUE = 'cAn4ry+"/é\\x&y='
         lambda text: base64.urlsafe_b64encode(f"u:{text}".encode()).decode(),
     ],
 )
-def test_a_known_value_is_found_in_every_form(write):
+def test_known_secret_is_hidden_in_every_encoding(write):
     written = write(VALUE)
     shown = Secrets.from_values([VALUE]).hide_values(f"before {written} after")
     assert "***" in shown
@@ -57,7 +57,7 @@ def test_a_known_value_is_found_in_every_form(write):
     assert inner[4:] not in shown
 
 
-def test_each_line_of_a_key_with_several_lines_is_hidden():
+def test_each_line_of_a_multiline_key_is_hidden():
     key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEF\n-----END PRIVATE KEY-----\n"
     hide = make_redactor({"private_key": key})
     assert hide("line: MIIEvQIBADANBgkqhkiG9w0BAQEF") == "line: ***"
@@ -83,7 +83,7 @@ def test_each_line_of_a_key_with_several_lines_is_hidden():
         ("a sentence without any", "a sentence without any"),
     ],
 )
-def test_what_a_text_itself_calls_secret_is_hidden(text, shown):
+def test_values_that_a_text_names_as_secret_are_hidden(text, shown):
     expected = shown or "-Djavax.net.ssl.trustStorePassword=*** -Dx=1"
     assert redact_text(text) == expected
     assert redact_text(expected) == expected
@@ -109,8 +109,8 @@ def test_what_a_text_itself_calls_secret_is_hidden(text, shown):
         *("@", "a@", "//u", "Bearer ", "password='\\", "a.b-", "\n", "key:", " ", "=", "Token a "),
     ],
 )
-def test_hostile_texts_take_linear_time(shape, size):
-    """An excerpt of a body of 16 kB took 6 seconds when the search was quadratic."""
+def test_redaction_of_hostile_texts_takes_linear_time(shape, size):
+    """A quadratic search takes 6 seconds for an excerpt of 16 kB."""
     text = (shape * (size // len(shape) + 1))[:size]
     begun = time.monotonic()
     redact_text(text)
@@ -119,11 +119,11 @@ def test_hostile_texts_take_linear_time(shape, size):
     assert time.monotonic() - begun < 60  # a quadratic search takes hours
 
 
-def test_a_million_of_one_letter_takes_linear_time():
+def test_redaction_of_a_million_equal_letters_takes_linear_time():
     assert redact_text("x" * 1_000_000) == redact_parameters("x" * 1_000_000)
 
 
-def test_secrets_are_collected_from_addresses_options_and_json_texts():
+def test_secrets_are_collected_from_urls_options_and_json_texts():
     found = collect_secrets(
         {
             "url": "https://user:pw%401234@h/x",
@@ -139,7 +139,7 @@ def test_secrets_are_collected_from_addresses_options_and_json_texts():
     assert not {"service", "user", "u"} & set(found)
 
 
-def test_all_of_a_secret_object_is_secret_but_what_the_schema_shows():
+def test_values_of_a_secret_object_are_secret_except_constants_of_the_schema():
     schema = {
         "properties": {
             "credentials": {
@@ -158,7 +158,7 @@ def test_all_of_a_secret_object_is_secret_but_what_the_schema_shows():
     assert collect_secrets(config, schema).values == ("canary1",)
 
 
-def test_documents_keep_their_shape():
+def test_redacted_document_keeps_its_structure():
     document = {"a": ["x"], "token": 5, "n": None, "password": None}
     assert clean_document(document, str.upper) == {
         "a": ["X"],

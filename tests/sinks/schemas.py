@@ -1,4 +1,4 @@
-"""Schemas and values for hypothesis: what taps send, and what stands at its edges."""
+"""Hypothesis strategies of JSON schemas, values and records."""
 
 from __future__ import annotations
 
@@ -92,4 +92,4 @@ any_documents = st.recursive(
     ),
     max_leaves=6,
 )
-"""What may be a schema, and mostly is none."""
+"""Documents that resemble schemas; most are not valid ones."""

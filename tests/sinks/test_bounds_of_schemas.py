@@ -1,4 +1,4 @@
-"""Schemas of others: references stay in the document, patterns have a time limit."""
+"""Untrusted schemas: references stay in the document, patterns have a time limit."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def refused(schema: Any, value: Any) -> None:
         {"$ref": "#/nothing"},
     ],
 )
-def test_a_reference_is_resolved_in_the_schema_alone(tmp_path: Path, schema: Any):
+def test_reference_outside_the_schema_is_rejected(tmp_path: Path, schema: Any):
     """SEC11: a reference to an address or a file is not resolved."""
     (tmp_path / "secret.json").write_text('{"const": "LOCAL-SECRET"}')
     with serving() as server:
@@ -64,7 +64,7 @@ def test_a_reference_is_resolved_in_the_schema_alone(tmp_path: Path, schema: Any
     assert "LOCAL-SECRET" not in str(told.value)
 
 
-def test_references_within_the_schema_work():
+def test_reference_within_the_schema_is_resolved():
     schema = {"$defs": {"a": {"type": "integer"}}, "properties": {"x": {"$ref": "#/$defs/a"}}}
     JSONSchemaValidator(schema).validate({"x": 1})
     with pytest.raises(InvalidRecord, match="is not of type 'integer'"):
@@ -91,7 +91,7 @@ def test_references_within_the_schema_work():
         ),
     ],
 )
-def test_a_pattern_that_backtracks_without_end_is_stopped(
+def test_pattern_with_catastrophic_backtracking_is_stopped(
     schema: Any, value: Any, monkeypatch: pytest.MonkeyPatch
 ):
     """SEC14: a pattern that backtracks without end is stopped."""
@@ -104,7 +104,7 @@ def test_a_pattern_that_backtracks_without_end_is_stopped(
     ("pattern", "said"),
     [("x" * 100_001, "may have 100,000 characters"), ("((a{1000}){1000}){1000}", "lower counts")],
 )
-def test_a_pattern_that_is_too_large_to_compile_is_refused(pattern: str, said: str):
+def test_pattern_too_large_to_compile_is_rejected(pattern: str, said: str):
     """SEC14: a pattern that is too large to compile is refused."""
     with pytest.raises(LimitExceededError, match=said):
         refused({"pattern": pattern}, "a")
@@ -123,8 +123,8 @@ PIECES = [
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=7), st.text("aab1e{},[:]lphé\n -ß", max_size=9))
-def test_both_engines_give_the_same_verdict(pieces: list[str], text: str):
-    """A short text is matched by `re`, a long one by the package that can be interrupted."""
+def test_both_regex_engines_find_the_same_match(pieces: list[str], text: str):
+    """Short texts are matched by `re`, long ones by the interruptible `regex` package."""
     try:
         found = re.search("".join(pieces), text)
     except re.error:
@@ -136,7 +136,7 @@ def test_both_engines_give_the_same_verdict(pieces: list[str], text: str):
     assert (found and found.span()) == (other and other.span())
 
 
-def test_the_verdicts_and_messages_of_the_class_are_those_of_jsonschema():
+def test_errors_of_the_validator_class_are_those_of_jsonschema():
     schema = {
         "patternProperties": {"^a+$": {"type": "integer"}},
         "properties": {"p": {"pattern": "^x+$"}},

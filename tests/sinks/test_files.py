@@ -1,4 +1,4 @@
-"""Records of batch files as records of RECORD messages: conformed, nothing of them lost."""
+"""Reading of batch files: values are conformed to the schema as in RECORD messages."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def table(tmp_path, columns, schema=SCHEMA):
     return list(BatchFileReader("s", schema).records(path.as_uri(), PARQUET))
 
 
-def test_values_are_brought_to_the_schema_and_strangers_stay(tmp_path):
+def test_batch_file_values_are_conformed_and_unknown_properties_kept(tmp_path):
     rows = lines(
         tmp_path,
         {"id": 1.5, "on": 1, "deep": {"on": 0, "more": 1}, "list": [{"x": 1}], "stranger": [1]},
@@ -68,7 +68,7 @@ def test_values_are_brought_to_the_schema_and_strangers_stay(tmp_path):
     ]
 
 
-def test_parquet_of_other_writers_becomes_json(tmp_path):
+def test_parquet_types_are_converted_to_json_values(tmp_path):
     [row] = table(
         tmp_path,
         {
@@ -98,7 +98,7 @@ def test_parquet_of_other_writers_becomes_json(tmp_path):
     }
 
 
-def test_a_null_that_the_schema_does_not_allow_was_absent(tmp_path):
+def test_parquet_null_not_allowed_by_the_schema_is_an_absent_property(tmp_path):
     columns = dict.fromkeys(SCHEMA["properties"], pa.array([None], pa.string()))
     columns["deep"] = pa.array([{"on": None, "a": "x"}])
     [row] = table(tmp_path, columns)
@@ -114,7 +114,7 @@ def test_a_null_that_the_schema_does_not_allow_was_absent(tmp_path):
     assert lines(tmp_path, {"strict": None}) == [{"strict": None}]
 
 
-def test_files_are_found_in_the_storage_of_the_settings(tmp_path):
+def test_batch_files_are_read_from_the_configured_storage(tmp_path):
     given = {
         "encoding": {"format": "jsonl", "compression": "gzip"},
         "storage": {"root": tmp_path.as_uri(), "prefix": "p"},
@@ -131,6 +131,6 @@ def test_files_are_found_in_the_storage_of_the_settings(tmp_path):
 
 
 @pytest.mark.parametrize("schema", [{"properties": {}}, {"properties": {"a": {"$ref": "#/x"}}}])
-def test_schemas_that_say_little_change_little(tmp_path, schema):
+def test_records_of_an_untyped_schema_are_unchanged(tmp_path, schema):
     rows = [{"a": {"b": [1, None]}, "c": "x"}]
     assert lines(tmp_path, *rows, schema=schema) == rows

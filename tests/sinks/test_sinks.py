@@ -1,4 +1,4 @@
-"""A sink's hooks: each of them is called where an author overrides it."""
+"""Hooks of a sink: each override of a subclass is called."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROPERTIES = {
 
 
 class Keeping(BatchSink):
-    """Keeps what it gets in its target."""
+    """Sink that appends its records to a list of its target."""
 
     def process_batch(self, context):
         self.kept.extend(context["records"])
@@ -40,7 +40,7 @@ class KeepingTarget(Target):
 
 
 def kept(*records, schema=None, config=None, **members):
-    """Let a sink with these members take records; return the target and what it kept."""
+    """Load records with a sink that has these members; return the sink and the loaded records."""
     sink = type("Own", (Keeping,), members)
     target = type("Own", (KeepingTarget,), {"default_sink_class": sink})(config=config or {})
     schema = schema or {"properties": PROPERTIES}
@@ -51,7 +51,7 @@ def kept(*records, schema=None, config=None, **members):
     return found, target.kept
 
 
-def test_an_author_may_parse_and_validate(caplog):
+def test_overridden_validate_and_parse_is_called(caplog):
     def validate_and_parse(self, record):
         record["mine"] = True
         return super(Keeping, self)._validate_and_parse(record)
@@ -65,7 +65,7 @@ def test_an_author_may_parse_and_validate(caplog):
     assert "No schema for record field 'z'" in caplog.text
 
 
-def test_an_author_of_a_parser_gets_the_errors_of_validation_too(caplog):
+def test_overridden_validate_and_parse_keeps_the_validation_errors(caplog):
     def validate_and_parse(self, record):
         return super(Keeping, self)._validate_and_parse(record)
 
@@ -79,7 +79,7 @@ def test_an_author_of_a_parser_gets_the_errors_of_validation_too(caplog):
     assert rows == [{"id": "x"}]
 
 
-def test_an_author_may_read_dates():
+def test_overridden_timestamp_parser_is_called():
     def parse(self, record, schema, treatment):
         record["at"] = [record["at"], sorted(schema), treatment.value]
 
@@ -87,12 +87,12 @@ def test_an_author_may_read_dates():
     assert rows == [{"id": 1, "at": ["x", ["properties"], "error"]}]
 
 
-def test_an_author_may_keep_what_a_tap_says_of_its_rows():
+def test_overridden_metadata_removal_keeps_sdc_columns():
     _, rows = kept({"id": 1, "_sdc_sequence": 3}, _remove_sdc_metadata_from_record=lambda *_: None)
     assert rows == [{"id": 1, "_sdc_sequence": 3}]
 
 
-def test_an_author_may_add_columns():
+def test_overridden_metadata_hook_adds_columns():
     def add(self, record, message, context):
         record["message"] = sorted(message)
         record["batch"] = sorted(context)
@@ -104,7 +104,7 @@ def test_an_author_may_add_columns():
     assert {"batch_id", "batch_start_time"} <= set(row["batch"])
 
 
-def test_an_author_may_bring_a_validator():
+def test_custom_validator_is_used():
     class Even(BaseJSONSchemaValidator):
         def validate(self, record):
             if record["id"] % 2:
@@ -119,17 +119,17 @@ def test_an_author_may_bring_a_validator():
         kept({"id": 1}, get_validator=validator)
 
 
-def test_an_author_may_do_without_validation():
+def test_validation_is_off_if_get_validator_returns_none():
     _, rows = kept({"id": "x"}, get_validator=lambda _self: None)
     assert rows == [{"id": "x"}]
 
 
-def test_an_author_may_check_keys():
+def test_overridden_key_check_is_called():
     _, rows = kept({"at": None}, _singer_validate_message=lambda _self, _record: None)
     assert rows == [{"at": None}]
 
 
-def test_an_odd_value_is_left_to_jsonschema():
+def test_value_without_a_hash_is_validated_by_jsonschema():
     class Angry(str):
         __slots__ = ()
 
@@ -145,14 +145,14 @@ def test_an_odd_value_is_left_to_jsonschema():
     assert rows == [{"id": "x"}]
 
 
-def test_a_number_that_cannot_be_divided_is_an_invalid_record():
-    """Jsonschema raises decimal.InvalidOperation, which names neither record nor reason."""
+def test_number_too_large_for_multiple_of_is_an_invalid_record():
+    """Jsonschema itself raises decimal.InvalidOperation, which names neither record nor reason."""
     schema = {"properties": {"id": {"type": "number", "multipleOf": 0.01}}}
     with pytest.raises(InvalidRecord, match="beyond what can be compared"):
         kept({"id": 10**60}, schema=schema)
 
 
-def test_what_is_counted():
+def test_records_read_written_and_merged_are_counted():
     def process_batch(self, context):
         self.tally_duplicate_merged()
 
@@ -162,7 +162,7 @@ def test_what_is_counted():
     assert sink._total_dupe_records_merged == 2
 
 
-def test_strangers_are_welcome_where_the_schema_says_so(caplog):
+def test_additional_properties_allowed_by_the_schema_cause_no_warning(caplog):
     schema = {"properties": PROPERTIES, "additionalProperties": True}
     with caplog.at_level(logging.WARNING):
         _, rows = kept({"id": 1, "z": 1}, schema=schema)
@@ -170,13 +170,13 @@ def test_strangers_are_welcome_where_the_schema_says_so(caplog):
     assert "No schema" not in caplog.text
 
 
-def test_dates_are_read_in_the_record_s_order_where_one_is_none():
+def test_first_unparsable_date_in_record_order_is_the_error():
     two = {**PROPERTIES, "day": {"type": "string", "format": "date"}}
     with pytest.raises(ValueError, match="'day'"):
         kept({"id": 1, "day": "x", "at": "y"}, schema={"properties": two})
 
 
-def test_python_3_10_reads_what_later_ones_read():
+def test_date_parsers_for_python_3_10_match_later_versions():
     assert _old_datetime("2024-01-31T12:00:00.5Z") == datetime(
         2024, 1, 31, 12, microsecond=500_000, tzinfo=timezone.utc
     )

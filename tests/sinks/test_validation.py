@@ -1,4 +1,4 @@
-"""jsonschema's verdicts, without asking it about every record."""
+"""Record validation gives the verdicts of jsonschema without calling it for each record."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ BEYOND = {f"raised {name}" for name in ("InvalidOperation", "OverflowError", "Ze
 
 
 def verdict(schema: Any, value: Any, checker: FormatChecker | None) -> str | None:
-    """Return the message of jsonschema itself, or None where a value fits."""
+    """Return the error message of jsonschema, or None if the value is valid."""
     try:
         Draft202012Validator(schema, format_checker=checker).validate(value)
     except ValidationError as error:
         return error.message
-    except Exception as error:  # noqa: BLE001  whatever it is, ours raises it too
+    except Exception as error:  # noqa: BLE001  ours must raise the same error
         return f"raised {type(error).__name__}"
     return None
 
@@ -56,17 +56,17 @@ def our_verdict(validator: JSONSchemaValidator, value: Any) -> str | None:
 @example({"type": "array", "uniqueItems": True}, [1, True], None)
 @example({"items": False}, [], None)
 @example({"multipleOf": Decimal("0.01")}, 10**60, None)
-def test_the_verdicts_are_those_of_jsonschema(schema, value, checker):
+def test_verdicts_are_those_of_jsonschema(schema, value, checker):
     ours = JSONSchemaValidator(schema, validate_formats=checker is not None)
     theirs = verdict(schema, value, checker)
-    if theirs in BEYOND:  # an error of Python's, which ours makes one of the record
+    if theirs in BEYOND:  # ours turns errors of Python's arithmetic into InvalidRecord
         theirs = f"a value is beyond what can be compared with the schema ({theirs.split()[1]})"
     assert our_verdict(ours, value) == theirs
 
 
 @MANY
 @given(st.dictionaries(st.sampled_from(["a", "b", "c d"]), schemas, max_size=3), records)
-def test_the_verdicts_on_records_are_those_of_jsonschema(properties, record):
+def test_verdicts_on_records_are_those_of_jsonschema(properties, record):
     schema = {"type": "object", "properties": properties}
     assert our_verdict(JSONSchemaValidator(schema), record) == verdict(schema, record, None)
 
@@ -77,7 +77,7 @@ def test_the_verdicts_on_records_are_those_of_jsonschema(properties, record):
 @example({"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object"})
 @example({"$schema": "http://json-schema.org/draft-07/schema#"})
 @example({"required": ["a", "a"]})
-def test_a_document_that_is_surely_a_schema_is_one(document):
+def test_document_accepted_by_the_fast_check_is_a_valid_schema(document):
     if is_valid_schema(document):
         Draft202012Validator.check_schema(document)
 
@@ -102,12 +102,12 @@ SURE: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize("schema, value", SURE)
-def test_everyday_schemas_need_no_second_opinion(schema, value):
+def test_common_schemas_are_validated_without_jsonschema(schema, value):
     assert is_valid_schema(schema)
     assert compile_validator(schema)(value)
 
 
-def test_a_schema_without_end_is_left_to_jsonschema():
+def test_deeply_nested_schema_is_left_to_jsonschema():
     schema: dict[str, Any] = {}
     for _ in range(3000):
         schema = {"type": "array", "items": schema}
@@ -123,7 +123,7 @@ def test_nested_schemas_are_compiled_in_linear_time():
     assert compile_validator(schema)({"a": [{"a": [None, {}]}, None]})
 
 
-def test_formats_are_checked_only_where_that_is_asked_for():
+def test_formats_are_checked_only_if_enabled():
     schema = {"properties": {"a": {"type": "string", "format": "ipv4"}}}
     JSONSchemaValidator(schema).validate({"a": "no address"})
     strict = JSONSchemaValidator(schema, validate_formats=True)
@@ -132,7 +132,7 @@ def test_formats_are_checked_only_where_that_is_asked_for():
         strict.validate({"a": "no address"})
 
 
-def test_an_author_may_bring_a_format_checker():
+def test_custom_format_checker_is_used():
     checker = FormatChecker(formats=())
     checker.checks("even")(lambda value: len(value) % 2 == 0)
     schema = {"properties": {"a": {"format": "even"}}}
@@ -145,14 +145,14 @@ def test_an_author_may_bring_a_format_checker():
 @pytest.mark.parametrize(
     "schema", [{"type": "text"}, {"properties": {"a": {"minLength": -1}}}, {"required": "a"}]
 )
-def test_what_is_no_schema_is_refused(schema):
+def test_invalid_schema_is_rejected(schema):
     with pytest.raises(InvalidJSONSchema, match="Schema Validation Error"):
         JSONSchemaValidator(schema)
     with pytest.raises(SchemaError):
         Draft202012Validator.check_schema(schema)
 
 
-def test_everyday_records_are_validated_without_importing_jsonschema():
+def test_common_records_are_validated_without_importing_jsonschema():
     program = """
 import sys
 from tap_core.sinks.validation import JSONSchemaValidator

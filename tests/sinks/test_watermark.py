@@ -1,4 +1,4 @@
-"""A state leaves when everything before it is safe, and not a moment sooner or later."""
+"""A state is released exactly when all records before it are drained."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEPS = st.lists(
 
 
 class Model:
-    """The rule itself, slowly: every record and every state is kept."""
+    """A slow reference implementation that keeps every record and state."""
 
     def __init__(self) -> None:
         self.log: list[tuple[str, str]] = []
@@ -41,7 +41,7 @@ class Model:
 
 
 @given(STEPS)
-def test_a_state_leaves_when_everything_before_it_is_safe(steps):
+def test_state_is_released_once_all_earlier_records_are_drained(steps):
     watermark: StateWatermark[str] = StateWatermark()
     model = Model()
     states = 0
@@ -61,7 +61,7 @@ def test_a_state_leaves_when_everything_before_it_is_safe(steps):
             assert len(watermark._waiting) <= len(watermark.holders) + 1
 
 
-def test_a_megabyte_of_state_is_not_kept_for_each_of_many():
+def test_only_the_latest_pending_state_is_kept():
     watermark: StateWatermark[str] = StateWatermark()
     watermark.began("a")
     for number in range(1000):

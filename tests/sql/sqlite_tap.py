@@ -1,4 +1,4 @@
-"""A tap of SQLite files, written for singer_sdk: run by that, and by `tap-core run`."""
+"""A tap of SQLite files, written for singer_sdk; singer_sdk and `tap-core run` both run it."""
 
 from singer_sdk import typing as th
 from singer_sdk.sql import SQLConnector, SQLStream, SQLTap

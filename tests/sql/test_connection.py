@@ -1,4 +1,4 @@
-"""Names, engines, and databases that cannot be reached."""
+"""Qualified names, engines, and errors of unreachable databases."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tap_core.sql.connection_errors import DatabaseUnreachableError
 from tap_core.sql.connector import FullyQualifiedName
 from tests.postgres import Server
 
-SECRET = "s3cret/wörd:@"  # every character that a URL has to write otherwise
+SECRET = "s3cret/wörd:@"  # characters that a URL must percent-encode
 
 
 def sqlite() -> SQLConnector:
@@ -29,21 +29,21 @@ def sqlite() -> SQLConnector:
 # ------------------------------------------------------------------------------- names
 
 
-def test_a_name_is_its_parts_joined():
+def test_qualified_name_joins_its_parts_with_the_delimiter():
     name = FullyQualifiedName(database="db", schema="public", table="users")
     assert name == "db.public.users"
     assert (name.database, name.schema, name.table) == ("db", "public", "users")
     assert FullyQualifiedName(table="t", schema="s", delimiter="-") == "s-t"
 
 
-def test_a_name_is_quoted_where_the_dialect_needs_it():
+def test_qualified_name_quotes_parts_as_the_dialect_requires():
     quoted = FullyQualifiedName(table="order", schema="public", dialect=DefaultDialect())
     assert quoted == 'public."order"'
     assert FullyQualifiedName(table="order", schema="public") == "public.order"
     assert sqlite().get_fully_qualified_name('a"b.c', "main") == 'main."a""b.c"'
 
 
-def test_an_author_writes_a_part_in_another_way():
+def test_subclass_overrides_the_quoting_of_a_part():
     class Bracketed(FullyQualifiedName):
         def prepare_part(self, part: str) -> str:
             return f"[{part}]"
@@ -51,7 +51,7 @@ def test_an_author_writes_a_part_in_another_way():
     assert Bracketed(table="t", schema="s") == "[s].[t]"
 
 
-def test_a_name_without_parts_is_refused():
+def test_qualified_name_without_parts_is_rejected():
     with pytest.raises(ValueError, match=r"Could not generate fully qualified name: .unknown-db"):
         FullyQualifiedName()
 
@@ -64,23 +64,23 @@ def test_a_name_without_parts_is_refused():
         ("d.s.t", ("d", "s", "t")),
     ],
 )
-def test_a_text_is_cut_at_its_dots(text, parts):
+def test_table_name_text_is_split_at_dots(text, parts):
     assert sqlite().parse_full_table_name(text) == parts
 
 
-def test_a_text_of_too_many_parts_is_refused():
+def test_table_name_text_with_more_than_three_parts_is_rejected():
     with pytest.raises(ValueError, match="more than three parts"):
         sqlite().parse_full_table_name("a.b.c.d")
 
 
 @given(st.text(min_size=1), st.text(), st.text())
-def test_a_name_keeps_its_parts_whatever_is_in_them(table, schema, database):
+def test_qualified_name_with_special_characters_parses_to_the_same_parts(table, schema, database):
     connector = sqlite()
     name = connector.get_fully_qualified_name(table, schema or None, database or None)
     assert connector.parse_full_table_name(name) == (database or None, schema or None, table)
 
 
-def test_quoting_a_text_is_deprecated():
+def test_quote_method_is_deprecated():
     with pytest.warns(PendingDeprecationWarning, match="FullyQualifiedName"):
         assert sqlite().quote("main.a b") == 'main."a b"'
 
@@ -88,7 +88,7 @@ def test_quoting_a_text_is_deprecated():
 # ----------------------------------------------------------------------------- engines
 
 
-def test_the_engine_is_made_once_and_when_it_is_needed():
+def test_engine_is_created_lazily_and_cached():
     connector = sqlite()
     assert connector._cached_engine is None
     assert connector._engine is connector._engine is connector._cached_engine
@@ -96,13 +96,13 @@ def test_the_engine_is_made_once_and_when_it_is_needed():
     assert connector.create_engine() is not connector._engine
 
 
-def test_a_connector_without_a_url_says_what_is_missing():
+def test_connector_without_a_url_names_the_missing_setting():
     with pytest.raises(ConfigValidationError, match="Could not find or create 'sqlalchemy_url'"):
         _ = SQLConnector({}).sqlalchemy_url
     assert SQLConnector({}, "sqlite://").sqlalchemy_url == "sqlite://"
 
 
-def test_a_dialect_that_knows_no_json_is_served_too():
+def test_dialect_without_json_support_gets_an_engine():
     class Plain(SQLConnector):
         made: list[dict[str, object]] = []
 
@@ -128,13 +128,13 @@ def test_json_columns_keep_every_digit():
         assert connection.execute(table.select()).scalar() == {"x": Decimal("1.10")}
 
 
-def test_connections_stream_their_results():
+def test_connections_use_stream_results():
     with sqlite()._connect() as connection:
         assert connection.get_execution_options()["stream_results"] is True
         assert connection.execute(sa.text("select 1")).scalar() == 1
 
 
-def test_the_old_ways_to_a_connection_work_and_are_deprecated():
+def test_deprecated_connection_methods_work_and_warn():
     connector = sqlite()
     with pytest.warns(PendingDeprecationWarning, match="create_sqlalchemy_engine"):
         assert connector.create_sqlalchemy_engine() is connector._engine
@@ -147,11 +147,11 @@ def test_the_old_ways_to_a_connection_work_and_are_deprecated():
         connector.connection.close()
 
 
-def test_the_logger_is_the_one_that_plugins_configure():
+def test_connector_uses_the_sqlconnector_logger():
     assert sqlite().logger.name == "sqlconnector"
 
 
-# ----------------------------------------------------------------- what cannot be reached
+# ------------------------------------------------------------------ unreachable databases
 
 
 def whole_text(error: BaseException) -> str:
@@ -163,7 +163,7 @@ def forms_of_secret() -> list[str]:
     return [SECRET, url.split(":", 2)[2].rpartition("@")[0]]
 
 
-def test_a_refused_connection_names_host_and_database():
+def test_refused_connection_error_names_host_and_database_but_not_the_password():
     url = sa.URL.create("postgresql+psycopg", "joe", SECRET, "127.0.0.1", 1, "shop")
     connector = SQLConnector({"sqlalchemy_url": url.render_as_string(hide_password=False)})
     for ask in (
@@ -182,7 +182,7 @@ def test_a_refused_connection_names_host_and_database():
     assert not any(form in repr(connector._engine) for form in forms_of_secret())
 
 
-def test_a_password_in_the_words_of_a_driver_is_taken_out():
+def test_password_in_a_driver_error_is_redacted():
     def connect():
         raise sqlite3.OperationalError(f"cannot log in with {SECRET}\nat all")
 
@@ -207,7 +207,7 @@ def test_a_password_in_the_words_of_a_driver_is_taken_out():
         f"no url with {SECRET}",
     ],
 )
-def test_a_url_that_cannot_be_read_is_not_shown(url):
+def test_error_of_an_unparsable_url_does_not_show_the_url(url):
     connector = SQLConnector({"sqlalchemy_url": url})
     with pytest.raises(ConfigurationError, match="percent-encoded") as caught:
         connector.discover_catalog_entries()
@@ -215,14 +215,14 @@ def test_a_url_that_cannot_be_read_is_not_shown(url):
     assert caught.value.__suppress_context__
 
 
-def test_an_unknown_database_is_named_in_the_error():
+def test_unknown_dialect_is_named_in_the_error():
     connector = SQLConnector({"sqlalchemy_url": "unheard://u:secret@h/d"})
     with pytest.raises(ConfigurationError, match=r"dialects:unheard") as caught:
         _ = connector._engine
     assert "secret" not in str(caught.value)
 
 
-def test_an_engine_of_an_authors_own_is_guarded_too():
+def test_error_of_an_overridden_create_engine_does_not_show_the_url():
     class OfUrl(SQLConnector):
         def create_engine(self) -> sa.Engine:
             return sa.create_engine(self.config["address"])
@@ -237,7 +237,7 @@ def test_an_engine_of_an_authors_own_is_guarded_too():
         _ = OfArguments()._engine
 
 
-def test_an_engine_may_be_anything_that_works_as_one():
+def test_create_engine_may_return_any_object():
     class Fake(SQLConnector):
         def create_engine(self):
             return "an engine"
@@ -245,13 +245,13 @@ def test_an_engine_may_be_anything_that_works_as_one():
     assert Fake()._engine == "an engine"
 
 
-def test_an_error_of_a_statement_stays_the_databases():
+def test_statement_error_is_raised_unchanged():
     with pytest.raises(sa.exc.OperationalError) as caught, sqlite()._connect() as connection:
         connection.execute(sa.text("select * from nowhere"))
     assert not isinstance(caught.value, DatabaseUnreachableError)
 
 
-def test_a_refused_user_is_told_by_a_real_server(postgres: Server):
+def test_server_error_for_a_wrong_password_is_reported_without_the_password(postgres: Server):
     with postgres.database() as database:
         wrong = database.url.replace(database.password, "not-the-password")
         with pytest.raises(DatabaseUnreachableError, match="password authentication failed") as e:

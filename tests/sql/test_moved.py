@@ -26,7 +26,7 @@ from tap_core.exceptions import SingerSDKDeprecationWarning
         ("tap_core.target_base", "SQLTarget", "tap_core.sql"),
     ],
 )
-def test_a_name_is_found_where_it_once_stood(old, name, now):
+def test_old_import_path_returns_the_class_and_warns(old, name, now):
     with pytest.warns(SingerSDKDeprecationWarning, match=f"Importing {name} from {old} is depr"):
         found = getattr(import_module(old), name)
     assert found is getattr(import_module(now), name)
@@ -45,6 +45,6 @@ def test_a_name_is_found_where_it_once_stood(old, name, now):
         "tap_core.target_base",
     ],
 )
-def test_a_name_that_never_stood_there_is_an_attribute_error(module):
+def test_unknown_name_in_an_old_module_raises_attribute_error(module):
     with pytest.raises(AttributeError, match=f"module '{module}' has no attribute 'Unheard'"):
         _ = import_module(module).Unheard

@@ -1,4 +1,4 @@
-"""Rows to records: the values, and how many are held at once."""
+"""Conversion of result rows to records: values and page sizes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tap_core.typing.inspect import TypeConformanceLevel
 
 
 class Unknown(sa.types.UserDefinedType[object]):
-    """A type that does not say what its values are."""
+    """A column type without a `python_type`."""
 
     cache_ok = True
 
@@ -61,7 +61,7 @@ TABLE = {name: sa.Column(name, kind) for name, (kind, _) in COLUMNS.items()}
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(*(st.none() | values for _, values in COLUMNS.values())), max_size=3))
-def test_text_of_a_column_is_what_conforming_the_record_gives(rows):
+def test_column_text_conversion_gives_the_same_values_as_conforming_records(rows):
     conform = compile_conformer(
         {"properties": SCHEMA}, TypeConformanceLevel.RECURSIVE, lambda _: None
     )
@@ -73,9 +73,9 @@ def test_text_of_a_column_is_what_conforming_the_record_gives(rows):
     ]
 
 
-def test_what_becomes_text_is_plain_to_the_encoder():
+def test_values_converted_to_text_are_encoded_as_expected():
     values = (
-        datetime(2024, 1, 2, 3, 4, 5),  # noqa: DTZ001 - as columns without zones have them
+        datetime(2024, 1, 2, 3, 4, 5),  # noqa: DTZ001 - a column without a time zone
         date(2024, 1, 2),
         time(3, 4, 5, 6),
         timedelta(days=1, hours=2),
@@ -96,13 +96,13 @@ def test_what_becomes_text_is_plain_to_the_encoder():
     )
 
 
-def test_columns_that_the_schema_lacks_are_left_alone():
+def test_columns_missing_from_the_schema_are_not_converted_to_text():
     assert get_text_columns(TABLE, {}) == {}
     assert get_text_columns(TABLE, {"at": True}) == {}
 
 
 @pytest.mark.parametrize("kind", [postgresql.INET, Unknown])
-def test_values_of_a_databases_own_types_are_text(kind):
+def test_values_of_database_specific_types_become_text(kind):
     texts = get_text_columns({"ip": sa.Column("ip", kind)}, {"ip": {"type": "string"}})
     values = [ip_address("10.0.0.1"), "::1", None, 5, [1], {"a": 1}]
     records = compile_row_reader(["ip"], texts)([(value,) for value in values])
@@ -110,12 +110,12 @@ def test_values_of_a_databases_own_types_are_text(kind):
 
 
 @pytest.mark.parametrize("names", [["one"], ["a\"b'c\n", "{x}", "VALUE", "v0"], []])
-def test_names_are_whatever_the_database_says(names):
+def test_column_names_may_contain_any_characters(names):
     row = tuple(range(len(names)))
     assert compile_row_reader(names)([row]) == [dict(zip(names, row, strict=True))]
 
 
-def test_pages_grow_until_they_are_full():
+def test_page_size_grows_to_its_maximum():
     engine = sa.create_engine("sqlite://")
     with engine.connect() as connection:
         result = connection.execute(sa.text(NUMBERS), {"n": 2500, "size": 1})
@@ -124,7 +124,7 @@ def test_pages_grow_until_they_are_full():
     engine.dispose()
 
 
-def test_wide_rows_make_short_pages_and_little_memory():
+def test_wide_rows_are_read_in_small_pages_with_bounded_memory():
     engine = sa.create_engine("sqlite://")
     with engine.connect() as connection:
         result = connection.execute(sa.text(NUMBERS), {"n": 400, "size": 250_000})
@@ -143,11 +143,11 @@ select i, zeroblob(:size) as b from numbers
 """
 
 
-def test_values_are_those_of_the_columns_types():
+def test_result_processors_of_the_column_types_are_applied():
     engine = sa.create_engine("sqlite://")
     columns = [sa.Column("j", sa.JSON), sa.Column("at", sa.DateTime), sa.Column("n", sa.Integer)]
     table = sa.Table("t", sa.MetaData(), *columns)
-    at = datetime(2024, 1, 2, 3, 4, 5)  # noqa: DTZ001 - as SQLite has them
+    at = datetime(2024, 1, 2, 3, 4, 5)  # noqa: DTZ001 - SQLite has no time zones
     nulls = {"j": None, "at": None, "n": None}
     texts = get_text_columns(dict(table.c), {"at": {"type": "string"}})
     with engine.begin() as connection:
@@ -164,7 +164,7 @@ def test_values_are_those_of_the_columns_types():
     assert second == nulls
 
 
-def test_rows_of_sqlalchemys_own_do_where_the_drivers_are_not_to_be_had():
+def test_result_without_a_driver_cursor_is_read_through_fetchmany():
     class Result:
         def fetchmany(self, size):
             return [(7,)] * min(size, 3) if size == FIRST_PAGE_ROWS else []
@@ -174,7 +174,7 @@ def test_rows_of_sqlalchemys_own_do_where_the_drivers_are_not_to_be_had():
 
 
 @pytest.mark.parametrize(("seconds", "most"), [(0.0, PAGE_BYTES), (1.0, MAX_PAGE_BYTES)])
-def test_pages_are_longer_where_the_database_is_far_away(monkeypatch, seconds, most):
+def test_slow_fetches_make_pages_larger(monkeypatch, seconds, most):
     sizes, now = [], [0.0]
 
     class Result:

@@ -1,4 +1,4 @@
-"""What a database has, as a catalog."""
+"""Discovery of the tables and views of a database as a catalog."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def statements() -> Iterator[list[str]]:
     event.remove(sa.Engine, "before_cursor_execute", note)
 
 
-def test_tables_and_views_become_entries(tmp_path):
+def test_tables_and_views_become_catalog_entries(tmp_path):
     connector = connector_of(
         tmp_path,
         """
@@ -74,7 +74,7 @@ def test_tables_and_views_become_entries(tmp_path):
     assert found["main-adults"]["key_properties"] == []
 
 
-def test_odd_names_stay_what_they_are(tmp_path):
+def test_names_with_special_characters_are_kept(tmp_path):
     quoted = '"' + ODD.replace('"', '""') + '"'
     connector = connector_of(
         tmp_path, f'create table {quoted} ("Sel.ect" int primary key, "ORDER" text, "ä b" text)'
@@ -88,7 +88,7 @@ def test_odd_names_stay_what_they_are(tmp_path):
     assert list(connector.get_table(name, ["order"]).columns.keys()) == ["ORDER"]
 
 
-def test_without_a_primary_key_known_the_first_unique_index_is_the_key():
+def test_first_unique_index_is_the_key_if_no_primary_key_is_known():
     entry = SQLConnector({"sqlalchemy_url": "sqlite://"}).discover_catalog_entry(
         None,
         None,
@@ -107,20 +107,20 @@ def test_without_a_primary_key_known_the_first_unique_index_is_the_key():
     assert entry.schema.to_dict()["properties"] == {"a": {"type": ["integer"]}}
 
 
-def test_a_table_of_which_nothing_was_reflected_has_an_entry():
+def test_table_without_reflected_columns_has_a_catalog_entry():
     entry = SQLConnector({"sqlalchemy_url": "sqlite://"}).discover_catalog_entry(
         None, None, "s", "t", is_view=True
     )
     assert (entry.tap_stream_id, entry.key_properties, entry.is_view) == ("s-t", [], True)
 
 
-def test_schemas_are_left_out_when_asked(tmp_path):
+def test_excluded_schemas_are_not_discovered(tmp_path):
     connector = connector_of(tmp_path, "create table t (id int)")
     assert connector.discover_catalog_entries(exclude_schemas=["main"]) == []
     assert len(connector.discover_catalog_entries(exclude_schemas=["other"])) == 1
 
 
-def test_a_discovery_that_finds_nothing_says_so(tmp_path, caplog):
+def test_discovery_that_finds_no_tables_logs_a_warning(tmp_path, caplog):
     connector = connector_of(tmp_path, "")
     assert connector.discover_catalog_entries() == []
     assert "found no tables and no views: looked in 'main'" in caplog.text
@@ -129,13 +129,13 @@ def test_a_discovery_that_finds_nothing_says_so(tmp_path, caplog):
     assert "there is no schema" in caplog.text
 
 
-def test_indexes_are_asked_for_only_where_wanted(tmp_path, statements):
+def test_indexes_are_not_queried_if_reflect_indices_is_false(tmp_path, statements):
     connector = connector_of(tmp_path, "create table t (id int unique, b text)")
     connector.discover_catalog_entries(reflect_indices=False)
     assert not [one for one in statements if "index" in one]
 
 
-def test_hooks_of_an_author_are_asked_for_every_table(tmp_path):
+def test_overridden_discovery_methods_are_called_for_each_table(tmp_path):
     class Mine(SQLConnector):
         asked: list[tuple[Any, ...]] = []
 
@@ -186,7 +186,7 @@ def test_hooks_of_an_author_are_asked_for_every_table(tmp_path):
     assert [entry["replication_key"] for entry in found] == ["b", "b"]
 
 
-def test_an_override_of_get_object_names_decides_what_is_discovered(tmp_path):
+def test_overridden_get_object_names_decides_which_tables_are_discovered(tmp_path):
     class Mine(SQLConnector):
         def get_object_names(self, engine, inspected, schema_name):
             with pytest.warns(PendingDeprecationWarning):
@@ -202,7 +202,7 @@ def test_an_override_of_get_object_names_decides_what_is_discovered(tmp_path):
     assert list(by_name(connector.discover_catalog_entries())) == ["main-b", "main-v"]
 
 
-def test_a_view_that_cannot_be_read_is_said_and_left_out(tmp_path, caplog):
+def test_unreadable_view_is_logged_and_skipped(tmp_path, caplog):
     connector = connector_of(
         tmp_path,
         "create table t (id int); create view good as select * from t;"
@@ -213,7 +213,7 @@ def test_a_view_that_cannot_be_read_is_said_and_left_out(tmp_path, caplog):
     assert "'broken' in schema 'main' cannot be read and is left out" in caplog.text
 
 
-def test_views_of_all_kinds_are_read_one_by_one_where_all_at_once_fails(
+def test_tables_and_views_are_reflected_singly_if_bulk_reflection_fails(
     postgres: Server, monkeypatch, caplog
 ):
     def fails(*_, **__):
@@ -234,7 +234,7 @@ def test_views_of_all_kinds_are_read_one_by_one_where_all_at_once_fails(
     assert "Schema 'public' cannot be read at once" in caplog.text
 
 
-def test_a_server_that_goes_away_between_two_tables_ends_the_discovery(tmp_path, monkeypatch):
+def test_connection_lost_while_reflecting_a_table_ends_discovery(tmp_path, monkeypatch):
     connector = connector_of(tmp_path, "create table t (id int)")
 
     def fails(*_, **__):
@@ -249,7 +249,7 @@ def test_a_server_that_goes_away_between_two_tables_ends_the_discovery(tmp_path,
         connector.discover_catalog_entries()
 
 
-def test_a_database_that_knows_no_views_is_said_to_once(tmp_path, caplog, monkeypatch):
+def test_missing_support_for_view_names_is_logged_once(tmp_path, caplog, monkeypatch):
     dialect = sa.dialects.sqlite.pysqlite.SQLiteDialect_pysqlite
     connector = connector_of(tmp_path, "create table t (id int); create view v as select * from t")
 
@@ -266,7 +266,7 @@ def test_a_database_that_knows_no_views_is_said_to_once(tmp_path, caplog, monkey
     assert list(by_name(connector.discover_catalog_entries())) == ["main-t"]
 
 
-def test_an_unknown_type_becomes_text(postgres: Server):
+def test_unknown_column_type_is_discovered_as_string(postgres: Server):
     with postgres.database() as database:
         database.run("create table places (id int primary key, here point)")
         connector = SQLConnector({"sqlalchemy_url": database.url})
@@ -276,7 +276,7 @@ def test_an_unknown_type_becomes_text(postgres: Server):
         connector._engine.dispose()
 
 
-def test_everything_that_a_real_server_has(postgres: Server):
+def test_postgresql_tables_views_and_partitioned_tables_are_discovered(postgres: Server):
     with postgres.database() as database:
         database.run(
             "create schema other",
@@ -311,7 +311,7 @@ def test_everything_that_a_real_server_has(postgres: Server):
     assert found["other-t"]["key_properties"] == []
 
 
-def test_many_tables_take_as_many_statements_as_few(postgres: Server, statements):
+def test_number_of_discovery_queries_does_not_grow_with_the_tables(postgres: Server, statements):
     counts = []
     with postgres.database() as database:
         for first, count in ((0, 5), (5, 200)):
@@ -327,7 +327,7 @@ def test_many_tables_take_as_many_statements_as_few(postgres: Server, statements
     assert counts[0] == counts[1] < 40
 
 
-def test_a_server_that_goes_away_during_discovery_is_no_empty_catalog(postgres: Server):
+def test_connection_lost_during_discovery_raises_instead_of_an_empty_catalog(postgres: Server):
     class Gone(SQLConnector):
         def get_schema_names(self, engine, inspected):
             names = super().get_schema_names(engine, inspected)

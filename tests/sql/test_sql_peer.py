@@ -1,4 +1,4 @@
-"""The same SQL tap, run by singer_sdk itself and by `tap-core run`."""
+"""Comparison of one SQL tap run by singer_sdk and by `tap-core run`."""
 
 from __future__ import annotations
 
@@ -87,14 +87,14 @@ def discovered(folder):
     return both(folder, "--discover")
 
 
-def test_both_discover_the_same_catalog(discovered):
+def test_tap_core_and_singer_sdk_discover_the_same_catalog(discovered):
     theirs, ours = discovered
     assert ours == theirs
     assert len(ours[0]["streams"]) == 5
 
 
 @pytest.mark.parametrize("key", [None, "at", "score"])
-def test_both_send_the_same_records_and_state(folder, discovered, key):
+def test_tap_core_and_singer_sdk_write_the_same_records_and_state(folder, discovered, key):
     catalog = copy.deepcopy(discovered[0][0])
     for entry in catalog["streams"]:
         mine = key if entry["tap_stream_id"] == "main-many" else None

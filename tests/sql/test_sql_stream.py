@@ -1,4 +1,4 @@
-"""Tables as streams, synced."""
+"""SQL streams: queries, bookmarks, records and catalog entries."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def last_state(messages: list[dict[str, Any]]) -> dict[str, Any]:
     return [one["value"] for one in messages if one["type"] == "STATE"][-1]
 
 
-def test_a_table_is_sent_with_its_schema_and_its_rows(synced):
+def test_sync_writes_schema_and_records_of_a_table(synced):
     messages = synced()
     [schema] = [one for one in messages if one["type"] == "SCHEMA"]
     assert (schema["stream"], schema["key_properties"]) == ("main-events", ["id"])
@@ -112,7 +112,7 @@ def test_a_table_is_sent_with_its_schema_and_its_rows(synced):
     assert records(messages)[2] == dict.fromkeys(FIRST) | {"id": 3, "note": "z"}
 
 
-def test_a_tap_with_a_catalog_of_its_own_writes_the_files_that_are_asked_for(synced, tmp_path):
+def test_tap_with_overridden_catalog_writes_batch_files(synced, tmp_path):
     class Wrapped(LiteTap):
         @property
         def catalog(self):
@@ -127,7 +127,7 @@ def test_a_tap_with_a_catalog_of_its_own_writes_the_files_that_are_asked_for(syn
     assert [json.loads(line) for line in file.read_text().splitlines()] == records(synced(Wrapped))
 
 
-def test_only_selected_columns_are_asked_for(synced):
+def test_query_has_only_selected_columns(synced):
     class Asking(LiteStream):
         def build_query(self, *, context=None):
             query = super().build_query(context=context)
@@ -147,7 +147,7 @@ def test_only_selected_columns_are_asked_for(synced):
         ("note", [2, 4, 3, 1], [1], "ä"),
     ],
 )
-def test_the_database_orders_and_filters_by_the_replication_key(
+def test_incremental_query_orders_and_filters_by_the_replication_key(
     synced, key, order, again, bookmark
 ):
     first = synced(key=key)
@@ -159,12 +159,12 @@ def test_the_database_orders_and_filters_by_the_replication_key(
     assert last_state(second) == state
 
 
-def test_a_start_date_is_where_the_first_sync_begins(synced):
+def test_first_sync_starts_at_start_date(synced):
     found = records(synced(key="at", start_date="2024-01-02T12:00:00+02:00"))
     assert [row["id"] for row in found] == [2, 4]
 
 
-def test_a_bookmark_that_is_no_date_is_left_to_the_database(synced):
+def test_unparsable_date_bookmark_is_compared_by_the_database(synced):
     state = {
         "bookmarks": {"main-events": {"replication_key": "day", "replication_key_value": "soon"}}
     }
@@ -180,7 +180,7 @@ def test_a_bookmark_that_is_no_date_is_left_to_the_database(synced):
     ],
     ids=["post_process", "get_records", "_process_record"],
 )
-def test_an_author_sees_the_values_of_the_database(url, capsys, override):
+def test_record_hooks_get_python_values_of_the_database(url, capsys, override):
     kind = type("Own", (LiteStream,), override)
     tap = tap_with(kind)(config={"sqlalchemy_url": url})
     stream = tap.streams["main-events"]
@@ -199,8 +199,8 @@ def rows_of(stream, context):
         yield row
 
 
-def test_the_two_ways_of_a_value_give_the_same_bytes(url, capsys):
-    """On the compiled path, and on the compatibility path, which conforms each record."""
+def test_compiled_path_and_compatibility_path_write_the_same_messages(url, capsys):
+    """The compatibility path, which a hook enables, conforms each record."""
 
     def increment(self, latest_record, *, context=None):
         SQLStream._increment_stream_state(self, latest_record, context=context)
@@ -217,7 +217,7 @@ def test_the_two_ways_of_a_value_give_the_same_bytes(url, capsys):
     assert outputs[0] == outputs[1]
 
 
-def test_nothing_is_written_as_text_where_nothing_is_conformed(url, capsys):
+def test_values_are_not_converted_to_text_without_type_conformance(url, capsys):
     class Raw(LiteStream):
         TYPE_CONFORMANCE_LEVEL = TypeConformanceLevel.NONE
 
@@ -228,12 +228,12 @@ def test_nothing_is_written_as_text_where_nothing_is_conformed(url, capsys):
     assert row["at"] == "2024-01-01T10:00:00"
 
 
-def test_stream_maps_see_what_they_see_of_every_stream(synced):
+def test_stream_maps_get_conformed_values(synced):
     maps = {"main-events": {"id": "id", "year": "at[:4] if at else None", "__else__": None}}
     assert records(synced(stream_maps=maps))[0] == {"id": 1, "year": "2024"}
 
 
-def test_a_query_of_an_authors_own_is_served(url, capsys):
+def test_overridden_build_query_may_return_text(url, capsys):
     class Own(LiteStream):
         def build_query(self, *, context=None):
             return sa.text("select id, note from events where id = 4")
@@ -245,26 +245,26 @@ def test_a_query_of_an_authors_own_is_served(url, capsys):
     assert records(lines) == [{"id": 4, "note": "y"}]
 
 
-def test_rows_asked_for_outside_of_a_sync_are_the_databases(url):
+def test_get_records_outside_a_sync_returns_python_values(url):
     stream = LiteTap(config={"sqlalchemy_url": url}).streams["main-events"]
     first = next(iter(stream.get_records(None)))
     assert (first["at"].year, first["raw"]) == (2024, b"\x00\xff")
 
 
-def test_a_table_has_no_partitions(url):
+def test_get_records_with_a_partition_context_is_rejected(url):
     stream = LiteTap(config={"sqlalchemy_url": url}).streams["main-events"]
     with pytest.raises(NotImplementedError, match="does not support partitioning"):
         list(stream.get_records({"a": 1}))
 
 
-def test_a_limit_becomes_the_databases(url):
+def test_abort_at_record_count_limits_the_query(url):
     stream = LiteTap(config={"sqlalchemy_url": url}).streams["main-events"]
     assert "LIMIT" not in str(stream.build_query())
     stream.ABORT_AT_RECORD_COUNT = 1
     assert len(list(stream.get_records(None))) == 2
 
 
-def test_a_connection_test_reads_one_row_of_each(url, capsys):
+def test_connection_test_writes_one_record_per_stream(url, capsys):
     tap = LiteTap(config={"sqlalchemy_url": url})
     assert tap.run_connection_test()
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -274,7 +274,7 @@ def test_a_connection_test_reads_one_row_of_each(url, capsys):
     ]
 
 
-def test_nulls_come_first_only_where_the_database_knows_how(url):
+def test_nulls_first_is_used_only_if_the_stream_supports_it(url):
     class Plain(LiteStream):
         supports_nulls_first = False
 
@@ -287,7 +287,7 @@ def test_nulls_come_first_only_where_the_database_knows_how(url):
 # --------------------------------------------------------------------- the catalog's entry
 
 
-def test_a_bookmark_of_an_unknown_type_is_compared_by_the_database(url):
+def test_bookmark_of_an_unknown_column_type_is_compared_by_the_database(url):
     class Unknown(sa.types.UserDefinedType[object]):
         cache_ok = True
 
@@ -305,7 +305,7 @@ def test_a_bookmark_of_an_unknown_type_is_compared_by_the_database(url):
     assert query.compile().params == {"x_1": "5"}
 
 
-def test_what_a_stream_is_stands_in_its_entry(url):
+def test_stream_properties_come_from_the_catalog_entry(url):
     stream = LiteTap(config={"sqlalchemy_url": url}).streams["main-events"]
     assert stream.name == stream.tap_stream_id == "main-events"
     assert stream.namespace == "main"
@@ -320,21 +320,21 @@ def test_what_a_stream_is_stands_in_its_entry(url):
     assert stream.is_sorted
 
 
-def test_an_entry_may_change_until_the_sync(url):
+def test_catalog_entry_may_be_changed_before_the_sync(url):
     stream = LiteTap(config={"sqlalchemy_url": url}).streams["main-events"]
     root = next(m for m in stream.catalog_entry["metadata"] if not m["breadcrumb"])
     root["metadata"]["selected"] = True
     assert stream.selected
 
 
-def test_an_entry_without_a_table_is_refused(url):
+def test_catalog_entry_without_a_table_name_is_rejected(url):
     stream = LiteTap(config={"sqlalchemy_url": url}).streams["main-events"]
     del stream.catalog_entry["table_name"]
     with pytest.raises(ValueError, match="Missing table name in catalog entry: stream 'main-ev"):
         _ = stream.fully_qualified_name
 
 
-def test_a_stream_without_a_connector_makes_its_own(url):
+def test_stream_without_a_connector_creates_one(url):
     tap = LiteTap(config={"sqlalchemy_url": url})
     stream = LiteStream(tap, tap.catalog_dict["streams"][0])
     assert stream.connector is not tap.tap_connector
@@ -344,13 +344,13 @@ def test_a_stream_without_a_connector_makes_its_own(url):
 # -------------------------------------------------------------------------------- the tap
 
 
-def test_all_streams_share_one_connector_and_one_discovery(url):
+def test_all_streams_share_one_connector_and_one_discovered_catalog(url):
     tap = LiteTap(config={"sqlalchemy_url": url})
     assert {stream.connector for stream in tap.streams.values()} == {tap.tap_connector}
     assert tap.catalog_dict is tap.catalog_dict
 
 
-def test_a_catalog_that_is_given_spares_the_discovery(url):
+def test_input_catalog_replaces_discovery(url):
     class Blind(SQLConnector):
         def discover_catalog_entries(self, **_):
             raise AssertionError
@@ -362,14 +362,14 @@ def test_a_catalog_that_is_given_spares_the_discovery(url):
     assert tap.catalog_dict == tap.input_catalog.to_dict()
 
 
-def test_schemas_of_the_system_are_left_out(url):
+def test_exclude_schemas_of_the_tap_are_not_discovered(url):
     class Nothing(LiteTap):
         exclude_schemas = ("main",)
 
     assert Nothing(config={"sqlalchemy_url": url}).streams == {}
 
 
-def test_the_settings_are_those_of_a_tap_and_one_more():
+def test_sql_tap_adds_use_singer_decimal_to_the_tap_settings():
     class Own(LiteTap):
         config_jsonschema: dict[str, Any] = {"properties": {}}
 
@@ -380,12 +380,12 @@ def test_the_settings_are_those_of_a_tap_and_one_more():
     assert Own.dynamic_catalog
 
 
-def test_a_missing_setting_is_said_before_anything_is_asked():
+def test_missing_setting_is_rejected_by_the_constructor():
     with pytest.raises(ConfigValidationError, match="sqlalchemy_url"):
         LiteTap(config={})
 
 
-def test_the_face_has_the_classes():
+def test_tap_core_exports_the_sql_classes():
     assert tap_core.SQLTap is SQLTap
     assert tap_core.SQLStream is SQLStream
     assert tap_core.SQLConnector is SQLConnector
@@ -412,7 +412,7 @@ def server_tap(postgres: Server):
         tap.tap_connector._engine.dispose()
 
 
-def test_rows_come_through_a_cursor_of_the_server(server_tap):
+def test_rows_are_read_through_a_server_side_cursor(server_tap):
     stream = server_tap.streams["public-t"]
     taken = []
 
@@ -426,7 +426,7 @@ def test_rows_come_through_a_cursor_of_the_server(server_tap):
     rows.close()
 
 
-def test_values_of_a_server_need_no_careful_way(server_tap, capsys, monkeypatch):
+def test_most_postgresql_rows_skip_the_slow_serializer(server_tap, capsys, monkeypatch):
     from tap_core.records.serializer import RecordSerializer
 
     careful = []
@@ -448,7 +448,7 @@ def test_values_of_a_server_need_no_careful_way(server_tap, capsys, monkeypatch)
 
 
 @pytest.mark.parametrize("key", ["id", "at", "moved", "mark"])
-def test_a_server_resumes_where_it_was(server_tap, key, capsys):
+def test_incremental_sync_resumes_at_the_postgresql_bookmark(server_tap, key, capsys):
     stream = server_tap.streams["public-t"]
     stream.replication_key, stream.selected = key, True
     server_tap.sync_all()

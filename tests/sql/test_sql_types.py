@@ -1,4 +1,4 @@
-"""Column types to JSON Schema and back."""
+"""Conversion of column types to JSON Schema and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tap_core.sql.connector import JSONSchemaToSQL, JSONtoSQLHandler, SQLToJSONS
 
 
 class Upper(sa.TypeDecorator[str]):
-    """A type of an author's own."""
+    """A custom column type."""
 
     impl = sa.LargeBinary
     cache_ok = True
@@ -44,24 +44,24 @@ class Upper(sa.TypeDecorator[str]):
     ],
     ids=str,
 )
-def test_a_column_type_has_its_json_schema(column_type, schema):
+def test_column_type_is_converted_to_json_schema(column_type, schema):
     assert SQLToJSONSchema().to_jsonschema(column_type) == schema
 
 
 @pytest.mark.parametrize("column_type", [sa.Numeric(10, 2), sa.Float()])
-def test_numbers_are_decimals_in_text_where_the_settings_say_so(column_type):
+def test_use_singer_decimal_makes_numbers_decimal_strings(column_type):
     connector = SQLConnector({"use_singer_decimal": True})
     schema = connector.to_jsonschema_type(column_type)
     assert schema == {"type": ["string"], "format": "singer.decimal"}
 
 
-def test_a_schema_that_was_changed_does_not_change_the_next():
+def test_changing_a_returned_schema_does_not_change_later_ones():
     types = SQLToJSONSchema()
     types.to_jsonschema(sa.Integer())["type"].append("null")
     assert types.to_jsonschema(sa.Integer()) == {"type": ["integer"]}
 
 
-def test_an_author_adds_and_replaces_types():
+def test_subclass_adds_and_replaces_type_conversions():
     class MyTypes(SQLToJSONSchema):
         @functools.singledispatchmethod
         def to_jsonschema(self, column_type: Any) -> dict[str, Any]:
@@ -84,14 +84,14 @@ def test_an_author_adds_and_replaces_types():
 
 
 @pytest.mark.parametrize("name", ["varchar", sa.VARCHAR])
-def test_names_and_classes_of_types_are_deprecated(name):
+def test_type_names_and_type_classes_as_argument_are_deprecated(name):
     both = pytest.warns(PendingDeprecationWarning, match="Use `SQLToJSONSchema` instead")
     with both, pytest.warns(PendingDeprecationWarning, match="Please pass a SQLAlchemy type"):
         assert SQLConnector().to_jsonschema_type(name) == {"type": ["string"]}
 
 
 @pytest.mark.parametrize("nothing", [1, None, int])
-def test_what_is_no_type_is_refused(nothing):
+def test_argument_that_is_not_a_type_is_rejected(nothing):
     with pytest.raises(ValueError, match=r"Unexpected type received: '(int|NoneType)'"):
         SQLConnector().to_jsonschema_type(nothing)
 
@@ -131,11 +131,11 @@ def test_what_is_no_type_is_refused(nothing):
     ],
     ids=str,
 )
-def test_a_json_schema_has_its_column_type(schema, sql):
+def test_json_schema_is_converted_to_a_column_type(schema, sql):
     assert str(JSONSchemaToSQL(max_varchar_length=500).to_sql_type(schema)) == sql
 
 
-def test_handlers_of_an_author_are_classes_or_functions():
+def test_registered_handlers_may_be_classes_or_functions():
     to_sql = JSONSchemaToSQL()
     to_sql.register_type_handler("object", sa.JSON)
     to_sql.register_format_handler("ipv4", postgresql.INET)
@@ -153,13 +153,13 @@ def test_handlers_of_an_author_are_classes_or_functions():
     assert to_sql.fallback_type is sa.CLOB
 
 
-def test_an_unknown_sql_datatype_is_said_and_passed_over():
+def test_unknown_x_sql_datatype_warns_and_is_ignored():
     with pytest.warns(UserWarning, match="does not support the x-sql-datatype 'odd'"):
         found = JSONSchemaToSQL().to_sql_type({"type": "integer", "x-sql-datatype": "odd"})
     assert str(found) == "INTEGER"
 
 
-def test_a_connector_hands_settings_and_the_greatest_length_to_its_converters():
+def test_converter_gets_config_and_max_varchar_length_from_the_connector():
     class Mine(JSONSchemaToSQL):
         @classmethod
         def from_config(cls, config, *, max_varchar_length):
@@ -176,7 +176,7 @@ def test_a_connector_hands_settings_and_the_greatest_length_to_its_converters():
     assert str(convert({})) == "JSON"
 
 
-def test_both_ways_lead_back():
+def test_column_types_survive_conversion_to_json_schema_and_back():
     connector = SQLConnector()
     for kind in (sa.INTEGER(), sa.DECIMAL(), sa.BOOLEAN(), sa.DATE(), sa.TIME(), sa.DATETIME()):
         schema = connector.to_jsonschema_type(kind)

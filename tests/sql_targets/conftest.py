@@ -1,17 +1,17 @@
-"""Databases to load into: SQLite always, PostgreSQL where its programs are."""
+"""Databases to load into: SQLite, and PostgreSQL if its programs are installed."""
 
 from __future__ import annotations
 
 import pytest
 
-OURS = (
+USER_SCHEMAS = (
     "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema'"
 )
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request):
-    """The address of an empty database whose clock is not in UTC."""
+    """Return the URL of an empty database; PostgreSQL's session time zone is not UTC."""
     return request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url")
 
 
@@ -29,8 +29,8 @@ def one_database(postgres):
 
 @pytest.fixture
 def postgres_url(one_database):
-    """One database for all tests: to make one takes longer than to empty it."""
+    """Return the URL of a shared database; it is emptied after each test, which is fast."""
     yield one_database.url
-    schemas = one_database.run(OURS)
+    schemas = one_database.run(USER_SCHEMAS)
     drops = [f'DROP SCHEMA "{name}" CASCADE' for (name,) in schemas]
     one_database.run(*drops, "CREATE SCHEMA public")

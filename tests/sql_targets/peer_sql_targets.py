@@ -1,4 +1,4 @@
-"""A SQLite target as authors write it, run by two SDKs: only the import lines differ."""
+"""A SQLite target that tap_core and singer_sdk run; only the import lines differ."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def run(path, lines, config):
         try:
             target = FileTarget(config={"path": str(path), **config})
             target.listen(io.StringIO("".join(lines)))
-        except Exception as raised:  # noqa: BLE001  it is what is compared
+        except Exception as raised:  # noqa: BLE001  the tests compare the errors
             error = type(raised).__name__
     states = [json.loads(line) for line in out.getvalue().splitlines()]
     return {"error": error, "state": states[-1:]}
@@ -64,7 +64,7 @@ def rows_of(database, table):
 
 
 def content(path):
-    """Return every table of a database: how it was made, and its rows."""
+    """Return the CREATE TABLE statement and the rows of each table of a database."""
     if not path.exists():
         return {}
     with contextlib.closing(sqlite3.connect(path)) as database:
@@ -75,7 +75,7 @@ def content(path):
 
 
 def conformed(name):
-    """Return what becomes of a name, in every way that there is."""
+    """Return the name as each of the conforming functions returns it."""
     by_sink = [FileSink.conform_name(None, name, *more) for more in ((), ("table",))]
     return [*by_sink, snakecase(name), replace_leading_digit(name)]
 

@@ -1,4 +1,4 @@
-"""A SQL target in a few lines, as an author writes it, and how to run it."""
+"""A minimal SQL target, and functions that run it and read its tables."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def connected(url: str) -> Iterator[sa.Connection]:
 
 
 def rows_of(url: str, query: str) -> list[tuple[Any, ...]]:
-    """Return what a query gives, as the driver reads it."""
+    """Return the rows of a query or a table, as the driver reads them."""
     text = query if " " in query else f"SELECT * FROM {query}"  # noqa: S608
     with connected(url) as connection:
         return [tuple(row) for row in connection.exec_driver_sql(text)]

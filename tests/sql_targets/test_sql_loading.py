@@ -1,4 +1,4 @@
-"""Rows of every kind into real databases, with a target of a few lines."""
+"""Loading of records into real databases with a minimal SQL target."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def records(*rows: dict[str, Any], stream: str = "all") -> list[str]:
 
 
 def made(base: type[SmallSink], connector: type[SmallConnector] = SmallConnector, **more: Any):
-    """Return a target whose sinks have methods of their own."""
+    """Return a target whose sink class overrides the given attributes."""
     sink = type("MadeSink", (base,), {"connector_class": connector, **more})
     return type("MadeTarget", (SmallTarget,), {"default_sink_class": sink})
 
@@ -90,10 +90,10 @@ def is_sqlite(url: str) -> bool:
     return url.startswith("sqlite")
 
 
-# What values become
+# Values
 
 
-def test_every_kind_of_value_arrives(url):
+def test_every_value_type_is_loaded(url):
     rows = [FULL, *({"id": number, **row} for number, row in enumerate(OTHERS, 2))]
     states = load(SmallTarget, url, schema("all", **KINDS), *records(*rows), state({"n": 1}))
     assert states == [{"n": 1}]
@@ -103,22 +103,22 @@ def test_every_kind_of_value_arrives(url):
     assert [row[2] for row in found] == [1.25, None, None, None, 3]
 
 
-def test_a_record_that_lacks_a_property_gets_null(url):
+def test_missing_property_is_stored_as_null(url):
     load(SmallTarget, url, schema("all", **KINDS), record("all", id=1))
     assert rows_of(url, '"all"') == [(1, *[None] * (len(KINDS) - 1))]
 
 
-def test_a_property_that_the_schema_lacks_is_left_out(url):
+def test_property_missing_from_the_schema_is_not_stored(url):
     load(SmallTarget, url, schema(), record(id=1, name="a", other=5))
     assert rows_of(url, "a") == [(1, "a")]
 
 
-def test_a_property_that_is_called_as_a_column_fills_it(url):
+def test_property_is_matched_to_its_column_case_insensitively(url):
     load(SmallTarget, url, schema("a", Id=WHOLE, keys=()), record(Id=1), record(ID=2))
     assert rows_of(url, "a") == [(1,), (2,)]
 
 
-def test_an_instant_stays_the_same_in_a_column_with_an_offset(postgres_url):
+def test_datetime_keeps_its_instant_in_a_column_with_time_zone(postgres_url):
     engine = sa.create_engine(postgres_url)
     with engine.begin() as connection:
         connection.exec_driver_sql('CREATE TABLE a (id int, at timestamptz, "local" timestamp)')
@@ -131,7 +131,7 @@ def test_an_instant_stays_the_same_in_a_column_with_an_offset(postgres_url):
     assert local == dt.datetime(2024, 1, 31, 10)  # noqa: DTZ001 - the column has no offset
 
 
-def test_an_instant_without_an_offset_is_taken_as_it_is(url):
+def test_datetime_without_an_offset_is_stored_unchanged(url):
     load(SmallTarget, url, schema(id=WHOLE, at=INSTANT), record(id=1, at="2024-01-31T12:00:00"))
     [(_, at)] = rows_of(url, "a")
     assert str(at) == "2024-01-31 12:00:00"
@@ -145,7 +145,7 @@ class JsonConnector(SmallConnector):
         return to_sql
 
 
-def test_a_column_of_json_gets_json_and_null_is_the_databases_own(url):
+def test_json_column_stores_json_and_sql_null(url):
     lines = [schema(id=WHOLE, o=OBJECT), record(id=1, o={"a": 1.5}), record(id=2, o=None)]
     load(made(SmallSink, JsonConnector), url, *lines, record(id=3))
     rows = rows_of(url, "SELECT id FROM a WHERE o IS NULL ORDER BY id")
@@ -163,7 +163,7 @@ class ArrayConnector(SmallConnector):
         return to_sql
 
 
-def test_a_column_of_a_type_of_its_own_binds_by_that_type(postgres_url):
+def test_database_specific_column_type_binds_its_values(postgres_url):
     engine = sa.create_engine(postgres_url)
     with engine.begin() as connection:
         connection.exec_driver_sql("CREATE EXTENSION IF NOT EXISTS hstore")
@@ -174,23 +174,23 @@ def test_a_column_of_a_type_of_its_own_binds_by_that_type(postgres_url):
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="the module lists no adapters before")
-def test_what_an_author_taught_the_driver_goes_first(sqlite_url, monkeypatch):
+def test_registered_sqlite3_adapter_takes_precedence(sqlite_url, monkeypatch):
     monkeypatch.setitem(sqlite3.adapters, (list, sqlite3.PrepareProtocol), lambda value: "taught")
     load(SmallTarget, sqlite_url, schema(id=WHOLE, x={}), record(id=1, x=[1]))
     assert rows_of(sqlite_url, "a") == [(1, "taught")]
 
 
-# Tables that change
+# Schema changes
 
 
-def test_a_new_property_becomes_a_column(url):
+def test_new_property_adds_a_column(url):
     load(SmallTarget, url, schema(id=WHOLE), record(id=1))
     load(SmallTarget, url, schema(id=WHOLE, b=INSTANT), record(id=2, b="2024-01-31T12:00:00Z"))
     assert [row[0] for row in rows_of(url, "SELECT id FROM a WHERE b IS NULL")] == [1]
     assert list(types_of(url, "a")) == ["id", "b"]
 
 
-def test_a_property_that_comes_in_the_middle_of_a_run_keeps_the_rows_before(url):
+def test_schema_change_within_a_run_keeps_earlier_rows(url):
     lines = [schema(id=WHOLE), record(id=1), schema(id=WHOLE, b=TEXT), record(id=2, b="x")]
     load(SmallTarget, url, *lines)
     assert rows_of(url, "SELECT * FROM a ORDER BY id") == [(1, None), (2, "x")]
@@ -232,14 +232,14 @@ class NarrowConnector(AlteringConnector):
         (TEXT, WHOLE, 7, "7"),
     ],
 )
-def test_a_type_that_widens_widens_the_column(postgres_url, before, after, value, wanted):
+def test_wider_schema_type_widens_the_column(postgres_url, before, after, value, wanted):
     kind = made(SmallSink, AlteringConnector)
     load(kind, postgres_url, schema(id=WHOLE, Order=before), record(id=1))
     load(kind, postgres_url, schema(id=WHOLE, Order=after), record(id=2, Order=value))
     assert rows_of(postgres_url, 'SELECT "order" FROM a WHERE id = 2') == [(wanted,)]
 
 
-def test_whole_numbers_that_grow_widen_the_column(postgres_url):
+def test_larger_integer_type_widens_the_column(postgres_url):
     load(made(SmallSink, NarrowConnector), postgres_url, schema(n=WHOLE, keys=()), record(n=1))
     lines = schema(n=WHOLE, keys=()), record(n=2**40)
     load(made(SmallSink, AlteringConnector), postgres_url, *lines)
@@ -247,7 +247,7 @@ def test_whole_numbers_that_grow_widen_the_column(postgres_url):
     assert types_of(postgres_url, "a") == {"n": "BIGINT"}
 
 
-def test_a_column_is_not_changed_unless_the_connector_may(url):
+def test_column_type_change_is_rejected_unless_the_connector_allows_it(url):
     load(SmallTarget, url, schema(id=WHOLE, b=WHOLE), record(id=1, b=1))
     wanted = r"Altering columns is not supported. Could not convert column 'a.b' from 'BIGINT' to"
     with pytest.raises(NotImplementedError, match=wanted):
@@ -255,13 +255,13 @@ def test_a_column_is_not_changed_unless_the_connector_may(url):
     assert rows_of(url, "a") == [(1, 1)]
 
 
-def test_fractions_are_never_rounded_into_a_column_of_whole_numbers(postgres_url):
+def test_number_schema_for_an_integer_column_is_rejected_instead_of_rounding(postgres_url):
     load(SmallTarget, postgres_url, schema(id=WHOLE, b=WHOLE), record(id=1, b=1))
     with pytest.raises(NotImplementedError, match="from 'BIGINT' to 'DECIMAL'"):
         load(SmallTarget, postgres_url, schema(id=WHOLE, b=NUMBER), record(id=2, b=1.75))
 
 
-def test_sqlite_takes_fractions_where_there_were_whole_numbers(sqlite_url):
+def test_sqlite_stores_fractions_in_an_integer_column(sqlite_url):
     load(SmallTarget, sqlite_url, schema(id=WHOLE, b=WHOLE), record(id=1, b=1))
     load(SmallTarget, sqlite_url, schema(id=WHOLE, b=NUMBER), record(id=2, b=1.75))
     assert rows_of(sqlite_url, "a") == [(1, 1), (2, 1.75)]
@@ -270,7 +270,7 @@ def test_sqlite_takes_fractions_where_there_were_whole_numbers(sqlite_url):
 # Names
 
 
-def test_names_are_conformed(url):
+def test_stream_and_property_names_are_conformed(url):
     lines = [
         schema("My Stream!", ("User Id",), **{"User Id": WHOLE, "1st.part-name": TEXT}),
         record("My Stream!", **{"User Id": 1, "1st.part-name": "x"}),
@@ -279,24 +279,24 @@ def test_names_are_conformed(url):
     assert rows_of(url, "SELECT user_id, bst_part_name FROM my_stream") == [(1, "x")]
 
 
-def test_two_properties_of_one_name_are_an_error(url):
+def test_schema_properties_with_the_same_conformed_name_are_rejected(url):
     with pytest.raises(ConformedNameClashException, match=r"\('ab', \['aB', 'Ab'\]\)"):
         load(SmallTarget, url, schema(keys=(), aB=TEXT, Ab=TEXT))
 
 
-def test_two_properties_of_a_record_that_become_one_are_an_error(url):
+def test_record_properties_with_the_same_conformed_name_are_rejected(url):
     with pytest.raises(ConformedNameClashException, match="'ab'"):
         load(SmallTarget, url, schema(keys=(), aB=TEXT), record(aB="x", Ab="y"))
 
 
-def test_the_part_before_the_dash_is_the_schema(postgres_url):
+def test_stream_name_before_the_dash_is_the_database_schema(postgres_url):
     lines = [schema("shop-orders", id=WHOLE), record("shop-orders", id=1)]
     load(SmallTarget, postgres_url, *lines)
     load(SmallTarget, postgres_url, *lines, default_target_schema="other")
     assert rows_of(postgres_url, "shop.orders") == rows_of(postgres_url, "other.orders") == [(1,)]
 
 
-def test_columns_of_a_schema_widen_there(postgres_url):
+def test_columns_are_altered_in_the_streams_database_schema(postgres_url):
     kind = made(SmallSink, AlteringConnector)
     load(kind, postgres_url, schema("shop-order", id=WHOLE, b=WHOLE), record("shop-order", id=1))
     load(kind, postgres_url, schema("shop-order", id=WHOLE, b=NUMBER, c=TEXT))
@@ -307,7 +307,7 @@ def test_columns_of_a_schema_widen_there(postgres_url):
 # Load methods
 
 
-def test_rows_are_appended(url):
+def test_append_only_and_upsert_without_keys_append_rows(url):
     lines = [schema(keys=(), n=WHOLE), record(n=1)]
     for method in ("append-only", "upsert"):
         load(SmallTarget, url, *lines, load_method=method)
@@ -324,7 +324,7 @@ def test_overwrite_empties_the_table_once_per_run(url):
 
 
 def upserting(self: SmallSink, full_table_name: Any, schema: dict[str, Any]) -> Any:
-    """Update what is there: the statement is all that an author writes."""
+    """Return an insert statement that updates existing rows."""
     plain = SmallSink.generate_insert_statement(self, full_table_name, schema)
     assert isinstance(plain, sa.Insert)
     insert = sqlite.insert if self.connector._dialect.name == "sqlite" else postgresql.insert
@@ -333,7 +333,7 @@ def upserting(self: SmallSink, full_table_name: Any, schema: dict[str, Any]) -> 
     return statement.on_conflict_do_update(index_elements=self.key_properties, set_=changed)
 
 
-def test_an_author_upserts_by_a_statement_of_their_own(url):
+def test_overridden_insert_statement_can_upsert(url):
     kind = made(SmallSink, generate_insert_statement=upserting)
     known = {"id": WHOLE, "name": TEXT, "x": {}, "at": INSTANT, "n": NUMBER}
     first = {"id": 1, "name": "a", "x": [1], "at": "2024-01-31T12:00:00Z", "n": 0.5}
@@ -343,10 +343,10 @@ def test_an_author_upserts_by_a_statement_of_their_own(url):
     assert rows == [(1, "a", "[1]"), (2, "c", None), (3, "d", None)]
 
 
-# What authors override
+# Overrides
 
 
-def test_a_statement_may_be_a_text_though_that_is_deprecated(url):
+def test_text_insert_statement_works_and_warns(url):
     def text(self, full_table_name, schema):
         return f"INSERT INTO {full_table_name} (id, name) VALUES (:id, 'n' || :name)"  # noqa: S608
 
@@ -356,7 +356,7 @@ def test_a_statement_may_be_a_text_though_that_is_deprecated(url):
     assert rows_of(url, "a") == [(1, "nx"), (2, "ny")]
 
 
-def test_an_author_conforms_names_and_records_in_their_own_way(url):
+def test_overridden_conform_name_and_conform_record_are_used(url):
     def conform_name(self, name, object_type=None):
         return name.upper()
 
@@ -369,14 +369,14 @@ def test_an_author_conforms_names_and_records_in_their_own_way(url):
 
 
 @pytest.mark.parametrize("name", ["a b", "a%b", "a(b)", "a.b", "a:b", "A[b]", 'a"b', "é"])
-def test_columns_may_be_called_anything(url, name):
+def test_column_names_may_contain_any_characters(url, name):
     kind = made(SmallSink, conform_name=lambda self, name, object_type=None: name)
     load(kind, url, schema(id=WHOLE, **{name: TEXT}), record(id=1, **{name: "x"}))
     assert rows_of(url, "a") == [(1, "x")]
     assert list(types_of(url, "a")) == ["id", name]
 
 
-def test_a_sink_names_what_it_writes_to(sqlite_url):
+def test_sink_returns_qualified_names_of_its_table_and_schema(sqlite_url):
     target = SmallTarget(config={"sqlalchemy_url": sqlite_url, "default_target_schema": "main"})
     sink = target.add_sqlsink("a", {"properties": {"id": WHOLE}})
     assert isinstance(sink, SmallSink)
@@ -388,7 +388,7 @@ def test_a_sink_names_what_it_writes_to(sqlite_url):
     target.target_connector._engine.dispose()
 
 
-def test_a_statement_can_be_made_before_the_table(url):
+def test_insert_statement_can_be_generated_before_the_table_exists(url):
     target = SmallTarget(config={"sqlalchemy_url": url})
     sink = target.add_sqlsink("a", {"properties": {"id": WHOLE}})
     assert isinstance(sink, SmallSink)
@@ -398,7 +398,7 @@ def test_a_statement_can_be_made_before_the_table(url):
     target.target_connector._engine.dispose()
 
 
-def test_a_stream_without_a_schema_has_no_sink(sqlite_url):
+def test_record_without_a_schema_is_rejected(sqlite_url):
     target = SmallTarget(config={"sqlalchemy_url": sqlite_url})
     with pytest.raises(RecordsWithoutSchemaException, match="'a'"):
         target.get_sink("a")
@@ -406,7 +406,7 @@ def test_a_stream_without_a_schema_has_no_sink(sqlite_url):
         load(SmallTarget, sqlite_url, record("a", id=1))
 
 
-def test_an_author_may_choose_the_sink_by_the_record(sqlite_url):
+def test_overridden_get_sink_may_choose_the_sink_by_record(sqlite_url):
     class Choosing(SmallTarget):
         def get_sink(self, stream_name, *, record=None, **given):
             if record is not None and record["id"] % 2:
@@ -419,7 +419,7 @@ def test_an_author_may_choose_the_sink_by_the_record(sqlite_url):
     assert rows_of(sqlite_url, "odd") == [(1, None), (3, None)]
 
 
-def test_a_target_without_a_capability_has_no_setting_for_it():
+def test_settings_of_missing_capabilities_are_not_added():
     class Bare(SmallTarget):
         capabilities = []
         config_jsonschema = {"properties": {}}
@@ -428,7 +428,7 @@ def test_a_target_without_a_capability_has_no_setting_for_it():
     assert set(Bare._get_about_info().settings["properties"]) == settings
 
 
-def test_a_driver_that_takes_many_rows_at_once_gets_them_from_sqlalchemy():
+def test_drivers_with_bulk_insert_are_called_through_sqlalchemy():
     table = sa.Table("a", sa.MetaData(), sa.Column("id", sa.Integer()))
     assert prepare_insert(sa.insert(table), ["id"], psycopg2.dialect()).native is None
     assert prepare_insert(sa.text("INSERT"), ["id"], sqlite.dialect()).native is None
@@ -443,12 +443,12 @@ def test_a_driver_that_takes_many_rows_at_once_gets_them_from_sqlalchemy():
         ({"anyOf": [{"type": "null"}, {"oneOf": [{"type": "number"}]}]}, {"null", "number"}),
     ],
 )
-def test_what_a_property_may_hold(known, kinds):
+def test_python_types_of_a_property_schema(known, kinds):
     assert get_python_types(known) == kinds
     assert get_python_types({"anyOf": [True, known]}) == get_python_types({}) > kinds
 
 
-def test_no_rows_are_no_insert(url):
+def test_insert_of_no_rows_is_skipped(url):
     target = SmallTarget(config={"sqlalchemy_url": url})
     sink = target.add_sqlsink("a", {"properties": {"id": WHOLE}}, ["id"])
     assert isinstance(sink, SmallSink)
@@ -461,7 +461,7 @@ def test_no_rows_are_no_insert(url):
 
 @pytest.fixture
 def two_databases(tmp_path):
-    """A target that writes the stream ``b`` into another database, and that one's address."""
+    """Return a target that writes the stream ``b`` to another database, and that one's URL."""
     other = f"sqlite:///{tmp_path / 'other.db'}"
 
     class OtherConnector(SmallConnector):
@@ -478,21 +478,23 @@ def two_databases(tmp_path):
     return Target, other
 
 
-def test_a_sink_of_another_database_has_a_connector_of_its_own(sqlite_url, two_databases):
+def test_sink_of_another_database_has_its_own_connector(sqlite_url, two_databases):
     kind, other = two_databases
     load(kind, sqlite_url, schema("a"), schema("b"), record("a", id=1), record("b", id=2))
     assert rows_of(sqlite_url, "a") == [(1, None)]
     assert rows_of(other, "b") == [(2, None)]
 
 
-def test_a_changed_schema_empties_no_table_of_another_database(sqlite_url, two_databases):
+def test_schema_change_within_a_run_does_not_overwrite_a_table_of_another_database(
+    sqlite_url, two_databases
+):
     kind, other = two_databases
     lines = [schema("b", id=WHOLE), record("b", id=1), schema("b", id=WHOLE, n=WHOLE)]
     load(kind, sqlite_url, *lines, record("b", id=2), load_method="overwrite")
     assert rows_of(other, "b") == [(1, None), (2, None)]
 
 
-def test_a_sink_of_a_target_that_is_none_of_sql_makes_its_connector(sqlite_url):
+def test_sql_sink_of_a_target_that_is_not_a_sqltarget_creates_its_connector(sqlite_url):
     class Plain(Target):
         name = "target-plain"
         config_jsonschema = SmallTarget.config_jsonschema
@@ -502,7 +504,7 @@ def test_a_sink_of_a_target_that_is_none_of_sql_makes_its_connector(sqlite_url):
     assert type(sink.connector) is SmallConnector
 
 
-def test_many_streams_are_drained_side_by_side(url):
+def test_many_streams_are_drained_in_parallel(url):
     names = [f"t{number}" for number in range(6)]
     lines = [schema(name) for name in names]
     lines += [record(name, id=number, name=name) for number in range(200) for name in names]
@@ -510,7 +512,7 @@ def test_many_streams_are_drained_side_by_side(url):
     assert [len(rows_of(url, name)) for name in names] == [200] * 6
 
 
-def test_sqlite_has_one_writer_at_a_time_unless_asked(sqlite_url, postgres):
+def test_sqlite_default_parallelism_is_one(sqlite_url, postgres):
     target = SmallTarget(config={"sqlalchemy_url": sqlite_url})
     assert target.max_parallelism == 8
     target.add_sqlsink("a", {"properties": {"id": WHOLE}})
@@ -520,7 +522,7 @@ def test_sqlite_has_one_writer_at_a_time_unless_asked(sqlite_url, postgres):
     target.target_connector._engine.dispose()
 
 
-def test_a_target_in_memory_loads_several_streams():
+def test_in_memory_sqlite_target_loads_several_streams():
     target = SmallTarget(config={"sqlalchemy_url": "sqlite://"})
     sinks = [target.add_sqlsink(name, {"properties": {"id": WHOLE}}) for name in ("a", "b")]
     for sink in sinks:
@@ -534,7 +536,7 @@ def test_a_target_in_memory_loads_several_streams():
     target.target_connector._engine.dispose()
 
 
-# What it costs
+# Performance
 
 
 def calls_during(work: Callable[[], object]) -> int:
@@ -552,7 +554,7 @@ def calls_during(work: Callable[[], object]) -> int:
     return count
 
 
-def test_a_record_costs_few_steps(sqlite_url):
+def test_insert_makes_at_most_one_python_call_per_record(sqlite_url):
     target: SQLTarget = SmallTarget(config={"sqlalchemy_url": sqlite_url})
     known = {"properties": {"id": WHOLE, "Name": TEXT, "n": NUMBER, "at": INSTANT}}
     sink = target.add_sqlsink("a", known)

@@ -1,4 +1,4 @@
-"""The same SQL target on the real singer_sdk: the same tables, rows, names and errors."""
+"""Comparison of one SQL target on tap_core and singer_sdk: tables, rows, names and errors."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ NAMES = [
 
 
 class Side:
-    """One SDK: the databases that its target made."""
+    """The results of one SDK: its databases, states and errors."""
 
     def __init__(self, sdk: str, folder: Path) -> None:
         folder = folder / sdk
@@ -146,7 +146,7 @@ class Side:
 
 
 def fixtures() -> dict[str, Any]:
-    """Return the messages that the peer tests targets with, by the names of their files."""
+    """Return singer_sdk's test messages for targets, by file name."""
     if PEER is None:
         return {}
     home = PEER.parents[1].glob("lib/python*/site-packages/singer_sdk/testing/target_test_streams")
@@ -170,7 +170,7 @@ PASSING = ("_sdc_received_at", "_sdc_batched_at", "_sdc_sequence", "_sdc_sync_st
 
 
 def masked(content: dict[str, Any]) -> dict[str, Any]:
-    """Hide what time it is, in the tables that have such columns."""
+    """Replace times, which differ between runs, by their types in the tables' rows."""
     told = {}
     for name, (sql, rows) in content.items():
         columns = [part.split()[0].strip('"(') for part in sql.split("(", 1)[1].split(",")]
@@ -185,24 +185,24 @@ def masked(content: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
-def test_the_peer_has_messages_to_test_with():
+def test_singer_sdk_test_streams_are_found():
     assert len(FIXTURES) > 15
 
 
 @pytest.mark.parametrize("name", [*CASES, *FIXTURES])
-def test_tables_rows_states_and_errors_are_the_same(sides, name):
+def test_tables_rows_states_and_errors_are_those_of_singer_sdk(sides, name):
     ours, theirs = (side.found["cases"][name] for side in sides)
     assert masked(ours["content"]) == masked(theirs["content"])
     assert ours["ends"] == theirs["ends"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names_become_the_same(sides, name):
+def test_conformed_names_are_those_of_singer_sdk(sides, name):
     ours, theirs = (side.found["names"][name] for side in sides)
     assert ours == theirs
 
 
 @pytest.mark.parametrize("what", ["settings", "capabilities"])
-def test_a_target_says_the_same_of_itself(sides, what):
+def test_settings_and_capabilities_are_those_of_singer_sdk(sides, what):
     ours, theirs = (side.found[what] for side in sides)
     assert ours == theirs

@@ -1,4 +1,4 @@
-"""What a target says, whatever goes wrong: never the password of its database."""
+"""Logs and errors of a SQL target never contain the password of its database."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNREACHABLE = f"postgresql+psycopg://me:{SECRET}@127.0.0.1:1/db?connect_timeout=
         f"me:{SECRET}@host",
     ],
 )
-def test_a_database_that_cannot_be_reached_is_said_without_its_password(url, caplog):
+def test_error_of_an_unreachable_database_does_not_show_the_password(url, caplog):
     target = SmallTarget(config={"sqlalchemy_url": url})
     with caplog.at_level(logging.DEBUG), pytest.raises(Exception, match=r"\w") as caught:
         target.listen(io.StringIO(schema() + record(id=1)))
@@ -40,7 +40,7 @@ def test_a_database_that_cannot_be_reached_is_said_without_its_password(url, cap
     assert SECRET not in told + caplog.text + repr(caught.value)
 
 
-def test_the_command_says_no_password_either(tmp_path):
+def test_command_output_does_not_show_the_password(tmp_path):
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"sqlalchemy_url": UNREACHABLE}))
     done = subprocess.run(
@@ -57,14 +57,14 @@ def test_the_command_says_no_password_either(tmp_path):
     assert SECRET not in done.stderr + done.stdout
 
 
-def test_a_password_that_the_server_refuses_is_not_repeated(postgres_url, caplog):
+def test_password_rejected_by_the_server_is_not_logged(postgres_url, caplog):
     password = postgres_url.split("@")[0].rpartition(":")[2]
     with caplog.at_level(logging.DEBUG), pytest.raises(Exception, match="password") as caught:
         load(SmallTarget, postgres_url.replace(password, SECRET), schema(), record(id=1))
     assert SECRET not in caplog.text + str(caught.value) + repr(caught.value)
 
 
-def test_a_run_that_goes_well_logs_statements_and_no_address(postgres_url, caplog):
+def test_successful_run_logs_statements_but_not_the_password(postgres_url, caplog):
     password = postgres_url.split("@")[0].rpartition(":")[2]
     with caplog.at_level(logging.DEBUG):
         load(SmallTarget, postgres_url, schema(), record(id=1))

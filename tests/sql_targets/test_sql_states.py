@@ -1,4 +1,4 @@
-"""A state leaves when the rows before it are committed, whatever happens to the process."""
+"""A state is written once the rows before it are committed, also if the process is stopped."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ HoldTarget.cli()
 
 @contextmanager
 def running(out: Path, url: str) -> Iterator[Running]:
-    """Run a target that waits, while the file ``hold`` is there, before each commit."""
+    """Run a target that waits before each commit while the file ``hold`` exists."""
     config = out / "config.json"
     config.write_text(json.dumps({"sqlalchemy_url": url, "out": str(out)}))
     process = subprocess.Popen(
@@ -93,7 +93,7 @@ def batch(start: int) -> list[str]:
 
 @contextmanager
 def holding(url: str, out: Path) -> Iterator[Running]:
-    """Run a target with three rows and a state out, and three rows in an open transaction."""
+    """Run a target until it has committed three rows and has three in an open transaction."""
     with running(out, url) as target:
         target.send(schema(), *batch(1), state({"n": 3}))
         target.until(lambda: target.states)
@@ -115,7 +115,7 @@ def release(target: Running) -> None:
     (target.out / "hold").unlink()
 
 
-def test_a_state_waits_for_the_commit(held, sqlite_url):
+def test_state_is_written_after_the_commit_of_its_rows(held, sqlite_url):
     assert (held.states, ids(sqlite_url)) == ([{"n": 3}], [1, 2, 3])
     release(held)
     held.until(lambda: {"n": 6} in held.states)
@@ -125,28 +125,28 @@ def test_a_state_waits_for_the_commit(held, sqlite_url):
     assert (held.states[-1], ids(sqlite_url)[-1]) == ({"n": 7}, 7)
 
 
-def test_a_process_that_is_killed_leaves_no_half_of_a_batch(url, tmp_path):
+def test_killed_process_leaves_no_partial_batch(url, tmp_path):
     with holding(url, tmp_path) as target:
         target.process.kill()
         target.end()
         assert (target.states, ids(url)) == ([{"n": 3}], [1, 2, 3])
 
 
-def test_a_signal_lets_the_open_transaction_end_and_begins_no_other(held, sqlite_url):
+def test_sigterm_commits_the_open_transaction_and_begins_no_other(held, sqlite_url):
     held.process.send_signal(signal.SIGTERM)
     release(held)
     assert held.end() == 0, held.errors
     assert (held.states[-1], ids(sqlite_url)) == ({"n": 5}, [1, 2, 3, 4, 5, 6])
 
 
-def test_a_batch_that_fails_leaves_nothing_of_itself(url, capsys):
+def test_failed_batch_is_rolled_back(url, capsys):
     lines = [schema(), *batch(1), state({"n": 3}), record(id=4), record(id=5), record(id=1)]
     with pytest.raises(sa.exc.IntegrityError):
         load(SmallTarget, url, *lines, state({"n": 6}), batch_size_rows=3)
     assert ids(url) == [1, 2, 3]
 
 
-def test_rows_that_still_wait_are_left_on_a_signal_and_so_is_their_state(sqlite_url, tmp_path):
+def test_sigterm_discards_pending_rows_and_their_state(sqlite_url, tmp_path):
     with running(tmp_path, sqlite_url) as target:
         target.send(schema(), record(id=1), state({"n": 1}))
         target.until(lambda: is_made(sqlite_url))

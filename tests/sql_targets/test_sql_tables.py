@@ -1,4 +1,4 @@
-"""What a connector makes and changes, asked directly; loading is tested beside this."""
+"""Tables, columns, types and names that a SQL connector creates and changes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def table(connector):
 
 
 def count_looks(connector: SQLConnector, monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Count how often the columns of a table are read."""
+    """Return a list that gets an entry each time the columns of a table are read."""
     looks: list[object] = []
     plain = type(connector).get_table_columns
 
@@ -51,15 +51,15 @@ def count_looks(connector: SQLConnector, monkeypatch: pytest.MonkeyPatch) -> lis
     return looks
 
 
-def test_a_table_has_its_columns_and_its_key(connector, url):
+def test_created_table_has_the_schemas_columns_and_primary_key(connector, url):
     connector.create_empty_table("a", KNOWN, primary_keys=["name", "gone", "id"])
     assert list(types_of(url, "a")) == ["id", "name"]
     key = sa.inspect(connector._engine).get_pk_constraint("a")
     assert key["constrained_columns"] == ["name", "id"]
 
 
-def test_a_key_that_is_missing_is_never_made_up(postgres_url):
-    """In SQLite a key that is a whole number is the row's own number, and is made up."""
+def test_missing_integer_key_is_not_generated(postgres_url):
+    """PostgreSQL only: SQLite generates integer keys, as they are the row id."""
     connector = SQLConnector(config={"sqlalchemy_url": postgres_url})
     connector.create_empty_table("a", KNOWN, primary_keys=["id"])
     with pytest.raises(sa.exc.IntegrityError), connector._transaction() as connection:
@@ -67,23 +67,23 @@ def test_a_key_that_is_missing_is_never_made_up(postgres_url):
     connector._engine.dispose()
 
 
-def test_a_temporary_table_is_for_authors_to_make(connector):
+def test_temporary_tables_are_not_supported_by_default(connector):
     with pytest.raises(NotImplementedError, match="Temporary tables are not supported"):
         connector.create_empty_table("a", KNOWN, as_temp_table=True)
 
 
-def test_a_schema_without_properties_makes_no_table(connector):
+def test_table_of_a_schema_without_properties_is_rejected(connector):
     with pytest.raises(RuntimeError, match="Schema for 'a' does not define properties"):
         connector.create_empty_table("a", {"type": "object"})
 
 
-def test_a_table_that_fits_is_read_once_and_left_alone(connector, table, monkeypatch):
+def test_columns_of_a_matching_table_are_read_once(connector, table, monkeypatch):
     looks = count_looks(connector, monkeypatch)
     connector.prepare_table("a", KNOWN, ["id"])
     assert len(looks) == 1
 
 
-def test_a_table_is_not_dropped_without_a_load_method(connector, table, url):
+def test_table_is_kept_if_no_load_method_is_set(connector, table, url):
     with connector._transaction() as connection:
         connection.exec_driver_sql("INSERT INTO a VALUES (1, 'x')")
     connector.prepare_table("a", KNOWN, ["id"])
@@ -91,7 +91,7 @@ def test_a_table_is_not_dropped_without_a_load_method(connector, table, url):
 
 
 class Preparing(SQLConnector):
-    """Prepares columns in its own way."""
+    """Connector that records the columns it prepares."""
 
     def __init__(self, *args, **given):
         super().__init__(*args, **given)
@@ -102,7 +102,7 @@ class Preparing(SQLConnector):
         super().prepare_column(full_table_name, column_name, sql_type)
 
 
-def test_an_author_who_prepares_columns_is_asked_for_each(sqlite_url):
+def test_overridden_prepare_column_is_called_for_each_column(sqlite_url):
     connector = Preparing(config={"sqlalchemy_url": sqlite_url})
     connector.create_empty_table("a", KNOWN)
     connector.prepare_table("a", {"properties": {**KNOWN["properties"], "new": {}}}, [])
@@ -110,13 +110,13 @@ def test_an_author_who_prepares_columns_is_asked_for_each(sqlite_url):
     connector._engine.dispose()
 
 
-def test_columns_are_not_added_where_that_is_refused(connector, table):
+def test_adding_a_column_is_rejected_if_allow_column_add_is_false(connector, table):
     connector.allow_column_add = False
     with pytest.raises(NotImplementedError, match="Adding columns is not supported"):
         connector.prepare_column("a", "new", sa.Integer())
 
 
-def test_columns_are_renamed_whatever_they_are_called(connector, table, url):
+def test_columns_with_reserved_names_can_be_renamed(connector, table, url):
     connector.rename_column("a", "name", "order")
     connector.rename_column("a", "order", "the group")
     assert list(types_of(url, "a")) == ["id", "the group"]
@@ -125,7 +125,7 @@ def test_columns_are_renamed_whatever_they_are_called(connector, table, url):
         connector.rename_column("a", "id", "x")
 
 
-def test_an_authors_own_statement_gets_names_as_they_are(sqlite_url):
+def test_overridden_rename_ddl_gets_unquoted_names(sqlite_url):
     class Renaming(SQLConnector):
         @staticmethod
         def get_column_rename_ddl(table_name, column_name, new_column_name):
@@ -139,18 +139,18 @@ def test_an_authors_own_statement_gets_names_as_they_are(sqlite_url):
     connector._engine.dispose()
 
 
-def test_a_column_of_words_of_sql_is_added(connector, table, url):
+def test_column_named_like_an_sql_keyword_is_added(connector, table, url):
     connector.prepare_column("a", "select", sa.Integer())
     connector.prepare_column("a", "at", sa.DATETIME())
     assert list(types_of(url, "a")) == ["id", "name", "select", "at"]
 
 
-def test_a_column_that_is_not_there_has_no_type(connector, table):
+def test_type_of_a_missing_column_raises_key_error(connector, table):
     with pytest.raises(KeyError, match="Column `gone` does not exist in table `a`"):
         connector._get_column_type("a", "gone")
 
 
-def test_a_schema_is_made_once(postgres_url):
+def test_prepare_schema_creates_the_schema_once(postgres_url):
     connector = SQLConnector(config={"sqlalchemy_url": postgres_url})
     assert not connector.schema_exists("the shop")
     connector.prepare_schema("the shop")
@@ -163,7 +163,7 @@ def test_a_schema_is_made_once(postgres_url):
     connector._engine.dispose()
 
 
-def test_a_collation_survives_a_change_of_the_type(postgres_url):
+def test_column_type_change_keeps_the_collation(postgres_url):
     connector = SQLConnector(config={"sqlalchemy_url": postgres_url})
     connector.allow_column_alter = True
     with connector._transaction() as connection:
@@ -179,7 +179,7 @@ def test_a_collation_survives_a_change_of_the_type(postgres_url):
     connector._engine.dispose()
 
 
-def test_a_statement_that_fails_changes_nothing(connector, table, url):
+def test_failed_statement_rolls_back_the_transaction(connector, table, url):
     def insert() -> None:
         with connector._transaction() as connection:
             connection.exec_driver_sql("INSERT INTO a VALUES (1, 'x')")
@@ -190,7 +190,7 @@ def test_a_statement_that_fails_changes_nothing(connector, table, url):
     assert rows_of(url, "a") == []
 
 
-def test_versions_are_compared_as_numbers_of_any_size(connector, url):
+def test_large_versions_are_compared_as_numbers(connector, url):
     connector.create_empty_table("a", {"properties": {"v": {"type": "number"}}})
     with connector._transaction() as connection:
         connection.exec_driver_sql("INSERT INTO a VALUES (NULL), (1700000000000), (2)")
@@ -200,7 +200,7 @@ def test_versions_are_compared_as_numbers_of_any_size(connector, url):
     assert [row[0] for row in rows_of(url, "a")] == [None, 1_700_000_000_000]
 
 
-def test_a_column_changes_by_an_authors_own_statement(postgres_url):
+def test_overridden_alter_ddl_is_used(postgres_url):
     class Altering(SQLConnector):
         allow_column_alter = True
 
@@ -218,7 +218,7 @@ def test_a_column_changes_by_an_authors_own_statement(postgres_url):
     connector._engine.dispose()
 
 
-def test_a_column_changes_by_the_plain_statement_where_nothing_better_is_known(sqlite_url):
+def test_default_alter_ddl_is_used_for_an_unknown_dialect(sqlite_url):
     connector = SQLConnector(config={"sqlalchemy_url": sqlite_url})
     connector.allow_column_alter = True
     connector.create_empty_table("a", {"properties": {"the order": {"type": "integer"}}})
@@ -228,7 +228,7 @@ def test_a_column_changes_by_the_plain_statement_where_nothing_better_is_known(s
     connector._engine.dispose()
 
 
-def test_a_column_without_a_type_is_compared_too(sqlite_url):
+def test_column_without_a_type_is_compared_as_null_type(sqlite_url):
     connector = SQLConnector(config={"sqlalchemy_url": sqlite_url})
     with connector._transaction() as connection:
         connection.exec_driver_sql("CREATE TABLE a (x)")
@@ -237,7 +237,7 @@ def test_a_column_without_a_type_is_compared_too(sqlite_url):
     connector._engine.dispose()
 
 
-def test_a_collation_is_for_types_that_have_one():
+def test_collation_is_changed_only_for_types_that_have_one():
     text, whole = sa.String(collation="x"), sa.Integer()
     assert SQLConnector.remove_collation(text) == "x"
     assert text.collation is None
@@ -247,11 +247,11 @@ def test_a_collation_is_for_types_that_have_one():
     assert (text.collation, hasattr(whole, "collation")) == ("y", False)
 
 
-# Types that meet
+# Merging of types
 
 
 class Odd(sa.types.UserDefinedType[object]):
-    """A type of one database, of which Python knows nothing (as SQLAlchemy 2.0 says it)."""
+    """A database-specific type without a `python_type`."""
 
     cache_ok = True
 
@@ -276,12 +276,12 @@ class Odd(sa.types.UserDefinedType[object]):
         ([Odd(), sa.Integer()], "ODD"),
     ],
 )
-def test_types_are_merged(types, wanted):
+def test_merged_type_of_several_types(types, wanted):
     connector = SQLConnector(config={"sqlalchemy_url": "sqlite://"})
     assert str(connector.merge_sql_types(types)) == wanted
 
 
-def test_types_of_which_none_will_do_are_an_error():
+def test_unmergeable_types_raise_value_error():
     class Sorting(SQLConnector):
         def _sort_types(self, sql_types):
             return [sa.Date(), sa.Float()]
@@ -291,7 +291,7 @@ def test_types_of_which_none_will_do_are_an_error():
         connector.merge_sql_types([sa.Integer(), sa.String()])
 
 
-def test_no_types_cannot_be_merged():
+def test_merging_no_types_raises_value_error():
     connector = SQLConnector(config={"sqlalchemy_url": "sqlite://"})
     with pytest.raises(ValueError, match="Expected at least one member"):
         connector.merge_sql_types([])
@@ -320,7 +320,7 @@ class Shout(sa.TypeDecorator[str]):
         (Shout(9), sa.String(9), False, False),
     ],
 )
-def test_which_types_hold_more(current, new, false, more):
+def test_wider_and_lossy_type_changes_are_recognized(current, new, false, more):
     assert (loses_precision(current, new), is_wider(current, new)) == (false, more)
 
 
@@ -328,7 +328,7 @@ def test_which_types_hold_more(current, new, false, more):
 
 
 @given(st.text(min_size=1))
-def test_a_conformed_name_is_plain_and_stays_the_same(name):
+def test_conforming_a_name_is_idempotent(name):
     once = conform_name(name)
     assert once
     assert once == once.lower()
@@ -340,11 +340,11 @@ def test_a_conformed_name_is_plain_and_stays_the_same(name):
     ("name", "wanted"),
     [("日本", "u65e5_u672c"), ("", "_"), ("!", "u21"), ("9é", "j"), ("My Name", "my_name")],
 )
-def test_a_name_of_which_nothing_is_left_is_spelled(name, wanted):
+def test_name_without_ascii_letters_is_spelled_as_code_points(name, wanted):
     assert conform_name(name) == wanted
 
 
-def test_a_name_that_starts_with_no_digit_stays():
+def test_replace_leading_digit_changes_only_leading_ascii_digits():
     assert [replace_leading_digit(name) for name in ("", "a1", "1a", "²")] == ["", "a1", "ba", "²"]
 
 
@@ -352,11 +352,11 @@ def test_a_name_that_starts_with_no_digit_stays():
     ("name", "wanted"),
     [("", ""), ("userName", "user_name"), ("A-b. C", "a_b_c"), ("ends_", "ends")],
 )
-def test_a_name_in_snake_case(name, wanted):
+def test_snakecase_of_a_name(name, wanted):
     assert snakecase(name) == wanted
 
 
-def test_every_clash_is_named():
+def test_every_name_clash_is_listed_in_the_error():
     names = {"a": "x", "b": "x", "c": "y", "d": "z", "e": "z"}
     wanted = r"\[\('x', \['a', 'b'\]\), \('z', \['d', 'e'\]\)\]"
     with pytest.raises(ConformedNameClashException, match=wanted):
@@ -366,7 +366,7 @@ def test_every_clash_is_named():
 # Threads
 
 
-def test_tables_are_prepared_side_by_side(postgres_url):
+def test_tables_can_be_prepared_by_several_threads(postgres_url):
     connector = SQLConnector(config={"sqlalchemy_url": postgres_url})
     names = [f"t{number}" for number in range(8)]
 

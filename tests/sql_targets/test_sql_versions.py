@@ -1,4 +1,4 @@
-"""ACTIVATE_VERSION: old rows go, or are marked, and a fresh row never is."""
+"""ACTIVATE_VERSION deletes or marks the rows of older versions, and never newer rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UPSERTING = made(SmallSink, generate_insert_statement=upserting)
 
 
 def run(url: str, version: int, *ids: int, kind: type[SmallTarget] = SmallTarget, **config) -> None:
-    """Load rows of a version, and activate it before and after them."""
+    """Load rows of a version, and activate the version before and after them."""
     rows = [record(id=each, name=f"v{version % 10}", v=version) for each in ids]
     config = {"add_record_metadata": True, **config}
     ends = activate("a", version)
@@ -33,8 +33,8 @@ def test_rows_of_older_versions_are_deleted_or_marked(url, hard_delete):
 
 
 @pytest.mark.parametrize("hard_delete", [True, False])
-def test_rows_that_still_wait_are_written_before_others_are_deleted(url, hard_delete):
-    """An upsert renews rows of an old version: deleted before, they would be gone."""
+def test_pending_rows_are_written_before_old_versions_are_deleted(url, hard_delete):
+    """The upsert updates rows of an old version, which must not be deleted before it."""
     run(url, FIRST, *range(7), kind=UPSERTING, hard_delete=hard_delete)
     run(url, SECOND, *range(7), kind=UPSERTING, hard_delete=hard_delete, batch_size_rows=5)
     found = [(*row[:2], bool(row[2])) for row in rows_of(url, QUERY)]
@@ -49,7 +49,7 @@ def test_activating_a_version_twice_changes_nothing(url):
     assert rows_of(url, "SELECT _sdc_deleted_at FROM a WHERE id = 1") == [(before,)]
 
 
-def test_the_time_of_deletion_is_utc(url):
+def test_deletion_time_is_in_utc(url):
     start = dt.datetime.now(dt.timezone.utc).replace(tzinfo=None)
     run(url, FIRST, 1)
     run(url, SECOND, 2)
@@ -58,7 +58,7 @@ def test_the_time_of_deletion_is_utc(url):
     assert dt.datetime.fromisoformat(str(found)) <= start + dt.timedelta(minutes=5)
 
 
-def test_the_time_of_deletion_is_that_instant_in_a_column_with_an_offset(postgres_url):
+def test_deletion_time_keeps_its_instant_in_a_column_with_time_zone(postgres_url):
     start = dt.datetime.now(dt.timezone.utc)
     engine = sa.create_engine(postgres_url)
     with engine.begin() as connection:
@@ -71,8 +71,8 @@ def test_the_time_of_deletion_is_that_instant_in_a_column_with_an_offset(postgre
 
 
 @pytest.mark.parametrize("hard_delete", [True, False])
-def test_a_run_whose_rows_carry_no_version_deletes_nothing(url, hard_delete):
-    """An upsert would leave them the version that they had."""
+def test_run_without_versions_in_its_rows_deletes_nothing(url, hard_delete):
+    """An upsert without versions keeps the rows' old versions, which must not be deleted."""
     run(url, FIRST, 1, 2, kind=UPSERTING)
     plain = {"add_record_metadata": False, "hard_delete": hard_delete}
     run(url, SECOND, 1, kind=UPSERTING, **plain)
@@ -80,7 +80,7 @@ def test_a_run_whose_rows_carry_no_version_deletes_nothing(url, hard_delete):
     assert found == [(1, "v1", True), (2, "v0", True)]
 
 
-def test_the_columns_are_added_where_they_are_missing(url):
+def test_missing_version_columns_are_added(url):
     run(url, FIRST, 1, add_record_metadata=False)
     wide = "INTEGER" if url.startswith("sqlite") else "BIGINT"
     stamp = "DATETIME" if url.startswith("sqlite") else "TIMESTAMP"
@@ -88,18 +88,18 @@ def test_the_columns_are_added_where_they_are_missing(url):
     assert list(types_of(url, "a").items())[2:] == list(added.items())
 
 
-def test_a_hard_delete_needs_no_column_for_marks(url):
+def test_hard_delete_adds_no_deleted_at_column(url):
     run(url, FIRST, 1, add_record_metadata=False, hard_delete=True)
     assert "_sdc_deleted_at" not in types_of(url, "a")
 
 
-def test_rows_without_a_version_stay(url):
+def test_rows_without_a_version_are_not_deleted(url):
     load(SmallTarget, url, schema(), record(id=1, name="x"), add_record_metadata=True)
     run(url, SECOND, 2, hard_delete=True)
     assert rows_of(url, "SELECT id FROM a ORDER BY id") == [(1,), (2,)]
 
 
-def test_a_version_of_a_table_that_is_gone_is_nothing_to_do(sqlite_url):
+def test_activating_a_version_of_a_missing_table_does_nothing(sqlite_url):
     target = SmallTarget(config={"sqlalchemy_url": sqlite_url, "add_record_metadata": True})
     sink = target.add_sqlsink("a", {"properties": {"id": {"type": "integer"}}})
     assert isinstance(sink, SmallSink)
@@ -109,7 +109,7 @@ def test_a_version_of_a_table_that_is_gone_is_nothing_to_do(sqlite_url):
     sink.connector._engine.dispose()
 
 
-def test_columns_of_an_authors_own_name_are_quoted(url):
+def test_custom_names_of_version_columns_are_quoted(url):
     kind = made(SmallSink, version_column_name="order", soft_delete_column_name="group")
     known = {"id": {"type": "integer"}, "order": {"type": "integer"}}
     load(kind, url, schema(**known), record(id=1, order=1), record(id=2, order=2), activate("a", 2))

@@ -1,4 +1,4 @@
-"""A value that the database cannot hold ends the run with its stream, its column and what to do."""
+"""The error of a value that the database cannot store names the stream, column and remedy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BEYOND = [2**63, -(2**63) - 1, 2**64, 10**40]
 
 
 def refused(url: str, *rows: dict[str, Any], kind: type[SmallTarget] = SmallTarget) -> str:
-    """Load rows of which one cannot be stored; return what the error says."""
+    """Load rows of which one cannot be stored; return the error's message."""
     lines = [schema(**COLUMNS), *(record("a", **row) for row in rows), state({"n": 1})]
     with pytest.raises(DataError) as caught:
         load(kind, url, *lines)
@@ -37,7 +37,7 @@ def rows_with(number: int, **odd: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("number", BEYOND)
 @pytest.mark.parametrize("place", [0, 17, 39])
-def test_an_integer_beyond_the_column_is_named(url, number, place):
+def test_error_names_an_integer_out_of_range_and_its_column(url, number, place):
     """SEC21: an integer that a database cannot hold."""
     told = refused(url, *rows_with(place, size=number))
     assert f"stream 'a' has a value that the database ({url.partition('+')[0]:.6}" in told
@@ -46,20 +46,20 @@ def test_an_integer_beyond_the_column_is_named(url, number, place):
     assert rows_of(url, "a") == []
 
 
-def test_a_key_that_cannot_be_stored_is_named_too(url):
+def test_error_names_a_key_that_cannot_be_stored(url):
     assert f"its column 'id': {2**64} (" in refused(url, *rows_with(5, id=2**64, name=None))
 
 
-def test_a_text_with_half_a_surrogate_is_named(url):
+def test_error_names_a_text_with_an_unpaired_surrogate(url):
     told = refused(url, *rows_with(21, name="x\ud800"))
     assert r"its column 'name': 'x\ud800' (UnicodeEncodeError: " in told
 
 
-def test_a_text_with_a_null_character_is_named(postgres_url):
+def test_error_names_a_text_with_a_null_character(postgres_url):
     assert r"its column 'name': 'x\x00' (" in refused(postgres_url, *rows_with(21, name="x\0"))
 
 
-def test_a_text_longer_than_its_column_is_named(postgres_url):
+def test_error_names_a_text_longer_than_its_column(postgres_url):
     with_limit = "CREATE TABLE a (id bigint, name varchar(3), size bigint)"
     engine = sa.create_engine(postgres_url)
     with engine.begin() as connection:
@@ -81,7 +81,7 @@ def test_a_text_longer_than_its_column_is_named(postgres_url):
     assert "too long" in told
 
 
-def test_a_value_is_named_where_an_author_makes_the_statement(url):
+def test_error_names_the_value_with_an_overridden_insert_statement(url):
     class Own(SmallSink):
         def generate_insert_statement(self, full_table_name, schema):
             return str(super().generate_insert_statement(full_table_name, schema))
@@ -94,14 +94,14 @@ def test_a_value_is_named_where_an_author_makes_the_statement(url):
     assert f"its column 'size': {2**64} (" in told
 
 
-def test_values_are_kept_out_of_the_message_where_rows_are(url, monkeypatch):
+def test_error_hides_the_value_if_row_logging_is_off(url, monkeypatch):
     monkeypatch.setenv(LOG_ROWS, "false")
     told = refused(url, *rows_with(8, size=2**64))
     assert "its column 'size': <integer> (" in told
     assert str(2**64) not in told
 
 
-def test_an_integer_of_more_digits_than_python_writes_is_described(url):
+def test_integer_beyond_pythons_digit_limit_is_described_by_its_type(url):
     class Growing(SmallSink):
         def preprocess_record(self, record, context):
             return {**record, "size": 10**5000}
@@ -114,7 +114,7 @@ def test_an_integer_of_more_digits_than_python_writes_is_described(url):
 
 
 class UndecidedConnector(SmallConnector):
-    """Commits each statement by itself."""
+    """Connector in autocommit mode."""
 
     def create_engine(self):
         return super().create_engine().execution_options(isolation_level="AUTOCOMMIT")
@@ -128,7 +128,7 @@ class UndecidedTarget(SmallTarget):
     default_sink_class = UndecidedSink
 
 
-def test_no_row_is_tried_again_where_it_would_stay(postgres_url):
+def test_rows_are_not_retried_singly_in_autocommit_mode(postgres_url):
     told = refused(postgres_url, *rows_with(8, size=2**64), kind=UndecidedTarget)
     assert "cannot store in one of its columns (" in told
     left = [row[0] for row in rows_of(postgres_url, "SELECT id FROM a")]
@@ -136,7 +136,7 @@ def test_no_row_is_tried_again_where_it_would_stay(postgres_url):
 
 
 class StrangeConnector(SmallConnector):
-    """A database of which nothing is known."""
+    """Connector of a database with an unknown dialect."""
 
     def create_engine(self):
         engine = super().create_engine()
@@ -152,12 +152,12 @@ class StrangeTarget(SmallTarget):
     default_sink_class = StrangeSink
 
 
-def test_a_database_of_which_nothing_is_known_says_why_alone(sqlite_url):
+def test_error_of_an_unknown_database_gives_only_the_cause(sqlite_url):
     told = refused(sqlite_url, *rows_with(8, size=2**64), kind=StrangeTarget)
     assert "the database (strange) cannot store in one of its columns (OverflowError: " in told
 
 
-def test_an_error_that_is_not_about_a_value_stays_what_it_is(url):
+def test_integrity_error_is_raised_unchanged(url):
     rows = [*rows_with(0), {"id": 0}]
     with pytest.raises(sa.exc.IntegrityError):
         load(SmallTarget, url, schema(**COLUMNS), *(record("a", **row) for row in rows))

@@ -1,4 +1,4 @@
-"""A tap: its streams, its catalog, its state, its messages."""
+"""`Tap`: streams, catalog, state and messages."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def test_streams_are_discovered_once_by_the_constructor_and_sorted_by_name():
     assert calls == [1]
 
 
-def test_with_a_catalog_streams_are_discovered_when_they_are_asked_for():
+def test_streams_are_discovered_lazily_if_a_catalog_is_given():
     class Failing(StillTap):
-        """A tap whose source is away."""
+        """A tap whose discovery fails."""
 
         def discover_streams(self):
             raise ConnectionError("away")
@@ -76,7 +76,7 @@ def test_children_are_linked_to_every_stream_of_the_parents_class(caplog):
     assert not streams["p"].has_selected_descendents
 
 
-def test_a_tap_without_discovery_says_so():
+def test_tap_without_discovery_raises_not_implemented():
     class Bare(Tap):
         """A tap that needs a catalog."""
 
@@ -89,7 +89,7 @@ def test_a_tap_without_discovery_says_so():
         _ = Bare().streams
 
 
-def test_a_stream_that_is_neither_selected_nor_a_parent_is_skipped(caplog):
+def test_deselected_stream_without_children_is_skipped(caplog):
     with caplog.at_level(logging.INFO):
         output = sync(numbers("a", selected_by_default=False), numbers("b"))
     assert {message.get("stream") for message in output.messages} == {"b", None}
@@ -99,7 +99,7 @@ def test_a_stream_that_is_neither_selected_nor_a_parent_is_skipped(caplog):
 # Catalogs
 
 
-def test_the_catalog_is_the_one_given_or_the_discovered_one():
+def test_catalog_is_the_input_catalog_or_the_discovered_one():
     tap = make(numbers("a"))
     assert tap.input_catalog is None
     assert list(tap.catalog) == ["a"]
@@ -109,7 +109,7 @@ def test_the_catalog_is_the_one_given_or_the_discovered_one():
     assert make(numbers("a"), catalog=given).catalog is given
 
 
-def test_a_catalog_may_stand_in_a_file(tmp_path):
+def test_catalog_can_be_a_file_path(tmp_path):
     path = tmp_path / "catalog.json"
     path.write_text(make(numbers("a")).catalog_json_text)
     with pytest.warns(SingerSDKDeprecationWarning, match="path to a catalog"):
@@ -126,14 +126,14 @@ def test_discovery_prints_the_catalog(capsys):
 # State
 
 
-def test_a_state_is_taken_over_key_by_key():
-    """What stands beside the bookmarks is another sync's word, such as what it was doing."""
+def test_only_bookmarks_are_taken_from_the_input_state():
+    """Other keys, such as `currently_syncing`, belong to the previous sync."""
     given = {"bookmarks": {"a": {"x": {"y": 1}}, "b": None}, "currently_syncing": "a"}
     tap = make(numbers("a"), state=given)
     assert tap.state == {"bookmarks": {"a": {"x": {"y": 1}}}}
 
 
-def test_a_state_may_stand_in_a_file(tmp_path):
+def test_state_can_be_a_file_path(tmp_path):
     path = tmp_path / "state.json"
     path.write_text('{"bookmarks": {"a": {"x": 1}}}')
     with pytest.warns(SingerSDKDeprecationWarning, match="path to a state"):
@@ -141,7 +141,7 @@ def test_a_state_may_stand_in_a_file(tmp_path):
     assert tap.state == {"bookmarks": {"a": {"x": 1}}}
 
 
-def test_older_states_may_be_translated():
+def test_overridden_load_state_can_convert_an_old_state():
     class Translating(StillTap):
         """A tap that kept its state in another form once."""
 
@@ -157,15 +157,15 @@ def test_older_states_may_be_translated():
     assert tap.streams["a"].get_context_state(None)["replication_key_value"] == 5
 
 
-def test_a_state_that_is_there_is_sent_first():
+def test_input_state_is_written_before_other_messages():
     state = {"bookmarks": {"gone": {"replication_key": "x", "replication_key_value": 1}}}
     first = sync(numbers("a"), state=state).messages[0]
     assert first == {"type": "STATE", "value": state}
     assert sync(numbers("a")).messages[0]["type"] == "SCHEMA"
 
 
-def test_the_state_is_one_dict_for_good():
-    """Streams and authors keep references to it."""
+def test_state_dict_object_is_never_replaced():
+    """Streams and tap authors keep references to it."""
     tap = make(numbers("a", replication_key="id"))
     before = tap.state
     tap.sync_all()
@@ -176,7 +176,7 @@ def test_the_state_is_one_dict_for_good():
 # Parents that must be read in full
 
 
-def test_a_child_may_force_its_parent_to_be_read_in_full(caplog):
+def test_child_can_force_full_table_replication_of_its_parent(caplog):
     members = {
         "replication_key": "id",
         "is_sorted": True,
@@ -205,7 +205,7 @@ def test_a_child_may_force_its_parent_to_be_read_in_full(caplog):
 # Versions
 
 
-def test_a_full_table_says_its_version_before_and_after():
+def test_full_table_sync_writes_activate_version_before_and_after_records():
     config = {"emit_activate_version_messages": True}
     messages = sync(numbers("a"), numbers("b", replication_key="id"), config=config).messages
     types = [m["type"] for m in messages if m.get("stream") == "a"]
@@ -215,7 +215,7 @@ def test_a_full_table_says_its_version_before_and_after():
     assert all("version" not in m for m in messages if m.get("stream") == "b")
 
 
-def test_a_sync_that_fails_does_not_say_that_a_table_is_complete():
+def test_failed_sync_writes_no_final_activate_version():
     def rows(self, context):
         yield {"id": 1}
         raise RuntimeError
@@ -228,11 +228,11 @@ def test_a_sync_that_fails_does_not_say_that_a_table_is_complete():
     assert len(output.of("ACTIVATE_VERSION")) == 1
 
 
-# Writers of an author's own
+# Custom message writers
 
 
 class Writer:
-    """Keeps messages."""
+    """A message writer that collects messages."""
 
     def __init__(self):
         self.messages = []
@@ -241,7 +241,7 @@ class Writer:
         self.messages.append(message)
 
 
-def test_messages_may_go_to_a_writer_of_ones_own():
+def test_custom_message_writer_gets_all_messages():
     rows = [{"id": 1, "x": float("nan")}, {"id": 2, "x": Decimal("1.10")}]
     writer = Writer()
     kind = stream("a", rows, replication_key="id", schema=schema(id=INTEGER, x={"type": "number"}))
@@ -259,13 +259,13 @@ def test_messages_may_go_to_a_writer_of_ones_own():
 
 def make_with(writer, *kinds):
     class Own(StillTap):
-        """A tap that keeps its outlet."""
+        """A tap that keeps the given message writer."""
 
     Own.kinds = kinds
     return Own(message_writer=writer)
 
 
-def test_a_writer_of_ones_own_gets_copies():
+def test_custom_message_writer_gets_copies_of_records():
     def rows(self, context):
         row = {"id": 0, "o": {"x": 0}}
         for number in range(3):
@@ -278,7 +278,7 @@ def test_a_writer_of_ones_own_gets_copies():
     assert records == [{"id": n, "o": {"x": n}} for n in range(3)]
 
 
-def test_messages_by_hand_reach_a_writer_of_ones_own_as_they_are():
+def test_write_message_passes_messages_to_a_custom_writer_unchanged():
     writer = Writer()
     tap = make_with(writer, numbers("a"))
     tap.write_message(RecordMessage("x", {"id": 1}))
@@ -286,7 +286,7 @@ def test_messages_by_hand_reach_a_writer_of_ones_own_as_they_are():
     assert writer.messages == [RecordMessage("x", {"id": 1}), StateMessage({"y": 1})]
 
 
-def test_a_writer_that_fails_gets_no_state_for_what_it_lost():
+def test_failing_message_writer_gets_no_later_state():
     class Failing(Writer):
         """Fails at the second record."""
 
@@ -301,8 +301,8 @@ def test_a_writer_that_fails_gets_no_state_for_what_it_lost():
     assert [m for m in writer.messages if isinstance(m, StateMessage)] == []
 
 
-def test_a_tap_may_override_how_messages_are_written():
-    """Then every message passes there, states apart."""
+def test_overridden_write_message_gets_every_message():
+    """All messages except states are passed to it."""
 
     class Renaming(StillTap):
         """A tap that gives its streams other names."""
@@ -323,13 +323,13 @@ def test_a_tap_may_override_how_messages_are_written():
     assert output.states[-1]["bookmarks"]["a"]["replication_key_value"] == 1
 
 
-def test_schemas_may_be_written_alone():
+def test_write_schemas_writes_only_schema_messages():
     output = Output()
     make(numbers("a", selected_by_default=False), numbers("b"), output=output).write_schemas()
     assert [(m["type"], m["stream"]) for m in output.messages] == [("SCHEMA", "a"), ("SCHEMA", "b")]
 
 
-def test_costs_are_logged_at_the_end(caplog):
+def test_sync_costs_are_logged_at_the_end(caplog):
     def rows(self, context):
         self._sync_costs["calls"] = 3
         return []
@@ -340,8 +340,8 @@ def test_costs_are_logged_at_the_end(caplog):
     assert "costs for stream b" not in caplog.text
 
 
-def test_records_are_counted_while_a_stream_runs():
-    """A stream of hours must say how far it is, not only at its end."""
+def test_records_are_counted_while_a_stream_runs_not_only_at_its_end():
+    """A stream that runs for hours must report its progress."""
     values = []
 
     def rows(self, context):

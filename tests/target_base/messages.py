@@ -1,4 +1,4 @@
-"""Messages as a tap writes them."""
+"""Builders of Singer messages as text lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def line(message: dict[str, Any]) -> str:
 
 
 def schema(stream: str = "a", keys: tuple[str, ...] | None = ("id",), **properties: Any) -> str:
-    """Return a SCHEMA; without properties of ``id`` and ``name``."""
+    """Return a SCHEMA message; its default properties are ``id`` and ``name``."""
     known = properties or {"id": ID, "name": NAME}
     message = {"type": "SCHEMA", "stream": stream, "schema": {"properties": known}}
     return line(message if keys is None else {**message, "key_properties": list(keys)})
@@ -25,7 +25,7 @@ def schema(stream: str = "a", keys: tuple[str, ...] | None = ("id",), **properti
 def record(
     stream: str = "a", *, extracted: str | None = None, v: int | None = None, **values: Any
 ) -> str:
-    """Return a RECORD, with time and version where they are given."""
+    """Return a RECORD message, with a time and a version if they are given."""
     message: dict[str, Any] = {"type": "RECORD", "stream": stream, "record": values}
     if extracted is not None:
         message["time_extracted"] = extracted

@@ -1,4 +1,4 @@
-"""Targets as authors write them, run by two SDKs: only the import lines differ."""
+"""Targets that tap_core and singer_sdk run; only the import lines differ."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tap_core.helpers.conform import DatetimeErrorTreatmentEnum
 STRING = {"type": ["string", "null"]}
 
 
-def told(value):
-    """Write what JSON has no word for with its type, so that types are compared too."""
+def to_json(value):
+    """Encode values that JSON lacks with their type, so that types are compared as well."""
     if isinstance(value, Decimal):
         return {"decimal": str(value)}
     if isinstance(value, (dt.date, dt.time)):
@@ -27,11 +27,11 @@ def told(value):
 
 
 def line(kind, value):
-    return json.dumps([kind, value], default=told) + "\n"
+    return json.dumps([kind, value], default=to_json) + "\n"
 
 
 class Writing:
-    """Writes a line for each thing that happens to a stream, into the stream's file."""
+    """Sink mixin that writes a line for each call into the stream's file."""
 
     def note(self, kind, value=None):
         path = Path(self.config["out"], f"{self.stream_name}.jsonl")
@@ -70,7 +70,7 @@ class StrictSink(FileSink):
 
 
 class HookedSink(FileSink):
-    """Uses the hooks that stand between a record and its processing."""
+    """Sink that overrides the hooks between a record and its processing."""
 
     def start_batch(self, context):
         context["names"] = []
@@ -96,7 +96,7 @@ class HookedSink(FileSink):
 
 
 class BareSink(Writing, Sink):
-    """A sink of neither kind."""
+    """A sink that is neither a BatchSink nor a RecordSink."""
 
     @property
     def is_full(self):
@@ -134,7 +134,7 @@ class FileTarget(Target):
 
 
 class HookedTarget(FileTarget):
-    """Overrides what singer_sdk calls per message, and chooses sinks by record."""
+    """Target that overrides the hooks per message and chooses sinks by record."""
 
     def _process_record_message(self, message_dict):
         message_dict["record"]["seen"] = sorted(message_dict)
@@ -165,7 +165,7 @@ def run(case, folder):
     with contextlib.redirect_stdout(out):
         try:
             kind(config=config).listen(io.StringIO("".join(case["lines"])))
-        except Exception as raised:  # noqa: BLE001  it is what is compared
+        except Exception as raised:  # noqa: BLE001  the tests compare the errors
             error = [type(raised).__name__, str(raised)]
     logging.getLogger("target-file").removeHandler(handler)
     warnings = [text for text in log.getvalue().splitlines() if text.startswith("target-file")]

@@ -1,7 +1,6 @@
-"""A target that runs as a process, to be fed, signalled and killed.
+"""A target in a process, for tests that send messages and signals to it.
 
-Its sink writes each batch into a file when told to: while the file ``hold`` is there, a
-drain does not end.
+Its sink writes each batch into a file. While the file ``hold`` exists, a drain does not end.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ HoldTarget.cli()
 
 
 class Running:
-    """A target at work; ``states`` are the lines that it wrote."""
+    """A running target process; ``states`` are the states that it has written."""
 
     def __init__(self, process: subprocess.Popen[str], out: Path) -> None:
         self.process = process
@@ -89,7 +88,7 @@ class Running:
         self.process.stdin.flush()
 
     def until(self, condition: Callable[[], object]) -> None:
-        """Wait for what must come; give up when patience ends or the process has."""
+        """Wait until the condition is true; fail after a timeout or if the process ends."""
         end = time.monotonic() + PATIENCE
         while not condition():
             assert self.process.poll() is None, self.errors

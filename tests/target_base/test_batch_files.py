@@ -1,4 +1,4 @@
-"""A target reads BATCH: as if the rows had come as RECORD messages."""
+"""BATCH messages: a target loads rows of files as if they were RECORD messages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Loader(Target):
 
 
 def fed(*lines, sink=Sink, target=Loader, **config):
-    """Feed a target; return what it noted."""
+    """Run a target on lines; return its notes of batches and states."""
     made = type("Own", (target,), {"default_sink_class": sink})(config=config)
     made.listen(io.StringIO("".join(lines)))
     return made.notes
@@ -62,7 +62,7 @@ def gz(path, stream="a"):
     return batch(stream, path, format="jsonl", compression="gzip")
 
 
-def test_rows_of_files_are_drained_like_others_and_states_wait_for_them(path):
+def test_rows_of_batch_files_are_drained_before_later_states(path):
     lines = [schema(), record(id=9), state(1), gz(path), state(2)]
     assert fed(*lines, batch_size_rows=2) == [
         ("a", [{"id": 9}]),
@@ -74,7 +74,7 @@ def test_rows_of_files_are_drained_like_others_and_states_wait_for_them(path):
     ]
 
 
-def test_no_batch_is_larger_than_the_sink_asks_for(path):
+def test_batches_of_file_rows_respect_the_sinks_limits(path):
     most = fed(schema(), batch("a", path, path, format="jsonl", compression="gzip"))
     assert [len(rows) for _, rows in most] == [5, 5]
 
@@ -84,7 +84,7 @@ def test_no_batch_is_larger_than_the_sink_asks_for(path):
     assert [len(rows) for _, rows in fed(schema(), gz(path), sink=Small)] == [2, 2, 1]
 
 
-def test_rows_of_files_are_mapped_validated_and_read(tmp_path):
+def test_rows_of_batch_files_are_mapped_validated_and_parsed(tmp_path):
     path = tmp_path / "rows"
     path.write_text('{"id":1,"at":"2024-01-01T00:00:00Z","on":1}\n{"id":2}\n{"id":3}\n')
     at = {"type": ["string", "null"], "format": "date-time"}
@@ -108,7 +108,7 @@ def test_rows_of_files_are_mapped_validated_and_read(tmp_path):
         fed(*lines)
 
 
-def test_rows_of_files_get_their_columns(path):
+def test_rows_of_batch_files_get_metadata_columns(path):
     message = json.loads(gz(path))
     lines = [schema(), json.dumps({**message, "version": 7})]
     [(_, rows)] = fed(*lines, add_record_metadata=True)
@@ -116,7 +116,7 @@ def test_rows_of_files_get_their_columns(path):
     assert all(row["_sdc_batched_at"] and row["_sdc_extracted_at"] is None for row in rows)
 
 
-def test_a_record_sink_gets_rows_of_files_too(path):
+def test_record_sink_gets_rows_of_batch_files(path):
     seen = []
 
     class Each(RecordSink):
@@ -127,7 +127,7 @@ def test_a_record_sink_gets_rows_of_files_too(path):
     assert seen == ROWS
 
 
-def test_one_batch_may_go_to_several_sinks(path):
+def test_one_batch_message_can_be_mapped_to_several_sinks(path):
     maps = {"b": {"__source__": "a", "id": "id", "__else__": None}}
     notes = fed(schema(), gz(path), state(1), stream_maps=maps)
     assert sorted(notes[:2], key=str) == [
@@ -137,7 +137,7 @@ def test_one_batch_may_go_to_several_sinks(path):
     assert notes[2:] == [("state", 1)]
 
 
-def test_an_author_s_hook_sees_rows_of_files(path):
+def test_overridden_record_hook_gets_rows_of_batch_files(path):
     seen = []
 
     class Hooked(Loader):
@@ -150,10 +150,10 @@ def test_an_author_s_hook_sees_rows_of_files(path):
     assert seen[0] == {"type": "RECORD", "stream": "a", "record": ROWS[0], "version": 7}
 
 
-# Sinks that want the files
+# Sinks that process files
 
 
-def test_an_author_may_process_files_himself(path):
+def test_overridden_process_batch_files_gets_the_file_paths(path):
     class Own(Sink):
         def process_batch_files(self, encoding, files):
             self.target_notes.append((encoding.format, encoding.compression, files))
@@ -167,7 +167,7 @@ def test_an_author_may_process_files_himself(path):
 
 
 @pytest.mark.parametrize("way", ["asks", "calls"])
-def test_a_sink_may_have_each_file_whole(path, way):
+def test_sink_can_get_each_batch_file_as_one_batch(path, way):
     class Whole(Sink):
         whole_batch_files = True
         max_size = 2
@@ -185,7 +185,7 @@ def test_a_sink_may_have_each_file_whole(path, way):
     assert rows[0].keys() > {"id", "name", "_sdc_received_at"}
 
 
-def test_whole_files_are_validated_too(tmp_path):
+def test_rows_of_whole_batch_files_are_validated(tmp_path):
     path = tmp_path / "rows"
     path.write_text('{"id":"x","_sdc_sequence":1}\n')
 
@@ -200,11 +200,11 @@ def test_whole_files_are_validated_too(tmp_path):
     assert fed(*lines, sink=Whole) == [("a", [{"id": "x", "seen": True}])]
 
 
-# What goes wrong
+# Errors
 
 
 @pytest.mark.parametrize("fault", ["missing", "truncated", "other"])
-def test_a_bad_file_is_one_error_and_nothing_is_acknowledged(path, fault, tmp_path):
+def test_unreadable_batch_file_raises_and_later_states_are_not_written(path, fault, tmp_path):
     if fault == "truncated":
         data = gzip.compress(b'{"id":1}\n' * 5_000)
         (tmp_path / "bad").write_bytes(data[:-20])
@@ -218,7 +218,7 @@ def test_a_bad_file_is_one_error_and_nothing_is_acknowledged(path, fault, tmp_pa
     assert [note for note in made.notes if note[0] == "state"] == [("state", 1), ("state", 2)]
 
 
-def test_a_message_of_too_many_files_is_an_error_before_any_is_read(path):
+def test_batch_message_with_too_many_files_is_rejected_before_reading(path):
     """SEC13: a target on the SDK refuses a manifest of very many files."""
     made = Loader(config={"batch_max_files": 3})
     most = {"format": "jsonl", "compression": "gzip"}
@@ -232,7 +232,7 @@ def test_a_message_of_too_many_files_is_an_error_before_any_is_read(path):
         )
 
 
-def test_a_message_of_too_many_files_from_an_own_reader_is_an_error_too(path):
+def test_batch_message_with_too_many_files_from_a_custom_reader_is_rejected(path):
     class Reader:
         def process_lines(self, file_input, callbacks):
             for text in file_input:
@@ -253,17 +253,17 @@ def test_a_message_of_too_many_files_from_an_own_reader_is_an_error_too(path):
         ({"stream": "a", "encoding": {"format": "csv"}, "manifest": ["/x"]}, NotImplementedError),
     ],
 )
-def test_an_unknown_encoding_is_an_error(message, error):
+def test_unknown_batch_encoding_is_rejected(message, error):
     with pytest.raises(error):
         fed(schema(), json.dumps({"type": "BATCH", **message}))
 
 
-def test_a_message_without_files_is_none():
+def test_batch_message_without_a_manifest_is_rejected():
     with pytest.raises(InvalidInputLine, match="missing required manifest"):
         Loader(config={})._process_batch_message({"stream": "a", "encoding": {"format": "jsonl"}})
 
 
-def test_a_signal_ends_the_reading_of_a_file(path):
+def test_sigterm_stops_reading_a_batch_file(path):
     class Stopping(Sink):
         max_size = 2
 
@@ -276,7 +276,7 @@ def test_a_signal_ends_the_reading_of_a_file(path):
     assert made.notes == [("a", ROWS[:2])]
 
 
-def test_schemas_of_an_author_s_own_are_enough(path, caplog):
+def test_batch_files_load_with_an_overridden_schema_hook(path, caplog):
     class OwnSchemas(Loader):
         def _process_schema_message(self, message_dict):
             given = {"properties": {"id": ID, "name": NAME}}

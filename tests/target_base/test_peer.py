@@ -1,7 +1,7 @@
-"""The same targets on the real singer_sdk: the same files, warnings and errors, the same end.
+"""Comparison of the same targets on tap_core and singer_sdk: files, errors, warnings, last state.
 
-What may differ is said where it is compared: states may come earlier here, and a sink that
-is replaced is drained before its successor is set up.
+Allowed differences: tap_core may write states earlier, and it drains a replaced sink at another
+time relative to its successor's setup.
 """
 
 from __future__ import annotations
@@ -182,11 +182,11 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 ANOTHER_WORDING = {"ValueError", "KeyError", "RecordsWithoutSchemaException", "InvalidJSONSchema"}
-"""Errors whose kind is compared, and not each of their words."""
+"""Errors of which only the class is compared, not the message."""
 
 
 class Side:
-    """One SDK: what its targets wrote, warned of and raised."""
+    """The results of one SDK: files, states, warnings and errors of its targets."""
 
     def __init__(self, sdk: str, folder: Path, cases: dict[str, dict[str, Any]]) -> None:
         self.folder = folder / sdk
@@ -221,7 +221,7 @@ class Side:
 
 
 def masked(value: Any) -> Any:
-    """Hide what time it is."""
+    """Replace times, which differ between runs, by their types."""
     if isinstance(value, list):
         return [masked(each) for each in value]
     if not isinstance(value, dict):
@@ -256,34 +256,34 @@ OF_THE_TREE = {
     "InvalidDateTimeError": "ValueError",
     "UnsupportedBatchEncodingError": "NotImplementedError",
 }
-"""Errors of this project's tree that are the peer's, too."""
+"""Errors of tap_core by the builtin that singer_sdk raises instead."""
 
 NAMES = [*CASES, "batch files", "batch files of another kind"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_files_are_the_same(sides, name):
+def test_files_are_those_of_singer_sdk(sides, name):
     ours, theirs = (side.files(name) for side in sides)
-    for each in (ours, theirs):  # when a successor is set up, its predecessor is drained here
+    for each in (ours, theirs):  # the order of drain and setup may differ
         for notes in each.values():
             notes.sort(key=lambda note: note[0] == "setup", reverse=True)
     assert ours == theirs
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_errors_are_the_same(sides, name):
+def test_errors_are_those_of_singer_sdk(sides, name):
     ours, theirs = (side.error(name) for side in sides)
     assert ours == theirs
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_last_state_is_the_same(sides, name):
+def test_last_state_is_that_of_singer_sdk(sides, name):
     ours, theirs = (side.found[name]["states"][-1:] for side in sides)
     assert ours == theirs
 
 
 @pytest.mark.parametrize("name", ["strangers", "versions are off"])
-def test_the_warnings_are_the_same(sides, name):
+def test_warnings_are_those_of_singer_sdk(sides, name):
     ours, theirs = (side.found[name]["warnings"] for side in sides)
     assert ours == theirs
     assert ours

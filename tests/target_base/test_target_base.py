@@ -23,7 +23,7 @@ from tests.target_base.messages import ID, NAME, activate, batch, record, schema
 
 
 class Noting:
-    """Notes what happens, in its target's order."""
+    """Sink mixin that records its calls in the target's notes."""
 
     def __init__(self, target, **given):
         super().__init__(target=target, **given)
@@ -70,7 +70,7 @@ def target(kind=NotingTarget, **config):
 
 
 def fed(*lines, kind=NotingTarget, **config):
-    """Let a target listen to some lines, and return what it noted."""
+    """Run a target on lines; return the recorded calls."""
     found = target(kind, **config)
     assert found.listen(io.StringIO("".join(lines))) == 0
     return found.notes
@@ -91,7 +91,7 @@ def without_setup(notes):
 # States
 
 
-def test_a_state_leaves_with_the_drain_that_covers_it():
+def test_state_is_written_after_the_drain_of_its_records():
     notes = fed(schema(), *rows(1), state(1), *rows(2), state(2), *rows(3), batch_size_rows=2)
     assert without_setup(notes) == [
         ("batch", "a", [1, 2]),
@@ -101,7 +101,7 @@ def test_a_state_leaves_with_the_drain_that_covers_it():
     ]
 
 
-def test_a_state_waits_for_the_records_of_every_stream():
+def test_state_waits_for_the_records_of_every_stream():
     lines = [schema(), schema("b"), *rows(1, stream="b"), state(1), *rows(1, 2), state(2)]
     assert without_setup(fed(*lines, batch_size_rows=2)) == [
         ("batch", "a", [1, 2]),
@@ -110,7 +110,7 @@ def test_a_state_waits_for_the_records_of_every_stream():
     ]
 
 
-def test_single_records_let_each_state_leave_at_once():
+def test_record_sink_lets_each_state_be_written_immediately():
     notes = fed(schema(), *rows(1), state(1), *rows(2), state(2), kind=made(NotingRecordSink))
     assert without_setup(notes) == [
         ("record", "a", 1),
@@ -120,11 +120,11 @@ def test_single_records_let_each_state_leave_at_once():
     ]
 
 
-def test_states_that_are_equal_or_empty_are_not_repeated():
+def test_equal_and_empty_states_are_not_written_again():
     assert fed(state({"a": 1}), state({"a": 1}), state({}), state(None)) == [("state", {"a": 1})]
 
 
-def test_a_state_leaves_as_it_came(capsysbinary):
+def test_state_is_written_byte_for_byte(capsysbinary):
     class Plain(Target):
         name = "target-plain"
         default_sink_class = NotingSink
@@ -137,7 +137,7 @@ def test_a_state_leaves_as_it_came(capsysbinary):
     assert capsysbinary.readouterr().out == b'{"n":0.10}\n'
 
 
-def test_a_state_goes_to_whatever_stands_for_standard_output(monkeypatch):
+def test_state_is_written_to_a_replaced_sys_stdout(monkeypatch):
     class Plain(Target):
         name = "target-plain"
 
@@ -148,7 +148,7 @@ def test_a_state_goes_to_whatever_stands_for_standard_output(monkeypatch):
     assert out.getvalue() == "5\n"
 
 
-def test_a_drain_that_fails_releases_what_others_have_covered():
+def test_states_of_successful_drains_are_written_if_a_later_drain_fails():
     class Failing(NotingSink):
         def process_batch(self, context):
             if self.stream_name == "bad":
@@ -165,7 +165,7 @@ def test_a_drain_that_fails_releases_what_others_have_covered():
 # Sinks and schemas
 
 
-def test_a_sink_is_drained_when_its_successor_is_set_up_and_before_that_gets_a_row():
+def test_replaced_sink_is_drained_after_the_setup_of_its_successor():
     assert fed(schema(), *rows(1), schema("a", id=ID), *rows(2)) == [
         ("made", "a"),
         ("setup", "a"),
@@ -178,7 +178,7 @@ def test_a_sink_is_drained_when_its_successor_is_set_up_and_before_that_gets_a_r
     ]
 
 
-def test_a_target_that_begins_its_file_in_setup_keeps_the_rows_of_the_old_schema(tmp_path):
+def test_sink_that_truncates_its_file_in_setup_keeps_rows_of_the_old_schema(tmp_path):
     class FileSink(NotingSink):
         def setup(self):
             super().setup()
@@ -192,11 +192,11 @@ def test_a_target_that_begins_its_file_in_setup_keeps_the_rows_of_the_old_schema
     assert (tmp_path / "a").read_text() == "1 2 3 "
 
 
-def test_a_repeated_schema_changes_nothing():
+def test_repeated_schema_does_not_replace_the_sink():
     assert without_setup(fed(schema(), *rows(1), schema(), *rows(2))) == [("batch", "a", [1, 2])]
 
 
-def test_sinks_are_drained_side_by_side():
+def test_sinks_are_drained_in_parallel():
     together = threading.Barrier(3, timeout=60)
 
     class Meeting(NotingSink):
@@ -208,14 +208,14 @@ def test_sinks_are_drained_side_by_side():
     assert len(without_setup(fed(*lines, state(1), kind=made(Meeting)))) == 4
 
 
-def test_parallelism_may_be_set():
+def test_max_parallelism_can_be_set():
     one = target()
     assert one.max_parallelism == 8
     one.max_parallelism = 2
     assert one.max_parallelism == 2
 
 
-def test_a_target_without_a_sink_class_says_so():
+def test_target_without_a_sink_class_is_rejected():
     class Bare(Target):
         name = "target-bare"
 
@@ -223,7 +223,7 @@ def test_a_target_without_a_sink_class_says_so():
         Bare(config={}).listen(io.StringIO(schema()))
 
 
-def test_a_sink_that_cannot_be_set_up_ends_the_run(caplog):
+def test_failing_sink_setup_ends_the_run(caplog):
     class Broken(NotingSink):
         def setup(self):
             raise OSError("no connection")
@@ -233,14 +233,14 @@ def test_a_sink_that_cannot_be_set_up_ends_the_run(caplog):
     assert "Error initializing the sink of 'a'" in caplog.text
 
 
-def test_a_record_without_a_schema_ends_the_run():
+def test_record_without_a_schema_ends_the_run():
     with pytest.raises(RecordsWithoutSchemaException, match="stream 'a' was encountered before"):
         fed(*rows(1))
     with pytest.raises(RecordsWithoutSchemaException):
         fed(activate("a", 1))
 
 
-def test_a_schema_without_properties_is_refused():
+def test_schema_without_properties_is_rejected():
     with pytest.raises(InvalidInputLine, match="missing required properties"):
         fed('{"type":"SCHEMA","stream":"a","schema":{}}\n')
 
@@ -248,7 +248,7 @@ def test_a_schema_without_properties_is_refused():
 # Limits
 
 
-def test_a_batch_ends_by_its_bytes():
+def test_batch_is_drained_at_its_byte_limit():
     class Small(NotingSink):
         MAX_BYTES = 57  # three records, with spaces or without
 
@@ -269,7 +269,7 @@ def passed_on(self, message_dict):
 
 
 @pytest.mark.parametrize("hook", [{}, {"_process_record_message": passed_on}])
-def test_a_batch_ends_by_its_age(hook):
+def test_batch_is_drained_at_its_age_limit(hook):
     old = made(NotingSink, _MAX_RECORD_AGE_IN_MINUTES=0.0, **hook)
     assert without_setup(fed(schema(), *rows(1, 2), state(2), kind=old)) == [
         ("batch", "a", [1]),
@@ -290,7 +290,7 @@ def test_a_batch_ends_by_its_age(hook):
     ],
     ids=lambda members: next(iter(members)),
 )
-def test_authors_say_when_a_batch_is_full(members):
+def test_overridden_size_attributes_decide_when_a_batch_is_full(members):
     kind = type("Own", (NotingSink,), members)
     assert without_setup(fed(schema(), *rows(1, 2, 3), kind=made(kind))) == [
         ("batch", "a", [1, 2]),
@@ -301,13 +301,13 @@ def test_authors_say_when_a_batch_is_full(members):
 # Versions and files
 
 
-def test_a_version_is_activated_when_what_came_before_is_drained():
+def test_version_is_activated_after_earlier_records_are_drained():
     lines = [schema(), record(id=1, v=7), state(1), activate("a", 7)]
     notes = fed(*lines, add_record_metadata=True)
     assert without_setup(notes) == [("batch", "a", [1]), ("state", 1), ("version", 7)]
 
 
-def test_files_come_after_the_records_before_them(tmp_path):
+def test_batch_files_are_loaded_after_earlier_records(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"id":2}\n')
     lines = [schema(), *rows(1), batch("a", str(path), format="jsonl"), state(1), *rows(3)]
@@ -322,7 +322,7 @@ def test_files_come_after_the_records_before_them(tmp_path):
 # Hooks and readers
 
 
-def test_messages_go_through_the_hooks_of_an_author():
+def test_overridden_message_hooks_get_every_message():
     seen = []
 
     class Hooked(NotingTarget):
@@ -353,7 +353,7 @@ def test_messages_go_through_the_hooks_of_an_author():
     }
 
 
-def test_an_author_may_bring_a_reader():
+def test_custom_message_reader_is_used():
     class Reader:
         def process_lines(self, file_input, callbacks):
             for text in file_input:
@@ -371,7 +371,7 @@ def test_an_author_may_bring_a_reader():
     assert isinstance(OfClass(config={}).message_reader, Reader)
 
 
-def test_a_reader_is_ended_by_a_signal():
+def test_sigterm_ends_a_custom_message_reader():
     class Reader:
         def process_lines(self, file_input, callbacks):
             callbacks["SCHEMA"](json.loads(schema()))
@@ -384,19 +384,19 @@ def test_a_reader_is_ended_by_a_signal():
     assert given.notes == [("made", "a"), ("setup", "a"), ("state", 1), ("clean", "a")]
 
 
-def test_without_listening_a_signal_ends_at_once():
+def test_sigterm_outside_listen_exits_immediately():
     with pytest.raises(SystemExit):
         target()._handle_termination(15, None)
 
 
-def test_standard_input_is_read_unless_there_is_another(monkeypatch):
+def test_process_lines_reads_standard_input_by_default(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(state(1).encode())))
     found = target()
     assert found.process_lines() == {"STATE": 1}
     assert found.notes == [("state", 1)]
 
 
-def test_a_sink_that_drains_itself_loses_nothing():
+def test_sink_that_calls_drain_all_loses_no_record():
     class Impatient(NotingSink):
         def process_record(self, record, context):
             if record["id"] == 2:
@@ -416,7 +416,7 @@ def test_a_sink_that_drains_itself_loses_nothing():
 
 
 def stopping_at(number, **members):
-    """Make a target that gets a signal while it processes this record."""
+    """Return a target that gets a signal while it processes this record."""
 
     class Stopping(NotingSink):
         max_size = 2
@@ -438,7 +438,7 @@ def chosen(self, stream_name, **given):
 
 
 @pytest.mark.parametrize("hook", [{}, {"_process_record_message": passed_on}, {"get_sink": chosen}])
-def test_after_a_signal_no_record_is_taken_and_nothing_is_drained(hook):
+def test_sigterm_stops_reading_records_and_draining(hook):
     kind = stopping_at(4, **hook)
     notes = fed(schema(), *rows(1, 2), state(2), *rows(3, 4, 5), state(5), kind=kind)
     assert without_setup(notes) == [("batch", "a", [1, 2]), ("state", 2)]
@@ -448,7 +448,7 @@ def test_after_a_signal_no_record_is_taken_and_nothing_is_drained(hook):
 @pytest.mark.parametrize(
     "last", [schema("a", id=ID), activate("a", 1), batch("a", "/nowhere", format="jsonl")]
 )
-def test_a_message_that_would_drain_does_nothing_after_a_signal(last):
+def test_draining_message_after_sigterm_does_nothing(last):
     class Stopping(NotingTarget):
         def drain_now(self):
             self._handle_termination(15, None)
@@ -472,7 +472,7 @@ def test_a_message_that_would_drain_does_nothing_after_a_signal(last):
 # Stream maps
 
 
-def test_the_mapper_is_made_when_it_is_asked_for():
+def test_mapper_is_created_on_first_access():
     found = target()
     found.listen(io.StringIO(schema()))
     [only] = found.mapper.stream_maps["a"]
@@ -482,7 +482,7 @@ def test_the_mapper_is_made_when_it_is_asked_for():
         _ = NotingTarget(config={}, setup_mapper=False).mapper
 
 
-def test_a_mapper_that_an_author_sets_is_used():
+def test_mapper_set_on_the_target_is_used():
     from tap_core.mapper import PluginMapper
 
     maps = {"a": {"__alias__": "b", "id": "id * 10"}, "c": {"__source__": "a", "id": "id"}}
@@ -495,7 +495,7 @@ def test_a_mapper_that_an_author_sets_is_used():
     assert ("state", 1) in found.notes
 
 
-def test_records_that_a_map_drops_are_gone():
+def test_records_filtered_by_a_map_are_not_loaded():
     from tap_core.mapper import PluginMapper
 
     found = target()
@@ -506,28 +506,28 @@ def test_records_that_a_map_drops_are_gone():
     assert [note for note in found.notes if note[0] == "batch"] == [("batch", "a", [2])]
 
 
-# Weight and log
+# Other behaviour
 
 
-def test_settings_and_capabilities_are_those_of_targets():
+def test_target_settings_are_added_to_the_schema():
     settings = NotingTarget._full_schema()["properties"]
     assert {"add_record_metadata", "batch_size_rows", "load_method", "validate_records"} <= set(
         settings
     )
 
 
-def test_debug_logs_name_each_record(caplog):
+def test_debug_log_has_a_line_for_each_record(caplog):
     with caplog.at_level(logging.DEBUG):
         fed(schema(), *rows(1))
     assert "Processed record" in caplog.text
 
 
-def test_a_missing_key_is_named():
+def test_missing_key_property_is_named_in_the_error():
     with pytest.raises(MissingKeyPropertiesError, match=r"Key Properties: \['id'\]"):
         fed(schema(), record(name="x"))
 
 
-def test_a_tap_does_not_import_what_targets_need():
+def test_tap_import_does_not_import_target_modules():
     program = """
 import sys
 from tap_core import Tap
@@ -539,7 +539,7 @@ assert "jsonschema" not in sys.modules
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_sink_of_neither_kind_must_say_how_it_drains():
+def test_sink_without_process_batch_raises_not_implemented():
     class Half(Sink):
         def process_record(self, record, context):
             pass

@@ -1,4 +1,4 @@
-"""Public names and signatures of the peer's targets and sinks are all here."""
+"""tap_core's targets and sinks have the public names and signatures of singer_sdk."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ CLASSES = [
     "sinks.core.BaseJSONSchemaValidator",
     "sinks.core.DatetimeErrorTreatmentEnum",
 ]
-NOT_HERE = {
+UNSUPPORTED = {
     # The command line is in `tap_core.protocols`: these are callbacks of click and its entry point.
     "cb_config",
     "cb_version",
     "invoke",
     "instantiate_processor",
-    # Helpers of versions that PluginBase does otherwise.
+    # Version helpers that PluginBase implements in another way.
     "_get_package_version",
     "_get_supported_python_versions",
     "_abc_impl",
 }
 WIDER = {"listen", "process_lines"}
-"""They take binary files, which the peer's do not."""
+"""Methods that also accept binary files, unlike singer_sdk's."""
 
 PROGRAM = """
 import importlib, inspect, json, sys
@@ -65,12 +65,12 @@ def theirs():
 
 
 @pytest.mark.parametrize("path", CLASSES)
-def test_every_name_of_the_peer_is_here(theirs, path):
+def test_classes_have_the_names_and_signatures_of_singer_sdk(theirs, path):
     module, _, name = path.rpartition(".")
     ours = getattr(import_module(f"tap_core.{module}"), name)
-    assert theirs[path].keys() - NOT_HERE <= set(dir(ours))
+    assert theirs[path].keys() - UNSUPPORTED <= set(dir(ours))
     for member, parameters in theirs[path].items():
-        if parameters is None or member in NOT_HERE | WIDER:
+        if parameters is None or member in UNSUPPORTED | WIDER:
             continue
         found = list(inspect.signature(getattr(ours, member)).parameters)
         assert found == parameters, member

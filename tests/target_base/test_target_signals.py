@@ -1,4 +1,4 @@
-"""Signals, kills and silence: a real process, and states that are never ahead of the rows."""
+"""Signals, kills and idle input of a target process: states are never ahead of the rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def rows(*numbers, stream="a"):
 
 
 @pytest.mark.parametrize("signum", SIGNALS)
-def test_a_signal_while_input_is_awaited_ends_the_run_in_order(tmp_path, signum):
+def test_signal_while_waiting_for_input_ends_the_run_cleanly(tmp_path, signum):
     with running(tmp_path) as target:
         target.send(schema(), *rows(1, 2, 3), state(3), *rows(4), state(4))
         target.until(lambda: target.states)
@@ -28,7 +28,7 @@ def test_a_signal_while_input_is_awaited_ends_the_run_in_order(tmp_path, signum)
 
 
 @pytest.mark.parametrize("signum", SIGNALS)
-def test_a_signal_during_a_drain_lets_it_end_and_begins_no_other(tmp_path, signum):
+def test_signal_during_a_drain_lets_it_finish_and_starts_no_other(tmp_path, signum):
     (tmp_path / "hold").touch()
     with running(tmp_path) as target:
         target.send(schema(), schema("b"), *rows(9, stream="b"), state(0), *rows(1, 2, 3))
@@ -42,7 +42,7 @@ def test_a_signal_during_a_drain_lets_it_end_and_begins_no_other(tmp_path, signu
         assert target.rows() == [["a", 1], ["a", 2], ["a", 3], "clean", "clean"]
 
 
-def test_the_newest_covered_state_leaves_after_the_drain_in_flight(tmp_path):
+def test_newest_covered_state_is_written_after_the_running_drain(tmp_path):
     (tmp_path / "hold").touch()
     with running(tmp_path) as target:
         target.send(schema(), *rows(1), state(1), *rows(2), state(2), *rows(3, 4), state(4))
@@ -54,7 +54,7 @@ def test_the_newest_covered_state_leaves_after_the_drain_in_flight(tmp_path):
         assert target.rows() == [["a", 1], ["a", 2], ["a", 3], "clean"]
 
 
-def test_a_signal_in_the_last_drain_begins_no_other(tmp_path):
+def test_signal_during_the_final_drain_starts_no_other(tmp_path):
     (tmp_path / "hold").touch()
     with running(tmp_path) as target:
         target.send(schema(), schema("b"), *rows(1), *rows(2, stream="b"), state(2))
@@ -67,12 +67,12 @@ def test_a_signal_in_the_last_drain_begins_no_other(tmp_path):
         assert target.rows() == [["a", 1], "clean", "clean"]
 
 
-def test_a_second_signal_ends_the_process_at_once(tmp_path):
+def test_second_signal_ends_the_process_immediately(tmp_path):
     (tmp_path / "hold").touch()
     with running(tmp_path) as target:
         target.send(schema(), *rows(1, 2, 3), state(3))
         target.until(lambda: target.is_draining)
-        # Two that wait together reach Python by their numbers: three, to be two in any order.
+        # Pending signals reach Python ordered by number: three ensure two in any order.
         target.process.send_signal(signal.SIGTERM)
         target.process.send_signal(signal.SIGINT)
         while target.process.poll() is None:
@@ -82,7 +82,7 @@ def test_a_second_signal_ends_the_process_at_once(tmp_path):
         assert target.rows() == []
 
 
-def test_ctrl_c_that_an_orchestrator_hands_on_as_a_second_signal_is_one_wish(tmp_path):
+def test_sigint_and_sigterm_together_count_as_one_signal(tmp_path):
     (tmp_path / "hold").touch()
     with running(tmp_path) as target:
         target.send(schema(), *rows(1, 2, 3), state(3))
@@ -91,11 +91,11 @@ def test_ctrl_c_that_an_orchestrator_hands_on_as_a_second_signal_is_one_wish(tmp
         target.process.send_signal(signal.SIGTERM)
         (tmp_path / "hold").unlink()
         assert target.end() == 0
-        assert target.states == []  # it was behind the drain, and nothing new was read
+        assert target.states == []  # the state followed the drain, and no further input was read
         assert target.rows() == [["a", 1], ["a", 2], ["a", 3], "clean"]
 
 
-def test_a_kill_acknowledges_nothing_that_is_not_written(tmp_path):
+def test_sigkill_during_a_drain_writes_no_state(tmp_path):
     (tmp_path / "hold").touch()
     with running(tmp_path) as target:
         target.send(schema(), *rows(1, 2, 3), state(3))
@@ -105,7 +105,7 @@ def test_a_kill_acknowledges_nothing_that_is_not_written(tmp_path):
         assert target.states == []
 
 
-def test_old_records_are_drained_while_no_input_comes(tmp_path):
+def test_old_records_are_drained_while_input_is_idle(tmp_path):
     with running(tmp_path, age=0.002) as target:
         target.send(schema(), *rows(1), state(1))
         target.until(lambda: target.states)
@@ -116,7 +116,7 @@ def test_old_records_are_drained_while_no_input_comes(tmp_path):
         assert "exceeded the max age" in target.errors
 
 
-def test_a_broken_line_keeps_what_came_whole_before_it(tmp_path):
+def test_malformed_line_ends_the_run_after_loading_earlier_records(tmp_path):
     with running(tmp_path) as target:
         target.send(schema(), *rows(1), state(1), *rows(2), '{"type":"RECORD"\n')
         target.process.stdin.close()

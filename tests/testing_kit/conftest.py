@@ -1,4 +1,4 @@
-"""One run of the module of faulty taps, for all who look at it."""
+"""One shared pytest run of the module of faulty taps."""
 
 from __future__ import annotations
 

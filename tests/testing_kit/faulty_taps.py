@@ -1,7 +1,7 @@
 """Small taps, each with one fault, and their tests: a test module that two SDKs can run.
 
-Nothing here is collected as it stands: it is copied into a folder under a name that is,
-with the import lines of the SDK that shall run it.
+Pytest does not collect this file. The tests copy it to a test module with the import lines of
+the SDK that runs it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class TapOf(Tap):
 
 
 def tap(**members):
-    """Make a tap of one stream with these members."""
+    """Return a tap class with one stream that has these members."""
     return tap_of(type("Things", (Table,), members))
 
 
@@ -265,7 +265,7 @@ Standard = get_tap_test_class(
 
 
 class TestOwn(Standard):
-    """What authors do with the class: fixtures and tests of their own over the standard ones."""
+    """A subclass with its own fixtures and tests, as tap authors write it."""
 
     @pytest.fixture
     def resource(self):

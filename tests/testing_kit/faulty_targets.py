@@ -1,4 +1,4 @@
-"""Targets, one sound and the others not, and the classes of tests that are made of them."""
+"""A valid target and faulty ones, and the test classes generated from them."""
 
 from __future__ import annotations
 

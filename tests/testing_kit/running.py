@@ -68,7 +68,7 @@ def pytest_sessionfinish(session):
 
 @dataclass(frozen=True)
 class Run:
-    """What came of a run: node ids without their file, in the order of collection."""
+    """The result of a pytest run: node ids without their file, in the order of collection."""
 
     collected: list[str]
     outcomes: dict[str, str]
@@ -76,7 +76,7 @@ class Run:
     said: str
 
     def of(self, cls: str) -> dict[str, str]:
-        """The outcomes of one class by the test's name."""
+        """Return the outcomes of one class by test name."""
         return {
             name.removeprefix(f"{cls}::"): outcome
             for name, outcome in self.outcomes.items()
@@ -84,11 +84,11 @@ class Run:
         }
 
     def bad(self, cls: str) -> dict[str, str]:
-        """The tests of one class that did not pass."""
+        """Return the tests of one class that did not pass."""
         return {name: outcome for name, outcome in self.of(cls).items() if outcome != "passed"}
 
     def warned(self, cls: str) -> list[tuple[str, str]]:
-        """The tests of one class that warned, with what they said."""
+        """Return the tests of one class that warned, with the warning's text."""
         return [
             (name.removeprefix(f"{cls}::"), text)
             for name, kind, text in self.warnings
@@ -151,7 +151,7 @@ def _lend_pytest(folder: Path) -> Path:
 
 
 def _lent() -> list[Path]:
-    """Return what pytest is made of, and what says which version pluggy is."""
+    """Return the paths of pytest's packages and of pluggy's metadata."""
     origins = [Path(s.origin) for name in LENT if (s := find_spec(name)) and s.origin]
     parts = [each.parent if each.name == "__init__.py" else each for each in origins]
     return [*parts, *parts[0].parent.glob("pluggy-*.dist-info")]

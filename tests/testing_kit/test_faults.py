@@ -1,4 +1,4 @@
-"""Faults are found where jsonschema finds them, each kind once, told in few words."""
+"""Faults of records against a schema: found as by jsonschema, grouped, and described briefly."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ VALUES = st.recursive(
     st.lists(st.dictionaries(st.sampled_from("ab"), VALUES), max_size=4),
     st.lists(st.sampled_from("abc"), unique=True),
 )
-def test_what_is_found_is_what_jsonschema_finds(properties, records, required) -> None:
+def test_faults_are_those_that_jsonschema_finds(properties, records, required) -> None:
     schema = {"type": "object", "properties": properties, "required": required}
     validator = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
     errors = [list(validator.iter_errors(record)) for record in records]
@@ -52,14 +52,14 @@ def test_what_is_found_is_what_jsonschema_finds(properties, records, required) -
     assert min((fault.record for fault in faults), default=None) == min(wrong, default=None)
 
 
-def test_equal_schemas_share_a_checker_that_is_made_once() -> None:
+def test_equal_schemas_share_one_cached_checker() -> None:
     first = {"properties": {"shared": {"type": "integer"}, "other": {"enum": [1]}}}
     again = {"properties": {"other": {"enum": [1]}, "shared": {"type": "integer"}}}
     assert make_checker(first) is make_checker(again)
     assert make_checker(first) is not make_checker({"properties": {"shared": {"type": "string"}}})
 
 
-def test_a_record_that_fits_never_reaches_jsonschema() -> None:
+def test_valid_record_is_checked_without_jsonschema() -> None:
     schema = {"properties": {"quick": {"type": ["integer", "null"]}}}
     assert find_faults([{"quick": 1}, {"quick": None}] * 10, schema) == []
     checker = make_checker(schema)
@@ -67,7 +67,7 @@ def test_a_record_that_fits_never_reaches_jsonschema() -> None:
     assert not checker.certain_check({"quick": "x"})
 
 
-def test_a_schema_that_is_none_is_refused_but_used_as_far_as_it_goes() -> None:
+def test_invalid_schema_is_rejected_but_its_valid_rules_are_checked() -> None:
     schema = {"properties": {"x": {"type": "integer", "minLength": "long"}}}
     with pytest.raises(InvalidJSONSchema):
         make_checker(schema)
@@ -75,19 +75,19 @@ def test_a_schema_that_is_none_is_refused_but_used_as_far_as_it_goes() -> None:
     assert str(fault) == "x: 1.5 is not of type 'integer' [record 2]"
 
 
-def test_a_fault_says_where_what_and_how_often() -> None:
+def test_fault_text_has_path_message_and_count() -> None:
     one = RecordFault("a.b[]", "type", "'x' is not of type 'integer'", 3, 1)
     assert str(one) == "a.b[]: 'x' is not of type 'integer' [record 3]"
     many = RecordFault("", "required", "'x' is a required property", 3, 4)
     assert str(many) == "(the record): 'x' is a required property [4 times, first in record 3]"
 
 
-def test_each_rule_has_a_way_out() -> None:
+def test_each_rule_has_a_remedy() -> None:
     assert "convert the value" in RecordFault("x", "type", "", 1, 1).remedy
     assert "loosen the schema" in RecordFault("x", "dependentRequired", "", 1, 1).remedy
 
 
-def test_ten_faults_are_told_and_the_rest_counted() -> None:
+def test_ten_faults_are_listed_and_the_rest_counted() -> None:
     faults = [RecordFault(f"x{n}", "type", "wrong", 1, 1) for n in range(13)]
     told = format_faults(faults).splitlines()
     assert len(told) == 21
@@ -95,7 +95,7 @@ def test_ten_faults_are_told_and_the_rest_counted() -> None:
     assert "more" not in format_faults(faults[:10])
 
 
-def test_long_values_are_cut_in_their_middle() -> None:
+def test_long_text_is_shortened_in_its_middle() -> None:
     text = "a" * 500 + " is not of type 'integer'"
     cut = excerpt(text)
     assert len(cut) < 200
@@ -104,7 +104,7 @@ def test_long_values_are_cut_in_their_middle() -> None:
     assert excerpt("short") == "short"
 
 
-def test_misfits_are_counted_and_the_first_is_reported() -> None:
+def test_invalid_values_are_counted_and_the_first_is_reported() -> None:
     assert find_invalid_values([1, "2", "x", []], lambda value: int(value) > 0, "no: {}") == (
         2,
         "no: x",

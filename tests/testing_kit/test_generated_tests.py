@@ -1,4 +1,4 @@
-"""What pytest makes of taps without and with faults: names, outcomes, and what is said."""
+"""Generated tests of taps with and without faults: names, outcomes and failure messages."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def of_stream(test: str) -> str:
 
 
 def said_of(run: Run, test: str) -> str:
-    """Return what pytest shows of one failure."""
+    """Return the text that pytest shows for one failure."""
     title = rf"_+ (?:ERROR at setup of )?{re.escape(test.replace('::', '.'))} _+"
     found = re.search(rf"\n{title}\n(.*?)\n_{{3,}} ", run.said, re.DOTALL)
     assert found, test
     return found[1]
 
 
-def test_a_good_tap_has_all_tests_and_passes_them(run: Run) -> None:
+def test_valid_tap_gets_all_tests_and_passes(run: Run) -> None:
     outcomes = run.of("TestGood")
     assert list(outcomes) == [
         "test_tap_cli_prints",
@@ -57,29 +57,29 @@ def test_a_good_tap_has_all_tests_and_passes_them(run: Run) -> None:
 
 
 @pytest.mark.parametrize("cls", ["TestFamily", "TestMapped", "TestNoKey"])
-def test_a_tap_without_a_fault_passes(run: Run, cls: str) -> None:
+def test_tap_without_a_fault_passes(run: Run, cls: str) -> None:
     assert run.of(cls)
     assert run.bad(cls) == {}
     assert run.warned(cls) == []
 
 
-def test_a_group_of_tests_can_be_left_out(run: Run) -> None:
+def test_test_groups_can_be_excluded(run: Run) -> None:
     assert len(run.of("TestTapAlone")) == 4
 
 
-def test_a_mapped_stream_is_tested_as_it_is_sent(run: Run) -> None:
+def test_mapped_stream_is_tested_with_its_mapped_properties(run: Run) -> None:
     names = run.of("TestMapped")
     assert of_attribute("is_integer", "twice") in names
     assert not [name for name in names if "things.note" in name]
 
 
-def test_each_stream_of_a_family_is_tested(run: Run) -> None:
+def test_parent_child_and_partitioned_streams_are_tested(run: Run) -> None:
     names = run.of("TestFamily")
     for stream in ("children", "parents", "slices"):
         assert f"test_tap_stream_returns_record[{stream}]" in names
 
 
-def test_a_stream_without_records_fails_one_test_and_warns_in_others(run: Run) -> None:
+def test_stream_without_records_fails_one_test_and_warns_in_others(run: Run) -> None:
     assert run.bad("TestEmpty") == {of_stream("returns_record"): "failed"}
     said = said_of(run, f"TestEmpty::{of_stream('returns_record')}")
     assert "ignore_no_records_for_streams=['things']" in said
@@ -89,25 +89,25 @@ def test_a_stream_without_records_fails_one_test_and_warns_in_others(run: Run) -
 
 
 @pytest.mark.parametrize("cls", ["TestEmptyAllowed", "TestEmptyAllowedByName"])
-def test_a_stream_may_be_allowed_to_be_empty(run: Run, cls: str) -> None:
+def test_stream_without_records_is_skipped_if_the_config_allows_it(run: Run, cls: str) -> None:
     assert run.bad(cls) == {of_stream("returns_record"): "skipped"}
     assert run.warned(cls) == []
 
 
-def test_a_property_that_is_null_throughout_is_warned_of(run: Run) -> None:
+def test_property_with_only_null_values_causes_a_warning(run: Run) -> None:
     assert run.bad("TestAllNull") == {}
     [(test, text)] = run.warned("TestAllNull")
     assert test == of_attribute("is_datetime", "at")
     assert "gave 1, none with a value of 'at'" in text
 
 
-def test_a_property_that_never_comes_is_warned_of(run: Run) -> None:
+def test_property_missing_from_all_records_causes_a_warning(run: Run) -> None:
     [(test, text)] = run.warned("TestNeverThere")
     assert test == of_stream("transformed_catalog_schema_matches_record")
     assert "('rare')" in text
 
 
-def test_a_key_that_comes_twice_is_warned_of(run: Run) -> None:
+def test_duplicate_primary_key_causes_a_warning(run: Run) -> None:
     assert run.bad("TestKeyTwice") == {}
     [(test, text)] = run.warned("TestKeyTwice")
     assert test == of_stream("primary_keys")
@@ -164,20 +164,20 @@ def test_each_fault_fails_its_tests_and_is_reported(run: Run, cls: str) -> None:
         assert "def test(" not in said, "a verdict shows no code of the kit"
 
 
-def test_a_tap_that_fails_is_an_error_of_all_tests_and_shows_why(run: Run) -> None:
+def test_failing_tap_makes_all_tests_errors_with_the_cause(run: Run) -> None:
     outcomes = run.of("TestFailing")
     assert len(outcomes) > 10
     assert set(outcomes.values()) == {"error"}
     assert "the source is gone" in said_of(run, "TestFailing.test_tap_cli_prints")
 
 
-def test_output_that_is_no_message_is_named(run: Run) -> None:
+def test_printed_line_that_is_not_a_message_is_named(run: Run) -> None:
     said = said_of(run, "TestPrinting.test_tap_cli_prints")
     assert "Line 2 of standard output is not a message: 'reading'" in said
     assert "print to sys.stderr" in said
 
 
-def test_a_tap_without_streams_is_told_so(run: Run) -> None:
+def test_tap_without_streams_fails_with_a_message(run: Run) -> None:
     assert run.bad("TestNoStreams") == {
         "test_tap_valid_final_state": "failed",
         **{f"test_tap_stream_{name}": "error" for name in STREAM_TESTS},
@@ -187,7 +187,7 @@ def test_a_tap_without_streams_is_told_so(run: Run) -> None:
     assert "No STATE was written" in said_of(run, "TestNoStreams.test_tap_valid_final_state")
 
 
-def test_authors_add_tests_and_override_tests_and_fixtures(run: Run) -> None:
+def test_subclass_can_add_and_override_tests_and_fixtures(run: Run) -> None:
     outcomes = run.of("TestOwn")
     assert outcomes["test_tap_is_named"] == "passed"
     assert outcomes[of_stream("is_small")] == "passed"
@@ -200,7 +200,7 @@ def test_authors_add_tests_and_override_tests_and_fixtures(run: Run) -> None:
     assert "test_tap_discovery" not in outcomes
 
 
-def test_the_older_tests_still_run_and_warn_of_their_age(run: Run) -> None:
+def test_deprecated_standard_tests_run_and_warn(run: Run) -> None:
     outcomes = run.of("TestSuitesApart")
     assert [outcomes[f"test_legacy[{n}]"] for n in range(6)] == ["passed"] * 6
     name = "test_legacy_finds_keys_that_are_no_properties"
@@ -233,7 +233,7 @@ class TapOnes(Tap):
 """
 
 
-def test_tests_are_chosen_by_name(tmp_path: Path) -> None:
+def test_generated_tests_can_be_selected_by_name(tmp_path: Path) -> None:
     source = TINY + "TestOnes = get_tap_test_class(TapOnes)\n"
     run = run_pytest(tmp_path, source, "-k", "test_tap_stream_record_matches_stream_schema")
     assert run.outcomes == {
@@ -241,7 +241,7 @@ def test_tests_are_chosen_by_name(tmp_path: Path) -> None:
     }
 
 
-def test_authors_subclass_the_class_in_their_own_ways(tmp_path: Path) -> None:
+def test_generated_class_can_be_subclassed_several_times(tmp_path: Path) -> None:
     source = TINY + (
         "class Base(get_tap_test_class(TapOnes)):\n"
         "    def test_one(self, runner):\n"
@@ -258,7 +258,7 @@ def test_authors_subclass_the_class_in_their_own_ways(tmp_path: Path) -> None:
     assert run.of("TestSecond")["test_one"] == "passed"
 
 
-def test_a_class_with_a_hook_of_its_own_is_served_by_the_plugin(tmp_path: Path) -> None:
+def test_plugin_supports_a_class_with_its_own_generate_tests_hook(tmp_path: Path) -> None:
     source = TINY + (
         "class TestOnes(get_tap_test_class(TapOnes)):\n"
         "    def pytest_generate_tests(self, metafunc):\n"
@@ -279,15 +279,15 @@ def test_a_class_with_a_hook_of_its_own_is_served_by_the_plugin(tmp_path: Path) 
     }
 
 
-def test_importing_templates_into_a_test_module_collects_nothing(run: Run) -> None:
-    """The module of faulty taps imports them all."""
+def test_imported_templates_are_not_collected(run: Run) -> None:
+    """The module of faulty taps imports all templates."""
     owners = {name.partition("::")[0] for name in run.collected}
     assert not [name for name in owners if not name.startswith("Test")]
     assert owners.isdisjoint({"TestTemplate", "TestParam"})
     assert not [text for _, kind, text in run.warnings if kind == "PytestCollectionWarning"]
 
 
-def test_other_projects_runs_of_pytest_do_not_load_us(tmp_path: Path) -> None:
+def test_pytest_of_other_projects_does_not_load_tap_core(tmp_path: Path) -> None:
     source = (
         "import sys\n"
         "from importlib import metadata\n"

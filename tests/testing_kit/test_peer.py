@@ -1,6 +1,6 @@
-"""One module of tests, run by singer_sdk and by us: the same tests, the same outcomes.
+"""One test module run by singer_sdk and by tap_core: the same tests and outcomes.
 
-What differs on purpose is named here, with its reason.
+Intended differences are listed with their reasons.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ pytestmark = [
 ]
 
 NO_TEST = "TestTemplate::test"
-"""singer_sdk's template, which pytest takes for a test wherever it is imported."""
+"""singer_sdk's template, which pytest collects as a test if a module imports it."""
 
 DIFFERENT = {
     # singer_sdk keeps the values of the first property that a test saw, and looks at those
@@ -33,12 +33,12 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run_pytest(folder, faulty_taps("singer_sdk"), python=python)
 
 
-def test_the_same_tests_are_collected_in_the_same_order(run: Run, theirs: Run) -> None:
+def test_same_tests_as_singer_sdk_are_collected_in_the_same_order(run: Run, theirs: Run) -> None:
     assert len(theirs.collected) > 400
     assert run.collected == [name for name in theirs.collected if name != NO_TEST]
 
 
-def test_the_outcomes_are_the_same_but_where_a_reason_is_given(run: Run, theirs: Run) -> None:
+def test_outcomes_are_those_of_singer_sdk_except_known_differences(run: Run, theirs: Run) -> None:
     different = {
         name: (run.outcomes[name], theirs.outcomes[name])
         for name in theirs.outcomes.keys() - {NO_TEST}
@@ -47,7 +47,7 @@ def test_the_outcomes_are_the_same_but_where_a_reason_is_given(run: Run, theirs:
     assert different == DIFFERENT
 
 
-def test_who_is_warned_there_is_warned_here(run: Run, theirs: Run) -> None:
+def test_warnings_of_singer_sdk_are_given_as_well(run: Run, theirs: Run) -> None:
     def warned(run: Run) -> set[tuple[str, str]]:
         return {(name, text[:30]) for name, kind, text in run.warnings if kind == "UserWarning"}
 
@@ -61,7 +61,7 @@ def test_who_is_warned_there_is_warned_here(run: Run, theirs: Run) -> None:
     }
 
 
-def test_messages_begin_with_the_words_that_users_know(run: Run, theirs: Run) -> None:
+def test_failure_messages_begin_as_those_of_singer_sdk(run: Run, theirs: Run) -> None:
     words = [
         "Record does not match stream schema: ",
         "No records returned in stream 'things'.",

@@ -1,4 +1,4 @@
-"""Runners run real taps and targets in this process and keep what they wrote."""
+"""Runners run taps and targets in this process and collect their messages."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _nothing_kept():
 # Taps
 
 
-def test_a_runner_reads_at_most_so_many_records_of_each_stream() -> None:
+def test_max_records_limit_applies_to_each_stream() -> None:
     runner = TapTestRunner(TapNumbers, {"count": 500}, SuiteConfig(max_records_limit=7))
     runner.sync_all()
     assert runner.records == {"numbers": [{"n": n} for n in range(7)]}
@@ -94,7 +94,7 @@ def test_a_runner_reads_at_most_so_many_records_of_each_stream() -> None:
     assert runner.state_messages
 
 
-def test_a_stream_may_have_a_limit_of_its_own() -> None:
+def test_record_limit_can_be_set_per_stream() -> None:
     limits = SuiteConfig(max_records_limit=3, max_records_limit_by_stream={"squares": 2})
     runner = TapTestRunner(TapSquares, {}, limits)
     runner.sync_all()
@@ -104,20 +104,20 @@ def test_a_stream_may_have_a_limit_of_its_own() -> None:
     assert set(squares) == {0, 1}
 
 
-def test_no_limit_is_the_whole_stream() -> None:
+def test_record_limit_of_none_reads_the_whole_stream() -> None:
     limits = SuiteConfig(max_records_limit=3, max_records_limit_by_stream={"numbers": None})
     runner = TapTestRunner(TapNumbers, {"count": 200}, limits)
     runner.sync_all()
     assert len(runner.records["numbers"]) == 200
 
 
-def test_a_limit_for_a_stream_that_is_not_there_is_refused() -> None:
+def test_record_limit_of_an_unknown_stream_is_rejected() -> None:
     limits = SuiteConfig(max_records_limit_by_stream={"nmubers": 2})
     with pytest.raises(ValueError, match=r"have: nmubers\. It has numbers, squares\."):
         TapTestRunner(TapSquares, {}, limits).sync_all()
 
 
-def test_a_runner_starts_each_run_afresh() -> None:
+def test_tap_runner_clears_messages_before_each_run() -> None:
     runner = TapTestRunner(TapNumbers, {"count": 2})
     runner.sync_all()
     runner.sync_all()
@@ -125,7 +125,7 @@ def test_a_runner_starts_each_run_afresh() -> None:
     assert len(runner.raw_messages) < 10
 
 
-def test_messages_of_other_types_are_kept_as_they_came() -> None:
+def test_messages_of_other_types_are_kept_as_raw_messages() -> None:
     class Whole(Numbers):
         replication_key = None
 
@@ -140,20 +140,20 @@ def test_messages_of_other_types_are_kept_as_they_came() -> None:
     assert len(runner.record_messages) == 1
 
 
-def test_a_runner_discovers_and_tests_the_connection(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tap_runner_runs_discovery_and_connection_test(capsys: pytest.CaptureFixture[str]) -> None:
     runner = TapTestRunner(TapNumbers, {"count": 2})
     assert json.loads(runner.run_discovery())["streams"][0]["tap_stream_id"] == "numbers"
     assert runner.run_connection_test()
     assert "RECORD" in capsys.readouterr().out
 
 
-def test_a_plugin_is_made_with_the_runners_words_or_others() -> None:
+def test_plugin_is_created_with_the_runners_arguments_or_overrides() -> None:
     runner = TapTestRunner(TapNumbers, {"count": 2}, state={"bookmarks": {"numbers": {"a": 1}}})
     assert runner.new_tap().state == {"bookmarks": {"numbers": {"a": 1}}}
     assert runner.create({"state": {}}).state == {}
 
 
-def test_what_a_failing_tap_logged_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_of_a_failing_tap_is_written_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     class Failing(Numbers):
         def get_records(self, context):
             print("half way", file=sys.stderr)
@@ -179,7 +179,7 @@ LINES = [
 TEXT = "".join(json.dumps(line) + "\n" for line in LINES)
 
 
-def test_a_target_is_fed_from_a_file(tmp_path: Path) -> None:
+def test_target_runner_reads_an_input_file(tmp_path: Path) -> None:
     path = tmp_path / "messages.singer"
     path.write_text(TEXT)
     runner = TargetTestRunner(TargetKept, input_filepath=path)
@@ -193,7 +193,7 @@ def test_a_target_is_fed_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["input_io", "target_input"])
-def test_a_target_is_fed_from_text(way: str) -> None:
+def test_target_runner_reads_a_text_stream(way: str) -> None:
     text = io.StringIO(TEXT)
     if way == "input_io":
         runner = TargetTestRunner(TargetKept, input_io=text)
@@ -206,24 +206,24 @@ def test_a_target_is_fed_from_text(way: str) -> None:
     assert runner.target_input is text
 
 
-def test_a_target_without_input_does_nothing() -> None:
+def test_target_runner_without_input_does_nothing() -> None:
     runner = TargetTestRunner(TargetKept)
     assert runner.target_input is None
     runner.sync_all(finalize=False)
     assert runner.state_messages == []
 
 
-# Functions for tests of one's own
+# Functions for custom tests
 
 
-def test_a_tap_is_synced_into_text() -> None:
+def test_tap_sync_test_returns_stdout_and_stderr() -> None:
     out, err = tap_sync_test(TapNumbers(config={"count": 3}))
     lines = [json.loads(line) for line in out]
     assert [line["record"]["n"] for line in lines if line["type"] == "RECORD"] == [0, 1, 2]
     assert isinstance(err.read(), str)
 
 
-def test_a_target_is_fed_and_told_when_the_input_ends() -> None:
+def test_target_sync_test_loads_the_input_and_returns_the_state() -> None:
     out, _ = target_sync_test(TargetKept(), io.StringIO(TEXT), finalize=False)
     assert TargetKept.kept == [{"n": 1}]
     out, _ = target_sync_test(TargetKept(), io.StringIO(TEXT))
@@ -232,7 +232,7 @@ def test_a_target_is_fed_and_told_when_the_input_ends() -> None:
     assert out.read() == ""
 
 
-def test_a_tap_is_synced_into_a_target() -> None:
+def test_tap_to_target_sync_test_loads_the_taps_records() -> None:
     tap_out, _, target_out, _ = tap_to_target_sync_test(
         TapNumbers(config={"count": 3}), TargetKept()
     )
@@ -241,9 +241,9 @@ def test_a_tap_is_synced_into_a_target() -> None:
     assert json.loads(target_out.read().splitlines()[-1]) == last["value"]
 
 
-def test_a_tap_is_synced_through_mappers_into_a_target() -> None:
+def test_sync_end_to_end_applies_the_mappers() -> None:
     class Doubling:
-        """What an inline mapper is to the function: it listens, and writes messages."""
+        """A minimal inline mapper: `listen` reads lines and prints messages."""
 
         def listen(self, lines):
             for line in lines:
@@ -257,7 +257,7 @@ def test_a_tap_is_synced_through_mappers_into_a_target() -> None:
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_a_catalog_is_discovered_and_selected_where_asked(wanted: bool) -> None:
+def test_tap_catalog_selects_all_streams_on_request(wanted: bool) -> None:
     class Aside(Numbers):
         selected_by_default = False
 
@@ -271,7 +271,7 @@ def test_a_catalog_is_discovered_and_selected_where_asked(wanted: bool) -> None:
     assert bool(root.get("selected")) is wanted
 
 
-def test_the_older_tests_are_six_functions() -> None:
+def test_deprecated_standard_tests_are_six_functions() -> None:
     tests = get_standard_tap_tests(TapSquares, {"count": 1})
     assert [test.__name__ for test in tests] == [
         "_test_cli_prints",
@@ -285,7 +285,7 @@ def test_the_older_tests_are_six_functions() -> None:
         test()
 
 
-def test_old_names_work_and_say_what_they_are_called_now() -> None:
+def test_deprecated_names_work_and_name_their_replacement() -> None:
     with pytest.warns(DeprecationWarning, match="use get_tap_test_class"):
         assert testing.get_standard_tap_tests is get_standard_tap_tests
     from tap_core.testing import suites
@@ -300,13 +300,13 @@ def test_old_names_work_and_say_what_they_are_called_now() -> None:
 # Templates and the class
 
 
-def test_the_given_suites_are_left_as_they_are() -> None:
+def test_custom_suites_argument_is_not_changed() -> None:
     suites: list[SingerTestSuite] = []
     get_tap_test_class(TapNumbers, custom_suites=suites)
     assert suites == []
 
 
-def test_a_suite_of_another_kind_adds_nothing() -> None:
+def test_suite_of_another_plugin_kind_adds_no_tests() -> None:
     suite = SingerTestSuite("target", [TestTemplate])
     made = get_tap_test_class(
         TapNumbers,
@@ -319,13 +319,13 @@ def test_a_suite_of_another_kind_adds_nothing() -> None:
     assert issubclass(made, BaseTestClass)
 
 
-def test_a_property_without_a_type_is_no_reason_to_fail() -> None:
+def test_property_without_a_type_gets_no_attribute_tests() -> None:
     made = get_tap_test_class(TapNumbers)
     ids = {param.id for params in made.params.values() for param in params}
     assert ids == {"numbers", "numbers.n"}
 
 
-def test_a_generated_test_can_be_called_by_hand_each_time_on_a_new_template() -> None:
+def test_generated_test_method_can_be_called_directly() -> None:
     made = get_tap_test_class(TapNumbers, config={"count": 2})
     runner = TapTestRunner(TapNumbers, {"count": 2})
     runner.sync_all()
@@ -342,7 +342,7 @@ def test_a_generated_test_can_be_called_by_hand_each_time_on_a_new_template() ->
         assert bool(seen) is (name == "any")
 
 
-def test_progress_markers_in_the_last_state_fail() -> None:
+def test_progress_markers_in_the_final_state_fail() -> None:
     runner = TapTestRunner(TapNumbers, {"count": 1})
     for last in ({"type": "STATE", "value": {"progress_markers": {}}}, {"progress_markers": 1}):
         runner.state_messages = [last]
@@ -352,7 +352,7 @@ def test_progress_markers_in_the_last_state_fail() -> None:
     TapValidFinalStateTest().run(SuiteConfig(), None, runner)
 
 
-def test_a_template_needs_a_name_and_says_what_is_missing() -> None:
+def test_template_without_a_name_is_rejected() -> None:
     runner = TapTestRunner(TapNumbers)
 
     class Nameless(TapTestTemplate):
@@ -367,7 +367,7 @@ def test_a_template_needs_a_name_and_says_what_is_missing() -> None:
         AttributeTestTemplate.evaluate(None, "n", {})
 
 
-def test_a_template_tears_down_whatever_happens_and_steps_may_be_missing() -> None:
+def test_template_tears_down_after_failures_and_optional_steps() -> None:
     steps = []
 
     class Steps(TapTestTemplate):
@@ -391,7 +391,7 @@ def test_a_template_tears_down_whatever_happens_and_steps_may_be_missing() -> No
     assert runner.records["numbers"], "by default a test runs the plugin"
 
 
-def test_templates_know_what_they_are_called() -> None:
+def test_template_ids_contain_stream_and_attribute_names() -> None:
     runner = TapTestRunner(TapNumbers)
     stream = runner.new_tap().streams["numbers"]
 

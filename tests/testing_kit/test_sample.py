@@ -9,7 +9,7 @@ from tests.testing_kit.running import run_pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_sample_passes_all_tests_without_a_warning(tmp_path: Path) -> None:
+def test_sample_tap_passes_all_tests_without_a_warning(tmp_path: Path) -> None:
     source = (ROOT / "samples" / "tap_flights" / "tests" / "test_core.py").read_text("utf-8")
     run = run_pytest(tmp_path, source)
     outcomes = run.of("TestTapFlights")

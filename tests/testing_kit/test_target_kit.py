@@ -1,4 +1,4 @@
-"""The tests that are made of a target class: which there are, and what they find out."""
+"""Tests generated from a target class: their names and outcomes."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run_targets(tmp_path_factory.mktemp("targets"))
 
 
-def test_a_sound_target_passes_every_test(targets: Run) -> None:
+def test_valid_target_passes_every_test(targets: Run) -> None:
     assert len(targets.of("TestSound")) == len(suite.tests) == 16
     assert targets.bad("TestSound") == {}
 
 
-def test_what_a_target_cannot_load_fails_the_test_of_it(targets: Run) -> None:
+def test_target_that_rejects_special_characters_fails_that_test(targets: Run) -> None:
     assert targets.bad("TestPicky") == {"test_target_special_chars_in_attributes": "failed"}
 
 
-def test_a_target_that_takes_what_it_should_refuse_fails(targets: Run) -> None:
+def test_target_that_accepts_missing_keys_fails_that_test(targets: Run) -> None:
     assert targets.bad("TestDeaf") == {"test_target_record_missing_key_property": "failed"}
 
 
-def test_suites_files_and_fixtures_of_the_author_take_part(targets: Run) -> None:
+def test_custom_suites_files_and_fixtures_are_used(targets: Run) -> None:
     assert targets.of("TestOwn") == {
         "test_target_duplicate_records": "passed",
         "test_target_own_file": "passed",
@@ -57,9 +57,7 @@ def test_suites_files_and_fixtures_of_the_author_take_part(targets: Run) -> None
 
 @pytest.mark.peer
 @pytest.mark.skipif(peer_python("singer_sdk") is None, reason=missing_reason("singer_sdk"))
-def test_the_tests_are_those_of_singer_sdk_and_give_its_verdicts(
-    targets: Run, tmp_path: Path
-) -> None:
+def test_target_tests_and_outcomes_are_those_of_singer_sdk(targets: Run, tmp_path: Path) -> None:
     theirs = run_targets(tmp_path, "singer_sdk", peer_python("singer_sdk"))
 
     assert theirs.collected
@@ -70,7 +68,7 @@ def test_the_tests_are_those_of_singer_sdk_and_give_its_verdicts(
 @pytest.mark.parametrize(
     "name", [name for name in target_tests.__all__ if name != "TargetCliPrintsTest"]
 )
-def test_the_input_of_each_test_is_there_and_is_messages(name: str) -> None:
+def test_each_target_test_has_an_input_file_of_messages(name: str) -> None:
     path = getattr(target_tests, name)().singer_filepath
 
     messages = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
@@ -79,7 +77,7 @@ def test_the_input_of_each_test_is_there_and_is_messages(name: str) -> None:
     assert any(message["type"] == "SCHEMA" for message in messages)
 
 
-def test_the_states_of_a_target_that_keeps_them_all_leave_in_order(tmp_path: Path) -> None:
+def test_multiple_state_messages_test_requires_states_in_order(tmp_path: Path) -> None:
     source = """
 from tap_core.sinks import RecordSink
 from tap_core.target_base import Target

@@ -1,4 +1,4 @@
-"""No module but those of the redaction writes errors and tracebacks by itself."""
+"""Only the redaction modules write errors and tracebacks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAY = {
 
 
 @pytest.mark.parametrize("kind", RAW)
-def test_no_module_writes_without_the_redaction(kind):
+def test_no_module_writes_errors_without_the_redaction(kind):
     found = [
         module.name
         for module in modules()
