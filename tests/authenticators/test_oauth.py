@@ -65,7 +65,7 @@ def test_missing_auth_endpoint_is_an_error():
 
 
 def test_undefined_oauth_request_body_is_an_error(server):
-    with pytest.raises(NotImplementedError, match="OAuthAuthenticator has to define"):
+    with pytest.raises(NotImplementedError, match="OAuthAuthenticator must define"):
         sent_with(OAuthAuthenticator(auth_endpoint=server.url))
 
 

@@ -153,7 +153,7 @@ def test_stream_maps_rename_streams(shop: Shop):
     request = shop.request("sales", stream_maps=maps, rows=2)
     assert list(request.table_schema.types) == ["region", "id", "updated_at", "twice"]
     assert {row[1]: row[3] for row in rows(request)} == {0: "0", 1: "2"}
-    with pytest.raises(UnsupportedError, match=r"no stream sale\. Is 'sales' meant\?"):
+    with pytest.raises(UnsupportedError, match=r"no stream sale\. Did you mean 'sales'\?"):
         shop.request("sale", stream_maps=maps)
 
 

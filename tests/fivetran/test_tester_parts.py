@@ -155,15 +155,15 @@ def test_values_are_shortened_and_secrets_hidden() -> None:
 def test_valid_messages_of_a_stream_have_no_findings() -> None:
     """A truncate, a delete, a single record, a schema change and a warning."""
     one = reading()
-    one.take(update_of(record(RecordType.TRUNCATE)))
-    one.take(update_of(record=record(**cells(1, "a"))))
-    one.take(update_of(record(RecordType.DELETE, id=proto_messages.ValueType(long=1))))
-    one.take(update_of(warning=proto_messages.Warning(message="Slowly.")))
+    one.process(update_of(record(RecordType.TRUNCATE)))
+    one.process(update_of(record=record(**cells(1, "a"))))
+    one.process(update_of(record(RecordType.DELETE, id=proto_messages.ValueType(long=1))))
+    one.process(update_of(warning=proto_messages.Warning(message="Slowly.")))
     more = to_message("t", [ID, TEXT, KnownColumn("more", DataType.BOOLEAN, is_key=False)])
     change = proto_messages.SchemaChange(without_schema=proto_messages.TableList(tables=[more]))
-    one.take(update_of(schema_change=change))
-    one.take(update_of(record(**cells(2, "b"), more=proto_messages.ValueType(bool=True))))
-    one.take(checkpoint())
+    one.process(update_of(schema_change=change))
+    one.process(update_of(record(**cells(2, "b"), more=proto_messages.ValueType(bool=True))))
+    one.process(checkpoint())
     one.end()
     assert list(one.findings.lines()) == []
     assert "  t: 1 row of 4 records" in list(format_reading(one))

@@ -150,7 +150,7 @@ def test_threads_share_the_api_budget():
     [
         (moving("{limit: 0, interval: PT1S}"), "and must be at least 1"),
         (moving(), "at least one of `rates`"),
-        (moving("{limit: 1, interval: soon}"), "no duration"),
+        (moving("{limit: 1, interval: soon}"), "not an ISO 8601 duration"),
         (fixed(1, "PT0S"), "'PT0S': expected a positive"),
         (fixed(1, matchers="{type: HttpRequestRegexMatcher, weight: 2}"), "never fits"),
         (

@@ -479,7 +479,7 @@ def test_missing_session_token_names_its_path(server):
 
 
 def test_invalid_session_duration_is_rejected():
-    with pytest.raises(ManifestError, match="no duration"):
+    with pytest.raises(ManifestError, match="not an ISO 8601 duration"):
         made(SESSION.replace("ANY", BEARER) + "expiration_duration: soon", Authenticator)
 
 

@@ -230,7 +230,11 @@ def test_invalid_setting_value_is_not_shown_in_the_error():
 @pytest.mark.parametrize(
     "text, expected, message",
     [
-        ("{type: PageIncrements}", Paginator, "no component 'PageIncrements'. Is 'PageIncrement'"),
+        (
+            "{type: PageIncrements}",
+            Paginator,
+            "no component 'PageIncrements'. Did you mean 'PageIncrement'",
+        ),
         (
             "{type: AddFields, fields: []}",
             Paginator,

@@ -190,9 +190,9 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("example",), "no name of a plugin"),
-        (("tap-Example",), "no name of a plugin"),
-        (("tap-x/../y",), "no name of a plugin"),
+        (("example",), "is not a valid plugin name"),
+        (("tap-Example",), "is not a valid plugin name"),
+        (("tap-x/../y",), "is not a valid plugin name"),
         (("tap-x", "soap"), "rest, graphql, sql, other is"),
         (("target-x", "rest"), "batch, record, sql is"),
         (("tap-x", "rest", "kerberos"), "--auth kerberos"),
