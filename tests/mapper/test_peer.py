@@ -1,4 +1,4 @@
-"""The same stream maps on the real singer_sdk: same schemas, records, filters and states."""
+"""Comparison of stream maps with singer_sdk: schemas, records, filters and states."""
 
 from __future__ import annotations
 
@@ -330,18 +330,18 @@ def run(sdk: str, folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", MAPS)
-def test_a_map_makes_what_it_makes_there(said, name):
+def test_maps_give_the_result_of_singer_sdk(said, name):
     ours, theirs = (said[sdk]["maps"][name] for sdk in said)
     assert ours == theirs
 
 
-def test_flattening_gives_what_it_gives_there(said):
+def test_flattening_gives_the_result_of_singer_sdk(said):
     assert said["tap_core"]["flat"] == said["singer_sdk"]["flat"]
     assert said["tap_core"]["keys"] == said["singer_sdk"]["keys"]
 
 
 @pytest.mark.parametrize("name", TAPS)
-def test_a_tap_with_maps_writes_what_it_writes_there(said, name):
+def test_tap_with_maps_writes_the_messages_of_singer_sdk(said, name):
     ours, theirs = (said[sdk]["taps"][name] for sdk in said)
     if isinstance(theirs, str):
         assert ours == theirs
