@@ -20,7 +20,14 @@ from tap_core.sql.insert import prepare_insert
 from tap_core.sql.parameter_binding import get_python_types
 from tap_core.sql.target import SQLTarget
 from tap_core.target_base import Target
-from tests.sql_targets.small import SmallConnector, SmallSink, SmallTarget, load, rows_of, types_of
+from tests.sql_targets.small_target import (
+    SmallConnector,
+    SmallSink,
+    SmallTarget,
+    load,
+    rows_of,
+    types_of,
+)
 from tests.target_base.messages import record, schema, state
 
 TEXT = {"type": ["string", "null"]}

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.sql_targets.small import SmallTarget, load
+from tests.sql_targets.small_target import SmallTarget, load
 from tests.target_base.messages import record, schema
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "hunter2-and-more"
-PROGRAM = "from tests.sql_targets.small import SmallTarget; SmallTarget.cli()"
+PROGRAM = "from tests.sql_targets.small_target import SmallTarget; SmallTarget.cli()"
 
 
 UNREACHABLE = f"postgresql+psycopg://me:{SECRET}@127.0.0.1:1/db?connect_timeout=2"

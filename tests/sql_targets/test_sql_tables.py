@@ -20,7 +20,7 @@ from tap_core.sql.identifiers import (
     snakecase,
 )
 from tap_core.sql.type_widening import is_wider, loses_precision
-from tests.sql_targets.small import rows_of, types_of
+from tests.sql_targets.small_target import rows_of, types_of
 
 KNOWN = {"properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}
 

@@ -27,10 +27,10 @@ from tap_core.typing.inspect import (
     is_uniform_list,
 )
 from tests.peers import missing_reason, peer_python
-from tests.typing_.verdicts import answers
+from tests.typing_.type_predicates import answers
 
 PEER = peer_python("singer_sdk")
-SCRIPT = Path(__file__).with_name("verdicts.py")
+SCRIPT = Path(__file__).with_name("type_predicates.py")
 INSTANT = {"type": "string", "format": "date-time"}
 DAY = {"type": ["string", "null"], "format": "date"}
 NULL = {"type": "null"}

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from tap_core.exceptions import DataError
 from tap_core.redaction.row_values import LOG_ROWS
-from tests.sql_targets.small import SmallConnector, SmallSink, SmallTarget, load, rows_of
+from tests.sql_targets.small_target import SmallConnector, SmallSink, SmallTarget, load, rows_of
 from tests.target_base.messages import record, schema, state
 
 COLUMNS = {
