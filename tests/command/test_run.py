@@ -92,10 +92,10 @@ def site(tmp_path: Path) -> Path:
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "tap.py").write_text(TAP)
-    told = tmp_path / "tap_numbers-1.0.dist-info"
-    told.mkdir()
-    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: tap-numbers\nVersion: 1.0\n")
-    (told / "entry_points.txt").write_text(
+    info = tmp_path / "tap_numbers-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tap-numbers\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
         "[console_scripts]\n"
         "tap-numbers = tap_numbers.tap:TapNumbers.cli\n"
         "tap-numbers-main = tap_numbers.tap:main\n"
@@ -137,9 +137,9 @@ def test_command_flags_are_passed_to_the_plugin(site: Path) -> None:
         '"streams"'
         in tap_core(site, "run", "tap-numbers", "--discover", "--config", "config.json").stdout
     )
-    told = tap_core(site, "run", "tap-numbers", "--help")
-    assert told.returncode == 0
-    assert "--catalog" in told.stdout
+    help_run = tap_core(site, "run", "tap-numbers", "--help")
+    assert help_run.returncode == 0
+    assert "--catalog" in help_run.stdout
     failed = tap_core(site, "run", "tap-numbers")
     assert failed.returncode == 1
     assert "count" in failed.stderr

@@ -157,14 +157,14 @@ def synced(config, catalog):
 
 
 def main():
-    asked = json.loads(Path(sys.argv[1]).read_text())
-    said = {
-        "maps": {name: outcome(maps, *case) for name, case in asked["maps"].items()},
-        "flat": [outcome(flattened, *case) for case in asked["flat"]],
-        "keys": [flatten_key(*case[:3], max_key_length=case[3]) for case in asked["keys"]],
-        "taps": {name: outcome(synced, *case) for name, case in asked["taps"].items()},
+    cases = json.loads(Path(sys.argv[1]).read_text())
+    results = {
+        "maps": {name: outcome(maps, *case) for name, case in cases["maps"].items()},
+        "flat": [outcome(flattened, *case) for case in cases["flat"]],
+        "keys": [flatten_key(*case[:3], max_key_length=case[3]) for case in cases["keys"]],
+        "taps": {name: outcome(synced, *case) for name, case in cases["taps"].items()},
     }
-    Path(sys.argv[2]).write_text(json.dumps(said))
+    Path(sys.argv[2]).write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

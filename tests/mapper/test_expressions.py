@@ -279,9 +279,9 @@ def test_expression_has_the_value_of_simpleeval(text):
     if text.startswith("rand"):
         assert ours(text, RECORD) in {True, 0}
         return
-    (said, value), record = outcome(ours, text)
+    (kind, value), record = outcome(ours, text)
     (expected, reference), left = outcome(theirs, text)
-    assert (said, expected) == ("value", "value"), (value, reference)
+    assert (kind, expected) == ("value", "value"), (value, reference)
     assert value == reference
     assert type(value) is type(reference)
     assert record == left
@@ -296,8 +296,8 @@ def test_expression_rejected_by_simpleeval_is_rejected(text):
     except SyntaxError:
         expected = "refused"
     if not text.startswith(("del", "pass", "assert", "import", "from", "id:", "await", "*")):
-        (said, error), _ = outcome(ours, text)
-        assert (said, expected) == ("refused", "refused"), error
+        (kind, error), _ = outcome(ours, text)
+        assert (kind, expected) == ("refused", "refused"), error
         assert isinstance(error, MapExpressionError)
 
 

@@ -77,7 +77,7 @@ def test_invalid_expression_is_rejected_at_registration_with_its_place(definitio
 
 
 @pytest.mark.parametrize(
-    "definition, said",
+    "definition, message",
     [
         ({"__filter__": 5}, "must be text"),
         ({"x": 5}, "Unexpected type 'int' in stream map for 'people:x'"),
@@ -89,8 +89,8 @@ def test_invalid_expression_is_rejected_at_registration_with_its_place(definitio
         *(({"__source__": odd}, "must be text") for odd in (None, 5, ["people"], {})),
     ],
 )
-def test_invalid_map_is_rejected_with_its_stream(definition, said):
-    with pytest.raises(StreamMapConfigError, match=said):
+def test_invalid_map_is_rejected_with_its_stream(definition, message):
+    with pytest.raises(StreamMapConfigError, match=message):
         mapper(stream_maps={"people": definition})
 
 

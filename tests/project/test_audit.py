@@ -1,8 +1,8 @@
 """`make audit` against a stand-in for the feed of advisories.
 
-The real feed cannot be reached where these tests run. The server speaks the part of OSV's protocol
-that is used: one query, one answer, further pages behind a token. pip-audit is the real one where
-`make audit` has installed it; elsewhere a program answers as pip-audit does, from the same feed.
+The real feed is not reachable from the tests. The server implements the used part of OSV's
+protocol: a query, its response, and further pages by a token. One test runs the real pip-audit if
+`make audit` has installed it; the others run a stand-in that queries the same feed.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class Feed(BaseHTTPRequestHandler):
     """A feed that knows the advisories of a table."""
 
     advisories: ClassVar[dict[tuple[str, str, str], str]] = {}
-    asked: ClassVar[list[tuple[str, str, str]]] = []
+    queries: ClassVar[list[tuple[str, str, str]]] = []
 
     def do_POST(self) -> None:
         query = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         package = query["package"]
         pin = (package["ecosystem"], package["name"], query["version"])
-        self.asked.append(pin)
+        self.queries.append(pin)
         page: dict[str, Any] = {}
         if pin in self.advisories and "page_token" not in query:
             withdrawn = {
@@ -77,7 +77,7 @@ class Feed(BaseHTTPRequestHandler):
 @pytest.fixture
 def feed() -> Iterator[str]:
     Feed.advisories = {KNOWN: "OSV-0"}
-    Feed.asked = []
+    Feed.queries = []
     with ThreadingHTTPServer(("127.0.0.1", 0), Feed) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
@@ -109,11 +109,11 @@ def test_audit_queries_every_locked_package_and_jar(feed: str, pip_audit: Path) 
     done = audit(feed, pip_audit)
     assert done.returncode == 0, done.stderr
     assert "0 advisories" in done.stdout
-    asked = set(Feed.asked)
+    queries = set(Feed.queries)
     for name in ("requirements.lock", "requirements-dev.lock", "requirements-audit.lock"):
         for package in read_lock(name):
-            assert ("PyPI", package.name, str(package.version)) in asked
-    jars = {name for ecosystem, name, _ in asked if ecosystem == "Maven"}
+            assert ("PyPI", package.name, str(package.version)) in queries
+    jars = {name for ecosystem, name, _ in queries if ecosystem == "Maven"}
     assert {"io.delta:delta-storage", "org.apache.hadoop:hadoop-aws"} <= jars
     assert "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13" in jars
 
@@ -170,5 +170,5 @@ def test_real_pip_audit_queries_the_feed(feed: str) -> None:
     Feed.advisories = {KNOWN: "OSV-0"}
     done = audit(feed, REAL)
     assert done.returncode == 0, done.stderr
-    asked = {name for ecosystem, name, _ in Feed.asked if ecosystem == "PyPI"}
-    assert {"jinja2", "pyspark", "rpds-py"} <= asked
+    queries = {name for ecosystem, name, _ in Feed.queries if ecosystem == "PyPI"}
+    assert {"jinja2", "pyspark", "rpds-py"} <= queries

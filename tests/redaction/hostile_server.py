@@ -38,8 +38,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, '{"data": [{"id": 1}]}')
 
     def _refuses(self, body: str) -> None:
-        said = f"You sent {self.path} {body} {dict(self.headers)}"
-        self._answer(401, json.dumps({"error": said, "token": CANARIES["access"]}))
+        echo = f"You sent {self.path} {body} {dict(self.headers)}"
+        self._answer(401, json.dumps({"error": echo, "token": CANARIES["access"]}))
 
     def _breaks(self, body: str) -> None:
         self._answer(500, f"{self.path}\n{dict(self.headers)}\n{body}", "text/plain")

@@ -86,19 +86,19 @@ def test_new_project_has_a_dockerfile_with_a_non_root_user(project: Project, mad
     assert {word for word, _ in found} <= {
         *("ARG", "FROM", "COPY", "RUN", "ENV", "USER", "WORKDIR", "ENTRYPOINT")
     }
-    assert [told for word, told in found if word == "FROM"] == [
+    assert [value for word, value in found if word == "FROM"] == [
         "${BASE_IMAGE} AS build",
         "${BASE_IMAGE}",
     ]
-    [user] = [told for word, told in found if word == "USER"]
+    [user] = [value for word, value in found if word == "USER"]
     made_users = re.findall(r"useradd --uid 1000 --create-home (\w+)", str(found))
     assert made_users == [user] != ["root"]
     places = [index for index, (word, _) in enumerate(found) if word in {"USER", "ENTRYPOINT"}]
     assert [found[index][0] for index in places] == ["USER", "ENTRYPOINT"]
-    [copied, installed] = [told for word, told in found if word == "COPY"]
+    [copied, installed] = [value for word, value in found if word == "COPY"]
     assert (copied, installed) == (". /build", "--from=build /app /app")
     assert json.loads(found[places[1]][1]) == [project.name]
-    variables = [told for word, told in found if word == "ENV" and "AIRBYTE" in told]
+    variables = [value for word, value in found if word == "ENV" and "AIRBYTE" in value]
     wanted = [f'AIRBYTE_ENTRYPOINT="{project.name}"'] if project.what == "tap" else []
     assert variables == wanted
 
@@ -117,7 +117,7 @@ def test_dockerfile_entry_point_is_an_installed_program(made: Path, tmp_path: Pa
     installed = run(made, "pip", "install", *offline, "--target", str(app), project.name + "/")
     assert installed.returncode == 0, installed.stderr
     [entry] = [
-        json.loads(told) for word, told in instructions(project, made) if word == "ENTRYPOINT"
+        json.loads(value) for word, value in instructions(project, made) if word == "ENTRYPOINT"
     ]
     done = subprocess.run(
         [str(app / "bin" / entry[0]), "spec"],
@@ -190,7 +190,7 @@ def test_new_command_does_not_overwrite_a_folder(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("example",), "no name of a plugin"),
         (("tap-Example",), "no name of a plugin"),
@@ -203,7 +203,7 @@ def test_new_command_does_not_overwrite_a_folder(
     ],
 )
 def test_invalid_project_options_are_rejected_with_the_valid_ones(
-    arguments: tuple[str, ...], said: str
+    arguments: tuple[str, ...], message: str
 ) -> None:
-    with pytest.raises(ProjectError, match=said):
+    with pytest.raises(ProjectError, match=message):
         Project.of(*arguments)

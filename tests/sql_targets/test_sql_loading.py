@@ -415,10 +415,10 @@ def test_record_without_a_schema_is_rejected(sqlite_url):
 
 def test_overridden_get_sink_may_choose_the_sink_by_record(sqlite_url):
     class Choosing(SmallTarget):
-        def get_sink(self, stream_name, *, record=None, **given):
+        def get_sink(self, stream_name, *, record=None, **kwargs):
             if record is not None and record["id"] % 2:
                 stream_name = "odd"
-            return super().get_sink(stream_name, record=record, **given)
+            return super().get_sink(stream_name, record=record, **kwargs)
 
     lines = [record("a", id=number) for number in range(4)]
     load(Choosing, sqlite_url, schema("a"), schema("odd"), *lines)

@@ -78,5 +78,5 @@ def test_failure_messages_begin_as_those_of_singer_sdk(run: Run, theirs: Run) ->
         "No records were available to test",
         "Fields in transformed catalog but not in records: (",
     ]
-    assert [each for each in words if each not in run.said] == []
-    assert [each for each in words if each not in theirs.said] == []
+    assert [each for each in words if each not in run.output] == []
+    assert [each for each in words if each not in theirs.output] == []

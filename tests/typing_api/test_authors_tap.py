@@ -33,10 +33,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_tap_passes_mypy_in_strict_mode(cache: Path) -> None:
-    code, said = mypy(TAP, cache)
-    assert code == 0, said
-    revealed = [line.split('"')[1] for line in said.splitlines() if "Revealed type" in line]
-    assert len(revealed) == 5, said
+    code, output = mypy(TAP, cache)
+    assert code == 0, output
+    revealed = [line.split('"')[1] for line in output.splitlines() if "Revealed type" in line]
+    assert len(revealed) == 5, output
     config, streams, key, schema, json_type = revealed
     assert "Mapping[str, Any]" in config.replace("typing.", "").replace("builtins.", "")
     assert "Stream" in streams
@@ -63,6 +63,6 @@ def test_type_error_in_a_tap_is_found_by_mypy(
     assert source.count(right) == 1
     path = tmp_path / "mistaken_tap.py"
     path.write_text(source.replace(right, wrong))
-    code, said = mypy(path, cache)
-    assert code == 1, said
-    assert "error:" in said
+    code, output = mypy(path, cache)
+    assert code == 1, output
+    assert "error:" in output
