@@ -118,7 +118,7 @@ def test_repeated_parquet_value_is_held_in_memory_once(tmp_path):
 
 
 def test_column_that_decompresses_beyond_the_limit_is_rejected(tmp_path):
-    """Long values, and lists of millions of elements that are one run of bytes."""
+    """The cases are long values, and a list of millions of equal elements."""
     many_times(tmp_path / "value", "a" * 100_000, 10)
     assert "column 'x' unpacks" in read_error(tmp_path / "value", "parquet", limits=SMALL)
     long = pa.array([[0] * 5_000_000], pa.list_(pa.int64()))
@@ -185,7 +185,7 @@ def test_file_check_reports_broken_and_missing_files(tmp_path):
 
 
 def test_repetition_of_dictionary_texts_is_bounded(tmp_path):
-    """SEC13: a few bytes of a file are not copied to gigabytes."""
+    """SEC13: a small file must not expand to gigabytes of copied texts."""
     path = tmp_path / "rows"
     for value in ("a" * 500, {"y": "a" * 500}):
         parquet.write_table(pa.table({"x": [value] * 2_000}), path)
@@ -215,7 +215,7 @@ def test_empty_and_null_columns_are_accepted(tmp_path):
 def test_parquet_page_larger_than_the_limit_is_rejected(tmp_path, version, compression):
     """SEC13: pages are unpacked as a whole, so that the error names the column and the limit."""
     path, limits = tmp_path / "rows", FileLimits(Bound(10_000, "the setting batch_max_line_bytes"))
-    texts = [os.urandom(250).hex() for _ in range(1_000)]  # 500 kB in the end
+    texts = [os.urandom(250).hex() for _ in range(1_000)]  # 500 kB in total
     table = pa.table({"id": range(1_000), "x": texts, "parts": [[text] for text in texts]})
     options = {"compression": compression, "data_page_version": version, "use_dictionary": False}
     parquet.write_table(table, path, data_page_size=20_000, write_batch_size=10, **options)

@@ -165,7 +165,7 @@ MAPS = {
     "flat and mapped": case({**FLAT, **of(new={}, x="a")["stream_map_config"], **of(x="a")}),
     "flat and computed": case({**FLATTER, **of(x="{'p': {'q': [1]}}", y="record", z="[1]")}),
     "flat and filtered": case({**FLAT, **of(__filter__="id == 1", __else__=None, id="id")}),
-    # Wrong
+    # Invalid configurations
     "wrong else": case({"stream_maps": {"__else__": "x"}}),
     "wrong option": case({"stream_maps": {"__other__": {}}}),
     "wrong text": case({"stream_maps": {"s": "x"}}),

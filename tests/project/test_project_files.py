@@ -27,8 +27,8 @@ def locked(name: str) -> dict[str, str]:
 
 
 UNLOCKED = {"faker", "connect"}
-"""Extras that the development lock leaves out: Faker, for which the tests have a stand-in, and Spark
-Connect's client, which cannot be installed together with pyspark (it is a peer)."""
+"""Extras that the development lock leaves out: Faker, for which the tests have a stand-in, and
+Spark Connect's client, which cannot be installed together with pyspark (it is a peer)."""
 
 
 @pytest.mark.parametrize("name", LOCKS)

@@ -193,7 +193,7 @@ def test_no_command_of_a_tap_writes_a_secret(folder: Folder, port: int, command:
         assert b'"TRACE"' in done.stdout
 
 
-@pytest.mark.parametrize("mode", ["ok", "refuses"])  # others are tried again for minutes
+@pytest.mark.parametrize("mode", ["ok", "refuses"])  # other modes are retried for minutes
 def test_no_manifest_writes_a_secret(folder: Folder, port: int, mode: str):
     """SEC5: no manifest writes a secret."""
     pytest.importorskip("jinja2", reason="manifests are an extra")

@@ -130,7 +130,7 @@ FAULTS = {
         MATCHES: ["x: '{}' is not of type"],
         of_attribute("is_object", "x"): ["1 of 1 values are no object"],
     },
-    # A property of two kinds is held to each that has a test, as in singer_sdk.
+    # A property with two types gets the tests of both, as in singer_sdk.
     "TestTwoKinds": {of_attribute("is_numeric", "x"): ["1 of 2 values are no number"]},
     "TestWrongDate": {of_attribute("is_datetime", "x"): ["('yesterday')", "date or date-time"]},
     "TestWrongFormat": {MATCHES: ["x: '1.2.3.4.5' is not a 'ipv4'", "take the format off"]},

@@ -93,7 +93,7 @@ def answers(package: str) -> dict[str, Any]:
         found[f"{name} {number} {json.dumps(schema)}"] = answer
     found["to_json_compatible"] = [helpers.to_json_compatible(value) for value in values()]
     for number, schema in enumerate(schemas()):
-        if "null" not in schema.get("anyOf", ()):  # the peer nests such a list in another
+        if "null" not in schema.get("anyOf", ()):  # singer_sdk wraps such a list in another list
             found[f"append_type {number}"] = helpers.append_type(schema, "null")
     return dict(json.loads(json.dumps(found)))
 
