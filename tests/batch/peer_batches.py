@@ -1,7 +1,7 @@
 """A tap and a target that run on either SDK, which the variable `BATCH_SDK` names.
 
- As a program: ``tap CONFIG`` or
-``target CONFIG < messages``; the target prints the records of each batch on a line.
+As a program: ``tap CONFIG`` or ``target CONFIG < messages``; the target prints the records of each
+batch on a line.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def read(path: object, form: str = "jsonl", compression: str | None = None, **gi
     return list(read_rows(str(path), encoding, stream="s", **given))
 
 
-def refused(*args: Any, **given: Any) -> str:
+def read_error(*args: Any, **given: Any) -> str:
     with pytest.raises(BatchFileError) as error:
         read(*args, **given)
     return str(error.value).partition("cannot be read: ")[2]
@@ -46,12 +46,12 @@ def test_path_that_is_not_a_regular_file_is_rejected_without_blocking(tmp_path):
     (tmp_path / "link").symlink_to("/dev/zero")
     (tmp_path / "to-pipe").symlink_to("pipe")
     for path in ("/dev/zero", "/dev/tty", *(tmp_path / n for n in ("pipe", "link", "to-pipe"))):
-        assert refused(path) in {"it is not a regular file", "No such device or address"}
-        assert refused(path, "parquet")
+        assert read_error(path) in {"it is not a regular file", "No such device or address"}
+        assert read_error(path, "parquet")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "socket"))
-        assert refused(tmp_path / "socket")
-    assert refused(tmp_path) == "Is a directory"
+        assert read_error(tmp_path / "socket")
+    assert read_error(tmp_path) == "Is a directory"
     (tmp_path / "rows").write_text('{"id":1}\n')
     (tmp_path / "to-rows").symlink_to("rows")
     assert read(tmp_path / "to-rows") == [{"id": 1}]
@@ -63,7 +63,7 @@ def test_line_longer_than_the_limit_is_rejected(tmp_path):
     for compression in (None, "gzip"):
         path = tmp_path / f"rows-{compression}"
         path.write_bytes(row if compression is None else gzip.compress(row))
-        assert refused(path, compression=compression, limits=SMALL) == (
+        assert read_error(path, compression=compression, limits=SMALL) == (
             "a line is longer than 1,000 bytes; raise the setting batch_max_line_bytes to read it"
         )
         limits = FileLimits.from_config({"batch_max_line_bytes": 2000})
@@ -74,14 +74,14 @@ def test_line_with_too_many_values_is_rejected_before_decoding(tmp_path):
     """Many small values take many times the memory of their text."""
     path = tmp_path / "rows"
     path.write_text('{"a":[' + "{}," * 300 + "1]}")
-    assert "a line has too many values" in refused(path, limits=SMALL)
+    assert "a line has too many values" in read_error(path, limits=SMALL)
 
 
 def test_too_many_blank_lines_are_rejected(tmp_path):
     """A compressed file of only line ends would be read for a long time without a row."""
     path = tmp_path / "rows"
     path.write_bytes(gzip.compress(b'{"id":1}\n' + b"\n\r\n" * 999))
-    assert "blank lines follow each other" in refused(path, compression="gzip", limits=SMALL)
+    assert "blank lines follow each other" in read_error(path, compression="gzip", limits=SMALL)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_too_many_blank_lines_are_rejected(tmp_path):
 def test_line_beyond_pythons_limits_is_rejected_with_a_reason(tmp_path, line, reason):
     path = tmp_path / "rows"
     path.write_text(line)
-    assert refused(path) == f"line 1 cannot be read: {reason}"
+    assert read_error(path) == f"line 1 cannot be read: {reason}"
 
 
 def many_times(path: Path, value: str, rows: int) -> None:
@@ -118,13 +118,13 @@ def test_repeated_parquet_value_is_held_in_memory_once(tmp_path):
 
 
 def test_column_that_decompresses_beyond_the_limit_is_rejected(tmp_path):
-    """Long values, and lists of millions of elements that are one run of bytes."""
+    """The cases are long values, and a list of millions of equal elements."""
     many_times(tmp_path / "value", "a" * 100_000, 10)
-    assert "column 'x' unpacks" in refused(tmp_path / "value", "parquet", limits=SMALL)
+    assert "column 'x' unpacks" in read_error(tmp_path / "value", "parquet", limits=SMALL)
     long = pa.array([[0] * 5_000_000], pa.list_(pa.int64()))
     parquet.write_table(pa.table({"x": long}), tmp_path / "list", compression="zstd")
     limits = FileLimits(Bound(MIB, "the setting batch_max_line_bytes"))
-    assert "raise the setting batch_max_line_bytes" in refused(
+    assert "raise the setting batch_max_line_bytes" in read_error(
         tmp_path / "list", "parquet", limits=limits
     )
 
@@ -132,7 +132,7 @@ def test_column_that_decompresses_beyond_the_limit_is_rejected(tmp_path):
 # Files that Spark reads after a check
 
 
-def look(path: Path, form: str = "jsonl", compression: str | None = None) -> None:
+def check_limits(path: Path, form: str = "jsonl", compression: str | None = None) -> None:
     """Check a file with a limit of 1,000 bytes per line."""
     check_file(path, BaseBatchFileEncoding(form, compression), SMALL.line)
 
@@ -152,47 +152,47 @@ LONG = b'{"id":"' + b"x" * 1000 + b'"}\n'
     ids=["line", "last", "values", "blank"],
 )
 def test_file_check_has_the_limits_of_the_reader(tmp_path, text, reason):
-    """SEC13: a file for another reader has the limits of one that is read here."""
+    """SEC13: a file that another reader reads has the same limits."""
     for compression in (None, "gzip"):
         path = tmp_path / f"rows-{compression}"
         path.write_bytes(text if compression is None else gzip.compress(text))
         with pytest.raises(ValueError, match=reason) as error:
-            look(path, compression=compression)
-        assert str(error.value) == refused(path, compression=compression, limits=SMALL)
+            check_limits(path, compression=compression)
+        assert str(error.value) == read_error(path, compression=compression, limits=SMALL)
         assert "batch_max_line_bytes" in str(error.value)
 
 
 def test_file_check_covers_every_gzip_member(tmp_path):
     path = tmp_path / "rows"
     path.write_bytes(gzip.compress(ROWS) + gzip.compress(ROWS))
-    look(path, compression="gzip")
+    check_limits(path, compression="gzip")
     path.write_bytes(gzip.compress(ROWS) + gzip.compress(LONG))
     with pytest.raises(ValueError, match="a line is longer"):
-        look(path, compression="gzip")
+        check_limits(path, compression="gzip")
 
 
 def test_file_check_reports_broken_and_missing_files(tmp_path):
     (tmp_path / "torn").write_bytes(gzip.compress(ROWS)[:-20])
     (tmp_path / "other").write_bytes(ROWS)
     with pytest.raises(ValueError, match="it ends too early"):
-        look(tmp_path / "torn", compression="gzip")
+        check_limits(tmp_path / "torn", compression="gzip")
     with pytest.raises(ValueError, match="Not a gzipped file"):
-        look(tmp_path / "other", compression="gzip")
+        check_limits(tmp_path / "other", compression="gzip")
     with pytest.raises(ValueError, match="not a parquet file"):
-        look(tmp_path / "other", "parquet")
+        check_limits(tmp_path / "other", "parquet")
     with pytest.raises(FileNotFoundError):
-        look(tmp_path / "missing")
+        check_limits(tmp_path / "missing")
 
 
 def test_repetition_of_dictionary_texts_is_bounded(tmp_path):
-    """SEC13: a few bytes of a file are not copied to gigabytes."""
+    """SEC13: a small file must not expand to gigabytes of copied texts."""
     path = tmp_path / "rows"
     for value in ("a" * 500, {"y": "a" * 500}):
         parquet.write_table(pa.table({"x": [value] * 2_000}), path)
         with pytest.raises(ValueError, match=r"column 'x.*' repeats its texts to more than"):
-            look(path, "parquet")
+            check_limits(path, "parquet")
         parquet.write_table(pa.table({"x": [value] * 20}), path)
-        look(path, "parquet")
+        check_limits(path, "parquet")
 
 
 def test_one_long_text_among_short_ones_is_accepted(tmp_path):
@@ -200,14 +200,14 @@ def test_one_long_text_among_short_ones_is_accepted(tmp_path):
     path = tmp_path / "rows"
     texts = pa.array(["a" * 500] + ["b"] * 20_000).dictionary_encode()
     parquet.write_table(pa.table({"x": texts}), path, store_schema=False)
-    look(path, "parquet")
+    check_limits(path, "parquet")
 
 
 def test_empty_and_null_columns_are_accepted(tmp_path):
     path = tmp_path / "rows"
     for values in ([], [None] * 9000):
         parquet.write_table(pa.table({"x": pa.array(values, pa.string())}), path)
-        look(path, "parquet")
+        check_limits(path, "parquet")
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
@@ -215,28 +215,28 @@ def test_empty_and_null_columns_are_accepted(tmp_path):
 def test_parquet_page_larger_than_the_limit_is_rejected(tmp_path, version, compression):
     """SEC13: pages are unpacked as a whole, so that the error names the column and the limit."""
     path, limits = tmp_path / "rows", FileLimits(Bound(10_000, "the setting batch_max_line_bytes"))
-    texts = [os.urandom(250).hex() for _ in range(1_000)]  # 500 kB in the end
+    texts = [os.urandom(250).hex() for _ in range(1_000)]  # 500 kB in total
     table = pa.table({"id": range(1_000), "x": texts, "parts": [[text] for text in texts]})
-    how = {"compression": compression, "data_page_version": version, "use_dictionary": False}
-    parquet.write_table(table, path, data_page_size=20_000, write_batch_size=10, **how)
+    options = {"compression": compression, "data_page_version": version, "use_dictionary": False}
+    parquet.write_table(table, path, data_page_size=20_000, write_batch_size=10, **options)
     rows = read(path, "parquet", limits=limits)
     assert [row["x"] for row in rows] == texts
-    parquet.write_table(table, path, data_page_size=1 << 30, write_batch_size=1 << 20, **how)
-    told = refused(path, "parquet", limits=limits)
-    assert told.startswith("column 'x' has a page that unpacks to 5")
-    assert "more than 320,000 bytes; raise the setting batch_max_line_bytes" in told
+    parquet.write_table(table, path, data_page_size=1 << 30, write_batch_size=1 << 20, **options)
+    message = read_error(path, "parquet", limits=limits)
+    assert message.startswith("column 'x' has a page that unpacks to 5")
+    assert "more than 320,000 bytes; raise the setting batch_max_line_bytes" in message
 
 
 def test_parquet_file_with_too_many_pages_is_rejected(tmp_path, monkeypatch):
     """SEC13: reading each page header takes time."""
     path, limits = tmp_path / "rows", FileLimits(Bound(1_000, "the setting batch_max_line_bytes"))
     texts = [os.urandom(50).hex() for _ in range(1_000)]
-    how = {"use_dictionary": False, "data_page_size": 1, "write_batch_size": 1}
-    parquet.write_table(pa.table({"x": texts}), path, **how)
+    options = {"use_dictionary": False, "data_page_size": 1, "write_batch_size": 1}
+    parquet.write_table(pa.table({"x": texts}), path, **options)
     assert len(read(path, "parquet", limits=limits)) == 1_000
     monkeypatch.setattr(parquet_pages, "_PAGES", 999)
-    told = refused(path, "parquet", limits=limits)
-    assert told == "it has more than 999 pages; let the writer make larger ones"
+    message = read_error(path, "parquet", limits=limits)
+    assert message == "it has more than 999 pages; let the writer make larger ones"
 
 
 def test_unreadable_page_header_is_rejected(tmp_path):
@@ -248,7 +248,7 @@ def test_unreadable_page_header_is_rejected(tmp_path):
     whole = path.read_bytes()
     for broken in (b"\xff" * 40, b"\x1c" * 5_000, b"\x00" * 40, b"\x15\x00" + b"\x8f" * 40):
         path.write_bytes(whole[:start] + broken + whole[start + len(broken) :])
-        assert f"a page header at byte {start:,} that cannot be read" in refused(
+        assert f"a page header at byte {start:,} that cannot be read" in read_error(
             path, "parquet", limits=limits
         )
 
@@ -294,7 +294,7 @@ def test_url_with_a_host_or_another_protocol_is_rejected(address):
     """SEC16: a BATCH message cannot name a host or another protocol."""
     with pytest.raises(ValueError, match="address"):
         check_url(address)
-    assert "address" in refused(address)
+    assert "address" in read_error(address)
 
 
 @pytest.mark.parametrize(
@@ -337,10 +337,10 @@ def test_path_cannot_leave_the_configured_storage(tmp_path):
             "x/",
             f"%2F{tmp_path}/secret.json".replace("/", "%2F"),
         ):
-            assert "secret" not in str(refused(address, storage=storage)), address
+            assert "secret" not in str(read_error(address, storage=storage)), address
     fsspec.filesystem("memory").pipe("/secret.json", b'{"id":"secret"}')
     storage = StorageTarget("memory://files")
-    assert refused("memory://files/../secret.json", storage=storage) == "it does not exist"
+    assert read_error("memory://files/../secret.json", storage=storage) == "it does not exist"
 
 
 BOMBS = """

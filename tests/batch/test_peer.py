@@ -28,11 +28,11 @@ pytestmark = [
 ]
 
 
-def run(side, *args, given=b""):
+def run(side, *args, stdin=b""):
     sdk, python = SIDES[side]
     done = subprocess.run(
         [python, str(PROGRAM), *args],
-        input=given,
+        input=stdin,
         capture_output=True,
         env={**os.environ, "BATCH_SDK": sdk, "PYTHONPATH": str(ROOT), "LOGLEVEL": "ERROR"},
         check=False,
@@ -90,7 +90,7 @@ def test_each_target_reads_the_batch_files_of_the_other_sdk(
 ):
     config = tmp_path / "config.json"
     config.write_text("{}")
-    done = run(reader, "target", str(config), given=taps(writer, form, compression))
+    done = run(reader, "target", str(config), stdin=taps(writer, form, compression))
     rows = [
         row
         for line in done.stderr.splitlines()

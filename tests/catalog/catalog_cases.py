@@ -1,4 +1,4 @@
-"""Catalogs, metadata and selections, worked out by us and by the peer.
+"""Cases of catalogs, metadata and selections, evaluated with tap_core and with singer_sdk.
 
 Run as a script it uses the package named in its first argument, reads cases made by
 the test from standard input, and prints what comes out. It must run without anything
@@ -161,7 +161,7 @@ def selections() -> list[list[dict[str, Any]]]:
 
 
 def selected(package: str, metadata: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the mask of some metadata and what it leaves of a schema and a record."""
+    """Return the selection mask of metadata, and a schema and a record after selection."""
     singer = importlib.import_module(f"{package}.singerlib")
     helpers = importlib.import_module(f"{package}.helpers._catalog")
     mask = singer.MetadataMapping.from_iterable(metadata).resolve_selection()
@@ -173,14 +173,14 @@ def selected(package: str, metadata: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def left_by(helpers: Any, mask: Any, schema: Any, record: Any) -> dict[str, Any]:
-    """Return what a mask leaves of a schema and of a record."""
+    """Return a schema and a record reduced to the selected properties."""
     copy = json.loads(json.dumps(record))
     helpers.pop_deselected_record_properties(copy, schema, mask)
     return {"schema": helpers.get_selected_schema("stream", schema, mask), "record": copy}
 
 
 def catalogs(package: str) -> dict[str, Any]:
-    """Return catalogs after they were read, asked and written."""
+    """Return the results of reading, querying, changing and writing catalogs."""
     singer = importlib.import_module(f"{package}.singerlib")
     helpers = importlib.import_module(f"{package}.helpers._catalog")
     catalog = singer.Catalog.from_dict({"streams": list(ENTRIES)})
@@ -205,7 +205,7 @@ def catalogs(package: str) -> dict[str, Any]:
 
 
 def outcomes(package: str, masks: list[Any]) -> dict[str, Any]:
-    """Work out everything; ``masks`` are (mask items, schema, record)."""
+    """Return the results of all cases; ``masks`` are (mask items, schema, record)."""
     singer = importlib.import_module(f"{package}.singerlib")
     helpers = importlib.import_module(f"{package}.helpers._catalog")
     found = {

@@ -1,4 +1,4 @@
-"""The catalog and its rules, without a peer at hand."""
+"""Catalogs, metadata and the rules of stream and property selection."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def mask_of(stream=None, a=None, b=None) -> SelectionMask:
     return mapping.resolve_selection()
 
 
-def test_no_metadata_at_all_selects_everything():
+def test_missing_metadata_selects_everything():
     mask = MetadataMapping().resolve_selection()
     assert mask == {}
     assert [mask[()], mask[A], mask[B]] == [True, True, True]
 
 
-def test_metadata_without_a_word_about_the_stream_selects_nothing():
+def test_metadata_without_a_stream_entry_selects_nothing():
     assert mask_of(a={}) == {A: False}
 
 
-def test_the_parent_comes_before_everything_else():
+def test_deselected_parent_deselects_its_properties():
     mask = mask_of(stream={"selected": False}, a={"inclusion": "automatic", "selected": True})
     assert mask[A] is False
 
@@ -56,34 +56,34 @@ def test_unsupported_is_never_selected(caplog):
     assert any("properties:a" in text for text in caplog.messages)
 
 
-def test_automatic_stays_although_it_is_deselected(caplog):
+def test_automatic_property_is_selected_even_if_deselected(caplog):
     caplog.set_level(logging.DEBUG, "tap_core.singerlib.catalog")
     mask = mask_of(stream={"selected": True}, a={"inclusion": "automatic", "selected": False})
     assert mask[A] is True
     assert any("properties:a" in text for text in caplog.messages)
 
 
-def test_selected_comes_before_selected_by_default():
+def test_selected_takes_precedence_over_selected_by_default():
     mask = mask_of(stream={"selected": True}, a={"selected": False, "selected-by-default": True})
     assert mask[A] is False
 
 
-def test_selected_by_default_comes_before_the_parent():
+def test_selected_by_default_takes_precedence_over_the_parent():
     mask = mask_of(stream={"selected": True}, a={"selected-by-default": False})
     assert mask[A] is False
 
 
-def test_else_the_parent_decides_at_every_depth():
+def test_property_without_flags_inherits_from_its_parent_at_every_depth():
     assert mask_of(stream={"selected": True}, a={}, b={})[B] is True
     assert mask_of(stream={"selected": True}, a={"selected": False}, b={})[B] is False
     assert mask_of(stream={"selected": True}, b={"selected": False}) == {(): True, B: False}
 
 
-def test_a_stream_of_which_nothing_is_said_is_not_selected():
+def test_stream_without_selection_flags_is_not_selected():
     assert mask_of(stream={"inclusion": "available"}, a={}) == {(): False, A: False}
 
 
-def test_a_breadcrumb_that_a_mask_lacks_follows_its_parent():
+def test_breadcrumb_missing_from_the_mask_inherits_from_its_parent():
     mask = SelectionMask({A: False})
     assert mask[(*A, "properties", "x", "properties", "y")] is False
     assert mask["properties", "z"] is True
@@ -115,19 +115,19 @@ def test_standard_metadata_of_a_stream_and_all_its_properties():
     }
 
 
-def test_of_several_replication_keys_none_is_chosen():
+def test_several_valid_replication_keys_set_no_replication_key():
     metadata = MetadataMapping.get_standard_metadata(
         schema=SCHEMA, valid_replication_keys=["a", "b"]
     )
     assert metadata.root.replication_key is None
 
 
-def test_a_schema_of_true_has_metadata_too():
+def test_property_with_schema_true_has_metadata():
     metadata = MetadataMapping.get_standard_metadata(schema={"properties": {"a": True}})
     assert metadata[A].inclusion is Metadata.InclusionType.AVAILABLE
 
 
-def test_metadata_is_made_where_it_is_looked_up():
+def test_metadata_lookup_creates_missing_entries():
     mapping = MetadataMapping()
     mapping[A].selected = False
     mapping.root.selected = True
@@ -140,7 +140,7 @@ def test_standard_metadata_can_be_written_as_json():
     assert MetadataMapping.from_iterable(written).to_list() == written
 
 
-def test_a_catalog_is_what_it_was_read_from():
+def test_catalog_survives_a_json_round_trip():
     document = {"streams": [ENTRIES[1]]}
     catalog = Catalog.from_dict(document)
     written = catalog.to_dict()
@@ -150,7 +150,7 @@ def test_a_catalog_is_what_it_was_read_from():
     assert Catalog.from_dict(written) == catalog
 
 
-def test_a_stream_is_found_by_its_id_alone():
+def test_get_stream_finds_a_stream_only_by_its_id():
     catalog = Catalog.from_dict({"streams": list(ENTRIES)})
     assert catalog.get_stream("public-whole") is catalog["public-whole"]
     assert catalog.get_stream("whole") is None

@@ -48,21 +48,21 @@ def both() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 @pytest.mark.parametrize("part, least", [("standard", 700), ("selected", 1000), ("masked", 500)])
-def test_each_item_is_the_same(both, part, least):
+def test_metadata_and_selections_are_those_of_singer_sdk(both, part, least):
     ours, theirs = both[0][part], both[1][part]
     assert len(theirs) >= least
     assert [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]] == []
 
 
-def test_catalogs_are_read_and_written_the_same(both):
+def test_catalogs_are_read_and_written_as_by_singer_sdk(both):
     ours, theirs = (one["catalogs"] for one in both)
     assert ours == theirs
 
 
-def test_catalogs_are_written_in_the_same_order(both):
+def test_catalog_key_order_is_that_of_singer_sdk(both):
     ours, theirs = (json.dumps(one["catalogs"]["read"]) for one in both)
     assert ours == theirs
 
 
-def test_standard_metadata_is_in_the_same_order(both):
+def test_standard_metadata_key_order_is_that_of_singer_sdk(both):
     assert json.dumps(both[0]["standard"]) == json.dumps(both[1]["standard"])

@@ -1,4 +1,4 @@
-"""Every name that public plugins import of singer_sdk resolves to one here."""
+"""Names that public plugins import from singer_sdk exist in tap_core."""
 
 from __future__ import annotations
 
@@ -141,11 +141,11 @@ def resolves(name: str) -> bool:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_that_plugins_import(name: str) -> None:
+def test_name_that_plugins_import_exists(name: str) -> None:
     assert resolves(name)
 
 
-def test_types_of_requests_cost_nothing_until_they_are_asked_for() -> None:
+def test_helpers_types_imports_requests_lazily() -> None:
     script = (
         "import sys; from tap_core.helpers import types; assert 'requests' not in sys.modules;"
         "assert types.Auth; assert 'requests' in sys.modules; types.nothing"

@@ -1,4 +1,4 @@
-"""Ways of real plugins: what they do with the SDK comes out as under singer_sdk.
+"""Usages of the SDK found in public plugins give the results of singer_sdk.
 
 The plugins are made up; each does one thing that a public plugin does.
 """
@@ -103,7 +103,7 @@ def records(text: str) -> list[object]:
     return [each["record"] for each in messages if each["type"] == "RECORD"]
 
 
-def test_what_openapi_leaves_in_a_schema_is_in_no_catalog(site: Path) -> None:
+def test_openapi_keywords_are_removed_from_the_catalog(site: Path) -> None:
     catalog = json.loads(run(site, "ours", "--discover").stdout)
     things = next(each for each in catalog["streams"] if each["stream"] == "things")
     assert things["schema"] == {
@@ -118,12 +118,12 @@ def test_what_openapi_leaves_in_a_schema_is_in_no_catalog(site: Path) -> None:
 
 @peer
 @pytest.mark.peer
-def test_the_catalog_is_the_peers(site: Path) -> None:
+def test_catalog_is_that_of_singer_sdk(site: Path) -> None:
     ours, theirs = (run(site, whose, "--discover").stdout for whose in ("ours", "theirs"))
     assert json.loads(ours) == json.loads(theirs)
 
 
-def test_flattened_arrays_are_ascii_texts(site: Path) -> None:
+def test_flattened_arrays_are_ascii_json_texts(site: Path) -> None:
     (_, thing) = records(run(site, "ours", "--config", "flat.json").stdout)
     assert thing == {
         "id": 1,
@@ -134,12 +134,12 @@ def test_flattened_arrays_are_ascii_texts(site: Path) -> None:
 
 @peer
 @pytest.mark.peer
-def test_flattened_records_are_the_peers(site: Path) -> None:
+def test_flattened_records_are_those_of_singer_sdk(site: Path) -> None:
     ours, theirs = (run(site, whose, "--config", "flat.json") for whose in ("ours", "theirs"))
     assert records(ours.stdout) == records(theirs.stdout)
 
 
-def test_a_catalog_saves_asking_for_the_schemas_of_streams_that_are_not_synced(site: Path) -> None:
+def test_schema_of_a_deselected_stream_is_not_evaluated_with_a_catalog(site: Path) -> None:
     catalog = json.loads(run(site, "ours", "--discover").stdout)
     for entry in catalog["streams"]:
         root = next(each for each in entry["metadata"] if each["breadcrumb"] == [])

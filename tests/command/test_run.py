@@ -1,4 +1,4 @@
-"""Installed plugins that import singer_sdk run on tap_core, as they are."""
+"""`tap-core run` runs installed plugins that import singer_sdk, unchanged."""
 
 from __future__ import annotations
 
@@ -92,10 +92,10 @@ def site(tmp_path: Path) -> Path:
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "tap.py").write_text(TAP)
-    told = tmp_path / "tap_numbers-1.0.dist-info"
-    told.mkdir()
-    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: tap-numbers\nVersion: 1.0\n")
-    (told / "entry_points.txt").write_text(
+    info = tmp_path / "tap_numbers-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tap-numbers\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
         "[console_scripts]\n"
         "tap-numbers = tap_numbers.tap:TapNumbers.cli\n"
         "tap-numbers-main = tap_numbers.tap:main\n"
@@ -121,7 +121,7 @@ def tap_core(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "plugin", ["tap_numbers.tap:TapNumbers", "tap-numbers", "tap-numbers-main"]
 )
-def test_a_tap_runs_by_its_class_and_by_its_console_script(site: Path, plugin: str) -> None:
+def test_tap_runs_by_class_path_and_by_console_script(site: Path, plugin: str) -> None:
     done = tap_core(site, "run", plugin, "--config", "config.json")
     assert done.returncode == 0, done.stderr
     messages = [json.loads(line) for line in done.stdout.splitlines()]
@@ -132,14 +132,14 @@ def test_a_tap_runs_by_its_class_and_by_its_console_script(site: Path, plugin: s
     ]
 
 
-def test_all_flags_are_the_plugins(site: Path) -> None:
+def test_command_flags_are_passed_to_the_plugin(site: Path) -> None:
     assert (
         '"streams"'
         in tap_core(site, "run", "tap-numbers", "--discover", "--config", "config.json").stdout
     )
-    told = tap_core(site, "run", "tap-numbers", "--help")
-    assert told.returncode == 0
-    assert "--catalog" in told.stdout
+    help_run = tap_core(site, "run", "tap-numbers", "--help")
+    assert help_run.returncode == 0
+    assert "--catalog" in help_run.stdout
     failed = tap_core(site, "run", "tap-numbers")
     assert failed.returncode == 1
     assert "count" in failed.stderr
@@ -153,7 +153,7 @@ def test_all_flags_are_the_plugins(site: Path) -> None:
         ("import singer_sdk.streams.no_such_module", "singer_sdk.streams.no_such_module"),
     ],
 )
-def test_what_is_missing_is_named(site: Path, line: str, named: str) -> None:
+def test_missing_singer_sdk_name_is_named_in_the_error(site: Path, line: str, named: str) -> None:
     (site / "broken.py").write_text(line)
     done = tap_core(site, "run", "broken:Tap")
     assert done.returncode == 1
@@ -162,7 +162,7 @@ def test_what_is_missing_is_named(site: Path, line: str, named: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_other_faults_are_said_in_one_line(site: Path) -> None:
+def test_other_import_errors_are_reported_without_a_traceback(site: Path) -> None:
     (site / "other.py").write_text("import no_such_library\nclass X: ...")
     for plugin, words in (
         ("tap-unknown", "No console script"),
@@ -177,7 +177,7 @@ def test_other_faults_are_said_in_one_line(site: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
-def test_usage(site: Path) -> None:
+def test_usage_is_printed_for_help_and_invalid_commands(site: Path) -> None:
     assert tap_core(site).returncode == 2
     assert tap_core(site, "fly", "x").returncode == 2
     for asked in (["--help"], ["run", "--help"]):
@@ -186,7 +186,7 @@ def test_usage(site: Path) -> None:
         assert "tap-core run PLUGIN" in done.stdout
 
 
-def test_the_alias_comes_before_the_real_one_or_not_at_all(site: Path) -> None:
+def test_import_alias_is_refused_if_singer_sdk_is_already_imported(site: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", ALIASED],
         capture_output=True,

@@ -23,10 +23,10 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a fil
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory; no folder above it has a project marker such as `.git`."""
-    here = tmp_path / "project" / "inner" / "here"
-    here.mkdir(parents=True)
-    monkeypatch.chdir(here)
-    return here
+    working_folder = tmp_path / "project" / "inner" / "here"
+    working_folder.mkdir(parents=True)
+    monkeypatch.chdir(working_folder)
+    return working_folder
 
 
 def write(path: Path, text: str = "TAP_X_A=1\n", mode: int = 0o644) -> Path:

@@ -1,4 +1,4 @@
-"""Taps of folders: real files, a file system in memory, and states that know what changed."""
+"""Folder taps: local files, an in-memory file system, and bookmarks per file."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def state_of(messages):
     return [each["value"] for each in messages if each["type"] == "STATE"][-1]
 
 
-def test_each_file_is_a_stream(folder):
+def test_one_stream_per_file_mode_makes_a_stream_of_each_file(folder):
     messages = synced(folder)
     described = [each for each in messages if each["type"] == "SCHEMA"]
     assert [each["stream"] for each in described] == ["a.long", "b"]
@@ -101,7 +101,7 @@ def test_each_file_is_a_stream(folder):
     }
 
 
-def test_all_files_may_be_one_stream(folder):
+def test_merge_mode_makes_one_stream_of_all_files(folder):
     put(folder / "e.CSV", "id,name\n7,seven\n")
     messages = synced(folder, read_mode="merge", stream_name="all")
     assert {each["stream"] for each in messages if each["type"] != "STATE"} == {"all"}
@@ -112,7 +112,7 @@ def test_all_files_may_be_one_stream(folder):
     assert list(unnamed.streams) == ["files"]
 
 
-def test_a_file_is_read_again_when_it_has_changed(folder):
+def test_changed_file_is_read_again(folder):
     state = state_of(synced(folder))
     assert state["bookmarks"]["b"] == {
         "partitions": [
@@ -135,7 +135,7 @@ def test_a_file_is_read_again_when_it_has_changed(folder):
     assert state_of(again)["bookmarks"]["b"] == state["bookmarks"]["b"]
 
 
-def test_a_full_table_reads_every_file(folder):
+def test_full_table_sync_reads_every_file(folder):
     state = state_of(synced(folder))
     put(folder / "b.csv", changed=CHANGED.replace(year=2023))
     tap = CSVTap(config={"path": str(folder), "read_mode": "one_stream_per_file"}, state=state)
@@ -146,7 +146,7 @@ def test_a_full_table_reads_every_file(folder):
     assert CSVStream.read[-2:] == ["./a.long.csv", "./b.csv"]
 
 
-def test_other_file_systems(tmp_path):
+def test_files_of_an_fsspec_file_system_are_read(tmp_path):
     place = f"/{tmp_path.name}"
     fsspec.filesystem("memory").pipe(f"{place}/x.csv", b"id,name\n5,five\n")
     [row] = records(synced(place, filesystem="memory"))
@@ -154,7 +154,7 @@ def test_other_file_systems(tmp_path):
     assert row["_sdc_modified_at"] > "2024"
 
 
-def test_a_file_system_that_knows_no_times(folder, caplog):
+def test_file_system_without_modification_times_reads_every_file(folder, caplog):
     class Timeless(CSVTap):
         @property
         def fs(self):
@@ -188,7 +188,7 @@ def test_a_file_system_that_knows_no_times(folder, caplog):
         ({"read_mode": "odd"}, "'odd' is not one of"),
     ],
 )
-def test_what_a_folder_lacks_is_said(folder, config, message):
+def test_invalid_folder_configuration_is_rejected(folder, config, message):
     (folder / "empty").mkdir()
     if config.get("path") == "EMPTY":
         config = {**config, "path": str(folder / "empty")}
@@ -196,13 +196,13 @@ def test_what_a_folder_lacks_is_said(folder, config, message):
         synced(folder, **config)
 
 
-def test_a_file_is_read_in_its_context_only(folder):
+def test_get_records_without_a_file_context_is_rejected(folder):
     tap = CSVTap(config={"path": str(folder), "read_mode": "merge"})
     with pytest.raises(RuntimeError, match="'files' needs the context of a file"):
         list(tap.streams["files"].get_records(None))
 
 
-def test_settings_are_those_of_a_folder_and_of_a_tap():
+def test_settings_are_those_of_folder_taps_and_of_taps():
     about = CSVTap._get_about_info()
     assert list(about.settings["properties"])[:7] == [
         "delimiter", "filesystem", "path", "read_mode", "stream_name", "ftp", "sftp",
@@ -214,7 +214,7 @@ def test_settings_are_those_of_a_folder_and_of_a_tap():
     assert CSVTap.config_jsonschema["required"] == ["delimiter"]
 
 
-def test_names_of_streams():
+def test_stream_name_is_derived_from_the_file_path():
     assert file_path_to_stream_name("./a/b/c.csv") == "a__b__c"
     assert file_path_to_stream_name("c.tar.gz") == "c.tar"
 

@@ -12,7 +12,7 @@ from tap_core import Target
 from tap_core.exceptions import FatalSyncError
 from tap_core.sinks import BatchSink
 from tests.fuzz.readers import Read
-from tests.sql_targets.small import SmallTarget
+from tests.sql_targets.small_target import SmallTarget
 
 __all__ = ["make_mapped_target", "make_sdk_target", "make_sql_target"]
 

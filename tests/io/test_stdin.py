@@ -1,4 +1,4 @@
-"""The input and the way out: blocks and beats, and states through pipes of every mood."""
+"""Reading standard input in blocks, and writing states to standard output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def wake_up() -> Iterator[WakeupPipe]:
     opened.close()
 
 
-def test_a_buffer_and_a_file_come_in_blocks_to_their_end(
+def test_buffers_and_files_are_read_in_blocks_to_their_end(
     tmp_path: Path, wake_up: WakeupPipe
 ) -> None:
     data = bytes(range(256)) * 10_000
@@ -34,7 +34,7 @@ def test_a_buffer_and_a_file_come_in_blocks_to_their_end(
     assert (sum(sizes), max(sizes)) == (len(data), 1 << 20)
 
 
-def test_a_silent_input_beats_and_a_bell_ends_a_wait(wake_up: WakeupPipe) -> None:
+def test_idle_input_yields_none_at_intervals_and_on_wake_up(wake_up: WakeupPipe) -> None:
     reader, writer = os.pipe()
     with os.fdopen(reader, "rb") as source:
         taken = read_blocks(source, wake_up, 0.01)
@@ -42,20 +42,20 @@ def test_a_silent_input_beats_and_a_bell_ends_a_wait(wake_up: WakeupPipe) -> Non
         os.write(writer, b"x")
         assert next(taken) == b"x"
         patient = read_blocks(source, wake_up, 1000)
-        bell = threading.Timer(0.05, wake_up.ring)
-        bell.start()
+        wake_up_timer = threading.Timer(0.05, wake_up.ring)
+        wake_up_timer.start()
         assert next(patient) is None
         os.close(writer)
-        bell.join()
+        wake_up_timer.join()
         assert list(read_blocks(source, wake_up, 0.01)) == []
 
 
-def test_endless_wake_ups_block_no_thread(wake_up: WakeupPipe) -> None:
+def test_wake_ups_never_block_their_thread(wake_up: WakeupPipe) -> None:
     for _ in range(100_000):
         wake_up.ring()
 
 
-def test_only_states_reach_the_output(capfd: pytest.CaptureFixture[str]) -> None:
+def test_only_states_are_written_to_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
     with StateMessageWriter.open() as outlet:
         os.write(1, b"noise\n")
         outlet.emit(b'{"a": 1.50}')
@@ -65,7 +65,7 @@ def test_only_states_reach_the_output(capfd: pytest.CaptureFixture[str]) -> None
 
 
 def through_pipe(blocking: bool, state: bytes) -> bytes:
-    """Emit a state into a pipe that is read slowly; return what arrives."""
+    """Write a state into a pipe that is read slowly; return the data read from it."""
     reader, writer = os.pipe()
     os.set_blocking(writer, blocking)
     kept = os.dup(1)
@@ -91,12 +91,12 @@ def through_pipe(blocking: bool, state: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("blocking", [True, False])
-def test_a_large_state_arrives_whole(blocking: bool) -> None:
+def test_large_state_is_written_completely_to_a_slow_pipe(blocking: bool) -> None:
     state = b'"' + b"x" * 3_000_000 + b'"'
     assert through_pipe(blocking, state) == state + b"\n"
 
 
-def test_a_reader_that_is_gone_is_an_error() -> None:
+def test_closed_reader_raises_state_output_error() -> None:
     reader, writer = os.pipe()
     kept = os.dup(1)
     os.dup2(writer, 1)
@@ -113,7 +113,7 @@ def test_a_reader_that_is_gone_is_an_error() -> None:
         os.close(kept)
 
 
-def test_no_output_at_all_is_an_error() -> None:
+def test_closed_standard_output_raises_state_output_error() -> None:
     kept = os.dup(1)
     os.close(1)
     try:

@@ -1,7 +1,7 @@
-"""Stream maps on either SDK: the test writes this file again with `singer_sdk` for `tap_core`.
+"""Stream maps on either SDK: the test copies this file with `singer_sdk` in place of `tap_core`.
 
-As a program it reads scenarios of settings, streams and records and says what each map makes
-of them; then it syncs a tap with each of some settings.
+As a program it reads cases of settings, streams and records, and writes the result of each map;
+then it syncs a tap with several settings and writes its messages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UTC = dt.timezone.utc
 
 
 def maps(config, streams, records):
-    """Return what the maps of a configuration make of streams and their records."""
+    """Return the results of a configuration's maps for streams and their records."""
     mapper = PluginMapper(config, logging.getLogger("maps"))
     found = {}
     for name, (schema, keys) in streams.items():
@@ -44,7 +44,7 @@ def maps(config, streams, records):
 
 
 def attempt(function, record):
-    """Return what a function of a record gives, as JSON text, or that it fails."""
+    """Return a function's result for a record as JSON text, or "error"."""
     try:
         return serialize_json(function(json.loads(json.dumps(record))))
     except Exception:  # noqa: BLE001 - either SDK has its own errors for a record
@@ -52,10 +52,10 @@ def attempt(function, record):
 
 
 def outcome(function, *args):
-    """Return what a function gives, or the name by which users know its error."""
+    """Return a function's result, or the public name of its error."""
     try:
         return function(*args)
-    except Exception as error:  # noqa: BLE001 - its name is what is compared
+    except Exception as error:  # noqa: BLE001 - the tests compare its name
         known = ("tap_core.exceptions", "builtins")
         return next(one.__name__ for one in type(error).__mro__ if one.__module__ in known)
 
@@ -139,7 +139,7 @@ class Plain(Stream):
 
 
 class TapPeople(Tap):
-    """All of these."""
+    """A tap with these streams."""
 
     name = "tap-people"
     config_jsonschema = {"type": "object", "properties": {}}
@@ -157,14 +157,14 @@ def synced(config, catalog):
 
 
 def main():
-    asked = json.loads(Path(sys.argv[1]).read_text())
-    said = {
-        "maps": {name: outcome(maps, *case) for name, case in asked["maps"].items()},
-        "flat": [outcome(flattened, *case) for case in asked["flat"]],
-        "keys": [flatten_key(*case[:3], max_key_length=case[3]) for case in asked["keys"]],
-        "taps": {name: outcome(synced, *case) for name, case in asked["taps"].items()},
+    cases = json.loads(Path(sys.argv[1]).read_text())
+    results = {
+        "maps": {name: outcome(maps, *case) for name, case in cases["maps"].items()},
+        "flat": [outcome(flattened, *case) for case in cases["flat"]],
+        "keys": [flatten_key(*case[:3], max_key_length=case[3]) for case in cases["keys"]],
+        "taps": {name: outcome(synced, *case) for name, case in cases["taps"].items()},
     }
-    Path(sys.argv[2]).write_text(json.dumps(said))
+    Path(sys.argv[2]).write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Expressions as the Singer SDK evaluates them: simpleeval, set up as there."""
+"""Reference evaluation of expressions: simpleeval, configured as in singer_sdk."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ FIXED = {"config": CONFIG, "__stream_name__": "people", "__original_stream_name_
 
 
 class Evaluator(simpleeval.EvalWithCompoundTypes):  # type: ignore[misc]
-    """The evaluator that walks the tree for each record."""
+    """The evaluator of singer_sdk, which walks the tree for each record."""
 
     def _check_disallowed_items(self, item: Any) -> None:
         """Look at calls and attributes only, as the Singer SDK does."""
 
 
 def functions() -> dict[str, Any]:
-    """Return what expressions can call there."""
+    """Return the functions that expressions can call in singer_sdk."""
     return {
         **simpleeval.DEFAULT_FUNCTIONS,
         "md5": lambda text: hashlib.md5(text.encode()).hexdigest(),  # noqa: S324
@@ -38,7 +38,7 @@ def functions() -> dict[str, Any]:
 
 
 def theirs(text: str, record: dict[str, Any], own: str | None = None) -> Any:
-    """Evaluate an expression of a record as the Singer SDK would; any error is a refusal."""
+    """Evaluate an expression on a record as singer_sdk does; any error means a rejection."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(text).body[0]
@@ -50,7 +50,7 @@ def theirs(text: str, record: dict[str, Any], own: str | None = None) -> Any:
 
 
 def ours(text: str, record: dict[str, Any], own: str | None = None) -> Any:
-    """Evaluate the same expression compiled."""
+    """Evaluate an expression on a record with tap_core's compiler."""
     tree = parse_expression(text, "a test")
     assert isinstance(tree, ast.Expr)
     words = ExpressionScope(map_functions(), FIXED, own=own)

@@ -1,4 +1,4 @@
-"""Expressions of stream maps make nothing large of little, in whatever words they say it."""
+"""Limits of stream map expressions: no short expression allocates a huge value."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def value_of(text: str) -> Any:
         "[l.extend(l) for i in list('a' * 100)]",
     ],
 )
-def test_what_would_be_too_large_is_refused_before_it_is_made(text: str):
+def test_expression_with_a_huge_result_is_rejected_before_it_allocates(text: str):
     """SEC14: an expression that would make a huge value is refused before it does."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(MapExpressionError, match="It is a test: "):
@@ -85,5 +85,5 @@ def test_what_would_be_too_large_is_refused_before_it_is_made(text: str):
         ("{x: x for x in l}", {1: 1, 2: 2}),
     ],
 )
-def test_everyday_expressions_mean_what_they_did(text: str, value: Any):
+def test_common_expressions_give_their_value(text: str, value: Any):
     assert value_of(text) == value

@@ -1,4 +1,4 @@
-"""A compiled expression gives what simpleeval gives, and refuses what simpleeval refuses."""
+"""Compiled expressions have the values and the rejections of simpleeval."""
 
 from __future__ import annotations
 
@@ -257,31 +257,31 @@ name.encode('utf-8').decode
 """
 
 EXCEPTIONS = {
-    "[x async for x in tags]",  # there is nothing to wait for
-    "[a for a, b in tags]",  # simpleeval lets a missing part be; here it is an error
-    "self.lower",  # a field's method is a value
+    "[x async for x in tags]",  # tap_core rejects it
+    "[a for a, b in tags]",  # simpleeval ignores missing items; tap_core raises
+    "self.lower",  # methods are values
     "name.encode('utf-8').decode",
 }
 
 
 def outcome(evaluate, text, own=None):
-    """Return the value of an expression, or that there is none; and what it left behind."""
+    """Return the value or error of an expression, and the record afterwards."""
     record = copy.deepcopy(RECORD)
     try:
         value = evaluate(text, record, own)
-    except Exception as error:  # noqa: BLE001 - whatever simpleeval raises is a refusal
+    except Exception as error:  # noqa: BLE001 - any error of simpleeval means a rejection
         return ("refused", error), record
     return ("value", value), record
 
 
 @pytest.mark.parametrize("text", ALLOWED.strip().splitlines())
-def test_an_expression_has_the_value_that_simpleeval_gives(text):
+def test_expression_has_the_value_of_simpleeval(text):
     if text.startswith("rand"):
         assert ours(text, RECORD) in {True, 0}
         return
-    (said, value), record = outcome(ours, text)
+    (kind, value), record = outcome(ours, text)
     (expected, reference), left = outcome(theirs, text)
-    assert (said, expected) == ("value", "value"), (value, reference)
+    assert (kind, expected) == ("value", "value"), (value, reference)
     assert value == reference
     assert type(value) is type(reference)
     assert record == left
@@ -290,72 +290,72 @@ def test_an_expression_has_the_value_that_simpleeval_gives(text):
 @pytest.mark.parametrize(
     "text", [text for text in REFUSED.strip().splitlines() if text not in EXCEPTIONS]
 )
-def test_what_simpleeval_refuses_is_refused(text):
+def test_expression_rejected_by_simpleeval_is_rejected(text):
     try:
         (expected, _), _ = outcome(theirs, text)
     except SyntaxError:
         expected = "refused"
     if not text.startswith(("del", "pass", "assert", "import", "from", "id:", "await", "*")):
-        (said, error), _ = outcome(ours, text)
-        assert (said, expected) == ("refused", "refused"), error
+        (kind, error), _ = outcome(ours, text)
+        assert (kind, expected) == ("refused", "refused"), error
         assert isinstance(error, MapExpressionError)
 
 
-def test_a_tuple_that_is_too_short_is_an_error():
+def test_unpacking_a_tuple_that_is_too_short_raises():
     with pytest.raises(MapExpressionError, match="not enough values"):
         ours("[a for a, b in [(1,)]]", {})
 
 
-def test_a_comprehension_waits_for_nothing():
+def test_async_comprehension_is_rejected():
     with pytest.raises(MapExpressionError, match="'async' is not available"):
         ours("[x async for x in tags]", RECORD)
 
 
 @pytest.mark.parametrize("own", ["id", "gone"])
-def test_self_is_the_property_where_the_record_has_it(own):
+def test_self_is_the_value_of_the_mapped_property(own):
     assert ours("self", RECORD, own) == theirs("self", RECORD, own)
     with pytest.raises(UnknownNameError, match="'self' is not defined"):
         ours("self", {"id": 1}, "gone")
 
 
-def test_a_field_that_shadows_nothing_can_be_a_function():
+def test_field_and_function_may_have_the_same_name():
     assert ours("md5", {"md5": 3}) == 3
     assert ours("md5('a')", {"md5": 3}) == ours("md5('a')", {})
     assert callable(ours("md5", {}))
 
 
-def test_an_unknown_name_is_an_error_that_says_where():
+def test_unknown_name_error_names_the_expression():
     with pytest.raises(UnknownNameError, match="the name 'gone' is not defined") as caught:
         ours("gone + 1", {"id": 1})
     assert "It is a test" in str(caught.value)
     assert isinstance(caught.value.__cause__, KeyError)
 
 
-def test_a_missing_item_is_not_an_unknown_name():
+def test_missing_item_is_a_key_error_not_an_unknown_name():
     with pytest.raises(MapExpressionError, match="KeyError: 'gone'") as caught:
         ours("_['gone']", {"id": 1})
     assert not isinstance(caught.value, UnknownNameError)
 
 
-def test_fake_without_its_package_says_what_is_missing():
+def test_fake_without_faker_names_the_missing_package():
     with pytest.raises(UnknownNameError, match="the package Faker is not installed"):
         ours("fake.name()", {})
 
 
-def test_what_is_refused_by_its_form_is_refused_before_any_record():
+def test_forbidden_syntax_is_rejected_at_compile_time():
     words = ExpressionScope(map_functions(), {})
     for text in ("name.__class__", "lambda: 1", "foo(1)", "True or open('x')", f"'{'x' * 100001}'"):
         with pytest.raises(MapExpressionError, match="Failed to evaluate simpleeval expressions"):
             compile_expression(text, parse(text, "a test").value, words, "a test")
 
 
-def test_a_forbidden_function_cannot_be_added():
+def test_forbidden_function_cannot_be_added_to_the_scope():
     words = ExpressionScope({"open": open}, {})
     with pytest.raises(MapExpressionError, match="forbidden"):
         compile_expression("open('x')", parse("open('x')", "").value, words, "a test")
 
 
-def test_a_forbidden_function_cannot_be_reached_over_a_value():
+def test_forbidden_function_cannot_be_reached_through_a_value():
     """SEC14: expressions reach no function of Python's and no module."""
 
     class Odd:
@@ -368,7 +368,7 @@ def test_a_forbidden_function_cannot_be_reached_over_a_value():
         ours("odd.path", {"odd": Odd})
 
 
-def test_a_deep_expression_is_refused_and_not_a_crash():
+def test_deeply_nested_expression_does_not_crash():
     code = (
         "from tests.mapper.reference import ours\n"
         "from tap_core.exceptions import MapExpressionError\n"
@@ -382,12 +382,12 @@ def test_a_deep_expression_is_refused_and_not_a_crash():
 
 
 @pytest.mark.parametrize("text", ["", "   ", "1 +", "\0", "# nothing"])
-def test_what_is_no_python_is_an_error_that_says_where(text):
+def test_invalid_python_is_rejected_with_its_place(text):
     with pytest.raises(MapExpressionError, match=r"Failed to parse expression .* It is a test"):
         parse(text, "a test")
 
 
-def test_no_name_of_an_expression_becomes_a_name_of_python():
+def test_names_of_an_expression_are_not_names_of_the_compiled_code():
     text = "[open, __builtins__, [x for x in globals if x]]"
     run = compile_expression(text, parse(text, "").value, ExpressionScope({}, {}), "a test").run
     codes = [run.__code__]
@@ -411,7 +411,7 @@ def test_no_name_of_an_expression_becomes_a_name_of_python():
     assert run({"open": 1, "__builtins__": 2, "globals": [3]}) == [1, 2, [3]]
 
 
-def test_only_what_may_change_a_value_says_so():
+def test_mutating_expressions_are_recognized():
     def mutates(text):
         tree = parse(text, "")
         return compile_expression(
@@ -422,7 +422,7 @@ def test_only_what_may_change_a_value_says_so():
     assert mutates("tags.sort()")
 
 
-def test_the_bounds_name_what_they_refuse():
+def test_limit_errors_name_the_exceeded_limit():
     with pytest.raises(MapExpressionError, match="too long"):
         ours("f'{text}'", {"text": "x" * 100_001})
     with pytest.raises(MapExpressionError, match="comprehensions of more than 10,000 rounds"):
@@ -454,7 +454,7 @@ LEAVES = st.one_of(
 BINARY = ("+", "-", "*", "/", "//", "%", "**", "<<", ">>", "&", "|", "^", "and", "or")
 COMPARED = ("==", "!=", "<", "<=", ">", ">=", "in", "not in")
 IDENTITY = ("is None", "is not None", "is True", "is not False")
-"""Whether two equal values are one object is for the interpreter to say, but for these."""
+"""Identity tests with a defined result; others depend on the interpreter."""
 METHODS = (
     *("lower()", "upper()", "strip()", "split('a')", "get('a', 1)", "a", "real", "keys()"),
     *("startswith('a')", "replace('a', 'b')", "pop()", "append(1)", "items()", "copy()"),
@@ -499,7 +499,7 @@ EXPRESSIONS = st.recursive(LEAVES, grown, max_leaves=8)
 
 @settings(max_examples=600, deadline=None)
 @given(EXPRESSIONS, RECORDS)
-def test_generated_expressions_have_the_same_value_or_are_refused_by_both(text, record):
+def test_generated_expressions_give_the_result_of_simpleeval(text, record):
     results = []
     for evaluate in (ours, theirs):
         given_record = copy.deepcopy(record)
@@ -513,5 +513,5 @@ def test_generated_expressions_have_the_same_value_or_are_refused_by_both(text, 
     assert results[0] == results[1]
 
 
-def test_a_date_is_a_date():
+def test_datetime_module_gives_a_date():
     assert ours("datetime.date(2024, 1, 2)", {}) == dt.date(2024, 1, 2)

@@ -1,4 +1,4 @@
-"""Maps beside those of the settings, and what is said when one is wrong."""
+"""Stream maps: errors of invalid maps, and custom map classes."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ def mapper(**config):
         ({"__alias__": "a b"}, "the __alias__ of stream 'people'"),
     ],
 )
-def test_a_wrong_expression_fails_when_the_map_is_made_and_says_where(definition, place):
+def test_invalid_expression_is_rejected_at_registration_with_its_place(definition, place):
     with pytest.raises(MapExpressionError) as caught:
         mapper(stream_maps={"people": definition})
     assert place in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "definition, said",
+    "definition, message",
     [
         ({"__filter__": 5}, "must be text"),
         ({"x": 5}, "Unexpected type 'int' in stream map for 'people:x'"),
@@ -89,28 +89,28 @@ def test_a_wrong_expression_fails_when_the_map_is_made_and_says_where(definition
         *(({"__source__": odd}, "must be text") for odd in (None, 5, ["people"], {})),
     ],
 )
-def test_a_map_that_cannot_be_is_refused_with_its_stream(definition, said):
-    with pytest.raises(StreamMapConfigError, match=said):
+def test_invalid_map_is_rejected_with_its_stream(definition, message):
+    with pytest.raises(StreamMapConfigError, match=message):
         mapper(stream_maps={"people": definition})
 
 
 @pytest.mark.parametrize("config", [{"stream_maps": {"odd": {"x": "id"}}}, FLATTENING])
 @pytest.mark.parametrize("properties", ["object", ["a"], 5])
-def test_a_schema_that_is_none_is_refused_with_its_stream(config, properties):
+def test_invalid_schema_is_rejected_with_its_stream(config, properties):
     """SEC21: target and mapper read schemas of others."""
     made = PluginMapper(config, LOGGER)
     with pytest.raises(StreamSetupError, match="schema of stream 'odd' can be neither mapped"):
         made.register_raw_stream_schema("odd", {"type": "object", "properties": properties}, [])
 
 
-def test_properties_that_flattening_calls_the_same_are_refused_with_their_stream():
+def test_properties_with_the_same_flattened_name_are_rejected():
     inner = {"type": "object", "properties": {"b": {"type": "integer"}}}
     schema = {"properties": {"a__b": {"type": "integer"}, "a": inner}}
     with pytest.raises(StreamSetupError, match=r"stream 'odd' .* Duplicate column name .* a__b"):
         PluginMapper(FLATTENING, LOGGER).register_raw_stream_schema("odd", schema, [])
 
 
-def test_an_error_of_a_record_names_stream_and_property():
+def test_evaluation_error_names_stream_and_property():
     made = custom(x="name + 1")
     with pytest.raises(MapExpressionError, match=r"property 'x' in the map of stream 'people'"):
         made.transform(RECORD)
@@ -118,13 +118,13 @@ def test_an_error_of_a_record_names_stream_and_property():
         custom(__filter__="gone").get_filter_result(RECORD)
 
 
-def test_an_assignment_in_a_filter_is_warned_of():
+def test_assignment_in_a_filter_causes_a_warning():
     with pytest.warns(UserWarning, match="an assignment is ignored"):
         made = custom(__filter__="x = id")
     assert made.get_filter_result(RECORD)
 
 
-def test_settings_and_schemas_are_left_as_they_were():
+def test_given_settings_and_schemas_are_not_changed():
     schema, config = (
         copy.deepcopy(SCHEMA),
         {"stream_maps": {"__else__": None, "people": {"__alias__": "p", "name": None, "new": "1"}}},
@@ -145,17 +145,17 @@ def test_a_stream_is_mapped_again_when_its_schema_changes():
     assert made.stream_maps["people"][0].raw_schema["title"] == "new"
 
 
-def test_an_alias_that_is_no_text_is_taken_as_it_is_written():
+def test_alias_like_a_number_is_taken_as_text():
     made = mapper(stream_maps={"people": {"__alias__": "2024_01"}})
     assert made.stream_maps["people"][0].stream_alias == "2024_01"
 
 
-def test_a_null_alias_is_none():
+def test_null_alias_keeps_the_stream_name():
     made = mapper(stream_maps={"people": {"__alias__": None}})
     assert made.stream_maps["people"][0].stream_alias == "people"
 
 
-def test_the_quick_way_gives_what_the_slow_one_gives():
+def test_quick_transform_gives_the_result_of_transform():
     own = type("Own", (SameRecordTransform,), {"transform": lambda self, record: {"own": 1}})
     theirs = type("Theirs", (CustomStreamMap,), {"transform": lambda self, record: {"own": 2}})
     maps = [
@@ -175,7 +175,7 @@ def test_the_quick_way_gives_what_the_slow_one_gives():
     assert empty.quick_transform(RECORD) is empty.transform(RECORD) is None
 
 
-def test_a_subclass_may_filter_and_add_functions_of_its_own():
+def test_subclass_can_add_functions_and_filters():
     class Shouting(CustomStreamMap):
         @property
         def functions(self):
@@ -191,7 +191,7 @@ def test_a_subclass_may_filter_and_add_functions_of_its_own():
     assert made.transform({**RECORD, "id": 3}) is None
 
 
-def test_a_map_of_ones_own_goes_on_to_flatten():
+def test_custom_stream_map_flattens_its_result():
     class Doubled(StreamMap):
         def transform(self, record):
             return super().transform({**record, "id": record["id"] * 2})
@@ -205,7 +205,7 @@ def test_a_map_of_ones_own_goes_on_to_flatten():
     assert made.transform(RECORD) == {"id": 2, "name": "Ada", "deep": '{"x":2}'}
 
 
-def test_the_digests_are_those_of_the_standard_library():
+def test_md5_and_sha256_give_hex_digests():
     assert md5("a") == "0cc175b9c0f1b6a831c399e269772661"
     assert sha256("a").startswith("ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785")
 
@@ -224,7 +224,7 @@ class Faker:
     def name(self):
         return f"{self.locale} {self.seeds}"
 """
-"""A package of the same name and entry point: the real one is no part of this environment."""
+"""A stand-in for the package Faker, which is not installed."""
 
 FAKED = """
 import sys
@@ -236,7 +236,7 @@ print(custom(x="id").fake.locale)
 """
 
 
-def test_made_up_values_come_from_faker_which_is_imported_when_a_map_names_it(tmp_path):
+def test_faker_is_imported_only_if_a_map_uses_it(tmp_path):
     (tmp_path / "faker").mkdir()
     (tmp_path / "faker" / "__init__.py").write_text(FAKER)
     done = subprocess.run(
@@ -252,7 +252,7 @@ def test_made_up_values_come_from_faker_which_is_imported_when_a_map_names_it(tm
     ]
 
 
-def test_without_faker_there_is_none(monkeypatch):
+def test_without_faker_the_fake_attribute_is_none(monkeypatch):
     monkeypatch.setitem(sys.modules, "faker", None)
     assert custom(x="id").fake is None
     assert custom(x="_.get('fake')").transform(RECORD)["x"] is None

@@ -1,4 +1,4 @@
-"""The same stream maps on the real singer_sdk: same schemas, records, filters and states."""
+"""Comparison of stream maps with singer_sdk: schemas, records, filters and states."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ MAPS = {
     "flat and mapped": case({**FLAT, **of(new={}, x="a")["stream_map_config"], **of(x="a")}),
     "flat and computed": case({**FLATTER, **of(x="{'p': {'q': [1]}}", y="record", z="[1]")}),
     "flat and filtered": case({**FLAT, **of(__filter__="id == 1", __else__=None, id="id")}),
-    # Wrong
+    # Invalid configurations
     "wrong else": case({"stream_maps": {"__else__": "x"}}),
     "wrong option": case({"stream_maps": {"__other__": {}}}),
     "wrong text": case({"stream_maps": {"s": "x"}}),
@@ -302,7 +302,7 @@ TAPS: dict[str, list[Any]] = {
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory) -> dict[str, dict[str, Any]]:
+def results(tmp_path_factory) -> dict[str, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("maps")
     cases = {"maps": MAPS, "flat": FLATS, "keys": FLAT_KEYS, "taps": TAPS}
     (folder / "cases.json").write_text(json.dumps(cases))
@@ -316,7 +316,7 @@ def run(sdk: str, folder: Path) -> dict[str, Any]:
     done = subprocess.run(
         [
             sys.executable if sdk == "tap_core" else str(PEER),
-            *("-W", "ignore", "maps.py", "../cases.json", "said.json"),
+            *("-W", "ignore", "maps.py", "../cases.json", "results.json"),
         ],
         cwd=own,
         env={**os.environ, "PYTHONPATH": str(ROOT) if sdk == "tap_core" else ""},
@@ -325,24 +325,24 @@ def run(sdk: str, folder: Path) -> dict[str, Any]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads((own / "said.json").read_text())
+    found: dict[str, Any] = json.loads((own / "results.json").read_text())
     return found
 
 
 @pytest.mark.parametrize("name", MAPS)
-def test_a_map_makes_what_it_makes_there(said, name):
-    ours, theirs = (said[sdk]["maps"][name] for sdk in said)
+def test_maps_give_the_result_of_singer_sdk(results, name):
+    ours, theirs = (results[sdk]["maps"][name] for sdk in results)
     assert ours == theirs
 
 
-def test_flattening_gives_what_it_gives_there(said):
-    assert said["tap_core"]["flat"] == said["singer_sdk"]["flat"]
-    assert said["tap_core"]["keys"] == said["singer_sdk"]["keys"]
+def test_flattening_gives_the_result_of_singer_sdk(results):
+    assert results["tap_core"]["flat"] == results["singer_sdk"]["flat"]
+    assert results["tap_core"]["keys"] == results["singer_sdk"]["keys"]
 
 
 @pytest.mark.parametrize("name", TAPS)
-def test_a_tap_with_maps_writes_what_it_writes_there(said, name):
-    ours, theirs = (said[sdk]["taps"][name] for sdk in said)
+def test_tap_with_maps_writes_the_messages_of_singer_sdk(results, name):
+    ours, theirs = (results[sdk]["taps"][name] for sdk in results)
     if isinstance(theirs, str):
         assert ours == theirs
         return

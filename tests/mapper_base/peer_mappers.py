@@ -1,4 +1,4 @@
-"""Mappers as people write them on singer_sdk; run on either SDK.
+"""Inline mappers written for singer_sdk; run on either SDK.
 
 Imports singer_sdk, which is the real one in its own interpreter and
 tap_core under `tap-core run`.

@@ -1,4 +1,4 @@
-"""Mappers: what goes in comes out mapped, whole and in order, whatever happens."""
+"""Inline mappers: messages are mapped completely and in order, also after errors and signals."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def lines(*messages: object) -> bytes:
 
 
 class Passing(InlineMapper):
-    """Passes everything on."""
+    """Mapper that passes every message on."""
 
     name = "mapper-passing"
 
@@ -67,11 +67,11 @@ def mapped(mapper: InlineMapper, data: bytes, capfdbinary) -> list[dict]:
     return [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
 
 
-def test_an_identity_changes_nothing(capfdbinary) -> None:
+def test_identity_mapper_writes_its_input(capfdbinary) -> None:
     assert mapped(Passing(), lines(*INPUT), capfdbinary) == INPUT
 
 
-def test_numbers_keep_their_digits(capfdbinary) -> None:
+def test_mapped_numbers_keep_their_digits(capfdbinary) -> None:
     seen = []
 
     class Keeping(Passing):
@@ -86,7 +86,7 @@ def test_numbers_keep_their_digits(capfdbinary) -> None:
     assert seen == [{"id": int("1234567890" * 3), "n": Decimal("0.10000000000000000001")}]
 
 
-def test_the_time_of_extraction_goes_on(capfdbinary) -> None:
+def test_time_extracted_is_passed_on(capfdbinary) -> None:
     message = {
         "type": "RECORD",
         "stream": "a",
@@ -107,7 +107,7 @@ def test_the_time_of_extraction_goes_on(capfdbinary) -> None:
         ({"a": {"b": [b"x"]}}, b'{"a":{"b":["x"]}}'),
     ],
 )
-def test_values_that_json_lacks(record, written, capfdbinary) -> None:
+def test_values_that_json_lacks_are_converted(record, written, capfdbinary) -> None:
     class Making(Passing):
         def map_record_message(self, message_dict):
             yield RecordMessage("a", record)
@@ -117,7 +117,7 @@ def test_values_that_json_lacks(record, written, capfdbinary) -> None:
     assert capfdbinary.readouterr().out == expected
 
 
-def test_one_message_may_become_many_or_none(capfdbinary) -> None:
+def test_one_message_may_be_mapped_to_many_or_none(capfdbinary) -> None:
     class Doubling(Passing):
         def map_record_message(self, message_dict):
             record = RecordMessage.from_dict(message_dict)
@@ -144,7 +144,7 @@ BATCH = {
 }
 
 
-def test_files_are_refused_unless_the_mapper_takes_them(capfdbinary) -> None:
+def test_batch_messages_are_rejected_unless_the_mapper_supports_them(capfdbinary) -> None:
     with pytest.raises(NotImplementedError, match="BATCH messages are not supported"):
         Passing().process_lines(io.BytesIO(lines(*INPUT, BATCH)))
     assert len(capfdbinary.readouterr().out.splitlines()) == len(INPUT)
@@ -160,13 +160,13 @@ def test_files_are_refused_unless_the_mapper_takes_them(capfdbinary) -> None:
     ("wrong", "error"),
     [(b"{oops}\n", InvalidInputLine), (b'{"type":"RECORD","st', TruncatedInputLine)],
 )
-def test_what_stood_before_a_bad_line_is_written(wrong, error, capfdbinary) -> None:
+def test_messages_before_an_invalid_line_are_written(wrong, error, capfdbinary) -> None:
     with pytest.raises(error, match="Line 8 "):
         Passing().process_lines(io.BytesIO(lines(*INPUT) + wrong))
     assert len(capfdbinary.readouterr().out.splitlines()) == len(INPUT)
 
 
-def test_a_long_input_is_not_kept_until_its_end(monkeypatch) -> None:
+def test_output_is_written_before_the_input_ends(monkeypatch) -> None:
     written: list[int] = []
     mapper = Passing()
     monkeypatch.setattr(mapper._way_out, "write", lambda data: written.append(len(data)))
@@ -175,12 +175,12 @@ def test_a_long_input_is_not_kept_until_its_end(monkeypatch) -> None:
     assert max(written) < 70_000
 
 
-def test_missing_keys_are_named() -> None:
+def test_missing_message_key_is_named_in_the_error() -> None:
     with pytest.raises(InvalidInputLine, match="required record key"):
         Passing()._assert_line_requires({"stream": "a"}, {"stream", "record"})
 
 
-def test_readers_and_writers_of_the_authors_own() -> None:
+def test_custom_message_reader_and_writer_are_used() -> None:
     class Reader:
         def process_lines(self, file_input, callbacks):
             for message in file_input:
@@ -206,7 +206,7 @@ def test_readers_and_writers_of_the_authors_own() -> None:
     assert Passing(message_writer=Writer(), message_reader=Reader()).message_reader
 
 
-def test_stream_maps_of_the_settings_are_the_mappers_own(capfdbinary) -> None:
+def test_mapper_can_apply_stream_maps_of_its_settings(capfdbinary) -> None:
     class Maps(Passing):
         def __init__(self, **given):
             super().__init__(**given)
@@ -223,7 +223,7 @@ def test_stream_maps_of_the_settings_are_the_mappers_own(capfdbinary) -> None:
     assert found[0]["record"] == {"id": 1, "n": 0.1, "twice": 2}
 
 
-def test_a_signal_ends_it_between_messages(capfdbinary) -> None:
+def test_sigterm_ends_the_mapper_between_messages(capfdbinary) -> None:
     class Stopping(Passing):
         def map_record_message(self, message_dict):
             self._handle_termination(signal.SIGTERM, None)
@@ -233,7 +233,7 @@ def test_a_signal_ends_it_between_messages(capfdbinary) -> None:
     assert [json.loads(m) for m in capfdbinary.readouterr().out.splitlines()] == INPUT[:3]
 
 
-# As programs
+# Mappers run by their command
 
 
 def command(sdk: str, name: str, config: Path | None = None) -> tuple[list[str], dict[str, str]]:
@@ -267,7 +267,7 @@ MAPS = {
 @pytest.mark.peer
 @pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk"))
 @pytest.mark.parametrize("name", ["mapper-identity", "meltano-map-transformer"])
-def test_a_mapper_of_singer_sdk_writes_the_same_here(name, tmp_path) -> None:
+def test_mapper_written_for_singer_sdk_writes_the_same_messages(name, tmp_path) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps(MAPS if "map-" in name else {}))
     other = [{**message, "stream": "c"} for message in INPUT[:3]]
@@ -280,7 +280,7 @@ def test_a_mapper_of_singer_sdk_writes_the_same_here(name, tmp_path) -> None:
     assert found["ours"] == found["peer"]
 
 
-def test_its_command_line() -> None:
+def test_mapper_command_has_version_about_and_help() -> None:
     assert b"mapper-identity v" in run("ours", "mapper-identity", b"", "--version").stdout
     about = run("ours", "mapper-identity", b"", "--about", "--format", "json")
     assert json.loads(about.stdout)["capabilities"] == [
@@ -292,7 +292,7 @@ def test_its_command_line() -> None:
     assert b"Execute the Singer mapper." in run("ours", "mapper-identity", b"", "--help").stdout
 
 
-def test_its_input_may_be_a_file(tmp_path) -> None:
+def test_mapper_input_can_be_a_file(tmp_path) -> None:
     source = tmp_path / "in.singer"
     source.write_bytes(lines(*INPUT))
     done = run("ours", "mapper-identity", b"", "--input", str(source))
@@ -301,13 +301,13 @@ def test_its_input_may_be_a_file(tmp_path) -> None:
     ]
 
 
-def test_settings_are_checked() -> None:
+def test_mapper_settings_are_validated() -> None:
     done = run("ours", "meltano-map-transformer", b"")
     assert done.returncode == 1
     assert b"'stream_maps' is a required property" in done.stderr
 
 
-def test_each_line_leaves_at_once_and_a_signal_leaves_whole_lines() -> None:
+def test_messages_are_written_immediately_and_sigterm_leaves_whole_lines() -> None:
     words, variables = command("ours", "mapper-identity")
     with subprocess.Popen(
         words,

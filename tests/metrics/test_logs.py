@@ -1,4 +1,4 @@
-"""The log: on standard error, as text or as JSON, and never a reason to stop."""
+"""Logging to standard error as text or JSON; logging errors never stop a run."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def record(message="hello %s", args=("you",), **fields):
 # Formatters
 
 
-def test_text_has_the_columns_of_the_peer():
+def test_console_log_has_the_columns_of_singer_sdk():
     line = ConsoleFormatter().format(record())
     time, level, name, message = line.split(" | ")
     assert len(time) == 23
     assert (level, name, message) == ("WARNING ", "tap-x".ljust(30), "hello you")
 
 
-def test_json_has_the_fields_that_readers_require():
+def test_json_log_has_the_required_fields():
     made = record(stream_name="s", custom=1)
     assert json.loads(StructuredFormatter().format(made)) == {
         "level": "warning",
@@ -55,14 +55,14 @@ def test_json_has_the_fields_that_readers_require():
     }
 
 
-def test_defaults_are_added_to_every_line():
+def test_default_fields_are_added_to_every_json_line():
     formatter = StructuredFormatter(defaults={"app_name": "mine", "team": "data", "custom": 0})
     line = json.loads(formatter.format(record(custom=1)))
     assert line["app_name"] == "mine"
     assert line["extra"] == {"team": "data", "custom": 1}
 
 
-def test_a_measurement_is_an_object():
+def test_metric_is_logged_as_a_json_object():
     point = metrics.Point("counter", metrics.Metric.RECORD_COUNT, 3, {"stream": "s"})
     line = json.loads(StructuredFormatter().format(record("METRIC: %s", (point,))))
     assert line["message"] == "METRIC"
@@ -74,7 +74,7 @@ def test_a_measurement_is_an_object():
     }
 
 
-def test_an_error_is_an_object_with_what_led_to_it():
+def test_exception_is_logged_as_a_json_object_with_its_cause():
     def inner():
         raise ValueError("low")
 
@@ -100,7 +100,7 @@ def test_an_error_is_an_object_with_what_led_to_it():
     assert "context" not in found
 
 
-def test_an_error_while_another_is_handled_names_it():
+def test_exception_object_has_its_context():
     try:
         try:
             {}["first"]
@@ -112,7 +112,7 @@ def test_an_error_while_another_is_handled_names_it():
     assert found["context"]["type"] == "KeyError"
 
 
-def test_a_line_without_an_error_or_with_wrong_arguments_is_still_a_line():
+def test_invalid_log_record_is_still_written_as_json():
     line = StructuredFormatter().format(record(exc_info=(None, None, None)))
     assert "exception" not in json.loads(line)
     line = StructuredFormatter().format(record("%d things", ("many",)))
@@ -130,7 +130,7 @@ print(StructuredFormatter(defaults={"team": "data"}).format(made))
 
 @pytest.mark.peer
 @pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk"))
-def test_json_is_what_the_peer_writes():
+def test_json_log_is_that_of_singer_sdk():
     done = subprocess.run([str(PEER), "-c", PROGRAM], check=True, capture_output=True, text=True)
     made = record(created=5.0, process=6, custom=[1])
     ours = StructuredFormatter(defaults={"team": "data"}).format(made)
@@ -150,7 +150,7 @@ def test_json_is_what_the_peer_writes():
         ({"LOGLEVEL": "loud"}, "INFO"),
     ],
 )
-def test_the_level_is_the_plugins_then_the_general_one(monkeypatch, variables, level):
+def test_plugin_log_level_takes_precedence_over_the_general_one(monkeypatch, variables, level):
     for name in ("LOGLEVEL", "TAP_X_LOGLEVEL"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -158,11 +158,11 @@ def test_the_level_is_the_plugins_then_the_general_one(monkeypatch, variables, l
     assert plugin_log_level("tap-x") == level
 
 
-# Setting up, in a process of its own
+# Setup, in a separate process
 
 
 def logged(program: str, config: str | None, tmp_path, **environment) -> tuple[list[str], str]:
-    """Run a program after the log is set up; return its lines of stderr, and its stdout."""
+    """Run a program with logging set up; return the lines of its stderr, and its stdout."""
     variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     variables.pop("SINGER_SDK_LOG_CONFIG", None)
     if config is not None:
@@ -196,14 +196,14 @@ MELTANO = {
 }
 
 
-def test_the_file_that_meltano_writes_gives_json_lines_without_singer_sdk(tmp_path):
+def test_meltano_log_config_gives_json_lines_without_singer_sdk(tmp_path):
     program = "early.info('one'); logging.getLogger('late').info('two')"
     lines, stdout = logged(program, json.dumps(MELTANO), tmp_path)
     assert [json.loads(line)["message"] for line in lines] == ["one", "two"]
     assert stdout == ""
 
 
-def test_loggers_of_the_peer_mean_ours(tmp_path):
+def test_singer_sdk_names_in_log_config_refer_to_tap_core(tmp_path):
     config = {
         "version": 1,
         "loggers": {"singer_sdk.metrics": {"level": "ERROR"}},
@@ -215,7 +215,7 @@ def test_loggers_of_the_peer_mean_ours(tmp_path):
     assert logged(program, json.dumps(config), tmp_path) == (["yes"], "")
 
 
-def test_yaml_is_read_where_it_can_be(tmp_path):
+def test_yaml_log_config_is_read_if_pyyaml_is_installed(tmp_path):
     pytest.importorskip("yaml")
     config = "version: 1\nhandlers: {h: {class: logging.StreamHandler}}\n"
     config += "root: {level: INFO, handlers: [h]}\n"
@@ -225,13 +225,13 @@ def test_yaml_is_read_where_it_can_be(tmp_path):
 @pytest.mark.parametrize(
     "config", ['{"version": 2}', "[1]", '{"version": 1, "formatters": {"f": {"()": "no.such"}}}']
 )
-def test_a_file_that_cannot_be_used_is_said_and_left(tmp_path, config):
+def test_invalid_log_config_causes_a_warning_and_is_ignored(tmp_path, config):
     lines, _ = logged("early.info('still here')", config, tmp_path)
     assert "cannot be used" in lines[0]
     assert lines[-1].endswith("| still here")
 
 
-def test_a_file_that_is_missing_is_said_and_left(tmp_path):
+def test_missing_log_config_causes_a_warning_and_is_ignored(tmp_path):
     program = "import os; os.environ['SINGER_SDK_LOG_CONFIG'] = 'nowhere.json'\n"
     program += "setup_console_logging('INFO'); early.info('still here')"
     lines, _ = logged(program, None, tmp_path)
@@ -239,7 +239,7 @@ def test_a_file_that_is_missing_is_said_and_left(tmp_path):
     assert lines[-1].endswith("| still here")
 
 
-def test_setting_up_twice_writes_each_line_once(capsys):
+def test_logging_set_up_twice_writes_each_line_once(capsys):
     root = logging.getLogger()
     before = (root.level, list(root.handlers))
     try:
@@ -252,7 +252,7 @@ def test_setting_up_twice_writes_each_line_once(capsys):
     assert capsys.readouterr().err.count("| once\n") == 1
 
 
-def test_a_standard_error_that_is_gone_stops_nothing(monkeypatch):
+def test_closed_standard_error_does_not_raise(monkeypatch):
     class Gone:
         def write(self, _text):
             raise OSError

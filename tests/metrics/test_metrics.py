@@ -1,4 +1,4 @@
-"""Measurements have singer_sdk's names and text, and cost one call per chunk."""
+"""Metrics have the names and the text format of singer_sdk."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def points(caplog):
     return _points
 
 
-def test_a_counter_says_once_what_it_counted(points):
+def test_counter_logs_its_total_once(points):
     with metrics.record_counter("s", endpoint="/x", extra="e") as counter:
         counter.increment(1000)
         counter.increment()
@@ -40,14 +40,14 @@ def test_a_counter_says_once_what_it_counted(points):
     ]
 
 
-def test_a_counter_speaks_again_when_its_interval_is_over(points):
+def test_counter_logs_again_after_its_interval(points):
     with metrics.record_counter("s", log_interval=-1) as counter:
         counter.increment(2)
         counter.increment(3)
     assert [point["value"] for point in points()] == [2, 3, 0]
 
 
-def test_a_context_is_tagged_while_it_lasts(points):
+def test_counter_context_is_a_tag_until_it_is_reset(points):
     with metrics.record_counter("s", log_interval=-1) as counter:
         counter.context = MappingProxyType({"region": "eu"})
         counter.increment()
@@ -59,7 +59,7 @@ def test_a_context_is_tagged_while_it_lasts(points):
     assert counter.context is None
 
 
-def test_a_timer_says_how_long_and_how_it_came_out(points):
+def test_timer_logs_duration_and_status(points):
     with metrics.sync_timer("s", job="j") as timer:
         assert timer.elapsed() >= 0
     with pytest.raises(KeyError), metrics.sync_timer("s"):
@@ -73,7 +73,7 @@ def test_a_timer_says_how_long_and_how_it_came_out(points):
     assert good["tags"]["job"] == "j"
 
 
-def test_the_other_meters_have_their_names(points):
+def test_batch_and_http_request_counters_have_their_metric_names(points):
     with metrics.batch_counter("s") as batches, metrics.http_request_counter("s", "/x") as requests:
         batches.increment()
         requests.increment()
@@ -83,7 +83,7 @@ def test_the_other_meters_have_their_names(points):
     }
 
 
-def test_a_value_that_json_lacks_becomes_its_text():
+def test_tag_value_that_json_lacks_becomes_text():
     point = Point("gauge", Metric.RECORD_COUNT, 1, {"when": complex(1, 2)})
     assert json.loads(str(point))["tags"] == {"when": "(1+2j)"}
 
@@ -101,13 +101,13 @@ def test_a_value_that_json_lacks_becomes_its_text():
         ({"tags": {"stream": "t"}}, True),
     ],
 )
-def test_measurements_can_be_kept_out_of_the_log(rules, stays):
+def test_metrics_can_be_excluded_from_the_log(rules, stays):
     point = Point("counter", Metric.RECORD_COUNT, 1, {"stream": "s"})
     record = logging.makeLogRecord({"msg": "METRIC: %s", "args": (point,)})
     assert MetricExclusionFilter(**rules).filter(record) is stays
 
 
-def test_the_filter_leaves_other_lines_alone():
+def test_metric_filter_keeps_other_log_lines():
     everything = MetricExclusionFilter(types=["counter"])
     assert everything.filter(logging.makeLogRecord({"msg": "x"}))
     assert everything.filter(logging.makeLogRecord({"msg": "%s", "args": ("counter",)}))

@@ -58,7 +58,7 @@ def test_settings_and_capability_members_are_those_of_singer_sdk(peer):
     for name, schema in peer["schemas"].items():
         ours = getattr(face, name)
         expected = without_words(schema)
-        if name == "STREAM_MAPS_CONFIG":  # the peer lets any type through here
+        if name == "STREAM_MAPS_CONFIG":  # singer_sdk allows any type
             inner = expected["properties"]["stream_maps"]["additionalProperties"]["anyOf"][2]
             inner["properties"]["__source__"] = {"type": ["string", "null"]}
         assert without_words(ours) == expected, name
@@ -90,8 +90,8 @@ def test_capability_prints_as_its_value():
     ],
 )
 def test_deprecated_capability_warns_on_every_kind_of_access(reach):
-    told = pytest.warns(DeprecationWarning, match=r"PROPERTIES is deprecated\. Please use CATALOG")
-    with told as caught:
+    message = r"PROPERTIES is deprecated\. Please use CATALOG"
+    with pytest.warns(DeprecationWarning, match=message) as caught:
         assert reach().value == "properties"
     assert caught[0].filename == __file__  # the caller's line, not one of the enumeration
 
@@ -103,8 +103,8 @@ def test_current_capability_does_not_warn():
 
 
 def test_false_and_empty_settings_do_not_enable_capabilities():
-    asked = {unbuilt.setting: None for unbuilt in UNSUPPORTED_CAPABILITIES}
-    assert find_unsupported_settings(asked) == []
+    config = {unbuilt.setting: None for unbuilt in UNSUPPORTED_CAPABILITIES}
+    assert find_unsupported_settings(config) == []
     assert find_unsupported_settings({"flattening_enabled": False, "stream_maps": {}}) == []
     assert [each.setting for each in find_unsupported_settings({"stream_maps": {"s": None}})] == [
         "stream_maps"

@@ -126,14 +126,14 @@ def test_invalid_variable_causes_a_warning_if_validation_is_off(monkeypatch, cap
 
 def test_overridden_config_check_is_called_if_validation_is_off():
     class Own(Plugin):
-        asked: list = []
+        checks: list = []
 
         def _validate_config(self, *, raise_errors=True):
-            self.asked.append(raise_errors)
+            self.checks.append(raise_errors)
             return super()._validate_config(raise_errors=raise_errors)
 
     plugin = Own(validate_config=False)
-    assert Own.asked == [False]
+    assert Own.checks == [False]
     assert plugin._validate_config(raise_errors=False) == ["'api_key' is a required property"]
 
 

@@ -1,8 +1,8 @@
-"""`make audit` against a server that stands in for the feed of advisories.
+"""`make audit` against a stand-in for the feed of advisories.
 
-The real feed cannot be reached where these tests run. The server speaks the part of OSV's protocol
-that is used: one query, one answer, further pages behind a token. pip-audit is the real one where
-`make audit` has installed it; elsewhere a program answers as pip-audit does, from the same feed.
+The real feed is not reachable from the tests. The server implements the used part of OSV's
+protocol: a query, its response, and further pages by a token. One test runs the real pip-audit if
+`make audit` has installed it; the others run a stand-in that queries the same feed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.project.locks import ROOT, read_lock
 SCRIPT = ROOT / "scripts" / "audit.py"
 KNOWN = ("PyPI", "jinja2", "2.4.1")
 
-# What pip-audit does with these arguments: it asks the feed for each line, and prints JSON.
+# Behaves as pip-audit with these arguments: it queries the feed for each line and prints JSON.
 STAND_IN = """\
 import json, sys, urllib.request
 path, feed = sys.argv[2], sys.argv[sys.argv.index("--osv-url") + 1]
@@ -47,13 +47,13 @@ class Feed(BaseHTTPRequestHandler):
     """A feed that knows the advisories of a table."""
 
     advisories: ClassVar[dict[tuple[str, str, str], str]] = {}
-    asked: ClassVar[list[tuple[str, str, str]]] = []
+    queries: ClassVar[list[tuple[str, str, str]]] = []
 
     def do_POST(self) -> None:
         query = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         package = query["package"]
         pin = (package["ecosystem"], package["name"], query["version"])
-        self.asked.append(pin)
+        self.queries.append(pin)
         page: dict[str, Any] = {}
         if pin in self.advisories and "page_token" not in query:
             withdrawn = {
@@ -77,7 +77,7 @@ class Feed(BaseHTTPRequestHandler):
 @pytest.fixture
 def feed() -> Iterator[str]:
     Feed.advisories = {KNOWN: "OSV-0"}
-    Feed.asked = []
+    Feed.queries = []
     with ThreadingHTTPServer(("127.0.0.1", 0), Feed) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
@@ -104,22 +104,22 @@ def audit(feed: str, program: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_everything_that_is_locked_is_looked_up(feed: str, pip_audit: Path) -> None:
+def test_audit_queries_every_locked_package_and_jar(feed: str, pip_audit: Path) -> None:
     """SEC20: packages for every Python and the jars of every format are asked for."""
     done = audit(feed, pip_audit)
     assert done.returncode == 0, done.stderr
     assert "0 advisories" in done.stdout
-    asked = set(Feed.asked)
+    queries = set(Feed.queries)
     for name in ("requirements.lock", "requirements-dev.lock", "requirements-audit.lock"):
         for package in read_lock(name):
-            assert ("PyPI", package.name, str(package.version)) in asked
-    jars = {name for ecosystem, name, _ in asked if ecosystem == "Maven"}
+            assert ("PyPI", package.name, str(package.version)) in queries
+    jars = {name for ecosystem, name, _ in queries if ecosystem == "Maven"}
     assert {"io.delta:delta-storage", "org.apache.hadoop:hadoop-aws"} <= jars
     assert "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13" in jars
 
 
-def test_advisories_are_listed_by_what_they_concern(feed: str, pip_audit: Path) -> None:
-    """SEC20: a hit on a package or a jar fails the audit, and says what and which."""
+def test_advisories_fail_the_audit_and_name_their_package(feed: str, pip_audit: Path) -> None:
+    """SEC20: an advisory for a package or a jar fails the audit and is named."""
     [jinja] = {p.version for p in read_lock("requirements-dev.lock") if p.name == "jinja2"}
     jar = ("Maven", "io.delta:delta-storage", "4.4.0")
     Feed.advisories |= {("PyPI", "jinja2", str(jinja)): "OSV-1", jar: "OSV-2"}
@@ -134,7 +134,7 @@ def test_advisories_are_listed_by_what_they_concern(feed: str, pip_audit: Path) 
 @pytest.mark.parametrize(
     "feed_address", ["http://127.0.0.1:1/v1/query", "http://feed.invalid/v1/query"]
 )
-def test_a_feed_out_of_reach_is_not_a_clean_audit(feed_address: str, pip_audit: Path) -> None:
+def test_unreachable_feed_fails_the_audit(feed_address: str, pip_audit: Path) -> None:
     """SEC20: without a feed the audit says that nothing was checked."""
     done = audit(feed_address, pip_audit)
     assert done.returncode == 3
@@ -143,16 +143,16 @@ def test_a_feed_out_of_reach_is_not_a_clean_audit(feed_address: str, pip_audit: 
     assert "advisories\n" not in done.stdout
 
 
-def test_what_answers_but_is_no_feed_is_not_believed(feed: str, pip_audit: Path) -> None:
-    """SEC20: an answer that knows no hole of a release that has them proves nothing."""
+def test_feed_without_known_advisories_fails_the_audit(feed: str, pip_audit: Path) -> None:
+    """SEC20: a feed without an advisory for a vulnerable release is not trusted."""
     Feed.advisories = {}
     done = audit(feed, pip_audit)
     assert done.returncode == 3
     assert "knows no advisory for jinja2 2.4.1" in done.stderr
 
 
-def test_a_pip_audit_that_fails_is_not_a_clean_audit(feed: str, tmp_path: Path) -> None:
-    """SEC20: a tool that breaks down half-way has not checked anything."""
+def test_failing_pip_audit_fails_the_audit(feed: str, tmp_path: Path) -> None:
+    """SEC20: the audit fails if pip-audit itself fails."""
     program = tmp_path / "pip-audit"
     program.write_text("#!/bin/sh\necho 'requests.exceptions.ProxyError: no route' >&2\nexit 1\n")
     program.chmod(0o755)
@@ -165,10 +165,10 @@ REAL = ROOT / ".venv-audit" / "bin" / "pip-audit"
 
 
 @pytest.mark.skipif(not REAL.exists(), reason="pip-audit is not installed: make audit")
-def test_the_real_pip_audit_reads_the_feed(feed: str) -> None:
+def test_real_pip_audit_queries_the_feed(feed: str) -> None:
     """SEC20: pip-audit takes our files and the feed's address, and reports its hits."""
     Feed.advisories = {KNOWN: "OSV-0"}
     done = audit(feed, REAL)
     assert done.returncode == 0, done.stderr
-    asked = {name for ecosystem, name, _ in Feed.asked if ecosystem == "PyPI"}
-    assert {"jinja2", "pyspark", "rpds-py"} <= asked
+    queries = {name for ecosystem, name, _ in Feed.queries if ecosystem == "PyPI"}
+    assert {"jinja2", "pyspark", "rpds-py"} <= queries

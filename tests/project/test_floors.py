@@ -1,4 +1,4 @@
-"""The oldest release of each dependency that has none of the known holes.
+"""The oldest release of each dependency without known vulnerabilities.
 
 The table names the advisory; pyproject.toml must not admit older releases, and no lock file may
 have one. `make audit` asks a feed for what the table does not know yet.
@@ -24,13 +24,13 @@ else:
 
 
 class Floor(NamedTuple):
-    """The first release of a package without a hole."""
+    """The first release of a package with a fix for an advisory."""
 
     package: str
     least: str
     advisory: str
     also_refused: tuple[str, ...] = ()
-    """Later releases that have the hole: it was mended in more than one line of releases."""
+    """Later releases without the fix, if it was made in several release lines."""
 
 
 FLOORS = (
@@ -62,13 +62,13 @@ FLOORS = (
     Floor("pyspark", "4.0.0", "CVE-2025-55039: RPC encryption without integrity"),
     Floor("simpleeval", "1.0.5", "CVE-2026-32640: modules out of the sandbox"),
 )
-OF_LOCKS_ALONE = (
+TRANSITIVE_FLOORS = (
     Floor("certifi", "2024.7.4", "CVE-2024-39689: a root that is not trusted any more"),
     Floor("idna", "3.7", "CVE-2024-3651: quadratic time"),
     Floor("pygments", "2.20.0", "CVE-2026-4539: patterns of one lexer"),
     Floor("setuptools", "78.1.1", "CVE-2025-47273: paths out of the download folder"),
 )
-"""Packages that others bring: the locks hold them, pyproject.toml does not name them."""
+"""Transitive dependencies: they are in the locks but not in pyproject.toml."""
 
 
 def declared() -> dict[str, list[Requirement]]:
@@ -87,8 +87,8 @@ def name_floor(floor: Floor) -> str:
 
 
 @pytest.mark.parametrize("floor", FLOORS, ids=name_floor)
-def test_the_project_admits_no_release_with_a_known_hole(floor: Floor) -> None:
-    """SEC20: floors are above known holes."""
+def test_requirements_exclude_vulnerable_releases(floor: Floor) -> None:
+    """SEC20: lower bounds of requirements exclude vulnerable releases."""
     requirements = declared()[floor.package]
     for requirement in requirements:
         lowest = [Version(s.version) for s in requirement.specifier if s.operator == ">="]
@@ -98,9 +98,9 @@ def test_the_project_admits_no_release_with_a_known_hole(floor: Floor) -> None:
             assert not requirement.specifier.contains(version), f"{version}: {floor.advisory}"
 
 
-@pytest.mark.parametrize("floor", [*FLOORS, *OF_LOCKS_ALONE], ids=name_floor)
-def test_no_lock_has_a_release_with_a_known_hole(floor: Floor) -> None:
-    """SEC20: what is locked is above known holes."""
+@pytest.mark.parametrize("floor", [*FLOORS, *TRANSITIVE_FLOORS], ids=name_floor)
+def test_locks_contain_no_vulnerable_release(floor: Floor) -> None:
+    """SEC20: locked releases have no known vulnerability."""
     found = [
         (name, package.version)
         for name in LOCKS

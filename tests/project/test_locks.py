@@ -16,7 +16,7 @@ DOCKERFILES = sorted((ROOT / "samples").glob("*/*/Dockerfile"))
 
 @pytest.mark.parametrize("name", LOCKS)
 def test_every_locked_archive_has_its_hash(name: str) -> None:
-    """SEC20: what pip installs is the archive that was locked."""
+    """SEC20: pip installs only the locked archives."""
     packages = read_lock(name)
     assert packages
     for package in packages:
@@ -25,16 +25,16 @@ def test_every_locked_archive_has_its_hash(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LOCKS)
-def test_a_lock_names_no_address(name: str) -> None:
+def test_lock_contains_no_url(name: str) -> None:
     """SEC20: the person who installs chooses the package index."""
     text = (ROOT / name).read_text("utf-8")
     assert not re.search(r"://|--(?:extra-)?index-url|--find-links|--trusted-host", text)
 
 
-def test_all_locks_agree_on_each_package() -> None:
-    """SEC20: one version of a package is looked at, not one for each file."""
+def test_locks_agree_on_the_version_of_each_package() -> None:
+    """SEC20: each package has one version in all lock files."""
     versions: dict[tuple[str, str], set[str]] = {}
-    tools = {"requirements-audit.lock", "requirements-uv.lock"}  # environments of their own
+    tools = {"requirements-audit.lock", "requirements-uv.lock"}  # separate environments
     for name in set(LOCKS) - tools:
         for package in read_lock(name):
             key = (package.name, str(package.requirement.marker))
@@ -50,7 +50,7 @@ def installs(text: str) -> list[str]:
 
 
 def check_installs(commands: list[str]) -> None:
-    """Hold that nothing is installed but locked files, with hashes, and folders."""
+    """Assert that commands install only lock files with hashes, and local folders."""
     for command in commands:
         words = command.split("pip install", 1)[1].split()
         assert "--no-deps" in words, command
@@ -88,7 +88,7 @@ def test_make_installs_with_hashes(target: str) -> None:
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.parent.name)
 def test_images_install_with_hashes(path: Path) -> None:
-    """SEC20: an image takes the locked archives, and its base image can be a digest."""
+    """SEC20: an image installs the locked archives, and its base image can be a digest."""
     text = path.read_text("utf-8")
     commands = installs(text)
     assert len(commands) >= 3
@@ -99,8 +99,8 @@ def test_images_install_with_hashes(path: Path) -> None:
     assert re.search(r"^USER (?!root|0)\w+$", text, re.MULTILINE)
 
 
-def test_pip_refuses_an_archive_with_another_hash(tmp_path: Path) -> None:
-    """SEC20: an archive that was exchanged is not installed."""
+def test_pip_rejects_an_archive_with_another_hash(tmp_path: Path) -> None:
+    """SEC20: a replaced archive is not installed."""
     wheel = tmp_path / "exchanged-1.0-py3-none-any.whl"
     wheel.write_bytes(b"PK")
     lock = tmp_path / "requirements.lock"

@@ -1,4 +1,4 @@
-"""The PostgreSQL of the tests: it is real, and ends with the process that started it."""
+"""The PostgreSQL server of the tests, which ends with the process that started it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 PATIENCE = 60
 
 
-def test_a_database_is_there_until_its_block_ends(postgres: Server) -> None:
+def test_database_exists_until_its_context_ends(postgres: Server) -> None:
     with postgres.database('od"d') as database:
         assert database.run("CREATE TABLE t AS SELECT 1 AS a", "SELECT a FROM t") == [(1,)]
         left_open = database.connect()
@@ -35,13 +35,13 @@ def test_a_database_is_there_until_its_block_ends(postgres: Server) -> None:
         database.connect()
 
 
-def test_the_server_wants_its_password(postgres: Server) -> None:
+def test_server_requires_its_password(postgres: Server) -> None:
     url = postgres.maintenance.url_for("postgresql").replace(postgres.password, "another")
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
         psycopg.connect(url)
 
 
-def test_a_server_ends_with_a_process_that_is_killed(postgres: Server) -> None:
+def test_server_ends_when_its_process_is_killed(postgres: Server) -> None:
     done = subprocess.run(
         [sys.executable, "-c", DIES], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -54,7 +54,7 @@ def test_a_server_ends_with_a_process_that_is_killed(postgres: Server) -> None:
         psycopg.connect(url)
 
 
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_server_programs_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("TAP_CORE_POSTGRES_BIN", raising=False)
     monkeypatch.setattr(postgres_server, "_places", lambda: iter([tmp_path]))
     assert server_programs() is None
@@ -63,7 +63,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         pass
 
 
-def test_a_folder_that_is_given_must_have_the_programs(
+def test_configured_folder_must_contain_the_programs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TAP_CORE_POSTGRES_BIN", str(tmp_path))
@@ -71,7 +71,7 @@ def test_a_folder_that_is_given_must_have_the_programs(
         server_programs()
 
 
-def test_installing_is_left_to_those_who_may(
+def test_installation_is_skipped_without_permission(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(postgres_server, "server_programs", lambda: None)

@@ -1,4 +1,4 @@
-"""`scripts/preflight.sh` names everything that is missing, and where to get it."""
+"""`scripts/preflight.sh` names missing programs and how to install them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JAVA_25 = 'openjdk version "25" 2025-09-16'
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """A folder of programs that is the whole PATH of a machine with nothing installed."""
+    """Return the only folder on PATH of a machine without Python and Java."""
     for tool in TOOLS:
         for place in os.get_exec_path():
             if (Path(place) / tool).exists():
@@ -55,7 +55,7 @@ def preflight(machine: Path, **variables: str) -> subprocess.CompletedProcess[st
 
 
 @pytest.mark.parametrize("java", [JAVA_17, JAVA_25])
-def test_a_machine_that_has_all_is_told_its_interpreter(machine: Path, java: str) -> None:
+def test_preflight_prints_the_interpreter_if_nothing_is_missing(machine: Path, java: str) -> None:
     with_python(machine)
     with_java(machine, java)
     done = preflight(machine)
@@ -64,7 +64,7 @@ def test_a_machine_that_has_all_is_told_its_interpreter(machine: Path, java: str
     assert done.stderr == ""
 
 
-def test_an_empty_machine_is_told_all_that_is_missing_at_once(machine: Path) -> None:
+def test_preflight_lists_everything_missing_at_once(machine: Path) -> None:
     done = preflight(machine)
     assert done.returncode == 1
     assert done.stdout == ""
@@ -75,7 +75,7 @@ def test_an_empty_machine_is_told_all_that_is_missing_at_once(machine: Path) -> 
 
 
 @pytest.mark.parametrize(("java", "major"), [(JAVA_8, "8"), (JAVA_11, "11")])
-def test_an_old_java_is_named_with_its_version(machine: Path, java: str, major: str) -> None:
+def test_old_java_is_named_with_its_version(machine: Path, java: str, major: str) -> None:
     with_python(machine)
     with_java(machine, java)
     done = preflight(machine)
@@ -84,14 +84,14 @@ def test_an_old_java_is_named_with_its_version(machine: Path, java: str, major: 
     assert "missing: Python" not in done.stderr
 
 
-def test_an_old_python_is_passed_over_for_a_newer_one(machine: Path) -> None:
+def test_newer_python_is_preferred_to_an_old_one(machine: Path) -> None:
     program(machine, "python3", "exit 1")
     with_python(machine, "python3.12")
     with_java(machine, JAVA_17)
     assert preflight(machine).returncode == 0
 
 
-def test_the_interpreter_that_is_asked_for_is_not_replaced(machine: Path) -> None:
+def test_configured_interpreter_is_not_replaced(machine: Path) -> None:
     with_python(machine)
     with_java(machine, JAVA_17)
     program(machine, "old", "exit 1")
@@ -100,7 +100,7 @@ def test_the_interpreter_that_is_asked_for_is_not_replaced(machine: Path) -> Non
     assert "does not fit" in done.stderr
 
 
-def test_a_python_without_venv_is_named(machine: Path) -> None:
+def test_python_without_venv_is_reported(machine: Path) -> None:
     program(
         machine,
         "python3",
@@ -113,7 +113,7 @@ def test_a_python_without_venv_is_named(machine: Path) -> None:
     assert "missing: pip and venv" in done.stderr
 
 
-def test_java_home_decides_which_java_is_looked_at(machine: Path, tmp_path: Path) -> None:
+def test_java_home_takes_precedence(machine: Path, tmp_path: Path) -> None:
     with_python(machine)
     with_java(machine, JAVA_8)
     home = tmp_path / "jdk"

@@ -1,4 +1,4 @@
-"""The project's files say the same thing in all the places where they say it."""
+"""Consistency of the project's files: locks, extras, Makefile, CI, wheel."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def locked(name: str) -> dict[str, str]:
 
 
 UNLOCKED = {"faker", "connect"}
-"""What is not installed here: made-up values, of which results must not depend (tests bring a
-stand-in), and Spark Connect's client, which cannot stand beside pyspark (it is a peer)."""
+"""Extras that the development lock leaves out: Faker, for which the tests have a stand-in, and
+Spark Connect's client, which cannot be installed together with pyspark (it is a peer)."""
 
 
 @pytest.mark.parametrize("name", LOCKS)
-def test_the_locks_answer_every_range_of_the_project(name: str) -> None:
+def test_locks_satisfy_the_requirements_of_the_project(name: str) -> None:
     from packaging.requirements import Requirement
 
     extras = {"spark"} if name == "requirements.lock" else {"dev", *all_extras() - UNLOCKED}
@@ -52,11 +52,11 @@ def all_extras() -> set[str]:
     return set(metadata.metadata("tap-core-sdk").get_all("Provides-Extra") or [])
 
 
-def test_the_extras_are_those_that_the_readme_may_promise() -> None:
+def test_documented_extras_exist() -> None:
     assert all_extras() >= {"spark", "sql", "fivetran", "manifest", "testing", "all"}
 
 
-def test_a_tap_author_installs_no_spark() -> None:
+def test_plain_installation_has_no_pyspark() -> None:
     plain = [r for r in metadata.requires("tap-core-sdk") or [] if "extra ==" not in r]
     names = {re.match(r"[\w-]+", r)[0] for r in plain}  # type: ignore[index]
     assert names == {
@@ -65,13 +65,13 @@ def test_a_tap_author_installs_no_spark() -> None:
     }
 
 
-def test_continuous_integration_runs_what_everybody_runs() -> None:
+def test_continuous_integration_runs_make_test() -> None:
     script = (ROOT / ".ci" / "run").read_text()
     commands = [line for line in script.splitlines() if re.match(r"(exec )?make\b", line)]
     assert commands == ["exec make test"]
 
 
-def test_every_target_that_the_makefile_lists_exists() -> None:
+def test_listed_make_targets_exist() -> None:
     text = (ROOT / "Makefile").read_text()
     listed = re.findall(r"^#   make (\w+)", text, flags=re.MULTILINE)
     assert {"demo", "test", "check", "bench", "lock"} <= set(listed)
@@ -79,19 +79,19 @@ def test_every_target_that_the_makefile_lists_exists() -> None:
         assert re.search(rf"^{name}:", text, flags=re.MULTILINE), name
 
 
-def test_a_peer_that_is_not_known_is_refused() -> None:
+def test_unknown_peer_is_rejected() -> None:
     with pytest.raises(ValueError, match="singer_sdk"):
         peers.peer_python("nobody")
 
 
-def test_a_variable_names_another_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variable_selects_the_peer_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAP_CORE_PEER_PYTHON", "/elsewhere/python")
     assert peers.peer_python("singer_sdk") == Path("/elsewhere/python")
     monkeypatch.setenv("TAP_CORE_PEER_DLT", "/other/python")
     assert peers.peer_python("dlt") == Path("/other/python")
 
 
-def test_a_peer_is_there_only_when_it_was_made_to_the_end(
+def test_incomplete_peer_environment_is_not_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("TAP_CORE_PEER_DLT", raising=False)
@@ -105,7 +105,7 @@ def test_a_peer_is_there_only_when_it_was_made_to_the_end(
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_both_packages_and_their_data(tmp_path: Path) -> None:
+def test_wheel_contains_both_packages_and_their_data(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
         cwd=ROOT,

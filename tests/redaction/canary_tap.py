@@ -82,7 +82,7 @@ class ByToken(CanaryStream):
 
 
 class CanaryTap(Tap):
-    """Sends secrets."""
+    """Tap of all these streams."""
 
     name = "tap-canary"
     config_jsonschema = th.PropertiesList(

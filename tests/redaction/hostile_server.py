@@ -21,7 +21,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Write no log."""
 
     def do_GET(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
@@ -38,8 +38,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, '{"data": [{"id": 1}]}')
 
     def _refuses(self, body: str) -> None:
-        said = f"You sent {self.path} {body} {dict(self.headers)}"
-        self._answer(401, json.dumps({"error": said, "token": CANARIES["access"]}))
+        echo = f"You sent {self.path} {body} {dict(self.headers)}"
+        self._answer(401, json.dumps({"error": echo, "token": CANARIES["access"]}))
 
     def _breaks(self, body: str) -> None:
         self._answer(500, f"{self.path}\n{dict(self.headers)}\n{body}", "text/plain")
@@ -62,7 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def hostile_server() -> Iterator[int]:
-    """Serve on a free port of the loopback."""
+    """Run the server on a free loopback port; yield the port."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

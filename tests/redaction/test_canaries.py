@@ -129,8 +129,8 @@ class Folder:
 
     def assert_clean(self, done: subprocess.CompletedProcess[bytes], lines: list[bytes]) -> None:
         """Assert that output, command lines and files of a run contain no secret."""
-        told = [line for line in done.stdout.splitlines() if not line.startswith(_NEW_SETTINGS)]
-        for text in (b"\n".join(told), done.stderr):
+        texts = [line for line in done.stdout.splitlines() if not line.startswith(_NEW_SETTINGS)]
+        for text in (b"\n".join(texts), done.stderr):
             assert leaks(text) == [], text.decode(errors="replace")
             assert b"\x1b" not in text
         assert lines == []
@@ -193,7 +193,7 @@ def test_no_command_of_a_tap_writes_a_secret(folder: Folder, port: int, command:
         assert b'"TRACE"' in done.stdout
 
 
-@pytest.mark.parametrize("mode", ["ok", "refuses"])  # others are tried again for minutes
+@pytest.mark.parametrize("mode", ["ok", "refuses"])  # other modes are retried for minutes
 def test_no_manifest_writes_a_secret(folder: Folder, port: int, mode: str):
     """SEC5: no manifest writes a secret."""
     pytest.importorskip("jinja2", reason="manifests are an extra")
@@ -212,7 +212,7 @@ def test_no_fivetran_call_writes_a_secret(folder: Folder, port: int, mode: str):
     """SEC5: no call of fivetran writes a secret."""
     grpc = pytest.importorskip("grpc", reason="gRPC is an extra")
     settings = tap_settings(url_of(port, mode))
-    told: list[str] = []
+    texts: list[str] = []
     with (
         command_lines() as lines,
         (folder.path / "stderr").open("wb") as stderr,
@@ -220,14 +220,14 @@ def test_no_fivetran_call_writes_a_secret(folder: Folder, port: int, mode: str):
     ):
         client = Client(server, **settings)
         for rpc, more in (("Test", {"name": "connect"}), ("Schema", {})):
-            told.append(_told(grpc, lambda rpc=rpc, more=more: client.call(rpc, **more)))
-        told.append(_told(grpc, lambda: list(client.update())))
-    assert leaks("".join([*told, *server.lines])) == []
+            texts.append(_call_text(grpc, lambda rpc=rpc, more=more: client.call(rpc, **more)))
+        texts.append(_call_text(grpc, lambda: list(client.update())))
+    assert leaks("".join([*texts, *server.lines])) == []
     assert lines == []
     assert leaks_in_folder(folder.path) == {}
 
 
-def _told(grpc: Any, call: Any) -> str:
+def _call_text(grpc: Any, call: Any) -> str:
     try:
         return str(call())
     except grpc.RpcError as error:

@@ -149,10 +149,10 @@ def test_json_log_lines_stay_valid_and_show_no_secret(log):
     tap = QuietTap(config={"k": "12345678"})
     extra = {"token": "abc", "figures": {"n": 12, "password": 5}, "stream_name": "s"}
     line = log(StructuredFormatter(), 'said "%s" and "token":5', HOSTILE, extra=extra)
-    told = json.loads(line)
-    assert "\n" not in told["message"]
-    assert told["extra"]["figures"] == {"n": 12, "password": "***"}
-    assert told["extra"]["token"] == "***"
+    parsed = json.loads(line)
+    assert "\n" not in parsed["message"]
+    assert parsed["extra"]["figures"] == {"n": 12, "password": "***"}
+    assert parsed["extra"]["token"] == "***"
     assert tap.name
 
 

@@ -22,7 +22,7 @@ def without_rows(request, monkeypatch):
     monkeypatch.setenv(LOG_ROWS, request.param)
 
 
-def everything(error: BaseException | None) -> str:
+def full_text(error: BaseException | None) -> str:
     text = ""
     while error is not None:
         text += f"{error!r} {error}"
@@ -53,7 +53,7 @@ def test_invalid_record_is_described_without_its_values():
     with pytest.raises(InvalidRecord) as caught:
         JSONSchemaValidator(SCHEMA).validate({"id": "Ada"})
     assert "<text of 3 characters> does not fit type 'integer' (record['id'])" in str(caught.value)
-    assert "Ada" not in everything(caught.value)
+    assert "Ada" not in full_text(caught.value)
     with pytest.raises(InvalidRecord, match="'id' is a required property"):
         JSONSchemaValidator(SCHEMA).validate({"name": "Ada"})
 
@@ -67,7 +67,7 @@ def test_unparsable_date_is_described_without_its_value(caplog, treatment):
     try:
         handle_invalid_timestamp_in_record(*arguments, logging.getLogger("t"))
     except ValueError as error:
-        text = everything(error)
+        text = full_text(error)
     assert "Ada" not in text + caplog.text
     assert "<text of 8 characters>" in text + caplog.text
 

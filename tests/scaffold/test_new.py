@@ -1,4 +1,4 @@
-"""Projects that `tap-core new` makes: their own tests pass at once, and they are well kept."""
+"""Projects that `tap-core new` creates: their tests, lint, types and container file."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
-def test_the_tests_of_a_new_project_pass_at_once(project: Project, made: Path) -> None:
+def test_tests_of_a_new_project_pass(project: Project, made: Path) -> None:
     done = run(made / project.name, "pytest", "-q")
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -65,14 +65,14 @@ def test_the_tests_of_a_new_project_pass_at_once(project: Project, made: Path) -
 
 
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
-def test_a_new_project_describes_itself(project: Project, made: Path) -> None:
+def test_new_project_prints_its_about_information(project: Project, made: Path) -> None:
     done = run(made / project.name, project.package, "--about", "--format=json")
 
     assert json.loads(done.stdout)["name"] == project.name
 
 
 def instructions(project: Project, made: Path) -> list[tuple[str, str]]:
-    """Return the words and arguments of a project's container file, comments left out."""
+    """Return the instructions and arguments of a project's Dockerfile without comments."""
     text = (made / project.name / "Dockerfile").read_text("utf-8")
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     joined = "\n".join(lines).replace("\\\n", " ")
@@ -80,46 +80,44 @@ def instructions(project: Project, made: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
-def test_a_new_project_has_a_container_file(project: Project, made: Path) -> None:
-    """No image is built here: its instructions are read."""
+def test_new_project_has_a_dockerfile_with_a_non_root_user(project: Project, made: Path) -> None:
+    """The instructions are read; no image is built."""
     found = instructions(project, made)
     assert {word for word, _ in found} <= {
         *("ARG", "FROM", "COPY", "RUN", "ENV", "USER", "WORKDIR", "ENTRYPOINT")
     }
-    assert [told for word, told in found if word == "FROM"] == [
+    assert [value for word, value in found if word == "FROM"] == [
         "${BASE_IMAGE} AS build",
         "${BASE_IMAGE}",
     ]
-    [user] = [told for word, told in found if word == "USER"]
+    [user] = [value for word, value in found if word == "USER"]
     made_users = re.findall(r"useradd --uid 1000 --create-home (\w+)", str(found))
     assert made_users == [user] != ["root"]
     places = [index for index, (word, _) in enumerate(found) if word in {"USER", "ENTRYPOINT"}]
     assert [found[index][0] for index in places] == ["USER", "ENTRYPOINT"]
-    [copied, installed] = [told for word, told in found if word == "COPY"]
+    [copied, installed] = [value for word, value in found if word == "COPY"]
     assert (copied, installed) == (". /build", "--from=build /app /app")
     assert json.loads(found[places[1]][1]) == [project.name]
-    variables = [told for word, told in found if word == "ENV" and "AIRBYTE" in told]
+    variables = [value for word, value in found if word == "ENV" and "AIRBYTE" in value]
     wanted = [f'AIRBYTE_ENTRYPOINT="{project.name}"'] if project.what == "tap" else []
     assert variables == wanted
 
 
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
-def test_settings_and_secrets_are_not_copied_into_an_image(project: Project, made: Path) -> None:
+def test_settings_and_secrets_are_in_dockerignore(project: Project, made: Path) -> None:
     ignored = (made / project.name / ".dockerignore").read_text("utf-8").splitlines()
     assert {".git", ".env", "*.json"} <= set(ignored)
 
 
-def test_the_entry_point_of_a_container_file_is_a_program_that_answers(
-    made: Path, tmp_path: Path
-) -> None:
-    """The project is installed as the container file does it, but for what it depends on."""
+def test_dockerfile_entry_point_is_an_installed_program(made: Path, tmp_path: Path) -> None:
+    """The project is installed as in the Dockerfile, but without its dependencies."""
     project = Project.of("tap-keyed", "rest", "api-key", "page")
     offline = ("--no-deps", "--no-index", "--no-build-isolation", "--quiet")
     app = tmp_path / "app"
     installed = run(made, "pip", "install", *offline, "--target", str(app), project.name + "/")
     assert installed.returncode == 0, installed.stderr
     [entry] = [
-        json.loads(told) for word, told in instructions(project, made) if word == "ENTRYPOINT"
+        json.loads(value) for word, value in instructions(project, made) if word == "ENTRYPOINT"
     ]
     done = subprocess.run(
         [str(app / "bin" / entry[0]), "spec"],
@@ -134,7 +132,7 @@ def test_the_entry_point_of_a_container_file_is_a_program_that_answers(
     assert [json.loads(line)["type"] for line in done.stdout.splitlines()] == ["SPEC"]
 
 
-def test_new_projects_are_formatted_and_sorted(made: Path) -> None:
+def test_new_projects_pass_ruff(made: Path) -> None:
     for project in PROJECTS:
         folder = made / project.name
         for asked in (
@@ -146,7 +144,7 @@ def test_new_projects_are_formatted_and_sorted(made: Path) -> None:
             assert done.returncode == 0, f"{project.name}: {done.stdout}{done.stderr}"
 
 
-def test_new_projects_check_under_a_strict_type_checker(made: Path) -> None:
+def test_new_projects_pass_mypy_in_strict_mode(made: Path) -> None:
     packages = [str(made / project.name / project.package) for project in PROJECTS]
 
     done = run(made, "mypy", "--strict", "--follow-imports=silent", *packages)
@@ -155,18 +153,20 @@ def test_new_projects_check_under_a_strict_type_checker(made: Path) -> None:
 
 
 @pytest.mark.skipif(find_spec("basedpyright") is None, reason="basedpyright is not installed")
-def test_new_projects_check_under_pyrights_strict_mode(made: Path) -> None:
+def test_new_projects_pass_pyright_in_strict_mode(made: Path) -> None:
     folders = [str(made / project.name) for project in PROJECTS]
-    rooms = [{"root": folder, "extraPaths": [str(ROOT)]} for folder in folders]
+    environments = [{"root": folder, "extraPaths": [str(ROOT)]} for folder in folders]
     settings = {"typeCheckingMode": "strict", "pythonVersion": "3.10", "include": folders}
-    (made / "pyright.json").write_text(json.dumps({**settings, "executionEnvironments": rooms}))
+    (made / "pyright.json").write_text(
+        json.dumps({**settings, "executionEnvironments": environments})
+    )
 
     done = run(made, "basedpyright", "-p", "pyright.json", "--pythonpath", sys.executable)
 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_command_says_what_to_do_next(
+def test_new_command_prints_the_next_steps(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "here"
@@ -177,7 +177,9 @@ def test_the_command_says_what_to_do_next(
     assert "BearerTokenAuthenticator" in (folder / "tap_example" / "client.py").read_text()
 
 
-def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_command_does_not_overwrite_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     mine = tmp_path / "mine.txt"
     mine.write_text("mine")
 
@@ -188,7 +190,7 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("example",), "is not a valid plugin name"),
         (("tap-Example",), "is not a valid plugin name"),
@@ -200,6 +202,8 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (("tap-x", "graphql", None, "page"), "cursor is"),
     ],
 )
-def test_what_cannot_be_is_refused_with_what_can(arguments: tuple[str, ...], said: str) -> None:
-    with pytest.raises(ProjectError, match=said):
+def test_invalid_project_options_are_rejected_with_the_valid_ones(
+    arguments: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(ProjectError, match=message):
         Project.of(*arguments)

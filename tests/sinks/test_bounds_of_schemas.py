@@ -56,12 +56,12 @@ def test_reference_outside_the_schema_is_rejected(tmp_path: Path, schema: Any):
         text = json.dumps(schema).replace("URL", server.url)
         made = json.loads(text.replace("FILE", (tmp_path / "secret.json").as_uri()))
         value = {"y": 1}
-        with pytest.raises(InvalidJSONSchema, match="resolved in the schema alone") as told:
+        with pytest.raises(InvalidJSONSchema, match="resolved in the schema alone") as caught:
             refused(made, value)
         with pytest.raises(InvalidJSONSchema):
             validate_config({"x": value}, {"properties": {"x": made}})
         assert server.asked == []
-    assert "LOCAL-SECRET" not in str(told.value)
+    assert "LOCAL-SECRET" not in str(caught.value)
 
 
 def test_reference_within_the_schema_is_resolved():
@@ -101,12 +101,12 @@ def test_pattern_with_catastrophic_backtracking_is_stopped(
 
 
 @pytest.mark.parametrize(
-    ("pattern", "said"),
+    ("pattern", "message"),
     [("x" * 100_001, "may have 100,000 characters"), ("((a{1000}){1000}){1000}", "lower counts")],
 )
-def test_pattern_too_large_to_compile_is_rejected(pattern: str, said: str):
+def test_pattern_too_large_to_compile_is_rejected(pattern: str, message: str):
     """SEC14: a pattern that is too large to compile is refused."""
-    with pytest.raises(LimitExceededError, match=said):
+    with pytest.raises(LimitExceededError, match=message):
         refused({"pattern": pattern}, "a")
     schema = {"$defs": {"far": {"pattern": "x" * 100_001}}}
     with pytest.raises(LimitExceededError):

@@ -166,13 +166,13 @@ def forms_of_secret() -> list[str]:
 def test_refused_connection_error_names_host_and_database_but_not_the_password():
     url = sa.URL.create("postgresql+psycopg", "joe", SECRET, "127.0.0.1", 1, "shop")
     connector = SQLConnector({"sqlalchemy_url": url.render_as_string(hide_password=False)})
-    for ask in (
+    for call in (
         connector.discover_catalog_entries,
         lambda: connector.table_exists("t"),
         lambda: connector._connect().__enter__(),
     ):
         with pytest.raises(DatabaseUnreachableError) as caught:
-            ask()
+            call()
         assert str(caught.value).startswith(
             "No connection to database 'shop' at 127.0.0.1:1 (postgresql): "
         )

@@ -137,7 +137,7 @@ def test_indexes_are_not_queried_if_reflect_indices_is_false(tmp_path, statement
 
 def test_overridden_discovery_methods_are_called_for_each_table(tmp_path):
     class Mine(SQLConnector):
-        asked: list[tuple[Any, ...]] = []
+        calls: list[tuple[Any, ...]] = []
 
         def get_schema_names(self, engine, inspected):
             assert engine is self._engine
@@ -158,7 +158,7 @@ def test_overridden_discovery_methods_are_called_for_each_table(tmp_path):
             names = [column["name"] for column in reflected_columns]
             keys = reflected_pk and reflected_pk["constrained_columns"]
             indices = [index["column_names"] for index in reflected_indices]
-            self.asked.append((schema_name, table_name, is_view, names, keys, indices))
+            self.calls.append((schema_name, table_name, is_view, names, keys, indices))
             entry = super().discover_catalog_entry(
                 engine,
                 inspected,
@@ -179,7 +179,7 @@ def test_overridden_discovery_methods_are_called_for_each_table(tmp_path):
         Mine,
     )
     found = connector.discover_catalog_entries()
-    assert Mine.asked == [
+    assert Mine.calls == [
         ("main", "t", False, ["a", "b"], ["a"], [["b"]]),
         ("main", "v", True, ["b"], None, []),
     ]

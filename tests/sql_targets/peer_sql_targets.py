@@ -81,14 +81,14 @@ def conformed(name):
 
 
 if __name__ == "__main__":
-    here = Path(sys.argv[1])
-    given = json.loads((here / "cases.json").read_text())
-    found = {"cases": {}, "names": {name: conformed(name) for name in given["names"]}}
-    for name, case in given["cases"].items():
-        path = here / f"{name}.db"
+    folder = Path(sys.argv[1])
+    inputs = json.loads((folder / "cases.json").read_text())
+    found = {"cases": {}, "names": {name: conformed(name) for name in inputs["names"]}}
+    for name, case in inputs["cases"].items():
+        path = folder / f"{name}.db"
         ends = [run(path, lines, case.get("config", {})) for lines in case["runs"]]
         found["cases"][name] = {"ends": ends, "content": content(path)}
     about = json.loads(json.dumps(FileTarget._get_about_info().settings))
     found["settings"] = sorted(about["properties"])
     found["capabilities"] = sorted(each.value for each in FileTarget.capabilities)
-    (here / "found.json").write_text(json.dumps(found, default=str))
+    (folder / "found.json").write_text(json.dumps(found, default=str))

@@ -20,7 +20,14 @@ from tap_core.sql.insert import prepare_insert
 from tap_core.sql.parameter_binding import get_python_types
 from tap_core.sql.target import SQLTarget
 from tap_core.target_base import Target
-from tests.sql_targets.small import SmallConnector, SmallSink, SmallTarget, load, rows_of, types_of
+from tests.sql_targets.small_target import (
+    SmallConnector,
+    SmallSink,
+    SmallTarget,
+    load,
+    rows_of,
+    types_of,
+)
 from tests.target_base.messages import record, schema, state
 
 TEXT = {"type": ["string", "null"]}
@@ -408,10 +415,10 @@ def test_record_without_a_schema_is_rejected(sqlite_url):
 
 def test_overridden_get_sink_may_choose_the_sink_by_record(sqlite_url):
     class Choosing(SmallTarget):
-        def get_sink(self, stream_name, *, record=None, **given):
+        def get_sink(self, stream_name, *, record=None, **kwargs):
             if record is not None and record["id"] % 2:
                 stream_name = "odd"
-            return super().get_sink(stream_name, record=record, **given)
+            return super().get_sink(stream_name, record=record, **kwargs)
 
     lines = [record("a", id=number) for number in range(4)]
     load(Choosing, sqlite_url, schema("a"), schema("odd"), *lines)
@@ -565,8 +572,8 @@ def test_insert_makes_at_most_one_python_call_per_record(sqlite_url):
         table = sink.full_table_name
         return calls_during(lambda: sink.bulk_insert_records(table, sink.schema, batch))
 
-    insert(10)  # the plan is made
+    insert(10)  # compiles and caches the statement
     few = insert(10)
-    many = min(insert(2010), insert(2010))  # what the collector calls in between is not counted
+    many = min(insert(2010), insert(2010))  # the minimum excludes calls of the garbage collector
     assert (many - few) / 2000 <= 1.01
     target.target_connector._engine.dispose()

@@ -129,8 +129,8 @@ class Side:
     def __init__(self, sdk: str, folder: Path) -> None:
         folder = folder / sdk
         folder.mkdir()
-        given = {"cases": CASES | FIXTURES, "names": NAMES}
-        (folder / "cases.json").write_text(json.dumps(given))
+        inputs = {"cases": CASES | FIXTURES, "names": NAMES}
+        (folder / "cases.json").write_text(json.dumps(inputs))
         (folder / "targets.py").write_text(TARGETS.read_text().replace("tap_core", sdk))
         python = sys.executable if sdk == "tap_core" else str(PEER)
         done = subprocess.run(
@@ -171,7 +171,7 @@ PASSING = ("_sdc_received_at", "_sdc_batched_at", "_sdc_sequence", "_sdc_sync_st
 
 def masked(content: dict[str, Any]) -> dict[str, Any]:
     """Replace times, which differ between runs, by their types in the tables' rows."""
-    told = {}
+    tables = {}
     for name, (sql, rows) in content.items():
         columns = [part.split()[0].strip('"(') for part in sql.split("(", 1)[1].split(",")]
         places = [number for number, column in enumerate(columns) if column in PASSING]
@@ -181,8 +181,8 @@ def masked(content: dict[str, Any]) -> dict[str, Any]:
                 row[place] = type(row[place]).__name__
             for mark in marks:
                 row[mark] = row[mark] is not None
-        told[name] = [sql, rows]
-    return told
+        tables[name] = [sql, rows]
+    return tables
 
 
 def test_singer_sdk_test_streams_are_found():

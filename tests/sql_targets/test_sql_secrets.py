@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.sql_targets.small import SmallTarget, load
+from tests.sql_targets.small_target import SmallTarget, load
 from tests.target_base.messages import record, schema
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "hunter2-and-more"
-PROGRAM = "from tests.sql_targets.small import SmallTarget; SmallTarget.cli()"
+PROGRAM = "from tests.sql_targets.small_target import SmallTarget; SmallTarget.cli()"
 
 
 UNREACHABLE = f"postgresql+psycopg://me:{SECRET}@127.0.0.1:1/db?connect_timeout=2"
@@ -36,8 +36,8 @@ def test_error_of_an_unreachable_database_does_not_show_the_password(url, caplog
     target = SmallTarget(config={"sqlalchemy_url": url})
     with caplog.at_level(logging.DEBUG), pytest.raises(Exception, match=r"\w") as caught:
         target.listen(io.StringIO(schema() + record(id=1)))
-    told = "".join(traceback.format_exception(caught.value))
-    assert SECRET not in told + caplog.text + repr(caught.value)
+    trace = "".join(traceback.format_exception(caught.value))
+    assert SECRET not in trace + caplog.text + repr(caught.value)
 
 
 def test_command_output_does_not_show_the_password(tmp_path):

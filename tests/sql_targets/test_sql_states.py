@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.sql_targets.small import SmallTarget, load, rows_of
+from tests.sql_targets.small_target import SmallTarget, load, rows_of
 from tests.target_base.messages import record, schema, state
 from tests.target_base.running import ROOT, Running
 
@@ -22,7 +22,7 @@ PROGRAM = """
 import time
 from pathlib import Path
 from sqlalchemy import event
-from tests.sql_targets.small import SmallConnector, SmallSink, SmallTarget
+from tests.sql_targets.small_target import SmallConnector, SmallSink, SmallTarget
 
 class HoldConnector(SmallConnector):
     def create_engine(self):

@@ -20,7 +20,7 @@ from tap_core.sql.identifiers import (
     snakecase,
 )
 from tap_core.sql.type_widening import is_wider, loses_precision
-from tests.sql_targets.small import rows_of, types_of
+from tests.sql_targets.small_target import rows_of, types_of
 
 KNOWN = {"properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}
 
@@ -38,17 +38,17 @@ def table(connector):
     return "a"
 
 
-def count_looks(connector: SQLConnector, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+def record_column_reads(connector: SQLConnector, monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Return a list that gets an entry each time the columns of a table are read."""
-    looks: list[object] = []
+    reads: list[object] = []
     plain = type(connector).get_table_columns
 
     def counted(self, *args, **given):
-        looks.append(args)
+        reads.append(args)
         return plain(self, *args, **given)
 
     monkeypatch.setattr(type(connector), "get_table_columns", counted)
-    return looks
+    return reads
 
 
 def test_created_table_has_the_schemas_columns_and_primary_key(connector, url):
@@ -78,9 +78,9 @@ def test_table_of_a_schema_without_properties_is_rejected(connector):
 
 
 def test_columns_of_a_matching_table_are_read_once(connector, table, monkeypatch):
-    looks = count_looks(connector, monkeypatch)
+    reads = record_column_reads(connector, monkeypatch)
     connector.prepare_table("a", KNOWN, ["id"])
-    assert len(looks) == 1
+    assert len(reads) == 1
 
 
 def test_table_is_kept_if_no_load_method_is_set(connector, table, url):

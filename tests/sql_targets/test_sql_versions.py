@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 import sqlalchemy as sa
 
-from tests.sql_targets.small import SmallSink, SmallTarget, load, rows_of, types_of
+from tests.sql_targets.small_target import SmallSink, SmallTarget, load, rows_of, types_of
 from tests.sql_targets.test_sql_loading import made, upserting
 from tests.target_base.messages import activate, record, schema, state
 

@@ -26,7 +26,7 @@ def test_streams_are_discovered_once_by_the_constructor_and_sorted_by_name():
     calls = []
 
     class Counting(StillTap):
-        """A tap that counts."""
+        """A tap that counts its discoveries."""
 
         def discover_streams(self):
             calls.append(1)
@@ -143,7 +143,7 @@ def test_state_can_be_a_file_path(tmp_path):
 
 def test_overridden_load_state_can_convert_an_old_state():
     class Translating(StillTap):
-        """A tap that kept its state in another form once."""
+        """A tap whose earlier versions wrote another state format."""
 
         kinds = (numbers("a", replication_key="id"),)
 

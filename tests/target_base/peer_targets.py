@@ -174,7 +174,7 @@ def run(case, folder):
 
 
 if __name__ == "__main__":
-    here = Path(sys.argv[1])
-    cases = json.loads((here / "cases.json").read_text())
-    found = {name: run(case, here / name) for name, case in cases.items()}
-    (here / "found.json").write_text(json.dumps(found))
+    root = Path(sys.argv[1])
+    cases = json.loads((root / "cases.json").read_text())
+    found = {name: run(case, root / name) for name, case in cases.items()}
+    (root / "found.json").write_text(json.dumps(found))

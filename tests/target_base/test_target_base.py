@@ -408,7 +408,7 @@ def test_sink_that_calls_drain_all_loses_no_record():
             super().__init__(target, **given)
             self.target = target
 
-    # The record in hand was counted when the batch was drained, and then kept.
+    # The current record was counted when the batch was drained, and stored afterwards.
     notes = fed(schema(), *rows(1), state(1), *rows(2, 3), state(3), kind=made(Impatient))
     drained = [each for note in notes if note[0] == "batch" for each in note[2]]
     assert drained == [1, 2, 3]

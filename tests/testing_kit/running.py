@@ -1,8 +1,8 @@
-"""Runs pytest as an author does, in a process of its own, and tells what became of each test.
+"""Run pytest in a separate process, as tap authors do, and return the outcome of each test.
 
-Nothing is read off the screen but what a person should see there; names,
-outcomes and warnings come from a recorder that pytest loads. A peer's environment has no
-pytest, so it is lent ours: pytest is Python alone.
+A recorder that pytest loads provides names, outcomes and warnings; the text output is used only to
+check what a person reads there. A peer's environment has no pytest, so the packages of this
+environment's pytest, which are pure Python, are linked into it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 __all__ = ["Run", "faulty_taps", "run_pytest"]
 
 ROOT = Path(__file__).resolve().parents[2]
-LENT = (
+LINKED_PACKAGES = (
     "_pytest",
     "exceptiongroup",
     "iniconfig",
@@ -73,7 +73,7 @@ class Run:
     collected: list[str]
     outcomes: dict[str, str]
     warnings: list[tuple[str, str, str]]
-    said: str
+    output: str
 
     def of(self, cls: str) -> dict[str, str]:
         """Return the outcomes of one class by test name."""
@@ -124,7 +124,7 @@ def run_pytest(
         collected=[_short(name) for name in seen["collected"]],
         outcomes={_short(name): outcome for name, outcome in seen["outcomes"].items()},
         warnings=[(_short(name), kind, text) for name, kind, text in seen["warnings"]],
-        said=done.stdout + done.stderr,
+        output=done.stdout + done.stderr,
     )
 
 
@@ -138,20 +138,20 @@ def _environment(folder: Path, python: Path | str) -> dict[str, str]:
     if str(python) == sys.executable:
         paths.append(ROOT)
     else:
-        paths.append(_lend_pytest(folder / "lent"))
+        paths.append(_link_pytest(folder / "linked"))
     return {**keep, "PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def _lend_pytest(folder: Path) -> Path:
+def _link_pytest(folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
-    for real in _lent():
+    for real in _find_pytest_packages():
         if not (folder / real.name).exists():
             (folder / real.name).symlink_to(real)
     return folder
 
 
-def _lent() -> list[Path]:
+def _find_pytest_packages() -> list[Path]:
     """Return the paths of pytest's packages and of pluggy's metadata."""
-    origins = [Path(s.origin) for name in LENT if (s := find_spec(name)) and s.origin]
+    origins = [Path(s.origin) for name in LINKED_PACKAGES if (s := find_spec(name)) and s.origin]
     parts = [each.parent if each.name == "__init__.py" else each for each in origins]
     return [*parts, *parts[0].parent.glob("pluggy-*.dist-info")]

@@ -89,9 +89,9 @@ def test_each_rule_has_a_remedy() -> None:
 
 def test_ten_faults_are_listed_and_the_rest_counted() -> None:
     faults = [RecordFault(f"x{n}", "type", "wrong", 1, 1) for n in range(13)]
-    told = format_faults(faults).splitlines()
-    assert len(told) == 21
-    assert told[-1] == "  and 3 more"
+    lines = format_faults(faults).splitlines()
+    assert len(lines) == 21
+    assert lines[-1] == "  and 3 more"
     assert "more" not in format_faults(faults[:10])
 
 

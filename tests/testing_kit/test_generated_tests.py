@@ -28,10 +28,10 @@ def of_stream(test: str) -> str:
     return f"test_tap_stream_{test}[things]"
 
 
-def said_of(run: Run, test: str) -> str:
+def output_of(run: Run, test: str) -> str:
     """Return the text that pytest shows for one failure."""
     title = rf"_+ (?:ERROR at setup of )?{re.escape(test.replace('::', '.'))} _+"
-    found = re.search(rf"\n{title}\n(.*?)\n_{{3,}} ", run.said, re.DOTALL)
+    found = re.search(rf"\n{title}\n(.*?)\n_{{3,}} ", run.output, re.DOTALL)
     assert found, test
     return found[1]
 
@@ -81,8 +81,8 @@ def test_parent_child_and_partitioned_streams_are_tested(run: Run) -> None:
 
 def test_stream_without_records_fails_one_test_and_warns_in_others(run: Run) -> None:
     assert run.bad("TestEmpty") == {of_stream("returns_record"): "failed"}
-    said = said_of(run, f"TestEmpty::{of_stream('returns_record')}")
-    assert "ignore_no_records_for_streams=['things']" in said
+    output = output_of(run, f"TestEmpty::{of_stream('returns_record')}")
+    assert "ignore_no_records_for_streams=['things']" in output
     warned = dict(run.warned("TestEmpty"))
     assert "stream 'things' gave 0" in warned[of_attribute("is_datetime", "day")]
     assert len(warned) == 6
@@ -130,7 +130,7 @@ FAULTS = {
         MATCHES: ["x: '{}' is not of type"],
         of_attribute("is_object", "x"): ["1 of 1 values are no object"],
     },
-    # A property of two kinds is held to each that has a test, as in singer_sdk.
+    # A property with two types gets the tests of both, as in singer_sdk.
     "TestTwoKinds": {of_attribute("is_numeric", "x"): ["1 of 2 values are no number"]},
     "TestWrongDate": {of_attribute("is_datetime", "x"): ["('yesterday')", "date or date-time"]},
     "TestWrongFormat": {MATCHES: ["x: '1.2.3.4.5' is not a 'ipv4'", "take the format off"]},
@@ -159,22 +159,22 @@ FAULTS = {
 def test_each_fault_fails_its_tests_and_is_reported(run: Run, cls: str) -> None:
     assert run.bad(cls) == dict.fromkeys(FAULTS[cls], "failed")
     for test, words in FAULTS[cls].items():
-        said = said_of(run, f"{cls}::{test}")
-        assert [each for each in words if each not in said] == []
-        assert "def test(" not in said, "a verdict shows no code of the kit"
+        output = output_of(run, f"{cls}::{test}")
+        assert [each for each in words if each not in output] == []
+        assert "def test(" not in output, "a verdict shows no code of the kit"
 
 
 def test_failing_tap_makes_all_tests_errors_with_the_cause(run: Run) -> None:
     outcomes = run.of("TestFailing")
     assert len(outcomes) > 10
     assert set(outcomes.values()) == {"error"}
-    assert "the source is gone" in said_of(run, "TestFailing.test_tap_cli_prints")
+    assert "the source is gone" in output_of(run, "TestFailing.test_tap_cli_prints")
 
 
 def test_printed_line_that_is_not_a_message_is_named(run: Run) -> None:
-    said = said_of(run, "TestPrinting.test_tap_cli_prints")
-    assert "Line 2 of standard output is not a message: 'reading'" in said
-    assert "print to sys.stderr" in said
+    output = output_of(run, "TestPrinting.test_tap_cli_prints")
+    assert "Line 2 of standard output is not a message: 'reading'" in output
+    assert "print to sys.stderr" in output
 
 
 def test_tap_without_streams_fails_with_a_message(run: Run) -> None:
@@ -182,9 +182,9 @@ def test_tap_without_streams_fails_with_a_message(run: Run) -> None:
         "test_tap_valid_final_state": "failed",
         **{f"test_tap_stream_{name}": "error" for name in STREAM_TESTS},
     }
-    said = said_of(run, "TestNoStreams.test_tap_stream_returns_record")
-    assert "'tap-of' has no streams to test" in said
-    assert "No STATE was written" in said_of(run, "TestNoStreams.test_tap_valid_final_state")
+    output = output_of(run, "TestNoStreams.test_tap_stream_returns_record")
+    assert "'tap-of' has no streams to test" in output
+    assert "No STATE was written" in output_of(run, "TestNoStreams.test_tap_valid_final_state")
 
 
 def test_subclass_can_add_and_override_tests_and_fixtures(run: Run) -> None:
@@ -205,7 +205,7 @@ def test_deprecated_standard_tests_run_and_warn(run: Run) -> None:
     assert [outcomes[f"test_legacy[{n}]"] for n in range(6)] == ["passed"] * 6
     name = "test_legacy_finds_keys_that_are_no_properties"
     assert [outcomes[f"{name}[{n}]"] for n in (3, 4, 5)] == ["failed"] * 3
-    assert "'no_partition' is missing in schema, which has id, at" in run.said
+    assert "'no_partition' is missing in schema, which has id, at" in run.output
     assert any(kind == "DeprecationWarning" for _, kind, _ in run.warnings)
 
 

@@ -19,8 +19,8 @@ NO_TEST = "TestTemplate::test"
 """singer_sdk's template, which pytest collects as a test if a module imports it."""
 
 DIFFERENT = {
-    # singer_sdk keeps the values of the first property that a test saw, and looks at those
-    # again for every later property: here `age` was tested with the values of `id`.
+    # singer_sdk keeps the values of the first property of a test and reuses them for every later
+    # property: it tests `age` with the values of `id`.
     "TestWrongType::test_tap_stream_attribute_is_integer[things.age]": ("failed", "passed"),
 }
 
@@ -78,5 +78,5 @@ def test_failure_messages_begin_as_those_of_singer_sdk(run: Run, theirs: Run) ->
         "No records were available to test",
         "Fields in transformed catalog but not in records: (",
     ]
-    assert [each for each in words if each not in run.said] == []
-    assert [each for each in words if each not in theirs.said] == []
+    assert [each for each in words if each not in run.output] == []
+    assert [each for each in words if each not in theirs.output] == []

@@ -52,7 +52,7 @@ def test_custom_suites_files_and_fixtures_are_used(targets: Run) -> None:
         "test_target_own_file": "passed",
         "test_target_lacks_its_file": "failed",
     }
-    assert "must contain the test's messages" in targets.said
+    assert "must contain the test's messages" in targets.output
 
 
 @pytest.mark.peer

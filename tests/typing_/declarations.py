@@ -1,4 +1,4 @@
-"""Declarations of types, written once and evaluated by us and by the peer.
+"""Declarations of types, evaluated with tap_core and with singer_sdk.
 
 Run as a script it imports the module named in its first argument as ``th`` and prints
 what each declaration gives. It must run without anything of this project.
@@ -41,7 +41,7 @@ PLAIN = [
     "NumberType",
     "AnyType",
 ]
-"""Types whose class can stand for an object of it."""
+"""Types whose class can be used in place of an instance."""
 
 
 def declarations(th: Any) -> dict[str, Callable[[], Any]]:
@@ -215,7 +215,7 @@ def _structures(th: Any) -> dict[str, Callable[[], Any]]:
 
 def _mistakes(th: Any) -> dict[str, Callable[[], Any]]:
     class Unfinished(th.JSONTypeHelper):
-        """Gives no type_dict."""
+        """A type without a `type_dict`."""
 
     return {
         "bare object": lambda: th.Property("p", th.ObjectType).to_dict(),
@@ -236,15 +236,15 @@ def _of_sql(th: Any) -> dict[str, Callable[[], Any]]:
 
 
 def outcome(evaluate: Callable[[], Any]) -> Any:
-    """Return what a declaration gives, or the type of its error."""
+    """Return the result of a declaration, or the class name of its error."""
     try:
         return evaluate()
-    except Exception as ex:  # noqa: BLE001 - the error is what is compared
+    except Exception as ex:  # noqa: BLE001 - the tests compare the errors
         return {"error": type(ex).__name__}
 
 
 def outcomes(th: Any) -> dict[str, Any]:
-    """Evaluate all declarations, as JSON shows them."""
+    """Return the results of all declarations as JSON values."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PendingDeprecationWarning)
         found = {name: outcome(one) for name, one in declarations(th).items()}

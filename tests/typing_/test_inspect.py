@@ -1,4 +1,4 @@
-"""Questions about types."""
+"""Predicates on the types of JSON schemas."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from tap_core.typing.inspect import (
     is_uniform_list,
 )
 from tests.peers import missing_reason, peer_python
-from tests.typing_.verdicts import answers
+from tests.typing_.type_predicates import answers
 
 PEER = peer_python("singer_sdk")
-SCRIPT = Path(__file__).with_name("verdicts.py")
+SCRIPT = Path(__file__).with_name("type_predicates.py")
 INSTANT = {"type": "string", "format": "date-time"}
 DAY = {"type": ["string", "null"], "format": "date"}
 NULL = {"type": "null"}
@@ -38,7 +38,7 @@ NULL = {"type": "null"}
 
 @pytest.mark.peer
 @pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk"))
-def test_every_answer_is_that_of_the_peer():
+def test_type_predicates_give_the_results_of_singer_sdk():
     command = [str(PEER), "-W", "ignore", str(SCRIPT), "singer_sdk"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     theirs = json.loads(done.stdout)
@@ -58,7 +58,7 @@ def test_every_answer_is_that_of_the_peer():
         (is_object_type, "object"),
     ],
 )
-def test_types_are_found_in_text_and_in_lists(question, name):
+def test_types_are_found_in_strings_and_lists(question, name):
     other = "array"
     assert question({"type": name}) is True
     assert question({"type": [other, name]}) is True
@@ -66,7 +66,7 @@ def test_types_are_found_in_text_and_in_lists(question, name):
     assert question({"const": 1}) is None
 
 
-def test_options_of_any_of_count_but_not_for_objects():
+def test_any_of_options_are_searched_except_for_objects():
     option = {"anyOf": [{"type": ["integer", "object"]}, NULL]}
     assert is_integer_type(option) is True
     assert is_null_type(option) is True
@@ -85,18 +85,18 @@ def test_options_of_any_of_count_but_not_for_objects():
         ({"type": "integer"}, False),
     ],
 )
-def test_date_times(schema, expected):
+def test_datetime_schemas_are_recognized(schema, expected):
     assert is_datetime_type(schema) is expected
 
 
-def test_dates_count_only_where_asked_for():
+def test_date_or_datetime_check_includes_dates_but_not_times():
     assert is_date_or_datetime_type(DAY)
     assert is_date_or_datetime_type({"anyOf": [DAY, NULL]})
     assert not is_date_or_datetime_type({"type": "string", "format": "time"})
 
 
 @pytest.mark.parametrize("question", [is_datetime_type, is_array_type, is_string_array_type])
-def test_an_empty_schema_says_nothing_and_that_is_an_error(question):
+def test_empty_schema_raises_empty_schema_type_error(question):
     with pytest.raises(EmptySchemaTypeError):
         question({})
 
@@ -104,7 +104,7 @@ def test_an_empty_schema_says_nothing_and_that_is_an_error(question):
 @pytest.mark.parametrize(
     "question", [is_datetime_type, is_date_or_datetime_type, is_array_type, is_string_array_type]
 )
-def test_a_schema_without_a_type_is_an_error_that_shows_it(question):
+def test_schema_without_a_type_raises_value_error(question):
     with pytest.raises(ValueError, match="const"):
         question({"const": 1})
 
@@ -120,11 +120,11 @@ def test_a_schema_without_a_type_is_an_error_that_shows_it(question):
         ({"type": "string", "items": {}}, False),
     ],
 )
-def test_uniform_lists(schema, expected):
+def test_arrays_with_one_item_schema_are_recognized(schema, expected):
     assert is_uniform_list(schema) is expected
 
 
-def test_lists_of_text():
+def test_string_arrays_are_recognized():
     assert is_string_array_type({"type": "array", "items": {"type": ["null", "string"]}})
     assert not is_string_array_type({"type": "array", "items": {"type": "integer"}})
     assert is_string_array_type({"anyOf": [{"type": "array", "items": {"type": "string"}}, NULL]})
@@ -141,7 +141,7 @@ def test_lists_of_text():
         ([], False),
     ],
 )
-def test_booleans_and_nothing_else(kind, expected):
+def test_exclusive_boolean_type_allows_only_boolean_and_null(kind, expected):
     assert is_exclusive_boolean_type({"type": kind}) is expected
     assert is_exclusive_boolean_type({}) is False
 
@@ -157,18 +157,18 @@ def test_booleans_and_nothing_else(kind, expected):
         ({}, None),
     ],
 )
-def test_datelike_text(schema, expected):
+def test_datelike_format_of_a_schema_is_found(schema, expected):
     assert get_datelike_property_type(schema) == expected
 
 
-def test_secrets_are_found_in_what_a_setting_contains():
+def test_secrets_are_found_in_nested_properties():
     inner = {"properties": {"b": {"type": "string", "writeOnly": True}}}
     assert is_secret_type({"type": "object", "properties": {"a": inner}})
     assert is_secret_type({"secret": True})
     assert not is_secret_type({"type": "object", "properties": {"a": {"secret": False}}})
 
 
-def test_a_type_is_appended_last_once_and_to_a_copy():
+def test_append_type_returns_a_copy_with_the_type_added_once():
     schema = {"type": "string"}
     assert append_type(schema, "null") == {"type": ["string", "null"]}
     assert append_type({"type": ["null", "string"]}, "null") == {"type": ["null", "string"]}

@@ -1,4 +1,4 @@
-"""The vocabulary of types: what is said without a peer at hand."""
+"""`tap_core.typing`: declarations of types and properties."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tap_core import typing as th
 from tests.typing_.declarations import outcomes
 
 
-def test_a_schema_as_authors_write_it():
+def test_properties_list_gives_a_json_schema():
     schema = th.PropertiesList(
         th.Property("id", th.IntegerType, required=True),
         th.Property("at", th.DateTimeType, description="When"),
@@ -32,22 +32,22 @@ def test_a_schema_as_authors_write_it():
     }
 
 
-def test_null_comes_last_and_enum_does_not_gain_it():
+def test_null_is_the_last_type_and_not_added_to_enum():
     declared = th.Property("p", th.StringType, allowed_values=["a"]).to_dict()
     assert declared == {"p": {"type": ["string", "null"], "enum": ["a"]}}
 
 
-def test_a_class_and_its_object_describe_the_same():
+def test_type_dict_of_class_and_instance_are_equal():
     assert th.DateType.type_dict == th.DateType().type_dict
 
 
-def test_each_description_is_a_new_dictionary():
+def test_type_dict_returns_a_new_dict_each_time():
     kind = th.StringType(max_length=3)
     kind.type_dict["maxLength"] = 4
     assert kind.type_dict["maxLength"] == 3
 
 
-def test_a_type_that_properties_share_is_never_changed():
+def test_type_shared_by_properties_is_not_changed():
     own = {"type": "string"}
     kind = th.CustomType(own)
     first = th.Property("a", kind, required=True, description="first", secret=True)
@@ -57,12 +57,12 @@ def test_a_type_that_properties_share_is_never_changed():
     assert own == {"type": "string"}
 
 
-def test_a_bare_class_that_needs_content_is_refused_with_the_way_out():
+def test_container_type_class_without_arguments_is_rejected_with_a_hint():
     with pytest.raises(ValueError, match=r"ObjectType\(\.\.\.\)"):
         th.Property("p", th.ObjectType).to_dict()
 
 
-def test_a_type_of_ones_own_may_be_written_either_way():
+def test_custom_type_may_define_type_dict_for_class_or_instance():
     class Money(th.JSONTypeHelper[str]):
         @th.DefaultInstanceProperty
         def type_dict(self):
@@ -77,7 +77,7 @@ def test_a_type_of_ones_own_may_be_written_either_way():
     assert th.ArrayType(Amount()).type_dict["items"] == {"type": "number"}
 
 
-def test_what_goes_wrong_is_told_by_the_type_of_the_error():
+def test_invalid_declarations_raise_the_expected_exceptions():
     found = outcomes(th)
     errors = {name: value["error"] for name, value in found.items() if "error" in value}
     assert errors == {
@@ -90,16 +90,16 @@ def test_what_goes_wrong_is_told_by_the_type_of_the_error():
     }
 
 
-def test_every_name_that_is_listed_is_there():
+def test_every_name_in_all_exists():
     assert [name for name in th.__all__ if not hasattr(th, name)] == []
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error():
+def test_unknown_name_raises_attribute_error():
     with pytest.raises(AttributeError, match="no_such_type"):
         _ = th.no_such_type
 
 
-def test_the_vocabulary_is_light_to_import():
+def test_typing_module_imports_no_heavy_packages():
     heavy = {"jsonschema", "pendulum", "sqlalchemy", "requests", "typer", "referencing"}
     script = f"import sys, tap_core.typing; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run(

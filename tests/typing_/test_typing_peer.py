@@ -1,4 +1,4 @@
-"""Every declaration gives what the real singer_sdk gives for it."""
+"""Comparison of type declarations with singer_sdk."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def peer() -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def test_every_declaration_gives_the_same_json(peer):
+def test_declarations_give_the_json_of_singer_sdk(peer):
     ours = outcomes(th)
     assert len(ours) > 400
     different = {
@@ -42,7 +42,7 @@ def test_every_declaration_gives_the_same_json(peer):
     assert different == {}
 
 
-def test_every_public_name_exists(peer):
+def test_public_names_of_singer_sdk_exist(peer):
     names = {name for name in peer["names"] if not name.startswith("_")}
     missing = {name for name in names if not hasattr(th, name)}
     assert missing == IMPORTED_BY_THE_PEER | TYPE_VARIABLES

@@ -1,4 +1,4 @@
-"""Between SQL types and JSON Schema."""
+"""Conversion between SQL types and JSON Schema in `tap_core.typing`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ print(len(pairs))
 
 @pytest.mark.peer
 @pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk"))
-def test_sql_types_are_those_of_the_peer():
+def test_sql_type_conversions_are_those_of_singer_sdk():
     done = subprocess.run(
         [str(PEER), "-W", "ignore", "-c", COMPARISON],
         cwd=ROOT,
@@ -80,12 +80,12 @@ def test_sql_types_are_those_of_the_peer():
         ("geography", th.StringType),
     ],
 )
-def test_names_of_sql_types(name, expected):
+def test_sql_type_names_are_converted_to_json_schema(name, expected):
     assert th.to_jsonschema_type(name) == expected.type_dict
 
 
 @pytest.mark.skipif(HAS_SQLALCHEMY, reason="SQLAlchemy is installed, so nothing is missing")
-def test_without_sqlalchemy_the_error_says_what_to_install():
+def test_missing_sqlalchemy_error_names_the_extra():
     with pytest.raises(ModuleNotFoundError, match=r"\[sql\]"):
         th.to_sql_type({"type": "string"})
 
@@ -103,12 +103,12 @@ def test_without_sqlalchemy_the_error_says_what_to_install():
         ({}, "VARCHAR"),
     ],
 )
-def test_schemas_become_sql_types(schema, name):
+def test_json_schemas_are_converted_to_sql_types(schema, name):
     assert str(th.to_sql_type(schema)) == name
 
 
 @pytest.mark.skipif(not HAS_SQLALCHEMY, reason="SQLAlchemy, an extra, is not installed")
-def test_sql_types_are_known_as_classes_and_as_objects():
+def test_sql_types_may_be_classes_or_instances():
     types = importlib.import_module("sqlalchemy.types")
     assert th.to_jsonschema_type(types.BIGINT) == th.IntegerType.type_dict
     assert th.to_jsonschema_type(types.VARCHAR(3)) == th.StringType.type_dict
@@ -116,7 +116,7 @@ def test_sql_types_are_known_as_classes_and_as_objects():
         th.to_jsonschema_type(3)
 
 
-def test_there_is_a_word_on_what_is_used_today():
+def test_to_jsonschema_type_warns_and_names_its_replacement():
     with pytest.warns(SingerSDKPendingDeprecationWarning, match="SQLToJSONSchema"):
         th.to_jsonschema_type("bigint")
 
@@ -131,5 +131,5 @@ def test_there_is_a_word_on_what_is_used_today():
         ({}, False),
     ],
 )
-def test_sql_plugins_ask_whether_a_schema_admits_a_type(schema, admits):
+def test_jsonschema_type_check_finds_allowed_types(schema, admits):
     assert th._jsonschema_type_check(schema, ("string",)) is admits

@@ -7,13 +7,13 @@ from jsonschema.validators import Draft202012Validator
 from tap_core import typing as th
 
 
-def test_the_default_validator_is_that_of_the_dialect_of_our_schemas():
+def test_default_validator_is_draft_2020_12():
     kind = th.DEFAULT_JSONSCHEMA_VALIDATOR
     assert kind.META_SCHEMA == Draft202012Validator.META_SCHEMA
     assert kind.VALIDATORS.keys() == Draft202012Validator.VALIDATORS.keys()
 
 
-def test_defaults_are_filled_at_each_depth_and_values_are_kept():
+def test_defaults_are_filled_at_each_depth_and_values_kept():
     schema = th.PropertiesList(
         th.Property("a", th.IntegerType, default=1),
         th.Property("b", th.IntegerType, default=2),
@@ -28,19 +28,19 @@ def test_defaults_are_filled_at_each_depth_and_values_are_kept():
     assert instance == {"a": 1, "b": 7, "inner": {"c": "c"}}
 
 
-def test_what_is_wrong_is_still_found():
+def test_invalid_default_is_reported():
     schema = th.PropertiesList(th.Property("a", th.IntegerType, default="x")).to_dict()
     validator = th.extend_validator_with_defaults(th.DEFAULT_JSONSCHEMA_VALIDATOR)(schema)
     assert [list(error.path) for error in validator.iter_errors({})] == [["a"]]
 
 
-def test_something_that_is_no_object_is_an_error_and_no_crash():
+def test_instance_that_is_not_an_object_is_a_validation_error():
     schema = th.PropertiesList(th.Property("a", th.IntegerType, default=1)).to_dict()
     validator = th.extend_validator_with_defaults(th.DEFAULT_JSONSCHEMA_VALIDATOR)(schema)
     assert [error.validator for error in validator.iter_errors([])] == ["type"]
 
 
-def test_a_default_is_not_shared_between_instances():
+def test_defaults_are_not_shared_between_instances():
     schema = th.PropertiesList(
         th.Property("list", th.ArrayType(th.StringType), default=[]),
     ).to_dict()

@@ -1,4 +1,4 @@
-"""What becomes of values on their way to JSON."""
+"""Conversion of Python values to JSON values."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ LOGGER = logging.getLogger("tests.values")
         (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
     ],
 )
-def test_instants_and_uuids_become_text(value, expected):
+def test_datetimes_and_uuids_become_text(value, expected):
     assert to_json_compatible(value) == expected
 
 
 @pytest.mark.parametrize("value", [None, 1, 1.5, "x", date(2021, 2, 3), [1], {"a": 1}])
-def test_all_else_stays_what_it_is(value):
+def test_other_values_are_unchanged(value):
     assert to_json_compatible(value) is value
 
 
@@ -44,7 +44,7 @@ def treated(treatment, kind="date-time"):
     )
 
 
-def test_an_invalid_instant_is_replaced_and_said(caplog):
+def test_invalid_datetime_is_replaced_and_logged(caplog):
     assert treated(DatetimeErrorTreatmentEnum.MAX) == "9999-12-31 23:59:59.999999"
     assert treated(DatetimeErrorTreatmentEnum.MAX, "time") == "23:59:59.999999"
     assert treated(DatetimeErrorTreatmentEnum.NULL) is None
@@ -54,6 +54,6 @@ def test_an_invalid_instant_is_replaced_and_said(caplog):
 
 
 @pytest.mark.parametrize("treatment", [DatetimeErrorTreatmentEnum.ERROR, None])
-def test_an_invalid_instant_is_an_error_by_default(treatment):
+def test_invalid_datetime_raises_by_default(treatment):
     with pytest.raises(ValueError, match="Could not parse value 'nonsense' of property 'a:b'"):
         treated(treatment)

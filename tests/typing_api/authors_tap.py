@@ -1,4 +1,4 @@
-"""A tap as an author writes it, checked by mypy in strict mode by `test_authors_tap.py`.
+"""A typical tap, which `test_authors_tap.py` checks with mypy in strict mode.
 
 It overrides what authors override most and uses what they use, with the types that the public
 names promise. `reveal_type` lines are compared with what the test expects.
@@ -43,7 +43,7 @@ class Accounts(Stream):
 
 
 class Orders(Stream):
-    """A child with a key of its own for its state."""
+    """A child stream with state partitioning keys."""
 
     name = "orders"
     parent_stream_type = Accounts
@@ -56,7 +56,7 @@ class Orders(Stream):
 
 
 class TapAccounts(Tap):
-    """Both streams."""
+    """A tap with both streams."""
 
     name = "tap-accounts"
     config_jsonschema = th.PropertiesList(

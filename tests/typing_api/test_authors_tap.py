@@ -1,4 +1,4 @@
-"""Public names keep their types: an author's tap passes mypy in strict mode, and mistakes fail."""
+"""Types of public names: a typical tap passes mypy in strict mode, and type errors fail."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("mypy")
 
 
-def test_an_authors_tap_checks_in_strict_mode(cache: Path) -> None:
-    code, said = mypy(TAP, cache)
-    assert code == 0, said
-    revealed = [line.split('"')[1] for line in said.splitlines() if "Revealed type" in line]
-    assert len(revealed) == 5, said
+def test_tap_passes_mypy_in_strict_mode(cache: Path) -> None:
+    code, output = mypy(TAP, cache)
+    assert code == 0, output
+    revealed = [line.split('"')[1] for line in output.splitlines() if "Revealed type" in line]
+    assert len(revealed) == 5, output
     config, streams, key, schema, json_type = revealed
     assert "Mapping[str, Any]" in config.replace("typing.", "").replace("builtins.", "")
     assert "Stream" in streams
@@ -56,11 +56,13 @@ def test_an_authors_tap_checks_in_strict_mode(cache: Path) -> None:
         ("th.ArrayType(th.StringType)", "th.ArrayType()"),
     ],
 )
-def test_a_mistake_is_found(cache: Path, tmp_path: Path, right: str, wrong: str) -> None:
+def test_type_error_in_a_tap_is_found_by_mypy(
+    cache: Path, tmp_path: Path, right: str, wrong: str
+) -> None:
     source = TAP.read_text()
     assert source.count(right) == 1
     path = tmp_path / "mistaken_tap.py"
     path.write_text(source.replace(right, wrong))
-    code, said = mypy(path, cache)
-    assert code == 1, said
-    assert "error:" in said
+    code, output = mypy(path, cache)
+    assert code == 1, output
+    assert "error:" in output

@@ -1,4 +1,4 @@
-"""An author's editor shows a documented definition for each member that an author declares.
+"""An editor shows a documented definition for each member that tap authors declare.
 
 The language server is that of basedpyright, a real process which speaks the Language Server
 Protocol over its standard streams.
@@ -115,7 +115,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LanguageServer]
 @pytest.mark.parametrize(
     ("kind", "member"), [(kind, member) for kind, names in MEMBERS.items() for member in names]
 )
-def test_the_definition_is_a_member_with_a_docstring(
+def test_definition_of_a_member_has_a_docstring(
     server: LanguageServer, kind: str, member: str
 ) -> None:
     source = server.source

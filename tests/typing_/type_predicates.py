@@ -1,4 +1,4 @@
-"""Questions about types, asked of us and of the peer.
+"""Results of the type predicates, with tap_core and with singer_sdk.
 
 Run as a script it uses the package named in its first argument and prints the answers.
 It must run without anything of this project.
@@ -14,7 +14,7 @@ import sys
 import uuid
 from typing import Any
 
-QUESTIONS = """
+PREDICATES = """
 is_object_type is_uniform_list is_datetime_type is_date_or_datetime_type
 get_datelike_property_type is_string_array_type is_array_type is_boolean_type
 is_integer_type is_string_type is_null_type is_number_type is_secret_type
@@ -24,7 +24,7 @@ ZONES = [None, dt.timezone.utc, dt.timezone(dt.timedelta(hours=-5))]
 
 
 def schemas() -> list[dict[str, Any]]:
-    """Return schemas of every make: plain, combined, odd."""
+    """Return plain, combined and unusual schemas."""
     names = ["string", "integer", "number", "boolean", "object", "array", "null"]
     kinds: list[Any] = [*names, *([name] for name in names), *([name, "null"] for name in names)]
     kinds += [list(pair) for pair in itertools.combinations(names, 3)]
@@ -69,7 +69,7 @@ def schemas() -> list[dict[str, Any]]:
 
 
 def values() -> list[Any]:
-    """Return Python values on their way to JSON."""
+    """Return Python values to convert to JSON values."""
     instants = [
         dt.datetime(2021, 2, 3, 4, 5, 6, microsecond, zone)
         for microsecond in (0, 7, 123456)
@@ -79,21 +79,21 @@ def values() -> list[Any]:
 
 
 def answers(package: str) -> dict[str, Any]:
-    """Ask every question of every schema; an error is an answer too."""
+    """Return the result or error of every predicate for every schema."""
     helpers = importlib.import_module(f"{package}.helpers._typing")
     found: dict[str, Any] = {}
-    for name, (number, schema) in itertools.product(QUESTIONS, enumerate(schemas())):
+    for name, (number, schema) in itertools.product(PREDICATES, enumerate(schemas())):
         question = getattr(helpers, name)
         try:
             answer = question(schema)
-        except Exception as ex:  # noqa: BLE001 - the error is what is compared
-            # Errors of ours that are the peer's as well count as the peer's.
+        except Exception as ex:  # noqa: BLE001 - the tests compare the errors
+            # tap_core's subclasses of ValueError count as ValueError.
             kinds = [kind.__name__ for kind in type(ex).__mro__]
             answer = "ValueError" if "StreamSetupError" in kinds else kinds[0]
         found[f"{name} {number} {json.dumps(schema)}"] = answer
     found["to_json_compatible"] = [helpers.to_json_compatible(value) for value in values()]
     for number, schema in enumerate(schemas()):
-        if "null" not in schema.get("anyOf", ()):  # the peer nests such a list in another
+        if "null" not in schema.get("anyOf", ()):  # singer_sdk wraps such a list in another list
             found[f"append_type {number}"] = helpers.append_type(schema, "null")
     return dict(json.loads(json.dumps(found)))
 

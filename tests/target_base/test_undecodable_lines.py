@@ -38,8 +38,8 @@ class Sink(RecordSink):
     def process_record(self, record: dict[str, Any], context: dict[str, Any]) -> None:
         self.config_notes.append(record)
 
-    def __init__(self, target: Any, *args: Any, **given: Any) -> None:
-        super().__init__(target, *args, **given)
+    def __init__(self, target: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(target, *args, **kwargs)
         self.config_notes = target.notes
 
 
@@ -47,9 +47,9 @@ class Loader(Target):
     name = "target-odd"
     default_sink_class = Sink
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         self.notes: list[Any] = []
-        super().__init__(**given)
+        super().__init__(**kwargs)
 
 
 def raw(value: str, stream: str = "a") -> str:

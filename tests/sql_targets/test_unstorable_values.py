@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from tap_core.exceptions import DataError
 from tap_core.redaction.row_values import LOG_ROWS
-from tests.sql_targets.small import SmallConnector, SmallSink, SmallTarget, load, rows_of
+from tests.sql_targets.small_target import SmallConnector, SmallSink, SmallTarget, load, rows_of
 from tests.target_base.messages import record, schema, state
 
 COLUMNS = {
@@ -20,7 +20,7 @@ COLUMNS = {
 BEYOND = [2**63, -(2**63) - 1, 2**64, 10**40]
 
 
-def refused(url: str, *rows: dict[str, Any], kind: type[SmallTarget] = SmallTarget) -> str:
+def load_error(url: str, *rows: dict[str, Any], kind: type[SmallTarget] = SmallTarget) -> str:
     """Load rows of which one cannot be stored; return the error's message."""
     lines = [schema(**COLUMNS), *(record("a", **row) for row in rows), state({"n": 1})]
     with pytest.raises(DataError) as caught:
@@ -39,24 +39,24 @@ def rows_with(number: int, **odd: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("place", [0, 17, 39])
 def test_error_names_an_integer_out_of_range_and_its_column(url, number, place):
     """SEC21: an integer that a database cannot hold."""
-    told = refused(url, *rows_with(place, size=number))
-    assert f"stream 'a' has a value that the database ({url.partition('+')[0]:.6}" in told
-    assert f"cannot store in its column 'size': {number} (" in told
-    assert "Correct the value in the tap or with a stream map" in told
+    message = load_error(url, *rows_with(place, size=number))
+    assert f"stream 'a' has a value that the database ({url.partition('+')[0]:.6}" in message
+    assert f"cannot store in its column 'size': {number} (" in message
+    assert "Correct the value in the tap or with a stream map" in message
     assert rows_of(url, "a") == []
 
 
 def test_error_names_a_key_that_cannot_be_stored(url):
-    assert f"its column 'id': {2**64} (" in refused(url, *rows_with(5, id=2**64, name=None))
+    assert f"its column 'id': {2**64} (" in load_error(url, *rows_with(5, id=2**64, name=None))
 
 
 def test_error_names_a_text_with_an_unpaired_surrogate(url):
-    told = refused(url, *rows_with(21, name="x\ud800"))
-    assert r"its column 'name': 'x\ud800' (UnicodeEncodeError: " in told
+    message = load_error(url, *rows_with(21, name="x\ud800"))
+    assert r"its column 'name': 'x\ud800' (UnicodeEncodeError: " in message
 
 
 def test_error_names_a_text_with_a_null_character(postgres_url):
-    assert r"its column 'name': 'x\x00' (" in refused(postgres_url, *rows_with(21, name="x\0"))
+    assert r"its column 'name': 'x\x00' (" in load_error(postgres_url, *rows_with(21, name="x\0"))
 
 
 def test_error_names_a_text_longer_than_its_column(postgres_url):
@@ -76,9 +76,9 @@ def test_error_names_a_text_longer_than_its_column(postgres_url):
     class KeepingTarget(SmallTarget):
         default_sink_class = KeepingSink
 
-    told = refused(postgres_url, *rows_with(33, name="y" * 1000), kind=KeepingTarget)
-    assert f"its column 'name': '{'y' * 59}… (" in told
-    assert "too long" in told
+    message = load_error(postgres_url, *rows_with(33, name="y" * 1000), kind=KeepingTarget)
+    assert f"its column 'name': '{'y' * 59}… (" in message
+    assert "too long" in message
 
 
 def test_error_names_the_value_with_an_overridden_insert_statement(url):
@@ -90,15 +90,15 @@ def test_error_names_the_value_with_an_overridden_insert_statement(url):
         default_sink_class = Own
 
     with pytest.warns(DeprecationWarning, match="as a string is deprecated"):
-        told = refused(url, *rows_with(8, size=2**64), kind=OwnTarget)
-    assert f"its column 'size': {2**64} (" in told
+        message = load_error(url, *rows_with(8, size=2**64), kind=OwnTarget)
+    assert f"its column 'size': {2**64} (" in message
 
 
 def test_error_hides_the_value_if_row_logging_is_off(url, monkeypatch):
     monkeypatch.setenv(LOG_ROWS, "false")
-    told = refused(url, *rows_with(8, size=2**64))
-    assert "its column 'size': <integer> (" in told
-    assert str(2**64) not in told
+    message = load_error(url, *rows_with(8, size=2**64))
+    assert "its column 'size': <integer> (" in message
+    assert str(2**64) not in message
 
 
 def test_integer_beyond_pythons_digit_limit_is_described_by_its_type(url):
@@ -109,33 +109,33 @@ def test_integer_beyond_pythons_digit_limit_is_described_by_its_type(url):
     class GrowingTarget(SmallTarget):
         default_sink_class = Growing
 
-    told = refused(url, *rows_with(8), kind=GrowingTarget)
-    assert "its column 'size': <integer> (" in told
+    message = load_error(url, *rows_with(8), kind=GrowingTarget)
+    assert "its column 'size': <integer> (" in message
 
 
-class UndecidedConnector(SmallConnector):
+class AutocommitConnector(SmallConnector):
     """Connector in autocommit mode."""
 
     def create_engine(self):
         return super().create_engine().execution_options(isolation_level="AUTOCOMMIT")
 
 
-class UndecidedSink(SmallSink):
-    connector_class = UndecidedConnector
+class AutocommitSink(SmallSink):
+    connector_class = AutocommitConnector
 
 
-class UndecidedTarget(SmallTarget):
-    default_sink_class = UndecidedSink
+class AutocommitTarget(SmallTarget):
+    default_sink_class = AutocommitSink
 
 
 def test_rows_are_not_retried_singly_in_autocommit_mode(postgres_url):
-    told = refused(postgres_url, *rows_with(8, size=2**64), kind=UndecidedTarget)
-    assert "cannot store in one of its columns (" in told
+    message = load_error(postgres_url, *rows_with(8, size=2**64), kind=AutocommitTarget)
+    assert "cannot store in one of its columns (" in message
     left = [row[0] for row in rows_of(postgres_url, "SELECT id FROM a")]
     assert len(left) == len(set(left))
 
 
-class StrangeConnector(SmallConnector):
+class UnknownDialectConnector(SmallConnector):
     """Connector of a database with an unknown dialect."""
 
     def create_engine(self):
@@ -144,17 +144,17 @@ class StrangeConnector(SmallConnector):
         return engine
 
 
-class StrangeSink(SmallSink):
-    connector_class = StrangeConnector
+class UnknownDialectSink(SmallSink):
+    connector_class = UnknownDialectConnector
 
 
-class StrangeTarget(SmallTarget):
-    default_sink_class = StrangeSink
+class UnknownDialectTarget(SmallTarget):
+    default_sink_class = UnknownDialectSink
 
 
 def test_error_of_an_unknown_database_gives_only_the_cause(sqlite_url):
-    told = refused(sqlite_url, *rows_with(8, size=2**64), kind=StrangeTarget)
-    assert "the database (strange) cannot store in one of its columns (OverflowError: " in told
+    message = load_error(sqlite_url, *rows_with(8, size=2**64), kind=UnknownDialectTarget)
+    assert "the database (strange) cannot store in one of its columns (OverflowError: " in message
 
 
 def test_integrity_error_is_raised_unchanged(url):
