@@ -1,4 +1,4 @@
-"""PyAirbyte reads a tap of ours into its cache, twice."""
+"""PyAirbyte reads a tap into its cache, twice."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ pytestmark = [pytest.mark.peer, pytest.mark.slow, pytest.mark.thorough, needs_py
 FULL = {"colours": 3, "shops": 2}
 
 
-def test_pyairbyte_reads_a_tap_into_its_cache_and_then_only_what_is_new(tmp_path: Path) -> None:
-    """Checked, discovered, read; the second read is given the state of the first (RD7, ST9)."""
+def test_pyairbyte_reads_a_tap_and_then_only_new_records(tmp_path: Path) -> None:
+    """Check, discover and read; the second read gets the state of the first (RD7, ST9)."""
     told = ask_pyairbyte(
         tmp_path,
         source=executable(tmp_path / "tap-shop", TAP_SHOP),
