@@ -94,8 +94,9 @@ class Source:
         without: Collection[str] = (),
         **settings: Any,
     ) -> list[str]:
-        """Return the command of a sync after writing its files; ``without`` names deselected
-        columns.
+        """Return the command of a sync after writing its files.
+
+        Columns in ``without`` are deselected.
         """
         entries = self.discover(**settings)
         chosen = dict.fromkeys(entries) if streams is None else streams
