@@ -19,7 +19,7 @@ __all__ = ["model_faults", "needs_models"]
 MODELS = peer_python("airbyte_models")
 
 needs_models = pytest.mark.skipif(MODELS is None, reason=missing_reason("airbyte_models"))
-"""The mark of a test that holds lines against the models."""
+"""Skip a test that validates lines with the models if the peer is not installed."""
 
 
 def model_faults(output: bytes) -> list[str]:

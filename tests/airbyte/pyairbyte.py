@@ -21,7 +21,7 @@ __all__ = ["ask_pyairbyte", "executable", "needs_pyairbyte"]
 PYAIRBYTE = peer_python("pyairbyte")
 
 needs_pyairbyte = pytest.mark.skipif(PYAIRBYTE is None, reason=missing_reason("pyairbyte"))
-"""The mark of a test that lets PyAirbyte run something."""
+"""Skip a test that runs PyAirbyte if the peer is not installed."""
 
 
 def executable(path: Path, program: Sequence[str]) -> str:

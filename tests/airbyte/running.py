@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 TAP_SHOP = (sys.executable, str(PROGRAMS / "tap_shop.py"))
 TOKEN = "t-secret-1"
-"""What the tap of the shop may be read with."""
+"""The valid token of tap_shop.py."""
 
 
 @dataclass(frozen=True)

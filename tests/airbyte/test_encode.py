@@ -234,7 +234,7 @@ def test_invalid_state_document_is_skipped(odd: bytes) -> None:
     assert reader.states(started(A), Checkpoint(odd)) == []
 
 
-# A state that streams share
+# Shared states
 
 
 def shared(position: int, **bookmarks: Any) -> Checkpoint:

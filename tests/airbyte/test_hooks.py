@@ -274,7 +274,7 @@ def test_connection_check_reads_one_record_of_one_stream() -> None:
     TapEmpty().check_connection()
 
 
-# Haste
+# Limits of a connection check
 
 
 def test_connection_check_limits_retries_waits_and_timeouts() -> None:
@@ -286,7 +286,7 @@ def test_connection_check_limits_retries_waits_and_timeouts() -> None:
     assert limit_tries(11) == 11
 
 
-# What is hidden, and where to read
+# Secrets and URLs
 
 
 def test_settings_marked_secret_are_masked() -> None:

@@ -26,7 +26,7 @@ def test_pyairbyte_reads_a_tap_and_then_only_new_records(tmp_path: Path) -> None
     assert told["secrets"] == ["token"]
     first, second = told["read"]
     assert first["counted"] == {**FULL, "orders": 5, "readings": 15, "visits": 10}
-    # A cursor is inclusive: the newest row of each bookmark comes once more.
+    # A cursor is inclusive: the row at each bookmark is read again.
     assert second["counted"] == {**FULL, "orders": 3, "readings": 9, "visits": 6}
     held = {name: len(rows) for name, rows in second["rows"].items()}
     assert held == {**FULL, "orders": 7, "readings": 21, "visits": 14}

@@ -38,7 +38,7 @@ def read(folder: Path, catalog: Any, code: int = 0, **more: Any) -> Run:
     return run
 
 
-# What authors do
+# Authors' code
 
 
 def test_printed_output_goes_to_standard_error(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_lines_of_concurrent_threads_are_not_interleaved(tmp_path: Path) -> None
         assert found == Counter((p, n) for p in range(8) for n in range(700))
     assert len(run.records("veins")) == 4
     again = read(tmp_path, catalog, state=states_up_to(run, len(run.states)))
-    assert len(again.records("cells")) == 8 * 700  # the source does not ask where to begin
+    assert len(again.records("cells")) == 8 * 700  # the source ignores the bookmark
     assert again.state_of["cells"] == run.state_of["cells"]
 
 
@@ -200,7 +200,7 @@ def test_unconfigured_parent_has_no_statuses_or_states(tmp_path: Path) -> None:
     assert told == {"veins"} == set(run.state_of)
 
 
-# Ends
+# Termination
 
 
 @contextmanager
@@ -248,7 +248,7 @@ def test_second_signal_ends_a_read_blocked_on_a_full_pipe(tmp_path: Path) -> Non
         wait_until_full(tap.stdout)
         tap.send_signal(signal.SIGTERM)
         time.sleep(2)
-        assert tap.poll() is None  # the event in hand is to go out whole
+        assert tap.poll() is None  # the current line is written completely
         tap.send_signal(signal.SIGTERM)
         assert tap.wait(timeout=60) == -signal.SIGTERM
         tap.stdout.close()

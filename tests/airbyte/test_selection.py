@@ -23,7 +23,7 @@ from tap_core.protocols.airbyte.catalog import (
 from tests.airbyte.shapes import TapShapes, TapTables
 
 PEOPLE = ["people", "hooked", "spoken"]
-"""The same rows in streams that take different paths of the engine."""
+"""Streams with equal rows that take different code paths."""
 
 Reader = Callable[..., dict[str, list[Any]]]
 
@@ -356,7 +356,7 @@ def test_replication_key_of_a_table_is_its_default_cursor(tables: Tap) -> None:
         assert catalog["main-users"].replication_key == key
 
 
-# What is told can be configured
+# Discovered catalogs can be configured
 
 
 TAP = TapShapes()

@@ -101,7 +101,7 @@ def run_words(*words: str, cwd: Path) -> Run:
     return Run(done.returncode, done.stdout, done.stderr.decode())
 
 
-# What is given
+# Arguments
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_specification_has_documentation_and_changelog_urls(api: Any, tmp_path: 
     assert spec["changelogUrl"] == "https://example.com/changes"
 
 
-# What the source answers
+# Connection checks
 
 
 def login(asked: Asked) -> Reply:
@@ -218,7 +218,7 @@ def test_check_does_not_wait_for_an_unavailable_source(api: Any, tmp_path: Path)
             [status] = run.of_type("CONNECTION_STATUS")
             assert (run.code, status["status"]) == (0, "FAILED")
             assert "try again later" in status["message"]
-        assert time.monotonic() - begin < 300  # what the answer asks for would be ten minutes
+        assert time.monotonic() - begin < 300  # Retry-After would be ten minutes
         assert len(server.asked) == 4
     away = airbyte(api, "check", tmp_path, config={"url": server.url, "api_key": "right"})
     [status] = away.of_type("CONNECTION_STATUS")
@@ -263,7 +263,7 @@ def test_new_refresh_token_is_sent_to_the_client_and_saved_if_writable(
     assert [log for log in run.of_type("LOG") if log["level"] in {"WARN", "ERROR"}] == []
 
 
-# In the process of the caller
+# Calls in one process
 
 
 class Users(Stream):

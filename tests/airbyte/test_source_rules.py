@@ -23,7 +23,7 @@ STREAMS = [STATELESS, IN_ORDER, PARTITIONED, PARENT, CHILD]
 INCREMENTAL = [IN_ORDER, PARTITIONED, CHILD]
 COUNTS = {STATELESS: 3, IN_ORDER: 9, PARTITIONED: 27, PARENT: 2, CHILD: 18}
 NEWEST = {IN_ORDER: 1, PARTITIONED: 3, CHILD: 2}
-"""How many rows stand at the bookmarks themselves: those come again."""
+"""The number of rows at the bookmarks, which are read again."""
 
 
 @pytest.fixture(scope="module")
@@ -287,7 +287,7 @@ def test_failed_source_writes_an_error_trace_and_incomplete(
     assert read_faults(run.output, given, run.code) == []
 
 
-# Catalogs that are out of date
+# Outdated catalogs
 
 
 def test_stream_that_no_longer_exists_does_not_affect_the_others(

@@ -46,7 +46,7 @@ class Reader:
     """Runs syncs of a tap, each with the states of the previous one."""
 
     is_declared: bool
-    """Whether it is that of the manifest, or the one in Python."""
+    """True for the manifest, False for its version in Python."""
     api: Any
     url: str
     folder: Path
@@ -96,7 +96,7 @@ def reader(
 
 
 declared = pytest.mark.parametrize("reader", [True], ids=["manifest"], indirect=True)
-"""For what only the manifests have."""
+"""Runs a test only with the manifests, not with their Python versions."""
 
 
 def _is_now(text: str) -> bool:

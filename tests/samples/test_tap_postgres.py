@@ -134,7 +134,7 @@ TYPES: list[tuple[str, str, Any]] = [
     ("polygon", "'((0,0),(1,1),(2,0))'", "((0,0),(1,1),(2,0))"),
     ("circle", "'<(0,0),5>'", "<(0,0),5>"),
 ]
-"""A column's type, a value of it in SQL, and what comes out; ... for the value's own digits."""
+"""A column's type, a value in SQL, and the expected value; ... if it is the SQL literal."""
 
 MAKE_TYPES = (
     "CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy')",
@@ -269,7 +269,7 @@ def test_hstore_and_citext_are_read(source: Source) -> None:
     }
 
 
-# ------------------------------------------------------------------------- what is there
+# ------------------------------------------------------------------------- relations
 def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
@@ -419,7 +419,7 @@ INCREMENTS: list[tuple[str, list[str], Any]] = [
     ("mood", ["happy", "ok", "sad", "worse"], "sad"),
     ("uuid", [f"{digit}0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11" for digit in "18af"], ...),
 ]
-"""A type, four values in order (the fourth is there for the second run), the first bookmark."""
+"""A type, four sorted values (the fourth is new in the second run), the first bookmark."""
 
 
 def test_next_run_reads_from_the_bookmark(source: Source) -> None:

@@ -144,7 +144,7 @@ def test_discovery_of_2000_tables_needs_no_more_queries_than_of_two(
     assert found["many-t2000"]["key_properties"] == ["id"]
 
 
-# ---------------------------------------------------------------------- what goes wrong
+# ---------------------------------------------------------------------- errors
 def run(source: Source, **settings: Any) -> tuple[int, str]:
     """Run discovery with other settings; return the exit code and the log."""
     done = subprocess.run(

@@ -66,7 +66,7 @@ def errors(text: str) -> list[str]:
     return [parts[3] for parts in lines if len(parts) == 4 and parts[1].strip() == "ERROR"]
 
 
-# What a plugin is
+# Information about a plugin
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def test_standard_output_is_looked_up_at_each_write(capsys):
     assert capsys.readouterr().out == '{"type":"STATE","value":{}}\n'
 
 
-# Messages that authors make
+# Messages created by authors
 
 MESSAGES = [
     RecordMessage("a", {"id": 1, "n": None}, 7, datetime(2024, 1, 2, tzinfo=timezone.utc)),
@@ -216,7 +216,7 @@ def test_state_message_round_trips_through_an_event():
 
 def test_message_of_an_unknown_type_is_refused():
     class Odd(Message):
-        """A message of an author's own."""
+        """A message of an unknown type."""
 
     with pytest.raises(TypeError, match="type Odd cannot be written"):
         to_event(Odd())
