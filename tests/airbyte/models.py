@@ -1,7 +1,7 @@
-"""Lines held against the protocol's published models, by the interpreter that has them.
+"""Validation of lines against the protocol's published models, in the peer's interpreter.
 
-One process for any number of lines. A test that cannot have the peer says so
-and is skipped; our own rules (`rules.py`) need no peer.
+One process validates any number of lines. A test is skipped if the peer is not installed; the rules
+in `rules.py` need no peer.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ __all__ = ["model_faults", "needs_models"]
 MODELS = peer_python("airbyte_models")
 
 needs_models = pytest.mark.skipif(MODELS is None, reason=missing_reason("airbyte_models"))
-"""The mark of a test that holds lines against the models."""
+"""Skip a test that validates lines with the models if the peer is not installed."""
 
 
 def model_faults(output: bytes) -> list[str]:
-    """Return what the models find wrong, each with its line."""
+    """Return the validation errors of the models, each with its line."""
     if not output:
         return []
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""PyAirbyte, asked to run our commands: offline, in its own environment.
+"""PyAirbyte runs the SDK's commands: offline, in its own environment.
 
 A connector is one executable without further arguments, as PyAirbyte calls it.
 """
@@ -21,11 +21,11 @@ __all__ = ["ask_pyairbyte", "executable", "needs_pyairbyte"]
 PYAIRBYTE = peer_python("pyairbyte")
 
 needs_pyairbyte = pytest.mark.skipif(PYAIRBYTE is None, reason=missing_reason("pyairbyte"))
-"""The mark of a test that lets PyAirbyte run something."""
+"""Skip a test that runs PyAirbyte if the peer is not installed."""
 
 
 def executable(path: Path, program: Sequence[str]) -> str:
-    """Write a command as one executable, as installing a package does."""
+    """Write a command as one executable, like the script of an installed package."""
     words = " ".join(f"'{word}'" for word in program)
     path.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
     path.chmod(0o755)
@@ -33,7 +33,7 @@ def executable(path: Path, program: Sequence[str]) -> str:
 
 
 def ask_pyairbyte(folder: Path, **asked: Any) -> dict[str, Any]:
-    """Let PyAirbyte work with what is asked; return what it tells."""
+    """Run PyAirbyte with a request; return its answer."""
     done = subprocess.run(
         [str(PYAIRBYTE), str(PROGRAMS / "pyairbyte_client.py"), json.dumps(asked)],
         cwd=folder,

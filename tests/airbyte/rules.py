@@ -1,8 +1,8 @@
-"""The protocol's rules that no model of one message holds: order, counts, who may say what.
+"""Rules of the protocol that models of single messages do not check, such as order and counts.
 
-Bytes that a command wrote in, sentences about what is wrong out; none when
-all is well. Each sentence begins with the number of its rule in docs/airbyte.md. Knows no class of
-ours, so that it may judge anybody's program.
+Each function takes the bytes that a command wrote and returns faults as text, an empty list if
+there are none. A fault begins with the number of its rule in docs/airbyte.md. No class of the SDK
+is used, so that any connector can be checked.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _YEAR_2001_MS: Final = 1_000_000_000_000
 
 
 def envelope_faults(output: bytes, kinds: set[str]) -> list[str]:
-    """Say which lines are no message that may stand here; LOG, TRACE and CONTROL always may."""
+    """Return the lines that are not messages of these types; LOG, TRACE and CONTROL are allowed."""
     return [
         f"{fault}: line {number}, {line[:200]!r}"
         for number, line in enumerate(_lines(output))
@@ -48,14 +48,14 @@ def envelope_faults(output: bytes, kinds: set[str]) -> list[str]:
 
 
 def single_faults(output: bytes, kind: str) -> list[str]:
-    """Say what is wrong with what `spec`, `check` or `discover` wrote: one message of one type."""
+    """Return the faults of the output of `spec`, `check` or `discover`: one message of one type."""
     found = [message for message in _messages(output) if message["type"] == kind]
     wrong = [] if len(found) == 1 else [f"E14 {len(found)} messages of the type {kind}"]
     return [*envelope_faults(output, {kind}), *wrong]
 
 
 def read_faults(output: bytes, catalog: Mapping[str, Any], code: int = 0) -> list[str]:
-    """Say what is wrong with what `read` wrote for a configured catalog; it ended with ``code``."""
+    """Return the faults of the output of `read` for a configured catalog and an exit code."""
     if found := envelope_faults(output, {"RECORD", "STATE"}):
         return found
     reading = _Reading({_named(one["stream"]): one["stream"] for one in catalog["streams"]})
@@ -65,10 +65,10 @@ def read_faults(output: bytes, catalog: Mapping[str, Any], code: int = 0) -> lis
 
 
 def write_faults(fed: bytes, output: bytes, code: int = 0) -> list[str]:
-    """Say what is wrong with what `write` answered to the messages that it was fed."""
+    """Return the faults of the answer of `write` to the messages in ``fed``."""
     if found := envelope_faults(output, {"STATE"}):
         return found
-    given = _scoped(_tolerant(fed))
+    given = _scoped(_parse_messages(fed))
     answered = _scoped(_messages(output))
     for scope, states in answered.items():
         found += _order_faults(scope, states, given.get(scope, []))
@@ -130,8 +130,8 @@ def _messages(output: bytes) -> list[Message]:
     return [json.loads(line) for line in _lines(output)]
 
 
-def _tolerant(fed: bytes) -> list[Message]:
-    """Return the messages among the lines that a destination was fed; the rest is none."""
+def _parse_messages(fed: bytes) -> list[Message]:
+    """Return the messages among the lines sent to a destination, without invalid lines."""
     found = []
     for line in _lines(fed):
         try:
@@ -155,8 +155,8 @@ def _named(descriptor: Mapping[str, Any]) -> Name:
 
 
 @dataclass
-class _Life:
-    """What one stream has said so far."""
+class _StreamProgress:
+    """The messages of one stream so far."""
 
     statuses: list[str] = field(default_factory=list)
     uncovered: int = 0
@@ -170,14 +170,14 @@ class _Life:
 
 @dataclass
 class _Reading:
-    """The lives of the configured streams, and what breaks a rule in them."""
+    """The progress of the configured streams, and the faults in it."""
 
     streams: Mapping[Name, Mapping[str, Any]]
-    lives: dict[Name, _Life] = field(default_factory=dict)
+    lives: dict[Name, _StreamProgress] = field(default_factory=dict)
     errors: int = 0
 
     def faults(self, message: Message) -> Iterator[str]:
-        """Take one more message; yield what is wrong with it here."""
+        """Process one message; yield its faults."""
         body = message[_BODIES[message["type"]]]
         if message["type"] == "RECORD":
             yield from self._record(body)
@@ -189,7 +189,7 @@ class _Reading:
             self.errors += 1
 
     def end(self, code: int) -> Iterator[str]:
-        """Yield what is missing at the end."""
+        """Yield the faults at the end of the output."""
         for name, life in self.lives.items():
             if not life.is_over:
                 yield f"TR4 {name} was begun and has no last status"
@@ -248,7 +248,7 @@ class _Reading:
             yield f"TR4 {name} had records and was never RUNNING"
         life.statuses.append(status)
 
-    def _may_speak(self, name: Name, life: _Life) -> Iterator[str]:
+    def _may_speak(self, name: Name, life: _StreamProgress) -> Iterator[str]:
         if name not in self.streams:
             yield f"RD4 {name} is not in the catalog"
         elif not life.statuses:
@@ -256,15 +256,15 @@ class _Reading:
         elif life.is_over:
             yield f"TR4 {name} speaks after {life.statuses[-1]}"
 
-    def _alive(self, name: Name) -> _Life:
-        return self.lives.setdefault(name, _Life())
+    def _alive(self, name: Name) -> _StreamProgress:
+        return self.lives.setdefault(name, _StreamProgress())
 
 
 # A destination's `write`
 
 
 def _scoped(messages: Sequence[Message]) -> dict[str, list[Mapping[str, Any]]]:
-    """Return the states of each stream, and under a name of its own those that are of all."""
+    """Return the states by stream, with global states under a separate key."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for message in messages:
         if message.get("type") != "STATE":
@@ -284,7 +284,7 @@ def _bare(state: Mapping[str, Any]) -> Mapping[str, Any]:
 def _order_faults(
     scope: str, answered: Sequence[Mapping[str, Any]], given: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Yield what came out that never came in, or out of its turn."""
+    """Yield states that were not in the input, or are out of order."""
     left = iter(map(_bare, given))
     for state in map(_bare, answered):
         if not any(one == state for one in left):

@@ -1,7 +1,6 @@
-"""Runs a command of Airbyte's as the program that it is.
+"""Run a command of the Airbyte protocol as a program.
 
-Every argument is a file in the test's folder, as a platform gives it. What a
-run said is kept as the bytes that it wrote; nothing is read into it here.
+Every argument is a file in the test's folder, as a platform passes it. The output is kept as bytes.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 TAP_SHOP = (sys.executable, str(PROGRAMS / "tap_shop.py"))
 TOKEN = "t-secret-1"
-"""What the tap of the shop may be read with."""
+"""The valid token of tap_shop.py."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one command said and how it ended."""
+    """The output and the exit code of one command."""
 
     code: int
     output: bytes
@@ -75,7 +74,7 @@ def airbyte(
     text: Mapping[str, str] | None = None,
     **files: Any,
 ) -> Run:
-    """Run a command; each file is a document, or with ``text`` written as it is given."""
+    """Run a command; each file is a JSON document, or in ``text`` written unchanged."""
     arguments = []
     for name, content in {**files, **(text or {})}.items():
         path = folder / f"{name}.json"
@@ -96,7 +95,10 @@ def airbyte(
 def configured(
     catalog: Mapping[str, Any], names: Iterable[str] = (), mode: str = "incremental", **more: Any
 ) -> dict[str, Any]:
-    """Return a configured catalog of a discovered one; ``mode`` where a stream supports it."""
+    """Return a configured catalog of a discovered one.
+
+    ``mode`` is the sync mode of the streams that support it.
+    """
     chosen = set(names)
     streams = [one for one in catalog["streams"] if not chosen or one["name"] in chosen]
     return {"streams": [_configured(one, mode, more) for one in streams]}

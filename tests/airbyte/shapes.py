@@ -1,7 +1,6 @@
-"""A tap whose streams differ in how they can be configured: by cursor, keys, depth, family.
+"""A tap whose streams differ in how they can be configured: cursor, keys, nesting, children.
 
-Written as an author writes a tap. Every stream says all of its rows from the
-bookmark on, so that a test sees what was asked for.
+Every stream yields all of its rows from the bookmark on, so that a test sees the starting value.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ SHOPS = [1, 2]
 
 
 class People(Stream):
-    """Incremental, with objects in objects and in lists."""
+    """An incremental stream with nested objects and lists."""
 
     name = "people"
     primary_keys = ("id",)
@@ -72,14 +71,14 @@ class People(Stream):
 
 
 class Open(People):
-    """The same, and it lets properties pass that it does not declare."""
+    """The same stream with a schema that allows undeclared properties."""
 
     name = "open"
     schema = {**People.schema, "additionalProperties": True}
 
 
 class Hooked(People):
-    """The same, record by record through a hook."""
+    """The same stream with an overridden state hook."""
 
     name = "hooked"
 
@@ -88,7 +87,7 @@ class Hooked(People):
 
 
 class Spoken(People):
-    """The same, each record as a message of the author's."""
+    """The same stream with an overridden message hook."""
 
     name = "spoken"
 
@@ -97,7 +96,7 @@ class Spoken(People):
 
 
 class Colours(Stream):
-    """Without any cursor."""
+    """A stream without a cursor."""
 
     name = "colours"
     schema = th.PropertiesList(th.Property("code", th.StringType)).to_dict()
@@ -107,7 +106,7 @@ class Colours(Stream):
 
 
 class Changes(Stream):
-    """A log that the source itself keeps the position of."""
+    """A log-based stream, whose source keeps its position."""
 
     name = "changes"
     forced_replication_method = "LOG_BASED"
@@ -122,7 +121,7 @@ class Changes(Stream):
 
 
 class Shops(Stream):
-    """Incremental, and the parent of visits and of shelves."""
+    """An incremental stream, the parent of visits and of shelves."""
 
     name = "shops"
     primary_keys = ("id",)
@@ -138,7 +137,7 @@ class Shops(Stream):
 
 
 class Stands(Shops):
-    """The same, record by record through a hook; the parent of wares."""
+    """The same stream with an overridden state hook; the parent of wares."""
 
     name = "stands"
 
@@ -147,7 +146,7 @@ class Stands(Shops):
 
 
 class Visits(Stream):
-    """Incremental below its parent."""
+    """An incremental child stream."""
 
     name = "visits"
     parent_stream_type = Shops
@@ -162,7 +161,7 @@ class Visits(Stream):
 
 
 class Shelves(Stream):
-    """Stateless below its parent."""
+    """A child stream without a state."""
 
     name = "shelves"
     parent_stream_type = Shops
@@ -174,14 +173,14 @@ class Shelves(Stream):
 
 
 class Wares(Shelves):
-    """The same, below stands."""
+    """The same child stream, with stands as its parent."""
 
     name = "wares"
     parent_stream_type = Stands
 
 
 class Regions(Stream):
-    """Incremental in each of two partitions, and the parent of sites."""
+    """An incremental stream with two partitions, the parent of sites."""
 
     name = "regions"
     replication_key = "id"
@@ -199,7 +198,7 @@ class Regions(Stream):
 
 
 class Sites(Shelves):
-    """Stateless below a parent with partitions."""
+    """A child stream without a state, whose parent has partitions."""
 
     name = "sites"
     parent_stream_type = Regions
@@ -216,9 +215,10 @@ class TapShapes(Tap):
 
 
 def TapTables(path: str, *, discovers_once: bool = False) -> Tap:  # noqa: N802 - a tap
-    """Return a tap of the tables of a SQLite file; SQLAlchemy, an extra, is imported late.
+    """Return a tap of the tables of a SQLite file.
 
-    Many taps of databases have a catalog of their own that does not look at a given one.
+    SQLAlchemy, an extra, is imported late. Many database taps have their own catalog, which ignores
+    a given one.
     """
     from tap_core.sql import SQLStream, SQLTap
 

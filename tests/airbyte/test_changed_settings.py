@@ -17,7 +17,7 @@ SECRET = "very-much-hidden-2"
 
 
 class Pages(Stream):
-    """Replaces a key of the settings between its records."""
+    """A stream that changes a setting between its records."""
 
     name = "pages"
     schema = th.PropertiesList(th.Property("key", th.StringType)).to_dict()
@@ -42,10 +42,10 @@ class TapKeys(Tap):
         return [Pages(self)]
 
 
-def test_a_control_message_has_all_settings_behind_the_records_before(
+def test_control_message_has_all_settings_after_the_previous_records(
     tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """CT1, CT2: once, though a value is set twice; what the file does not have is left out."""
+    """CT1, CT2: one message for two changes of a setting; settings not in the file are omitted."""
     stream = {"name": "pages", "json_schema": Pages.schema}
     catalog = {"streams": [{"stream": stream, "sync_mode": "full_refresh"}]}
     files = {"config": {"session_key": "old", "url": "u"}, "catalog": catalog}
@@ -69,7 +69,7 @@ def test_a_control_message_has_all_settings_behind_the_records_before(
     assert SECRET.encode() not in b"".join(others)
 
 
-def test_under_singer_what_the_next_run_needs_is_warned_of(
+def test_singer_run_warns_of_changed_settings(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     config = tmp_path / "config.json"
@@ -88,7 +88,7 @@ def test_under_singer_what_the_next_run_needs_is_warned_of(
     ("changes", "word"),
     [({"sesion_key": "x"}, "no setting 'sesion_key'"), ({"page": SECRET}, "page")],
 )
-def test_what_the_schema_does_not_take_is_refused(changes: dict[str, Any], word: str) -> None:
+def test_invalid_changed_setting_is_refused(changes: dict[str, Any], word: str) -> None:
     """CT2: a platform would end the sync."""
     tap = TapKeys(config={"session_key": "old"})
     told: list[Any] = []

@@ -1,4 +1,4 @@
-"""Reading a configured catalog: what is forgiven, and what is refused with its place."""
+"""Parsing a configured catalog: accepted variants, and errors with their location."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ def parsed(*entries: Any) -> ConfiguredCatalog:
     return parse_configured_catalog(json.dumps({"streams": entries}), "cat.json")
 
 
-def the(entry: Any) -> ConfiguredStream:
+def parse_one(entry: Any) -> ConfiguredStream:
     [stream] = parsed(entry).streams
     return stream
 
 
-def fault(text: str | bytes) -> str:
+def error_message(text: str | bytes) -> str:
     with pytest.raises(CatalogFileError) as caught:
         parse_configured_catalog(text, "cat.json")
     return str(caught.value)
 
 
-def test_everything_is_read() -> None:
-    """CF1: all that the protocol's models have and that is of use; the rest is passed over."""
-    assert the(WHOLE) == ConfiguredStream(
+def test_all_used_fields_are_read() -> None:
+    """CF1: all fields of the protocol's models that the SDK uses; the others are ignored."""
+    assert parse_one(WHOLE) == ConfiguredStream(
         id=StreamId("users", "public"),
         json_schema=SCHEMA,
         sync_mode="incremental",
@@ -75,20 +75,20 @@ def test_everything_is_read() -> None:
     )
 
 
-def test_nulls_are_as_if_absent() -> None:
-    """E5: clients write every field that there could be."""
+def test_null_fields_are_treated_as_absent() -> None:
+    """E5: clients write every possible field."""
     bare = {"stream": {"name": "users"}}
     nulls = {
         **dict.fromkeys(WHOLE),
         "stream": {**dict.fromkeys(STREAM), "name": "users"},
     }
-    assert the(nulls) == the(bare) == ConfiguredStream(id=StreamId("users"))
-    assert the(bare).sync_mode == "full_refresh"
-    assert the(bare).destination_sync_mode == "append"
+    assert parse_one(nulls) == parse_one(bare) == ConfiguredStream(id=StreamId("users"))
+    assert parse_one(bare).sync_mode == "full_refresh"
+    assert parse_one(bare).destination_sync_mode == "append"
 
 
-def test_a_plain_catalog_is_a_full_refresh_that_is_appended() -> None:
-    """RD1: as it was discovered, bare, in its message, or among other messages."""
+def test_discovered_catalog_is_read_as_full_refresh_append() -> None:
+    """RD1: bare, in its CATALOG message, or among other messages."""
     plain = {"streams": [STREAM], "newer": 1}
     message = {"type": "CATALOG", "catalog": plain}
     lines = "\n".join(map(json.dumps, ({"type": "LOG", "log": "a CATALOG"}, ["CATALOG"], message)))
@@ -99,9 +99,9 @@ def test_a_plain_catalog_is_a_full_refresh_that_is_appended() -> None:
         assert parse_configured_catalog(text, "f") == wanted
 
 
-def test_older_names_are_read() -> None:
-    """`schema` where `load_schema` is missing, modes in capitals, paths of one name."""
-    found = the(
+def test_older_field_names_are_accepted() -> None:
+    """`schema` instead of `load_schema`, upper-case modes, and paths as single names."""
+    found = parse_one(
         {
             "stream": {"name": "users", "schema": SCHEMA},
             "sync_mode": "INCREMENTAL",
@@ -116,10 +116,10 @@ def test_older_names_are_read() -> None:
     assert found.primary_key == (("id",), ("code",))
 
 
-def test_the_key_of_the_source_stands_in_for_one_that_is_not_configured() -> None:
+def test_primary_key_defaults_to_that_of_the_source() -> None:
     """CF1."""
     given = {name: value for name, value in WHOLE.items() if name != "primary_key"}
-    assert the(given).primary_key == (("id",), ("place", "code"))
+    assert parse_one(given).primary_key == (("id",), ("place", "code"))
 
 
 @pytest.mark.parametrize(
@@ -131,20 +131,20 @@ def test_the_key_of_the_source_stands_in_for_one_that_is_not_configured() -> Non
         (None, None, None, ()),
     ],
 )
-def test_the_cursor_of_a_destination(source_defined, configured, default, cursor) -> None:
-    """CU1, CU2, CU3, CU4: the source's own, else the configured one, else the default."""
+def test_cursor_precedence_of_a_destination(source_defined, configured, default, cursor) -> None:
+    """CU1, CU2, CU3, CU4: the source-defined cursor, else the configured one, else the default."""
     stream = {
         "name": "s",
         "source_defined_cursor": source_defined,
         "default_cursor_field": default,
     }
-    assert the({"stream": stream, "cursor_field": configured}).cursor == cursor
+    assert parse_one({"stream": stream, "cursor_field": configured}).cursor == cursor
 
 
 def test_names_may_be_any_text() -> None:
-    """E13: the empty one, too."""
+    """E13: also the empty string."""
     for name in ("", " ", "ä.b/c", "\u0000"):
-        assert the({"stream": {"name": name, "namespace": name}}).id == StreamId(name, name)
+        assert parse_one({"stream": {"name": name, "namespace": name}}).id == StreamId(name, name)
 
 
 @pytest.mark.parametrize(
@@ -169,9 +169,9 @@ def test_names_may_be_any_text() -> None:
         ('{"streams": [{"stream": "users"}]}', "streams[0].stream: there is a string"),
     ],
 )
-def test_what_is_no_catalog_is_refused(text, words) -> None:
-    """RD9: with the name of the file and the place in it."""
-    said = fault(text)
+def test_invalid_catalog_is_refused(text, words) -> None:
+    """RD9: the error has the name of the file and the location in it."""
+    said = error_message(text)
     assert said.startswith("Catalog 'cat.json': ")
     assert words in said
 
@@ -196,9 +196,9 @@ def test_what_is_no_catalog_is_refused(text, words) -> None:
         ({"stream": {**STREAM, "source_defined_cursor": "yes"}}, "source_defined_cursor"),
     ],
 )
-def test_what_is_wrong_with_one_stream_names_it(change, place) -> None:
-    """RD9: the stream's name stands beside its place."""
-    said = fault(json.dumps({"streams": [{"stream": {"name": "x"}}, {**WHOLE, **change}]}))
+def test_error_of_a_stream_names_the_stream(change, place) -> None:
+    """RD9: next to its location in the catalog."""
+    said = error_message(json.dumps({"streams": [{"stream": {"name": "x"}}, {**WHOLE, **change}]}))
     assert "streams[1]" in said
     assert "('users')" in said
     assert place in said
@@ -216,8 +216,8 @@ DOCUMENTS = st.recursive(
 )
 
 
-def said_of(text: str | bytes) -> str | None:
-    """Return the words of the error, None where there is none."""
+def parse_error(text: str | bytes) -> str | None:
+    """Return the message of the error, None without an error."""
     try:
         parse_configured_catalog(text, "f")
     except CatalogFileError as error:
@@ -226,15 +226,15 @@ def said_of(text: str | bytes) -> str | None:
 
 
 @given(st.one_of(st.binary(), st.text(), DOCUMENTS.map(json.dumps)))
-def test_nothing_but_the_named_error_comes_of_any_text(text) -> None:
-    said = said_of(text)
+def test_any_text_raises_only_the_catalog_error(text) -> None:
+    said = parse_error(text)
     assert said is None or said.startswith("Catalog 'f': ")
 
 
 @given(DOCUMENTS, st.sampled_from(list(WHOLE)), st.sampled_from(list(STREAM)))
-def test_one_odd_value_is_read_or_named(value, of_entry, of_stream) -> None:
+def test_any_value_is_read_or_reported_with_its_location(value, of_entry, of_stream) -> None:
     for entry in ({**WHOLE, of_entry: value}, {**WHOLE, "stream": {**STREAM, of_stream: value}}):
-        said = said_of(json.dumps({"streams": [entry]}))
+        said = parse_error(json.dumps({"streams": [entry]}))
         assert said is None or "streams[0]" in said
 
 
@@ -248,7 +248,7 @@ PATHS = st.lists(st.text(), max_size=3)
     primary_key=st.lists(PATHS.filter(bool), max_size=3),
     generation_id=st.none() | st.integers(0, 2**63),
 )
-def test_what_was_configured_is_what_is_read(name, namespace, **more) -> None:
+def test_configured_values_round_trip(name, namespace, **more) -> None:
     [found] = parsed({"stream": {"name": name, "namespace": namespace}, **more}).streams
     assert found.id == StreamId(name, namespace)
     assert list(found.cursor_field) == more["cursor_field"]

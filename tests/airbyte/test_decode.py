@@ -1,4 +1,4 @@
-"""What a destination reads: what each line becomes, what is left out, and what says the end."""
+"""Input of a destination: the event of each line, skipped lines, and the end of streams."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EXPECTED = (
 
 
 def decode(*blocks: bytes, expected: Iterable[ExpectedStream] = EXPECTED) -> list[Event]:
-    """Return what an input in these blocks becomes, without the descriptions."""
+    """Return the events of an input in these blocks, without SchemaEvents."""
     decoder = AirbyteReader(expected)
     events = [event for block in blocks for event in decoder.feed(block)]
     events += decoder.close()
@@ -70,19 +70,19 @@ ERROR = {"type": "TRACE", "trace": {"type": "ERROR", "error": {"message": "the s
 STREAM_A = {"type": "STREAM", "stream": {"stream_descriptor": {"name": "a"}, "stream_state": 1}}
 
 
-def complete(events: list[Event]) -> list[StreamId]:
+def completed_streams(events: list[Event]) -> list[StreamId]:
     assert {e.progress for e in events if isinstance(e, StreamStatus)} <= {Progress.COMPLETE}
     return [event.stream for event in events if isinstance(event, StreamStatus)]
 
 
-def test_the_streams_of_the_catalog_are_described_before_all_else() -> None:
+def test_schemas_of_the_catalog_come_first() -> None:
     decoder = AirbyteReader(EXPECTED)
     events = [*decoder.feed(lines(record())), *decoder.feed(b""), *decoder.close()]
     described = [event for event in events if isinstance(event, SchemaEvent)]
     assert events[:3] == described == [each.describe for each in EXPECTED]
 
 
-def test_records_keep_their_bytes_and_take_time_generation_and_meta_along() -> None:
+def test_record_keeps_its_bytes_time_generation_and_meta() -> None:
     """Rule RD3: a record has its stream, its namespace, its data and the time it was emitted."""
     body = b'{"type":"RECORD","record":{"stream":"b","data":{ "n": 1.10 },"emitted_at":0}}\n'
     told = {"changes": [{"field": "x"}]}
@@ -101,14 +101,16 @@ def test_records_keep_their_bytes_and_take_time_generation_and_meta_along() -> N
 
 
 @given(st.lists(st.sampled_from([record("a"), record("b"), state(x=1)]), max_size=20), st.data())
-def test_how_the_input_is_cut_makes_no_difference(messages: list[object], data: st.DataObject):
+def test_chunk_boundaries_of_the_input_do_not_change_the_result(
+    messages: list[object], data: st.DataObject
+):
     whole = lines(*messages)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=5)))
     blocks = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
-    assert one_by_one(decode(*blocks)) == one_by_one(decode(whole))
+    assert split_chunks(decode(*blocks)) == split_chunks(decode(whole))
 
 
-def one_by_one(events: list[Event]) -> list[object]:
+def split_chunks(events: list[Event]) -> list[object]:
     apart: list[object] = []
     for event in events:
         apart += [(event.stream, row) for row in event.rows] if isinstance(event, Rows) else [event]
@@ -127,21 +129,21 @@ def one_by_one(events: list[Event]) -> list[object]:
         (10**18, None),
     ],
 )
-def test_times_are_milliseconds_or_as_pyairbyte_writes_them_seconds(
+def test_emitted_at_is_milliseconds_or_the_seconds_of_pyairbyte(
     given_as: object, text: str | None
 ) -> None:
     (rows,) = [e for e in decode(lines(record(emitted_at=given_as))) if isinstance(e, Rows)]
     assert rows.extracted_at == [text]
 
 
-def test_a_stream_is_its_namespace_and_its_name() -> None:
+def test_stream_is_identified_by_namespace_and_name() -> None:
     """Rule DI9: streams of one name in two namespaces are two streams."""
     found = decode(lines(record("a"), record("a", namespace="other"), record("a", namespace=None)))
     assert [event.stream for event in found if isinstance(event, Rows)] == [A, C, A]
 
 
-def test_a_namespace_that_a_source_leaves_out_is_that_of_the_only_stream_of_the_name() -> None:
-    """Sources that are built on Airbyte's own kit never write it."""
+def test_omitted_namespace_matches_the_only_stream_of_the_name() -> None:
+    """Sources built on the Airbyte CDK never write it."""
     only = [ExpectedStream(SchemaEvent(C, {}))]
     found = decode(lines(record("a"), state(**STREAM_A), status("a", "COMPLETE")), expected=only)
     assert [type(event) for event in found] == [Rows, Checkpoint, StreamStatus]
@@ -150,8 +152,8 @@ def test_a_namespace_that_a_source_leaves_out_is_that_of_the_only_stream_of_the_
     assert not any(isinstance(e, Rows) for e in decode(lines(record("a")), expected=two))
 
 
-def test_records_of_other_streams_are_left_out_and_counted() -> None:
-    """Rule D6: what the catalog does not have is ignored."""
+def test_records_of_unknown_streams_are_skipped_and_counted() -> None:
+    """Rule D6: streams that are not in the catalog are ignored."""
     decoder = AirbyteReader(EXPECTED)
     found = list(decoder.feed(lines(record("x"), record("x"), record("a"), record("x"))))
     found += decoder.close()
@@ -161,7 +163,7 @@ def test_records_of_other_streams_are_left_out_and_counted() -> None:
     ]
 
 
-def test_records_of_other_streams_can_be_an_error() -> None:
+def test_records_of_unknown_streams_can_be_an_error() -> None:
     decoder = AirbyteReader(EXPECTED, fails_on_strangers=True)
     found = decoder.feed(lines(record("a"), record("x")))
     assert [type(next(found)) for _ in range(4)] == [SchemaEvent, SchemaEvent, SchemaEvent, Rows]
@@ -172,7 +174,7 @@ def test_records_of_other_streams_can_be_an_error() -> None:
 
 
 def test_fields_outside_the_catalog_can_be_an_error() -> None:
-    """Those that PyAirbyte's cache adds are not the source's doing."""
+    """Fields that PyAirbyte's cache adds are allowed."""
     described = SchemaEvent(StreamId("a"), {"properties": {"id": {}}})
     decoder = AirbyteReader([ExpectedStream(described)], fails_on_strangers=True)
     fine, odd = record("a"), record("a")
@@ -202,7 +204,7 @@ def test_fields_outside_the_catalog_can_be_an_error() -> None:
         status("a", "PAUSED"),
     ],
 )
-def test_messages_that_are_not_for_a_destination_are_no_junk(message: object) -> None:
+def test_messages_of_other_types_are_ignored_silently(message: object) -> None:
     """Rule D7: logs, traces and unknown message types are ignored."""
     decoder = AirbyteReader(EXPECTED)
     events = [*decoder.feed(lines(message)), *decoder.close()]
@@ -236,10 +238,10 @@ def test_messages_that_are_not_for_a_destination_are_no_junk(message: object) ->
         b"[" * 100_000,
     ],
 )
-def test_lines_that_are_no_messages_are_left_out_counted_and_said_once(
+def test_invalid_lines_are_skipped_counted_and_logged_once(
     line: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Rule E6: what stands outside of an envelope is dropped."""
+    """Rule E6: lines outside of an envelope are dropped."""
     decoder = AirbyteReader(EXPECTED)
     with caplog.at_level(logging.WARNING):
         found = list(decoder.feed(lines(record()) + (line + b"\n") * 3 + lines(record())))
@@ -249,15 +251,15 @@ def test_lines_that_are_no_messages_are_left_out_counted_and_said_once(
     assert ["Line 2 is not an Airbyte message" in text for text in caplog.messages] == [True]
 
 
-def test_what_python_and_editors_add_is_forgiven() -> None:
-    """A byte order mark, carriage returns, blank lines, NaN outside of texts."""
+def test_bom_crlf_blank_lines_and_nan_are_accepted() -> None:
+    """NaN and Infinity become null outside of strings."""
     body = b'{"type":"RECORD","record":{"stream":"a","data":{"x":NaN,"y":"NaN"},"emitted_at":0}}'
     found = decode(b"\xef\xbb\xbf" + body + b"\r\n\r\n   \n" + body.replace(b"NaN,", b"-Infinity,"))
     rows = [row for event in found if isinstance(event, Rows) for row in event.rows]
     assert rows == [b'{"x":null,"y":"NaN"}'] * 2
 
 
-def test_half_a_letter_makes_a_record_a_text_and_leaves_a_state_as_it_came() -> None:
+def test_lone_surrogate_makes_a_record_text_and_leaves_a_state_unchanged() -> None:
     half = b'{"type":"RECORD","record":{"stream":"a","data":{"x":"\\ud83d"},"emitted_at":0}}\n'
     held = b'{"type":"STATE","state":{"type":"LEGACY","data":{"x":"\\ud83d"}}}\n'
     rows, checkpoint, *_ = decode(half + held)
@@ -267,8 +269,8 @@ def test_half_a_letter_makes_a_record_a_text_and_leaves_a_state_as_it_came() -> 
 
 
 @pytest.mark.parametrize("escape", [b"\\ud80%0", b"\\ud83d\\udc0g"])
-def test_a_state_with_an_escape_that_is_none_is_left_out(escape: bytes) -> None:
-    """SEC21: what is no JSON is no message, and does not go on as a state."""
+def test_state_with_an_invalid_escape_is_skipped(escape: bytes) -> None:
+    """SEC21: a line that is not JSON is not a message, and is not emitted as a state."""
     line = b'{"type":"STATE","state":{"type":"LEGACY","data":{"x":"%s"}}}\n' % escape
     assert not any(isinstance(event, Checkpoint) for event in decode(line))
 
@@ -276,7 +278,7 @@ def test_a_state_with_an_escape_that_is_none_is_left_out(escape: bytes) -> None:
 # States
 
 
-def test_a_state_keeps_its_bytes_whatever_is_in_it() -> None:
+def test_state_keeps_its_bytes() -> None:
     """Rule ST9: a state is a black box."""
     dumped = (
         b'{"type":"STREAM","stream":{"stream_descriptor":{"name":"a","namespace":null},'
@@ -305,8 +307,10 @@ def test_a_state_keeps_its_bytes_whatever_is_in_it() -> None:
         ({"type": ["odd"]}, None),
     ],
 )
-def test_a_state_is_of_a_stream_or_of_all(body: dict[str, object], scope: StreamId | None) -> None:
-    """Rule ST1: STREAM, GLOBAL or LEGACY; older documents call the type by another name."""
+def test_state_belongs_to_a_stream_or_to_all(
+    body: dict[str, object], scope: StreamId | None
+) -> None:
+    """Rule ST1: STREAM, GLOBAL or LEGACY; older documents name the type state_type."""
     assert get_stream_id(json.dumps(body).encode()) == scope
     assert decode(lines(state(**body)))[0] == Checkpoint(json.dumps(body).encode(), scope)
 
@@ -314,46 +318,48 @@ def test_a_state_is_of_a_stream_or_of_all(body: dict[str, object], scope: Stream
 # The end
 
 
-def test_a_stream_is_complete_when_its_source_says_so_in_whatever_order() -> None:
+def test_complete_status_ends_a_stream_in_any_order() -> None:
     """Rule TR4: COMPLETE ends a stream; clients may forward it ahead of its rows."""
     found = decode(lines(status("b", "COMPLETE"), status("b", "STARTED"), record("b"), record("a")))
-    assert complete(found) == [B]
+    assert completed_streams(found) == [B]
     assert found[-2:] == [StreamStatus(B, Progress.COMPLETE), ActivateVersion(B, 3)]
 
 
-def test_a_stream_that_also_was_incomplete_is_not_complete() -> None:
+def test_stream_with_an_incomplete_status_is_not_complete() -> None:
     for words in (["COMPLETE", "INCOMPLETE"], ["INCOMPLETE", "COMPLETE"], ["RUNNING"]):
-        assert complete(decode(lines(*(status("b", word) for word in words)))) == []
+        assert completed_streams(decode(lines(*(status("b", word) for word in words)))) == []
 
 
-def test_without_any_status_a_clean_end_completes_every_stream() -> None:
-    """Sources of the older protocol have no other sign."""
+def test_clean_end_without_statuses_completes_every_stream() -> None:
+    """Sources of older protocol versions write no statuses."""
     for source in (b"", lines(record("a")), lines(record("a"))[:-1], lines(record()) + b"no json"):
-        assert complete(decode(source)) == [A, B, C]
+        assert completed_streams(decode(source)) == [A, B, C]
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_one_status_of_any_stream_means_that_the_source_speaks_of_all(*, known: bool) -> None:
-    assert complete(decode(lines(status("a" if known else "x", "COMPLETE")))) == [A] * known
+def test_one_status_means_that_streams_without_status_are_incomplete(*, known: bool) -> None:
+    assert (
+        completed_streams(decode(lines(status("a" if known else "x", "COMPLETE")))) == [A] * known
+    )
 
 
-def test_a_source_that_failed_completes_nothing_that_it_did_not_name() -> None:
-    assert complete(decode(lines(record(), ERROR))) == []
-    assert complete(decode(lines(record(), status("a", "COMPLETE"), ERROR))) == [A]
+def test_failed_source_completes_only_streams_with_a_status() -> None:
+    assert completed_streams(decode(lines(record(), ERROR))) == []
+    assert completed_streams(decode(lines(record(), status("a", "COMPLETE"), ERROR))) == [A]
 
 
-def test_a_message_that_the_end_tore_completes_nothing_and_is_an_error() -> None:
-    """What came whole before it is still handed on."""
+def test_truncated_last_line_is_an_error_and_completes_no_stream() -> None:
+    """The records before it are still emitted."""
     decoder = AirbyteReader(EXPECTED)
     found = list(decoder.feed(lines(record()) + lines(record())[:-20]))
     rest = decoder.close()
     with pytest.raises(TruncatedInputLine, match=r"its source crashed.* Line 2 begins"):
         found += rest
     assert sum(len(event.rows) for event in found if isinstance(event, Rows)) == 1
-    assert complete(found) == []
+    assert completed_streams(found) == []
 
 
-def test_a_record_that_is_nested_too_deeply_is_a_text_and_is_not_left_out() -> None:
+def test_record_nested_too_deeply_becomes_text() -> None:
     begin, end = '[{"a":' * 5_000, "}]" * 5_000
     data = f'{{"x":{begin}1{end}}}'
     deep = f'{{"type":"RECORD","record":{{"stream":"a","data":{data},"emitted_at":0}}}}\n'
@@ -365,7 +371,7 @@ def test_a_record_that_is_nested_too_deeply_is_a_text_and_is_not_left_out() -> N
 
 
 @pytest.mark.parametrize("values", [b"[],", b'"%b",' % (b"x" * 2_000)])
-def test_a_state_without_end_is_refused_before_it_is_read(values: bytes) -> None:
+def test_oversized_state_is_refused_before_it_is_parsed(values: bytes) -> None:
     """SEC13: the error names the line and the variable."""
     rows = values * (40_000_000 // len(values))
     message = b'{"type":"STATE","state":{"type":"LEGACY","data":[%b1]}}\n' % rows

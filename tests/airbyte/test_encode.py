@@ -1,4 +1,4 @@
-"""Events to lines: what a reader sees of records, states and statuses."""
+"""Events as messages of a source: records, states and statuses."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ AT_MS = 1_706_702_400_123
 
 
 class Reader:
-    """An outlet and what it wrote."""
+    """An Airbyte writer and the lines that it wrote."""
 
     def __init__(self, *, shared: bool = False) -> None:
         self.text = b""
-        self.outlet = AirbyteWriter(self.write, WIRE, shared=shared)
+        self.writer = AirbyteWriter(self.write, WIRE, shared=shared)
 
     def write(self, lines: bytes) -> None:
         assert lines.endswith(b"\n")
         self.text += lines
 
     def tell(self, *events: Any) -> list[dict[str, Any]]:
-        """Return the messages of some events."""
+        """Emit events; return the messages."""
         self.text = b""
         for event in events:
-            self.outlet.emit(event)
+            self.writer.emit(event)
         return [json.loads(line) for line in self.text.splitlines()]
 
     def states(self, *events: Any) -> list[dict[str, Any]]:
@@ -58,11 +58,11 @@ def rows(stream: StreamId, *bodies: bytes, at: Any = AT) -> Rows:
     return Rows(stream, list(bodies), extracted_at=at)
 
 
-def begun(stream: StreamId) -> StreamStatus:
+def started(stream: StreamId) -> StreamStatus:
     return StreamStatus(stream, Progress.STARTED)
 
 
-def ended(stream: StreamId) -> StreamStatus:
+def completed(stream: StreamId) -> StreamStatus:
     return StreamStatus(stream, Progress.COMPLETE)
 
 
@@ -73,10 +73,10 @@ def document(**bookmarks: Any) -> Checkpoint:
 # Records
 
 
-def test_a_record_says_its_stream_its_namespace_and_when_it_was_read() -> None:
-    """RD3: the body as it is encoded, byte for byte."""
+def test_record_has_stream_namespace_data_and_time() -> None:
+    """RD3: the data is the encoded body, byte for byte."""
     reader = Reader()
-    reader.tell(begun(B), rows(B, b'{"n":1.50}', b'{"n":2}'))
+    reader.tell(started(B), rows(B, b'{"n":1.50}', b'{"n":2}'))
     first, second = (line for line in reader.text.splitlines() if b'"RECORD"' in line)
     assert first == (
         b'{"type":"RECORD","record":{"stream":"b","namespace":"main","data":{"n":1.50},'
@@ -85,7 +85,7 @@ def test_a_record_says_its_stream_its_namespace_and_when_it_was_read() -> None:
     assert json.loads(second)["record"]["data"] == {"n": 2}
 
 
-def test_times_may_be_those_of_single_rows_or_none() -> None:
+def test_emitted_at_is_the_time_of_the_row_or_now() -> None:
     reader = Reader()
     messages = reader.tell(rows(A, b"{}", b"{}", at=[AT, None]), rows(A, b"{}", at=None))
     found = [each["record"]["emitted_at"] for each in messages if each["type"] == "RECORD"]
@@ -93,27 +93,27 @@ def test_times_may_be_those_of_single_rows_or_none() -> None:
     assert min(found[1:]) > 1_790_000_000_000
 
 
-def test_a_stream_that_is_not_in_the_catalog_is_left_out_and_said_once(caplog: Any) -> None:
-    """RD4: nothing of it goes out."""
+def test_stream_outside_the_catalog_is_skipped_and_logged_once(caplog: Any) -> None:
+    """RD4: none of its messages are written."""
     other = StreamId("other")
-    events = [begun(other), rows(other, b"{}"), Estimate(other, 1), ended(other)]
+    events = [started(other), rows(other, b"{}"), Estimate(other, 1), completed(other)]
     assert Reader().tell(*events, *events) == []
     assert [record.message for record in caplog.records] == [
         "Stream 'other' is not in the catalog: its records are not sent."
     ]
 
 
-def test_what_has_no_message_is_left_out() -> None:
+def test_events_without_an_airbyte_message_are_skipped() -> None:
     events = [SchemaEvent(A, {}), ActivateVersion(A, 1), LogEvent("INFO", "hello"), rows(A)]
     assert Reader().tell(*events) == []
 
 
-def test_rows_in_files_are_refused_because_airbyte_cannot_read_them() -> None:
+def test_batch_files_are_refused() -> None:
     with pytest.raises(UnsupportedFeatureError, match="yield the rows"):
         Reader().tell(BatchFiles(A, ["/tmp/x.jsonl"], {"format": "jsonl"}))
 
 
-def test_numbers_keep_their_digits_and_odd_values_become_text() -> None:
+def test_numbers_keep_their_digits_and_dates_become_text() -> None:
     from datetime import date
     from decimal import Decimal
 
@@ -124,31 +124,31 @@ def test_numbers_keep_their_digits_and_odd_values_become_text() -> None:
 # Statuses
 
 
-def test_a_stream_is_started_once_and_running_with_its_first_record() -> None:
-    """TR4: in this order, whatever comes twice."""
+def test_stream_is_started_once_and_running_at_its_first_record() -> None:
+    """TR4: in this order, also for repeated events."""
     reader = Reader()
-    said = reader.statuses(begun(A), begun(A), rows(A, b"{}"), rows(A, b"{}"), ended(A))
+    said = reader.statuses(started(A), started(A), rows(A, b"{}"), rows(A, b"{}"), completed(A))
     assert said == [("a", "STARTED"), ("a", "RUNNING"), ("a", "COMPLETE")]
 
 
-def test_records_that_come_before_their_stream_has_begun_begin_it() -> None:
-    """An author may write rows of one stream while another is being read."""
-    assert Reader().statuses(rows(A, b"{}"), begun(A)) == [("a", "STARTED"), ("a", "RUNNING")]
+def test_first_record_starts_a_stream_that_was_not_started() -> None:
+    """An author may write rows of one stream while another one is read."""
+    assert Reader().statuses(rows(A, b"{}"), started(A)) == [("a", "STARTED"), ("a", "RUNNING")]
 
 
-def test_what_broke_off_says_so_of_what_has_not_ended() -> None:
+def test_aborted_sync_marks_unfinished_streams_incomplete() -> None:
     reader = Reader()
-    reader.tell(begun(A), ended(A), begun(B))
+    reader.tell(started(A), completed(A), started(B))
     reader.text = b""
-    reader.outlet.break_off()
-    reader.outlet.break_off()
+    reader.writer.break_off()
+    reader.writer.break_off()
     (line,) = reader.text.splitlines()
     assert json.loads(line)["trace"]["stream_status"]["status"] == "INCOMPLETE"
     assert b'"name":"b","namespace":"main"' in line
 
 
-def test_an_estimate_says_what_is_known() -> None:
-    """TR3: whole numbers, and nothing where nothing is known."""
+def test_estimate_has_only_known_counts() -> None:
+    """TR3: whole numbers; an unknown count is omitted."""
     (rows_only,) = Reader().tell(Estimate(A, rows=3))
     assert rows_only["trace"]["estimate"] == {"name": "a", "type": "STREAM", "row_estimate": 3}
     (both,) = Reader().tell(Estimate(B, 3, 90))
@@ -156,8 +156,8 @@ def test_an_estimate_says_what_is_known() -> None:
     assert both["trace"]["estimate"]["namespace"] == "main"
 
 
-def test_an_estimate_of_the_whole_sync_has_its_type() -> None:
-    """TR3: a stream's is left out behind it, and the other way: platforms take no mixture."""
+def test_estimate_of_the_sync_has_type_sync() -> None:
+    """TR3: platforms accept either a total or estimates per stream; the later kind is skipped."""
     total = Estimate(StreamId("tap-x"), 9, is_total=True)
     reader = Reader()
     [told] = reader.tell(total)
@@ -173,68 +173,68 @@ def test_an_estimate_of_the_whole_sync_has_its_type() -> None:
 # States
 
 
-def test_only_what_has_changed_of_streams_that_are_read_goes_out() -> None:
-    """ST2, ST11, ST13: each stream for itself, with the records since its last state."""
+def test_only_changed_states_of_started_streams_are_written() -> None:
+    """ST2, ST11, ST13: one state per stream, with the number of records since its last state."""
     reader = Reader()
     given = {"a": {"x": 1}, "main-b": {"y": 1}, "gone": {"z": 1}}
     assert reader.states(document(**given)) == []
-    assert reader.states(begun(A), document(**given)) == []
+    assert reader.states(started(A), document(**given)) == []
     (state,) = reader.states(rows(A, b"{}", b"{}"), document(**{**given, "a": {"x": 2}}))
     assert state == {
         "type": "STREAM",
         "stream": {"stream_descriptor": {"name": "a"}, "stream_state": {"x": 2}},
         "sourceStats": {"recordCount": 2.0},
     }
-    assert reader.states(ended(A)) == []
+    assert reader.states(completed(A)) == []
     assert reader.states(document(**{**given, "a": {"x": 3}})) == []
-    reader.tell(begun(B), rows(B, b"{}"))
+    reader.tell(started(B), rows(B, b"{}"))
     (state,) = reader.states(document(**{**given, "a": {"x": 3}, "main-b": {"y": 2}}))
     assert state["stream"]["stream_descriptor"] == {"name": "b", "namespace": "main"}
 
 
-def test_a_state_passes_byte_for_byte() -> None:
-    """ST9: what a decoder would change is not decoded."""
+def test_state_is_written_byte_for_byte() -> None:
+    """ST9: the state is not decoded, because decoding could change it."""
     reader = Reader()
     blob = b'{"n":1.10,"big":123456789012345678901234567890,"text":"\\u00fc"}'
-    reader.tell(begun(A), Checkpoint(b'{"bookmarks":{"a":%b}}' % blob))
+    reader.tell(started(A), Checkpoint(b'{"bookmarks":{"a":%b}}' % blob))
     assert b'"stream_state":%b}' % blob in reader.text
 
 
-def test_each_stream_has_a_state_before_it_is_complete() -> None:
-    """ST6, ST7: also one without records, and one whose state did not change."""
+def test_stream_has_a_state_before_it_is_complete() -> None:
+    """ST6, ST7: also without records, and when the state did not change."""
     reader = Reader()
-    messages = reader.tell(begun(A), ended(A))
+    messages = reader.tell(started(A), completed(A))
     assert [each["type"] for each in messages] == ["TRACE", "STATE", "TRACE"]
     assert messages[1]["state"]["stream"]["stream_state"] == {}
-    reader.tell(begun(B), document(**{"main-b": {"y": 1}}))
-    (state,) = reader.states(rows(B, b"{}"), ended(B))
+    reader.tell(started(B), document(**{"main-b": {"y": 1}}))
+    (state,) = reader.states(rows(B, b"{}"), completed(B))
     assert state["stream"]["stream_state"] == {"y": 1}
     assert state["sourceStats"] == {"recordCount": 1.0}
 
 
-def test_what_was_given_counts_as_known_and_is_said_again_at_the_end() -> None:
+def test_unchanged_input_state_is_written_only_at_the_end() -> None:
     reader = Reader()
     given = document(a={"x": 1})
-    assert reader.states(given, begun(A), given) == []
-    (state,) = reader.states(ended(A))
+    assert reader.states(given, started(A), given) == []
+    (state,) = reader.states(completed(A))
     assert state["stream"]["stream_state"] == {"x": 1}
 
 
-def test_a_null_among_the_bookmarks_is_no_reset() -> None:
-    """ST3: null would tell the client to begin again."""
+def test_null_bookmark_is_written_as_an_empty_state() -> None:
+    """ST3: null would tell the client to reset the stream."""
     reader = Reader()
-    reader.tell(begun(A), document(a=None))
-    (state,) = reader.states(ended(A))
+    reader.tell(started(A), document(a=None))
+    (state,) = reader.states(completed(A))
     assert state["stream"]["stream_state"] == {}
 
 
 @pytest.mark.parametrize("odd", [b"null", b"[1]", b'{"bookmarks":[]}', b'{"bookmarks":null}'])
-def test_an_odd_document_of_an_authors_says_nothing(odd: bytes) -> None:
+def test_invalid_state_document_is_skipped(odd: bytes) -> None:
     reader = Reader()
-    assert reader.states(begun(A), Checkpoint(odd)) == []
+    assert reader.states(started(A), Checkpoint(odd)) == []
 
 
-# A state that streams share
+# Shared states
 
 
 def shared(position: int, **bookmarks: Any) -> Checkpoint:
@@ -242,11 +242,11 @@ def shared(position: int, **bookmarks: Any) -> Checkpoint:
     return Checkpoint(json.dumps(whole).encode())
 
 
-def test_streams_that_share_a_position_have_one_state() -> None:
-    """ST4: complete, with what is shared and the count of all records since the last."""
+def test_streams_with_a_shared_state_have_a_global_state() -> None:
+    """ST4: complete, with the shared state and the count of all records since the last one."""
     reader = Reader(shared=True)
     assert reader.states(shared(1, a={"x": 1})) == []
-    reader.tell(begun(A), rows(A, b"{}"), begun(B), rows(B, b"{}", b"{}"))
+    reader.tell(started(A), rows(A, b"{}"), started(B), rows(B, b"{}", b"{}"))
     (state,) = reader.states(shared(2, a={"x": 2}))
     assert state == {
         "type": "GLOBAL",
@@ -259,15 +259,15 @@ def test_streams_that_share_a_position_have_one_state() -> None:
         },
         "sourceStats": {"recordCount": 3.0},
     }
-    assert reader.states(shared(2, a={"x": 2}), ended(A)) == []
-    (last,) = reader.states(rows(B, b"{}"), ended(B))
+    assert reader.states(shared(2, a={"x": 2}), completed(A)) == []
+    (last,) = reader.states(rows(B, b"{}"), completed(B))
     assert last["global"] == state["global"]
 
 
-def test_a_document_with_more_than_bookmarks_is_shared() -> None:
-    """Nothing of what a tap keeps is lost, even where it did not say that it shares."""
+def test_state_with_keys_beside_the_bookmarks_becomes_global() -> None:
+    """No key of the tap's state is lost, even if the tap does not declare a shared state."""
     reader = Reader()
-    (state,) = reader.states(begun(A), document(a={"x": 1}))
+    (state,) = reader.states(started(A), document(a={"x": 1}))
     assert state["type"] == "STREAM"
     (state,) = reader.states(shared(7, a={"x": 1}))
     assert state["global"]["shared_state"] == {"log": 7}

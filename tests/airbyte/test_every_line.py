@@ -1,7 +1,6 @@
-"""Every line that a tap of ours writes under this protocol, held against models and rules.
+"""Every line that some taps write under this protocol, checked against models and rules.
 
-A run of each command of a few taps, once; the lines of all of them go through
-the models in one process.
+Each command of a tap runs once; the lines of all of them are validated in one process.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ PLANES_AND_WEATHER = ("airlines", "airports", "weather", "planes")
 
 @dataclass(frozen=True)
 class Connector:
-    """A tap, its settings, its settings of a later day, and those of its streams to read."""
+    """A tap, its settings, its settings of a later day, and the streams to read."""
 
     program: Sequence[str]
     config: dict[str, Any]
@@ -45,8 +44,8 @@ CONNECTORS = {
 
 
 @dataclass(frozen=True)
-class Life:
-    """All commands of a tap: three reads, of which the last goes on from the one before it."""
+class CommandRuns:
+    """The runs of all commands of a tap: three reads, of which the last resumes the second."""
 
     spec: Run
     check: Run
@@ -58,7 +57,9 @@ class Life:
 
 
 @pytest.fixture(scope="module", params=list(CONNECTORS))
-def life(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Life:
+def command_runs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> CommandRuns:
     one, folder = CONNECTORS[request.param], tmp_path_factory.mktemp("airbyte")
     discovered = airbyte(one.program, "discover", folder, config=one.config)
     assert discovered.code == 0, discovered.output.decode() + discovered.log
@@ -70,7 +71,7 @@ def life(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         for mode in modes
     }
     first = of_mode["incremental"]
-    return Life(
+    return CommandRuns(
         spec=airbyte(one.program, "spec", folder),
         check=airbyte(one.program, "check", folder, config=one.config),
         discover=discovered,
@@ -88,47 +89,57 @@ def life(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     )
 
 
-def runs(life: Life) -> Iterator[Run]:
-    yield from (life.spec, life.check, life.discover, life.full, life.first, life.second)
+def all_runs(command_runs: CommandRuns) -> Iterator[Run]:
+    yield from (
+        command_runs.spec,
+        command_runs.check,
+        command_runs.discover,
+        command_runs.full,
+        command_runs.first,
+        command_runs.second,
+    )
 
 
-def test_all_commands_end_well(life: Life) -> None:
-    """E9, CK7: all is emitted, so the exit is 0; what `check` said holds for the rest."""
-    for run in runs(life):
+def test_all_commands_succeed(command_runs: CommandRuns) -> None:
+    """E9, CK7: all commands exit with 0, after a successful `check`."""
+    for run in all_runs(command_runs):
         assert run.code == 0, run.output.decode()[-3000:] + run.log
 
 
 @needs_models
 @pytest.mark.peer
-def test_every_line_is_a_message_by_the_published_models(life: Life) -> None:
-    """E2, E3, E4, E12: each line is one envelope with the one body of its type."""
-    assert model_faults(b"".join(run.output for run in runs(life))) == []
+def test_every_line_is_valid_by_the_published_models(command_runs: CommandRuns) -> None:
+    """E2, E3, E4, E12: each line is one envelope with one body of its type."""
+    assert model_faults(b"".join(run.output for run in all_runs(command_runs))) == []
 
 
-def test_each_question_gets_one_answer(life: Life) -> None:
-    """SP1, CK1, DI1, E14: of the type that was asked for there is one message, of others none."""
-    assert single_faults(life.spec.output, "SPEC") == []
-    assert single_faults(life.check.output, "CONNECTION_STATUS") == []
-    assert single_faults(life.discover.output, "CATALOG") == []
+def test_spec_check_and_discover_write_one_message_each(command_runs: CommandRuns) -> None:
+    """SP1, CK1, DI1, E14: one message of the requested type, and none of another."""
+    assert single_faults(command_runs.spec.output, "SPEC") == []
+    assert single_faults(command_runs.check.output, "CONNECTION_STATUS") == []
+    assert single_faults(command_runs.discover.output, "CATALOG") == []
 
 
-def test_a_read_keeps_the_rules_of_order_and_count(life: Life) -> None:
-    """RD2 to RD5, SM4, ST1, ST6, ST7, ST11, TR1, TR4: judged message by message."""
-    assert read_faults(life.full.output, life.catalogs["full_refresh"]) == []
-    assert read_faults(life.first.output, life.catalogs["incremental"]) == []
-    assert read_faults(life.second.output, life.catalogs["incremental"]) == []
+def test_read_keeps_the_rules_of_order_and_count(command_runs: CommandRuns) -> None:
+    """RD2 to RD5, SM4, ST1, ST6, ST7, ST11, TR1, TR4: checked message by message."""
+    assert read_faults(command_runs.full.output, command_runs.catalogs["full_refresh"]) == []
+    assert read_faults(command_runs.first.output, command_runs.catalogs["incremental"]) == []
+    assert read_faults(command_runs.second.output, command_runs.catalogs["incremental"]) == []
 
 
-def test_nothing_is_written_to_standard_error(life: Life) -> None:
-    """E7: logs are messages; nothing else is said on standard error without a terminal."""
-    assert [run.log for run in runs(life)] == [""] * 6
+def test_nothing_is_written_to_standard_error(command_runs: CommandRuns) -> None:
+    """E7: logs are messages; standard error is empty without a terminal."""
+    assert [run.log for run in all_runs(command_runs)] == [""] * 6
 
 
-def test_what_is_new_comes_second(life: Life) -> None:
-    """RD6, RD7: a full refresh and a first read give the same; a second one only what is new."""
-    for configured_stream in life.catalogs["incremental"]["streams"]:
+def test_second_read_has_only_new_records(command_runs: CommandRuns) -> None:
+    """RD6, RD7: a first incremental read equals a full refresh."""
+    for configured_stream in command_runs.catalogs["incremental"]["streams"]:
         name = configured_stream["stream"]["name"]
-        full, first, second = (run.records(name) for run in (life.full, life.first, life.second))
+        full, first, second = (
+            run.records(name)
+            for run in (command_runs.full, command_runs.first, command_runs.second)
+        )
         assert full == first
         assert full
         if configured_stream["sync_mode"] == "full_refresh":
@@ -140,8 +151,8 @@ def test_what_is_new_comes_second(life: Life) -> None:
 
 @needs_models
 @pytest.mark.peer
-def test_a_tap_of_a_service_is_a_source_too(tmp_path: Path) -> None:
-    """CK4, CK5, RD10: a token that the service refuses, in `check` and `read`; then a good one."""
+def test_api_tap_is_checked_and_read(tmp_path: Path) -> None:
+    """CK4, CK5, RD10: with a refused token in `check` and `read`, then with a valid one."""
     program = (sys.executable, "-m", "tap_airlines.tap")
     with service("tap_airlines") as url:
         good, bad = ({"api_url": url, "token": token} for token in ("t-1", "wrong-token"))

@@ -1,7 +1,7 @@
-"""Parents and children, each in its own mode and with a state of its own, or none.
+"""Parent and child streams, each with its own sync mode and state.
 
-A child that begins has to see all of its parent's records, and its parent goes on from where it
-was: both are what the protocol says of a stream.
+A child without a state has to be read for all records of its parent, while its parent is
+incremental.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DAYS = {
 }
 
 
-def told(modes: dict[str, str], states: dict[str, Any]) -> tuple[dict[str, list[Any]], Any]:
+def read_streams(modes: dict[str, str], states: dict[str, Any]) -> tuple[dict[str, list[Any]], Any]:
     """Read the streams in these modes, from these states; return the rows and last states."""
     entries = [{"stream": {"name": name}, "sync_mode": mode} for name, mode in modes.items()]
     given = [
@@ -46,19 +46,21 @@ def told(modes: dict[str, str], states: dict[str, Any]) -> tuple[dict[str, list[
 
 
 @pytest.mark.parametrize(("parent", "child"), [("shops", "shelves"), ("stands", "wares")])
-def test_a_child_in_full_has_all_and_its_parent_what_is_new(parent: str, child: str) -> None:
-    """RD6, RD7, ST13: whether the parent's records go through hooks or not."""
+def test_full_refresh_child_is_complete_below_an_incremental_parent(
+    parent: str, child: str
+) -> None:
+    """RD6, RD7, ST13: with compiled streams and with overridden hooks."""
     modes = {parent: "incremental", child: "full_refresh"}
-    rows, last = told(modes, {parent: AT_TWO, child: {}})
+    rows, last = read_streams(modes, {parent: AT_TWO, child: {}})
     assert rows == {parent: [{"id": 2}], child: [{"shop": 1}, {"shop": 2}]}
     assert last[parent]["replication_key_value"] == 2
 
 
-def test_a_parent_goes_on_in_each_of_its_partitions() -> None:
-    """RD6, RD7: a partition without a bookmark is new."""
+def test_parent_resumes_each_of_its_partitions() -> None:
+    """RD6, RD7: a partition without a bookmark is read in full."""
     entry = {"context": {"land": "ch"}, **AT_TWO}
     modes = {"regions": "incremental", "sites": "full_refresh"}
-    rows, _ = told(modes, {"regions": {"partitions": [entry]}})
+    rows, _ = read_streams(modes, {"regions": {"partitions": [entry]}})
     assert [row["shop"] for row in rows["sites"]] == ["ch1", "ch2", "at1", "at2"]
     assert [(row["land"], row["id"]) for row in rows["regions"]] == [
         ("ch", 2),
@@ -68,44 +70,46 @@ def test_a_parent_goes_on_in_each_of_its_partitions() -> None:
 
 
 @pytest.mark.parametrize("state", [{}, {"visits": None}])
-def test_a_child_that_was_added_or_reset_begins_at_its_beginning(state: dict[str, Any]) -> None:
-    """ST3, RD8: also below records that its parent had sent already."""
+def test_added_or_reset_child_is_read_from_the_start(state: dict[str, Any]) -> None:
+    """ST3, RD8: also for records that its parent sent in an earlier sync."""
     modes = {"shops": "incremental", "visits": "incremental"}
-    rows, last = told(modes, {"shops": AT_TWO, **state})
+    rows, last = read_streams(modes, {"shops": AT_TWO, **state})
     assert rows["shops"] == [{"id": 2}]
     assert [row["day"] for row in rows["visits"]] == [1, 2, 3, 1, 2, 3]
     assert last["shops"]["replication_key_value"] == 2
 
 
-def test_a_child_alone_begins_at_its_beginning_whatever_its_parent_s_state() -> None:
-    """RD8, ST13: a parent's state from another sync changes nothing."""
-    rows, _ = told({"visits": "incremental"}, {"shops": AT_TWO})
+def test_child_without_its_parent_ignores_the_parents_state() -> None:
+    """RD8, ST13: the parent's state of another sync has no effect."""
+    rows, _ = read_streams({"visits": "incremental"}, {"shops": AT_TWO})
     assert [row["day"] for row in rows["visits"]] == [1, 2, 3, 1, 2, 3]
 
 
-def test_where_all_have_a_state_all_go_on() -> None:
+def test_parent_and_child_with_states_both_resume() -> None:
     """RD7."""
     modes = {"shops": "incremental", "visits": "incremental"}
-    rows, _ = told(modes, {"shops": AT_TWO, "visits": DAYS})
+    rows, _ = read_streams(modes, {"shops": AT_TWO, "visits": DAYS})
     assert rows["shops"] == [{"id": 2}]
     assert [row["day"] for row in rows["visits"]] == [3]
 
 
-def test_a_parent_in_full_sends_all() -> None:
+def test_full_refresh_parent_ignores_its_state() -> None:
     """RD6."""
     modes = {"shops": "full_refresh", "shelves": "full_refresh"}
-    rows, _ = told(modes, {"shops": AT_TWO})
+    rows, _ = read_streams(modes, {"shops": AT_TWO})
     assert rows == {"shops": [{"id": 1}, {"id": 2}], "shelves": [{"shop": 1}, {"shop": 2}]}
 
 
-def test_a_parent_without_a_state_sends_all() -> None:
+def test_parent_without_a_state_is_read_from_the_start() -> None:
     """RD8."""
-    rows, _ = told({"shops": "incremental", "shelves": "full_refresh"}, {"shelves": {"x": 1}})
+    rows, _ = read_streams(
+        {"shops": "incremental", "shelves": "full_refresh"}, {"shelves": {"x": 1}}
+    )
     assert rows["shops"] == [{"id": 1}, {"id": 2}]
 
 
-def test_a_parent_by_another_key_sends_all() -> None:
-    """ST10: what was kept by a key that is none any more says nothing."""
+def test_parent_state_of_another_replication_key_is_ignored() -> None:
+    """ST10: a bookmark of a former replication key has no meaning."""
     other = {"replication_key": "at", "replication_key_value": 2}
-    rows, _ = told({"shops": "incremental", "shelves": "full_refresh"}, {"shops": other})
+    rows, _ = read_streams({"shops": "incremental", "shelves": "full_refresh"}, {"shops": other})
     assert rows["shops"] == [{"id": 1}, {"id": 2}]

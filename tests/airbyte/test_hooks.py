@@ -1,4 +1,4 @@
-"""Hooks of taps, early output and hidden secrets under the Airbyte command."""
+"""Hooks of taps, estimates, connection checks and masked secrets under the Airbyte commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.airbyte.shapes import TapTables
 
 
 class Collector:
-    """An outlet that keeps what it is given."""
+    """A message writer that keeps the events."""
 
     takes_files = False
 
@@ -67,7 +67,7 @@ class Child(Parent):
 
 
 class Other(Child):
-    """A child with a second parent in reach would be told once; this one is never selected."""
+    """A child stream that is never selected."""
 
     name = "other"
     selected_by_default = False
@@ -81,7 +81,7 @@ class TapFamily(Tap):
         return [Parent(self), Child(self), Other(self)]
 
 
-def synced(*, takes_estimates: bool) -> Collector:
+def sync_family(*, takes_estimates: bool) -> Collector:
     Parent.asked = 0
     outlet, tap = Collector(takes_estimates=takes_estimates), TapFamily()
     tap.speak_by(outlet)
@@ -89,9 +89,9 @@ def synced(*, takes_estimates: bool) -> Collector:
     return outlet
 
 
-def test_a_sync_says_how_far_each_stream_is() -> None:
-    """TR4: children begin with their parent and end after it; who is not selected is silent."""
-    told = synced(takes_estimates=False).of(StreamStatus)
+def test_sync_emits_statuses_of_selected_streams() -> None:
+    """TR4: child streams start with their parent and end after it."""
+    told = sync_family(takes_estimates=False).of(StreamStatus)
     assert [(each.stream.name, each.progress) for each in told] == [
         ("parent", Progress.STARTED),
         ("child", Progress.STARTED),
@@ -100,18 +100,18 @@ def test_a_sync_says_how_far_each_stream_is() -> None:
     ]
 
 
-def test_an_estimate_is_asked_for_where_it_can_be_told(caplog: Any) -> None:
-    """TR3: one that fails is no reason to stop."""
-    assert synced(takes_estimates=False).of(Estimate) == []
+def test_estimates_are_requested_only_if_the_protocol_has_them(caplog: Any) -> None:
+    """TR3: a failing estimate does not end the sync."""
+    assert sync_family(takes_estimates=False).of(Estimate) == []
     assert Parent.asked == 0
-    [told] = synced(takes_estimates=True).of(Estimate)
+    [told] = sync_family(takes_estimates=True).of(Estimate)
     assert (told.stream.name, told.rows, told.nbytes) == ("parent", 1, None)
     assert "'child' cannot be estimated: nobody knows" in caplog.text
     assert Stream.estimate_sync(Parent(TapFamily())) is None
 
 
 class Growing(Stream):
-    """Knows more while it is read."""
+    """A stream that updates its estimate while it is read."""
 
     name = "growing"
     schema = Parent.schema
@@ -144,8 +144,8 @@ def estimates_of(tap: Tap, *, takes_estimates: bool = True) -> list[tuple[Any, .
     return [(each.stream.name, each.is_total, each.rows, each.nbytes) for each in told]
 
 
-def test_a_later_estimate_is_told_behind_the_rows_before_it(caplog: Any) -> None:
-    """TR3: what can be told is told; where the protocol has no word for it, nothing is."""
+def test_updated_estimate_is_emitted_after_the_previous_rows(caplog: Any) -> None:
+    """TR3: only if the protocol has estimates."""
     later = [("growing", False, 5, None), ("growing", False, 7, 70), ("parent", False, 1, None)]
     assert estimates_of(TapGrowing()) == later
     assert estimates_of(TapGrowing(config={"total": 0})) == later
@@ -153,8 +153,8 @@ def test_a_later_estimate_is_told_behind_the_rows_before_it(caplog: Any) -> None
     assert estimates_of(TapGrowing(), takes_estimates=False) == []
 
 
-def test_a_tap_that_knows_the_total_does_not_ask_its_streams() -> None:
-    """TR3: and may tell another total while streams are synced."""
+def test_total_estimate_of_the_tap_replaces_those_of_streams() -> None:
+    """TR3: the total may be updated while streams are synced."""
     Parent.asked = 0
     tap = TapGrowing(config={"total": 9})
     parent = tap.streams["parent"]
@@ -186,10 +186,10 @@ def tables(tmp_path: Path) -> Callable[[], Tap]:
 
 
 @pytest.mark.parametrize(("bookmark", "rows"), [(None, 9), (4, 6), (9, 1), (10, 0)])
-def test_a_table_counts_the_rows_of_its_query(
+def test_estimate_of_a_table_counts_the_rows_of_its_query(
     tables: Callable[[], Tap], bookmark: int | None, rows: int
 ) -> None:
-    """TR3: as many as are then sent."""
+    """TR3: the estimate equals the rows that are sent."""
     tap = tables()
     [users] = tap.streams.values()
     users.replication_key = "id"
@@ -204,7 +204,7 @@ def test_a_table_counts_the_rows_of_its_query(
     assert sum(len(chunk.rows) for chunk in outlet.of(Rows)) == rows
 
 
-def test_a_table_is_not_counted_where_its_author_does_not_want_it(
+def test_row_count_of_tables_can_be_disabled(
     tables: Callable[[], Tap],
 ) -> None:
     assert [told[2] for told in estimates_of(tables())] == [9]
@@ -218,7 +218,7 @@ def test_a_table_is_not_counted_where_its_author_does_not_want_it(
     assert estimates_of(tap) == []
 
 
-def test_a_catalog_may_come_after_discovery() -> None:
+def test_catalog_may_be_applied_after_discovery() -> None:
     tap = TapFamily()
     entry = tap.streams["parent"]._singer_catalog_entry
     tap.use_catalog(Catalog([("parent", entry)]))
@@ -235,14 +235,14 @@ class TapShared(TapFamily):
     has_shared_state = True
 
 
-def test_a_position_that_streams_share_comes_back() -> None:
-    """ST4, ST9: under Singer too, where it stands beside the bookmarks."""
+def test_shared_state_is_kept_in_the_state() -> None:
+    """ST4, ST9: also under Singer, beside the bookmarks."""
     given = {"bookmarks": {"parent": {"x": 1}}, "log": 7, "currently_syncing": "parent"}
     assert TapShared(state=dict(given)).state == {"bookmarks": {"parent": {"x": 1}}, "log": 7}
     assert TapFamily(state=dict(given)).state == {"bookmarks": {"parent": {"x": 1}}}
 
 
-def test_a_connection_is_checked_by_one_record_of_one_stream() -> None:
+def test_connection_check_reads_one_record_of_one_stream() -> None:
     asked = []
 
     class Asked(Parent):
@@ -274,10 +274,10 @@ def test_a_connection_is_checked_by_one_record_of_one_stream() -> None:
     TapEmpty().check_connection()
 
 
-# Haste
+# Limits of a connection check
 
 
-def test_a_check_retries_little_and_waits_briefly() -> None:
+def test_connection_check_limits_retries_waits_and_timeouts() -> None:
     assert (limit_tries(11), limit_wait(60.0), limit_timeout(300.0)) == (11, 60.0, 300.0)
     with fail_fast():
         assert (limit_tries(11), limit_wait(60.0), limit_timeout(300)) == (2, 1.0, 30)
@@ -286,10 +286,10 @@ def test_a_check_retries_little_and_waits_briefly() -> None:
     assert limit_tries(11) == 11
 
 
-# What is hidden, and where to read
+# Secrets and URLs
 
 
-def test_what_a_schema_calls_secret_is_hidden_under_any_name() -> None:
+def test_settings_marked_secret_are_masked() -> None:
     schema = {
         "properties": {
             "door": {"type": "string", "secret": True},
@@ -304,7 +304,7 @@ def test_what_a_schema_calls_secret_is_hidden_under_any_name() -> None:
     assert make_redactor({"door": "ab"}, schema)("ab is too short") == "ab is too short"
 
 
-def test_a_read_only_file_is_not_changed_even_by_the_superuser(tmp_path: Path) -> None:
+def test_read_only_config_file_is_not_changed_by_root(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text('{"refresh_token": "old"}')
     file.chmod(0o444)
@@ -324,8 +324,8 @@ def test_a_read_only_file_is_not_changed_even_by_the_superuser(tmp_path: Path) -
         ([], None),
     ],
 )
-def test_where_to_read_is_what_a_package_says(headers: Any, url: str | None) -> None:
-    """SP5: the page for users before all others."""
+def test_documentation_url_comes_from_the_package_metadata(headers: Any, url: str | None) -> None:
+    """SP5: the documentation page takes precedence over the others."""
     metadata = Message()
     for name, value in headers:
         metadata[name] = value
@@ -333,7 +333,7 @@ def test_where_to_read_is_what_a_package_says(headers: Any, url: str | None) -> 
 
 
 @pytest.mark.parametrize("label", ["Changelog", "changes", "Release Notes", "What's New"])
-def test_where_to_read_of_changes_is_what_a_package_says(label: str) -> None:
+def test_changelog_url_comes_from_the_package_metadata(label: str) -> None:
     metadata = Message()
     metadata["Project-URL"] = "Documentation, https://a"
     assert changelog_url(metadata) is None
@@ -341,7 +341,7 @@ def test_where_to_read_of_changes_is_what_a_package_says(label: str) -> None:
     assert changelog_url(metadata) == "https://b"
 
 
-def test_a_tap_that_is_not_installed_has_no_page() -> None:
+def test_tap_that_is_not_installed_has_no_urls() -> None:
     assert TapFamily.get_documentation_url() is None
     assert TapFamily.get_changelog_url() is None
 
@@ -372,8 +372,8 @@ TapFiles.cli()
 """
 
 
-def test_a_table_is_read_by_the_column_that_the_user_chose(tmp_path: Path) -> None:
-    """CU2, DI8, RD4, SM4: a table in its schema, its configured columns, and no other table."""
+def test_table_is_read_incrementally_by_the_users_cursor(tmp_path: Path) -> None:
+    """CU2, DI8, RD4, SM4: the schema is the namespace; only configured columns are sent."""
     (tmp_path / "tap.py").write_text(SQL_TAP)
     tap = (sys.executable, str(tmp_path / "tap.py"))
     with sqlite3.connect(tmp_path / "x.db") as database:

@@ -1,4 +1,4 @@
-"""A cursor that the user chooses inside of objects: found, kept, resumed from, not sent unasked."""
+"""A cursor inside of an object is tracked, stored, resumed from, and sent only if configured."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AT, NUMBER = ["meta", "at"], ["meta", "by", "n"]
 
 
 class Rows(Stream):
-    """Read by whatever the user chooses, its rows in no order."""
+    """A stream of unsorted rows whose cursor the user chooses."""
 
     name = "rows"
     allow_any_replication_key = True
@@ -55,7 +55,7 @@ class Rows(Stream):
 
 
 class Hooked(Rows):
-    """The same, record by record through a hook."""
+    """The same stream with an overridden state hook."""
 
     name = "hooked"
 
@@ -64,7 +64,7 @@ class Hooked(Rows):
 
 
 class Spoken(Rows):
-    """The same, each record as a message of the author's."""
+    """The same stream with an overridden message hook."""
 
     name = "spoken"
 
@@ -73,13 +73,13 @@ class Spoken(Rows):
 
 
 class Mapped(Rows):
-    """The same, through a stream map."""
+    """The same stream with a stream map."""
 
     name = "mapped"
 
 
 class Defined(Rows):
-    """The same, by a cursor that the source defines."""
+    """The same stream with a source-defined cursor."""
 
     name = "defined"
     allow_any_replication_key = False
@@ -87,7 +87,7 @@ class Defined(Rows):
 
 
 class DefinedHooked(Hooked):
-    """That, record by record through a hook."""
+    """The same stream with an overridden state hook and a source-defined cursor."""
 
     name = "defined_hooked"
     allow_any_replication_key = False
@@ -95,7 +95,7 @@ class DefinedHooked(Hooked):
 
 
 class Dotted(Rows):
-    """Read by a property whose name has a dot, beside an object with a property of that name."""
+    """A cursor whose name has a dot, beside an object with a property of that name."""
 
     name = "dotted"
     allow_any_replication_key = False
@@ -108,7 +108,7 @@ class Dotted(Rows):
 
 
 class Either(Rows):
-    """The object is one variant of several."""
+    """A stream whose object is one variant of a union."""
 
     name = "either"
     allow_any_replication_key = False
@@ -122,7 +122,7 @@ class Either(Rows):
 
 
 class TapRows(Tap):
-    """The same rows in streams that take different paths of the engine."""
+    """The same rows in streams that take different code paths."""
 
     name = "tap-rows"
 
@@ -152,7 +152,7 @@ def configured(name: str, cursor: list[str], properties: Any = None) -> dict[str
 
 @pytest.fixture
 def read(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> Read:
-    """Return a function that reads one stream with `read` and returns its rows and last state."""
+    """Return a function that runs `read` for one stream and returns its rows and last state."""
 
     def run(catalog: Any, state: Any = None) -> tuple[list[Any], Any]:
         files = {"config": MAPS, "catalog": catalog, "state": state or []}
@@ -177,10 +177,10 @@ def read(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> Read:
 @pytest.mark.parametrize(
     ("cursor", "kept"), [(AT, "2024-01-02T23:30:00-02:00"), (NUMBER, 7)], ids=["time", "number"]
 )
-def test_the_state_has_the_highest_value_and_its_path(
+def test_state_has_the_maximum_cursor_value_and_its_path(
     read: Read, stream_name: str, cursor: list[str], kept: Any
 ) -> None:
-    """CU2, DI6: compared by the type in the schema; an object that is null has none."""
+    """CU2, DI6: compared by the type in the schema; a null object has no value."""
     rows, state = read(configured(stream_name, cursor))
     assert [row["id"] for row in rows] == [1, 2, 3, 4]
     assert state["stream"]["stream_state"] == {
@@ -190,8 +190,8 @@ def test_the_state_has_the_highest_value_and_its_path(
 
 
 @pytest.mark.parametrize("stream_name", STREAMS)
-def test_a_sync_goes_on_from_its_own_state(read: Read, stream_name: str) -> None:
-    """RD7, ST2: a state comes back as it went."""
+def test_sync_resumes_from_its_own_state(read: Read, stream_name: str) -> None:
+    """RD7, ST2: the state is unchanged by a second sync."""
     _, state = read(configured(stream_name, NUMBER))
     rows, again = read(configured(stream_name, NUMBER), [state])
     assert (len(rows), again["stream"]) == (4, state["stream"])
@@ -217,18 +217,18 @@ def _selected(tap: Tap, catalog: Any) -> Any:
         ({"meta": {"properties": {"x": {}, "by": {}}}}, {"meta": {"x": "a", "by": {"n": 7}}}),
     ],
 )
-def test_a_cursor_that_is_not_configured_is_followed_and_not_sent(
+def test_unconfigured_cursor_is_tracked_and_not_sent(
     read: Read, stream_name: str, properties: Any, sent: Any
 ) -> None:
-    """SM4: the record that the author keeps is not touched for it."""
+    """SM4: the author's record is not modified."""
     rows, state = read(configured(stream_name, AT, properties))
     assert rows[0] == sent
     value = state["stream"]["stream_state"]["replication_key_value"]
     assert value == "2024-01-02T23:30:00-02:00"
 
 
-def test_a_record_without_the_cursor_ends_the_sync_with_its_path() -> None:
-    """CU2: as where the cursor is at the top."""
+def test_record_without_the_cursor_fails_the_sync_with_its_path() -> None:
+    """CU2: like a missing cursor at the top level."""
     for stream_name in STREAMS[:2]:
         tap = TapRows(config=MAPS)
         tap.use_catalog(_selected(tap, configured(stream_name, AT)))
@@ -237,8 +237,8 @@ def test_a_record_without_the_cursor_ends_the_sync_with_its_path() -> None:
             tap.streams[stream_name].sync()
 
 
-def test_a_default_of_the_source_may_stand_inside_of_an_object() -> None:
-    """DI6, CU3: told as a path, and read by where nothing is chosen."""
+def test_default_cursor_may_be_nested() -> None:
+    """DI6, CU3: it is discovered as a path, and used if no cursor is configured."""
     tap = TapRows()
     for stream in tap.streams.values():
         stream.replication_key = "meta.by.n"
@@ -249,10 +249,10 @@ def test_a_default_of_the_source_may_stand_inside_of_an_object() -> None:
 
 
 @pytest.mark.parametrize(("name", "path", "kept"), DEFINED)
-def test_a_cursor_that_the_source_defines_may_stand_inside_of_an_object(
+def test_source_defined_cursor_may_be_nested(
     read: Read, name: str, path: list[str], kept: int
 ) -> None:
-    """CU3, DI6: told as a path, followed, and resumed from."""
+    """CU3, DI6: it is discovered as a path, tracked, and resumed from."""
     tap = TapRows(config=MAPS)
     [told] = [one for one in build_catalog(tap.streams)["streams"] if one["name"] == name]
     assert told["source_defined_cursor"] is True
@@ -268,8 +268,8 @@ def test_a_cursor_that_the_source_defines_may_stand_inside_of_an_object(
     assert tap.streams[name].started == kept
 
 
-def test_a_singer_catalog_that_deselects_a_nested_cursor_does_not_lose_it() -> None:
-    """As a replication key at the top, it is sent whatever is selected."""
+def test_deselected_nested_replication_key_is_still_sent_by_singer() -> None:
+    """Like a replication key at the top level, it is sent whatever is selected."""
     entry = TapRows().streams["defined"]._singer_catalog_entry.to_dict()
     for one in entry["metadata"]:
         one["metadata"]["selected"] = not one["breadcrumb"]
@@ -279,8 +279,8 @@ def test_a_singer_catalog_that_deselects_a_nested_cursor_does_not_lose_it() -> N
     assert message.record == {"meta": {"by": {"n": 7}}}
 
 
-def test_names_with_dots_are_names_first_and_two_of_one_name_are_refused() -> None:
-    """CU2, CU4: a state tells keys apart by their text."""
+def test_dotted_name_precedes_a_path_and_ambiguity_is_refused() -> None:
+    """CU2, CU4: a state identifies replication keys by their text."""
     inner = {"properties": {"b": {}, "c.d": {}}}
     schema = {"properties": {"a": inner, "a.b": {}}}
     assert parse_path("a.b", schema) == ("a.b",)
@@ -293,8 +293,8 @@ def test_names_with_dots_are_names_first_and_two_of_one_name_are_refused() -> No
     assert _selected(tap, configured("rows", ["a.b"]))["rows"].replication_key == "a.b"
 
 
-def test_only_what_lies_on_the_way_is_copied() -> None:
-    """SM4: and a way through something that is no object has no end."""
+def test_only_objects_on_the_path_are_copied() -> None:
+    """SM4: a path through a value that is not an object has no value."""
     record: dict[str, Any] = {"a": {"b": {"c": 1}, "z": {}}, "y": {}}
     copy = copy_path(("a", "b", "c"), record)
     assert copy == record
@@ -307,8 +307,8 @@ def test_only_what_lies_on_the_way_is_copied() -> None:
     assert copy_path(("a", "b"), {"a": None}) == {"a": None}
 
 
-def test_a_table_is_not_read_by_what_is_inside_of_a_column(tmp_path: Path) -> None:
-    """CU4: nothing orders its rows by that."""
+def test_nested_cursor_of_a_table_is_refused(tmp_path: Path) -> None:
+    """CU4: rows cannot be ordered by a value inside of a column."""
     path = tmp_path / "tables.db"
     with sqlite3.connect(path) as connection:
         connection.execute("create table users (id integer primary key, home json)")

@@ -1,6 +1,6 @@
-"""The numbered rules of docs/airbyte.md about what few sources have.
+"""The numbered rules of docs/airbyte.md about features that few sources have.
 
-As in test_source_rules.py.
+The tests are like those in test_source_rules.py.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def read(program: tuple[str, ...], folder: Path, catalog: Any, **more: Any) -> R
 
 @needs_models
 @pytest.mark.peer
-def test_names_are_any_text_and_namespaces_tell_streams_apart(tmp_path: Path) -> None:
+def test_names_may_be_any_text_and_namespaces_distinguish_streams(tmp_path: Path) -> None:
     """E13, RD3, RD4, DI3, DI8, DI9: in the catalog, in records, states and statuses."""
     catalog = catalog_of(ODD, tmp_path)
     names = {(one.get("namespace"), one["name"]) for one in catalog["streams"]}
@@ -55,7 +55,7 @@ def test_names_are_any_text_and_namespaces_tell_streams_apart(tmp_path: Path) ->
     assert read(ODD, tmp_path, chosen).records("twin") == [{"id": 2}]
 
 
-def by(catalog: dict[str, Any], cursor: list[str], **more: Any) -> dict[str, Any]:
+def with_cursor(catalog: dict[str, Any], cursor: list[str], **more: Any) -> dict[str, Any]:
     """Return a configured catalog of the stream whose cursor the user chooses."""
     chosen = json.loads(json.dumps(configured(catalog, ["free"])))
     chosen["streams"][0].update(cursor_field=cursor)
@@ -71,11 +71,11 @@ def by(catalog: dict[str, Any], cursor: list[str], **more: Any) -> dict[str, Any
         ([], ["id"], {"replication_key": "id", "value": 3}),
     ],
 )
-def test_the_user_chooses_the_cursor_or_the_default_counts(
+def test_configured_cursor_precedes_the_default_one(
     tmp_path: Path, chosen: list[str], default: Any, known: dict[str, Any]
 ) -> None:
-    """CF1, CU2, CU3: what is configured, else the stream's default; the next read goes on by it."""
-    catalog = by(catalog_of(ODD, tmp_path), chosen, default_cursor_field=default)
+    """CF1, CU2, CU3: the next read resumes by the same cursor."""
+    catalog = with_cursor(catalog_of(ODD, tmp_path), chosen, default_cursor_field=default)
     first = read(ODD, tmp_path, catalog)
     assert (first.code, len(first.records("free"))) == (0, 3)
     state = first.state_of["free"]
@@ -85,9 +85,9 @@ def test_the_user_chooses_the_cursor_or_the_default_counts(
     assert len(second.records("free")) == 1
 
 
-def test_without_any_cursor_a_configuration_is_illegal(tmp_path: Path) -> None:
-    """CF1, CU4, RD9: an error of the configuration that names the stream; nothing is read."""
-    run = read(ODD, tmp_path, by(catalog_of(ODD, tmp_path), [], default_cursor_field=None))
+def test_incremental_without_a_cursor_is_refused(tmp_path: Path) -> None:
+    """CF1, CU4, RD9: a config_error that names the stream; no record is read."""
+    run = read(ODD, tmp_path, with_cursor(catalog_of(ODD, tmp_path), [], default_cursor_field=None))
     assert run.code != 0
     told = run.traces("ERROR")[-1]
     assert told["failure_type"] == "config_error"
@@ -95,8 +95,8 @@ def test_without_any_cursor_a_configuration_is_illegal(tmp_path: Path) -> None:
     assert run.of_type("RECORD") == []
 
 
-def test_a_cursor_of_the_source_is_not_overridden(tmp_path: Path) -> None:
-    """CU1: what is configured in its place changes nothing."""
+def test_source_defined_cursor_cannot_be_overridden(tmp_path: Path) -> None:
+    """CU1: a configured cursor has no effect."""
     config = {"token": TOKEN}
     [catalog] = airbyte(TAP_SHOP, "discover", tmp_path, config=config).of_type("CATALOG")
     chosen = configured(catalog, ["orders"], cursor_field=["total"])
@@ -105,9 +105,9 @@ def test_a_cursor_of_the_source_is_not_overridden(tmp_path: Path) -> None:
     assert run.state_of["orders"]["replication_key"] == "updated_at"
 
 
-def test_a_source_may_tell_how_much_there_is(tmp_path: Path) -> None:
+def test_source_may_write_an_estimate(tmp_path: Path) -> None:
     """TR3: before the first record of the stream, in whole numbers."""
-    run = read(ODD, tmp_path, by(catalog_of(ODD, tmp_path), ["id"]))
+    run = read(ODD, tmp_path, with_cursor(catalog_of(ODD, tmp_path), ["id"]))
     [told] = run.traces("ESTIMATE")
     assert (told["name"], told["type"]) == ("free", "STREAM")
     assert (told["row_estimate"], told["byte_estimate"]) == (3, 90)
@@ -118,8 +118,8 @@ def test_a_source_may_tell_how_much_there_is(tmp_path: Path) -> None:
     assert kinds.index("ESTIMATE") < kinds.index("RECORD")
 
 
-def test_streams_that_share_a_position_have_one_state(tmp_path: Path) -> None:
-    """ST4, ST1: GLOBAL, with what is shared and each stream; the next read goes on from both."""
+def test_streams_with_a_shared_state_have_a_global_state(tmp_path: Path) -> None:
+    """ST4, ST1: with the shared state and that of each stream; the next read resumes from both."""
     chosen = configured(catalog_of(LOG, tmp_path))
     first = read(LOG, tmp_path, chosen)
     assert {state["type"] for state in first.states} == {"GLOBAL"}
@@ -134,8 +134,8 @@ def test_streams_that_share_a_position_have_one_state(tmp_path: Path) -> None:
     assert read(LOG, tmp_path, chosen, state=[renamed]).of_type("RECORD") == []
 
 
-def tokens(good: list[str]) -> Any:
-    """Return what answers: each refresh token is good for once."""
+def token_server(good: list[str]) -> Any:
+    """Return an answer function; each refresh token is valid once."""
 
     def answer(asked: Asked) -> Reply:
         if asked.path != "/token":
@@ -152,11 +152,11 @@ def tokens(good: list[str]) -> Any:
 
 @needs_models
 @pytest.mark.peer
-def test_a_token_that_was_replaced_is_handed_to_the_client(tmp_path: Path) -> None:
-    """CT1, CT2: CONTROL with settings that satisfy the specification, the new token in them."""
+def test_replaced_refresh_token_is_sent_to_the_client(tmp_path: Path) -> None:
+    """CT1, CT2: CONTROL with valid settings that contain the new token."""
     with serving() as server:
         good = ["refresh-0"]
-        server.answers_by(tokens(good))
+        server.answers_by(token_server(good))
         config = {"url": server.url, "refresh_token": "refresh-0"}
         [spec] = airbyte(TOKENS, "spec", tmp_path).of_type("SPEC")
         catalog = configured(catalog_of(TOKENS, tmp_path, **config))

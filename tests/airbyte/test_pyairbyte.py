@@ -1,4 +1,4 @@
-"""PyAirbyte reads a tap of ours into its cache, twice."""
+"""PyAirbyte reads a tap into its cache, twice."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ pytestmark = [pytest.mark.peer, pytest.mark.slow, pytest.mark.thorough, needs_py
 FULL = {"colours": 3, "shops": 2}
 
 
-def test_pyairbyte_reads_a_tap_into_its_cache_and_then_only_what_is_new(tmp_path: Path) -> None:
-    """Checked, discovered, read; the second read is given the state of the first (RD7, ST9)."""
+def test_pyairbyte_reads_a_tap_and_then_only_new_records(tmp_path: Path) -> None:
+    """Check, discover and read; the second read gets the state of the first (RD7, ST9)."""
     told = ask_pyairbyte(
         tmp_path,
         source=executable(tmp_path / "tap-shop", TAP_SHOP),
@@ -26,7 +26,7 @@ def test_pyairbyte_reads_a_tap_into_its_cache_and_then_only_what_is_new(tmp_path
     assert told["secrets"] == ["token"]
     first, second = told["read"]
     assert first["counted"] == {**FULL, "orders": 5, "readings": 15, "visits": 10}
-    # A cursor is inclusive: the newest row of each bookmark comes once more.
+    # A cursor is inclusive: the row at each bookmark is read again.
     assert second["counted"] == {**FULL, "orders": 3, "readings": 9, "visits": 6}
     held = {name: len(rows) for name, rows in second["rows"].items()}
     assert held == {**FULL, "orders": 7, "readings": 21, "visits": 14}

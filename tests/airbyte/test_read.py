@@ -1,7 +1,6 @@
-"""`read` as a program: what authors do, threads, signals, and readers that go away.
+"""`read` as a program: authors' output, threads, signals, and closed pipes.
 
-Real processes and pipes. What the protocol asks of every source is in
-test_source_rules.py; here is what this command does beyond it.
+The rules for every source are in test_source_rules.py; these tests cover further behaviour.
 """
 
 from __future__ import annotations
@@ -39,17 +38,17 @@ def read(folder: Path, catalog: Any, code: int = 0, **more: Any) -> Run:
     return run
 
 
-# What authors do
+# Authors' code
 
 
-def test_what_is_printed_does_not_reach_the_protocol(tmp_path: Path) -> None:
+def test_printed_output_goes_to_standard_error(tmp_path: Path) -> None:
     run = read(tmp_path, chosen(tmp_path, "numbers"), way="prints", rows=200)
     assert len(run.records("numbers")) == 200
     for printed in ("no line of the protocol's", "half a line", "a child's line"):
         assert printed in run.log
 
 
-def test_messages_that_an_author_writes_by_hand_are_airbytes_too(tmp_path: Path) -> None:
+def test_messages_written_by_the_author_become_airbyte_messages(tmp_path: Path) -> None:
     run = read(tmp_path, chosen(tmp_path, "numbers"), way="writes", rows=200)
     found = [row["id"] for row in run.records("numbers")]
     assert found == [*range(150), -1, -2, *range(150, 200)]
@@ -57,21 +56,21 @@ def test_messages_that_an_author_writes_by_hand_are_airbytes_too(tmp_path: Path)
 
 
 @pytest.mark.parametrize("names", [("numbers",), ("batched",), ("numbers", "batched")])
-def test_rows_never_go_into_files(tmp_path: Path, names: tuple[str, ...]) -> None:
+def test_batch_config_writes_no_files(tmp_path: Path, names: tuple[str, ...]) -> None:
     batch = {"encoding": {"format": "jsonl"}, "storage": {"root": f"file://{tmp_path}/out"}}
     run = read(tmp_path, chosen(tmp_path, *names), rows=120, batch_config=batch)
     assert [len(run.records(name)) for name in names] == [120] * len(names)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_tap_that_ends_the_program_has_not_read_everything(tmp_path: Path) -> None:
+def test_system_exit_of_the_tap_is_a_system_error(tmp_path: Path) -> None:
     run = read(tmp_path, chosen(tmp_path, "numbers"), code=1, way="leaves")
     [told] = run.traces("ERROR")
     assert told["failure_type"] == "system_error"
     assert "SystemExit(0)" in told["message"]
 
 
-def test_stream_maps_change_records_but_not_the_name(tmp_path: Path) -> None:
+def test_stream_maps_may_change_records_but_not_the_stream_name(tmp_path: Path) -> None:
     catalog = chosen(tmp_path, "numbers")
     maps = {"numbers": {"text": "'mapped'", "__filter__": "id < 3"}}
     run = read(tmp_path, catalog, rows=10, stream_maps=maps)
@@ -84,7 +83,7 @@ def test_stream_maps_change_records_but_not_the_name(tmp_path: Path) -> None:
     assert "others" in told["message"]
 
 
-def test_an_author_who_brings_his_own_lines_is_told_that_they_do_not_count(tmp_path: Path) -> None:
+def test_custom_message_writer_is_ignored_with_a_warning(tmp_path: Path) -> None:
     (tmp_path / "tap.py").write_text(OWN_LINES)
     tap = (sys.executable, str(tmp_path / "tap.py"))
     [catalog] = airbyte(tap, "discover", tmp_path, config={}).of_type("CATALOG")
@@ -136,13 +135,13 @@ TapOwn.cli()
 
 
 def states_up_to(run: Run, count: int) -> list[dict[str, Any]]:
-    """Return what a client has of the first states: the last of each stream."""
+    """Return the last state of each stream among the first ``count`` states."""
     last = {each["stream"]["stream_descriptor"]["name"]: each for each in run.states[:count]}
     return list(last.values())
 
 
-def test_from_each_state_of_a_long_stream_nothing_is_lost(tmp_path: Path) -> None:
-    """ST8, ST7: what came before a state and what is read after it is everything."""
+def test_no_record_is_lost_after_resuming_from_any_state(tmp_path: Path) -> None:
+    """ST8, ST7: the records before a state and those of a read from it are all records."""
     catalog = chosen(tmp_path, "numbers")
     first = read(tmp_path, catalog, rows=350)
     assert len(first.states) >= 4
@@ -151,11 +150,11 @@ def test_from_each_state_of_a_long_stream_nothing_is_lost(tmp_path: Path) -> Non
         bookmark = given[0]["stream"]["stream_state"]["replication_key_value"]
         again = read(tmp_path, catalog, rows=350, state=given)
         assert [row["id"] for row in again.records("numbers")] == list(range(bookmark, 350))
-        assert run_before(first, count) == bookmark + 1
+        assert records_before_state(first, count) == bookmark + 1
 
 
-def run_before(run: Run, count: int) -> int:
-    """Return how many records stand before so many states."""
+def records_before_state(run: Run, count: int) -> int:
+    """Return the number of records before the state with number ``count``."""
     seen = records = 0
     for message in run.messages:
         records += message["type"] == "RECORD"
@@ -165,8 +164,8 @@ def run_before(run: Run, count: int) -> int:
     return records
 
 
-def test_a_state_for_each_stream_even_of_one_that_is_read_on_from_its_end(tmp_path: Path) -> None:
-    """ST6: nothing is new, and yet each stream has its state."""
+def test_stream_without_new_records_has_a_state(tmp_path: Path) -> None:
+    """ST6: the state equals the previous one."""
     catalog = chosen(tmp_path, "numbers")
     first = read(tmp_path, catalog, rows=10)
     again = read(tmp_path, catalog, rows=9, state=first.states)
@@ -179,8 +178,8 @@ def test_a_state_for_each_stream_even_of_one_that_is_read_on_from_its_end(tmp_pa
 # Threads
 
 
-def test_lines_of_threads_never_mix(tmp_path: Path) -> None:
-    """Streams and partitions side by side: whole lines, each stream with its own statuses."""
+def test_lines_of_concurrent_threads_are_not_interleaved(tmp_path: Path) -> None:
+    """Streams and partitions are read concurrently; each stream has its statuses."""
     catalog = chosen(tmp_path, "cells", "leaves", "veins")
     run = read(tmp_path, catalog)
     told = [each["status"] for each in run.traces("STREAM_STATUS")]
@@ -190,18 +189,18 @@ def test_lines_of_threads_never_mix(tmp_path: Path) -> None:
         assert found == Counter((p, n) for p in range(8) for n in range(700))
     assert len(run.records("veins")) == 4
     again = read(tmp_path, catalog, state=states_up_to(run, len(run.states)))
-    assert len(again.records("cells")) == 8 * 700  # the source does not ask where to begin
+    assert len(again.records("cells")) == 8 * 700  # the source ignores the bookmark
     assert again.state_of["cells"] == run.state_of["cells"]
 
 
-def test_a_parent_that_is_not_configured_says_nothing(tmp_path: Path) -> None:
+def test_unconfigured_parent_has_no_statuses_or_states(tmp_path: Path) -> None:
     run = read(tmp_path, chosen(tmp_path, "veins"))
     assert len(run.records("veins")) == 4
     told = {each["stream_descriptor"]["name"] for each in run.traces("STREAM_STATUS")}
     assert told == {"veins"} == set(run.state_of)
 
 
-# Ends
+# Termination
 
 
 @contextmanager
@@ -223,8 +222,10 @@ def started(folder: Path, catalog: Any, **config: Any) -> Iterator[subprocess.Po
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_read_in_order(tmp_path: Path, number: signal.Signals) -> None:
-    """TR4, E9: a state, INCOMPLETE, and an end that shows the signal."""
+def test_signal_ends_a_read_with_a_state_and_incomplete_status(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """TR4, E9: the process ends by the signal."""
     catalog = chosen(tmp_path, "numbers")
     with started(tmp_path, catalog, way="waits") as tap:
         lines = []
@@ -242,18 +243,18 @@ def test_a_signal_ends_a_read_in_order(tmp_path: Path, number: signal.Signals) -
     assert f"Stopped by {number.name}." in run.of_type("LOG")[-1]["message"]
 
 
-def test_a_second_signal_ends_a_read_whose_reader_does_not_read(tmp_path: Path) -> None:
+def test_second_signal_ends_a_read_blocked_on_a_full_pipe(tmp_path: Path) -> None:
     with started(tmp_path, chosen(tmp_path, "numbers"), rows=200_000) as tap:
         wait_until_full(tap.stdout)
         tap.send_signal(signal.SIGTERM)
         time.sleep(2)
-        assert tap.poll() is None  # the event in hand is to go out whole
+        assert tap.poll() is None  # the current line is written completely
         tap.send_signal(signal.SIGTERM)
         assert tap.wait(timeout=60) == -signal.SIGTERM
         tap.stdout.close()
 
 
-def test_a_reader_that_goes_away_ends_a_read(tmp_path: Path) -> None:
+def test_closed_output_pipe_ends_a_read_without_a_traceback(tmp_path: Path) -> None:
     with started(tmp_path, chosen(tmp_path, "numbers"), rows=200_000) as tap:
         tap.stdout.readline()
         tap.stdout.close()
@@ -263,7 +264,9 @@ def test_a_reader_that_goes_away_ends_a_read(tmp_path: Path) -> None:
     assert "Traceback" not in log
 
 
-def with_closed(redirection: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[bytes]:
+def run_with_redirection(
+    redirection: str, *words: str, cwd: Path
+) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         ["sh", "-c", f'exec "$@" {redirection}', "sh", *WAYS, *words],
         cwd=cwd,
@@ -274,24 +277,24 @@ def with_closed(redirection: str, *words: str, cwd: Path) -> subprocess.Complete
     )
 
 
-def test_a_closed_output_is_a_failure(tmp_path: Path) -> None:
-    assert with_closed(">&-", "spec", cwd=tmp_path).returncode == 1
+def test_closed_standard_output_is_a_failure(tmp_path: Path) -> None:
+    assert run_with_redirection(">&-", "spec", cwd=tmp_path).returncode == 1
 
 
-def test_without_standard_error_what_is_printed_goes_nowhere(tmp_path: Path) -> None:
-    """Its number is not that of the protocol's lines either."""
+def test_printed_output_is_dropped_without_standard_error(tmp_path: Path) -> None:
+    """The output of the protocol must not use the free file descriptor."""
     catalog = chosen(tmp_path, "numbers")
     config = {"way": "prints", "rows": 200}
     for name, content in (("config", config), ("catalog", catalog)):
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     words = ["read", "--config", "config.json", "--catalog", "catalog.json"]
-    done = with_closed("2>&-", *words, cwd=tmp_path)
+    done = run_with_redirection("2>&-", *words, cwd=tmp_path)
     assert (done.returncode, read_faults(done.stdout, catalog)) == (0, [])
     assert len(Run(0, done.stdout, "").records("numbers")) == 200
 
 
-def test_a_source_that_breaks_down_leaves_a_state_to_go_on_from(tmp_path: Path) -> None:
-    """ST8, RD10: what came out before it broke is not asked for again, and nothing is lost."""
+def test_failed_source_can_be_resumed_from_its_last_state(tmp_path: Path) -> None:
+    """ST8, RD10: no record is lost."""
     config = {"token": TOKEN}
     [catalog] = airbyte(TAP_SHOP, "discover", tmp_path, config=config).of_type("CATALOG")
     for name in ("orders", "readings", "visits"):
@@ -303,7 +306,7 @@ def test_a_source_that_breaks_down_leaves_a_state_to_go_on_from(tmp_path: Path) 
             catalog=configured(catalog),
         )
         assert broken.code == 1
-        mended = airbyte(
+        resumed = airbyte(
             TAP_SHOP,
             "read",
             tmp_path,
@@ -311,6 +314,6 @@ def test_a_source_that_breaks_down_leaves_a_state_to_go_on_from(tmp_path: Path) 
             catalog=configured(catalog),
             state=broken.states,
         )
-        assert mended.code == 0
-        found = {json.dumps(row) for row in (*broken.records(name), *mended.records(name))}
+        assert resumed.code == 0
+        found = {json.dumps(row) for row in (*broken.records(name), *resumed.records(name))}
         assert len(found) == {"orders": 9, "readings": 27, "visits": 18}[name]

@@ -1,4 +1,4 @@
-"""The judge is judged: lines that break a rule are told, lines that do not are not."""
+"""The rules of tests/airbyte/rules.py: each fault is reported, and valid output has none."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def error() -> dict[str, Any]:
     return {"type": "TRACE", "trace": {"type": "ERROR", "emitted_at": NOW, "error": told}}
 
 
-def whole() -> list[dict[str, Any]]:
-    """What a faultless source says of two streams."""
+def valid_messages() -> list[dict[str, Any]]:
+    """The messages of a valid source for two streams."""
     return [
         status("a", "STARTED", "n"),
         record("a", "n", id=1),
@@ -66,8 +66,8 @@ def written(messages: list[Any]) -> bytes:
 
 
 @needs_models
-def test_what_keeps_all_rules_has_no_fault() -> None:
-    output = written(whole())
+def test_valid_output_has_no_fault() -> None:
+    output = written(valid_messages())
     assert read_faults(output, CATALOG) == []
     assert model_faults(output) == []
 
@@ -98,13 +98,13 @@ def test_what_keeps_all_rules_has_no_fault() -> None:
         ("E9", lambda said: said.__setitem__(-1, status("b", "INCOMPLETE"))),
     ],
 )
-def test_what_breaks_a_rule_of_read_is_reported(rule: str, change: Any) -> None:
-    said = deepcopy(whole())
+def test_broken_rule_of_read_is_reported(rule: str, change: Any) -> None:
+    said = deepcopy(valid_messages())
     change(said)
     assert any(fault.startswith(rule) for fault in read_faults(written(said), CATALOG))
 
 
-def test_a_failure_needs_an_error_trace() -> None:
+def test_failed_read_requires_an_error_trace() -> None:
     said = [status("b", "STARTED"), status("b", "INCOMPLETE")]
     assert read_faults(written(said), CATALOG, 1) == ["RD10 it failed and wrote no ERROR trace"]
     assert read_faults(written([*said, error()]), CATALOG, 1) == []
@@ -121,19 +121,19 @@ def test_a_failure_needs_an_error_trace() -> None:
         ("E4", b'{"type": "LOG", "spec": {}}\n'),
     ],
 )
-def test_a_line_that_is_no_message_is_reported(rule: str, line: bytes) -> None:
+def test_invalid_line_is_reported(rule: str, line: bytes) -> None:
     [fault] = envelope_faults(line, {"SPEC"})
     assert fault.startswith(rule)
 
 
-def test_one_answer_is_one_message() -> None:
+def test_spec_requires_exactly_one_message() -> None:
     spec = written([{"type": "SPEC", "spec": {"connectionSpecification": {}}}])
     assert single_faults(spec, "SPEC") == []
     assert single_faults(spec * 2, "SPEC") == ["E14 2 messages of the type SPEC"]
     assert single_faults(b"", "SPEC") == ["E14 0 messages of the type SPEC"]
 
 
-def test_a_destination_may_leave_states_out_but_not_change_or_shuffle_them() -> None:
+def test_destination_may_skip_states_but_not_reorder_or_lose_the_last() -> None:
     fed = [state("a", 1.0, at=1), state("b", 0.0), state("a", 1.0, at=2), state("a", 0.0, at=3)]
     answered = deepcopy([fed[0], fed[3], fed[1]])
     for one in answered:
@@ -158,5 +158,5 @@ def test_a_destination_may_leave_states_out_but_not_change_or_shuffle_them() -> 
         b'{"type":"TRACE","trace":{"type":"ERROR","emitted_at":1,"error":{}}}\n',
     ],
 )
-def test_a_line_that_the_models_refuse_is_reported(line: bytes) -> None:
+def test_line_refused_by_the_models_is_reported(line: bytes) -> None:
     assert len(model_faults(line)) == 1

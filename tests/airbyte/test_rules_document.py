@@ -1,4 +1,4 @@
-"""docs/airbyte.md numbers the protocol's rules; each is held by a test that names it."""
+"""docs/airbyte.md numbers the rules of the protocol; every rule has a test that names it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ NUMBERS = {
 }
 
 
-def test_every_rule_is_named_by_a_test_in_each_file_beside_it() -> None:
+def test_every_rule_is_named_by_a_test_of_each_listed_file() -> None:
     wanted = [f"{kind}{number}" for kind, numbers in NUMBERS.items() for number in numbers]
     assert RulesDocument(ROOT / "docs" / "airbyte.md").faults(wanted) == []
 
 
-def test_numbers_are_read_from_docstrings() -> None:
+def test_rule_numbers_are_parsed_from_docstrings() -> None:
     assert set(numbers_in("RD2 to RD4, SM4")) == {"RD2", "RD3", "RD4", "SM4"}
     assert set(numbers_in("A sentence of UTF8 and more")) == {"UTF8"}

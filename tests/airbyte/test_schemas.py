@@ -1,4 +1,4 @@
-"""What a schema says in Airbyte's words, and in JSON Schema's again."""
+"""Conversion between JSON Schema and Airbyte's types, in both directions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tap_core.protocols.airbyte.schemas import airbyte_schema, singer_schema
 DATE_TIME = {"type": "string", "format": "date-time"}
 
 
-def told(definition: object) -> object:
-    """Return what Airbyte is told of one property."""
+def to_airbyte(definition: object) -> object:
+    """Return the Airbyte schema of one property."""
     return airbyte_schema({"properties": {"a": definition}})["properties"]["a"]
 
 
-def read(definition: object) -> object:
-    """Return what a destination reads of one property."""
+def from_airbyte(definition: object) -> object:
+    """Return the Singer schema that a destination derives from one property."""
     return singer_schema({"properties": {"a": definition}})["properties"]["a"]
 
 
@@ -61,19 +61,21 @@ def read(definition: object) -> object:
         ({}, None),
     ],
 )
-def test_each_type_has_its_word(definition, hint) -> None:
-    """DI13: `airbyte_type` beside the words of JSON Schema, which all stay."""
-    found = told(definition)
+def test_airbyte_type_of_each_json_schema_type(definition, hint) -> None:
+    """DI13: `airbyte_type` is added; all other keywords stay."""
+    found = to_airbyte(definition)
     assert found.get("airbyte_type") == hint
     assert {**found, "airbyte_type": None} == {**definition, "airbyte_type": None}
 
 
-def test_types_are_told_at_every_depth() -> None:
+def test_nested_types_have_an_airbyte_type() -> None:
     inner = {"type": "object", "properties": {"b": {"type": "array", "items": DATE_TIME}}}
-    assert told(inner)["properties"]["b"]["items"]["airbyte_type"] == "timestamp_with_timezone"
+    assert (
+        to_airbyte(inner)["properties"]["b"]["items"]["airbyte_type"] == "timestamp_with_timezone"
+    )
 
 
-def test_a_stream_is_an_object() -> None:
+def test_schema_of_a_stream_is_an_object() -> None:
     assert airbyte_schema({}) == {"type": "object"}
     assert airbyte_schema({"properties": {}}) == {"type": "object", "properties": {}}
 
@@ -92,8 +94,8 @@ def test_a_stream_is_an_object() -> None:
         ),
     ],
 )
-def test_unions_are_told_as_clients_read_them(union, single) -> None:
-    assert told(union) == single
+def test_unions_are_simplified_for_clients(union, single) -> None:
+    assert to_airbyte(union) == single
 
 
 @pytest.mark.parametrize(
@@ -107,11 +109,11 @@ def test_unions_are_told_as_clients_read_them(union, single) -> None:
         {"anyOf": [], "allOf": [{"type": "string"}]},
     ],
 )
-def test_a_union_that_means_something_else_otherwise_stays(union) -> None:
-    assert told(union) == union
+def test_union_whose_simplification_would_change_its_meaning_is_kept(union) -> None:
+    assert to_airbyte(union) == union
 
 
-def test_references_are_written_out() -> None:
+def test_references_are_resolved() -> None:
     schema = {
         "properties": {"a": {"$ref": "#/definitions/moment"}, "b": {"$ref": "#/$defs/tree"}},
         "definitions": {"moment": DATE_TIME},
@@ -124,7 +126,7 @@ def test_references_are_written_out() -> None:
 
 
 @pytest.mark.parametrize("lost", ["#/nowhere", "http://localhost:1/x.json", 5, None])
-def test_a_reference_that_leads_nowhere_hinders_no_other_field(lost) -> None:
+def test_unresolvable_reference_does_not_affect_other_fields(lost) -> None:
     schema = {"type": "object", "properties": {"a": {"$ref": lost}, "b": DATE_TIME, "c": True}}
     found = airbyte_schema(schema)["properties"]
     assert found["b"]["airbyte_type"] == "timestamp_with_timezone"
@@ -159,12 +161,12 @@ def test_a_reference_that_leads_nowhere_hinders_no_other_field(lost) -> None:
         ({"type": "string", "airbyte_type": None}, {"type": "string"}),
     ],
 )
-def test_airbyte_s_words_are_read(definition, words) -> None:
-    """DI13: what stands there already stays."""
-    assert read(definition) == {**definition, **words}
+def test_airbyte_type_is_converted_to_json_schema(definition, words) -> None:
+    """DI13: other keywords are kept."""
+    assert from_airbyte(definition) == {**definition, **words}
 
 
-def test_a_schema_of_unknown_depth_is_cut() -> None:
+def test_deeply_nested_schema_is_truncated() -> None:
     deep: dict = {"type": "string"}
     for _ in range(300):
         deep = {"type": "array", "items": deep}
@@ -206,8 +208,8 @@ VALUES = st.recursive(
 
 @settings(max_examples=50)
 @given(st.dictionaries(NAMES, SCHEMAS, max_size=3), st.dictionaries(NAMES, VALUES, max_size=3))
-def test_what_is_told_takes_the_same_records(properties, record) -> None:
-    """No union is joined, and no reference cut, such that a record would be refused then."""
+def test_airbyte_schema_accepts_the_same_records(properties, record) -> None:
+    """Simplified unions and truncated references never make a valid record invalid."""
     schema = {"type": "object", "properties": properties}
     before = deepcopy(schema)
     found = airbyte_schema(schema)

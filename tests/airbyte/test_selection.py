@@ -1,4 +1,4 @@
-"""What a tap tells of its streams, and how it reads what is configured of them."""
+"""Discovery of streams, and reads of a configured catalog."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tap_core.protocols.airbyte.catalog import (
 from tests.airbyte.shapes import TapShapes, TapTables
 
 PEOPLE = ["people", "hooked", "spoken"]
-"""The same rows in streams that take different paths of the engine."""
+"""Streams with equal rows that take different code paths."""
 
 Reader = Callable[..., dict[str, list[Any]]]
 
 
 @pytest.fixture
 def read(capsys: pytest.CaptureFixture[str]) -> Reader:
-    """Return what reads the configured streams: the rows by stream, the last state as STATE."""
+    """Return a function that reads the configured streams: rows by stream, and the last state."""
 
     def rows_of(tap: Tap, *entries: Any, state: Any = None) -> dict[str, list[Any]]:
         catalog, words = apply_configured_catalog(configured(*entries), tap.streams)
@@ -75,16 +75,16 @@ def entry(name: str, *fields: str, mode: str = "incremental", **more: Any) -> di
     return {"stream": stream, "sync_mode": mode, **more}
 
 
-def told_of(tap: Tap) -> dict[str, dict[str, Any]]:
+def discovered(tap: Tap) -> dict[str, dict[str, Any]]:
     return {one["name"]: one for one in build_catalog(tap.streams)["streams"]}
 
 
 # discover
 
 
-def test_each_stream_is_told_with_its_modes_cursor_and_key() -> None:
+def test_discovered_stream_has_its_modes_cursor_and_key() -> None:
     """DI3, DI4, DI5, DI6, DI7, DI8."""
-    told = told_of(TapShapes())
+    told = discovered(TapShapes())
     assert list(told) == sorted(told)
     people = dict(told["people"])
     assert people.pop("json_schema")["type"] == "object"
@@ -108,17 +108,17 @@ def test_each_stream_is_told_with_its_modes_cursor_and_key() -> None:
     }
 
 
-def test_a_log_has_a_cursor_of_its_own() -> None:
+def test_log_based_stream_has_a_source_defined_cursor() -> None:
     """DI5: a position that only the source knows."""
-    told = told_of(TapShapes())["changes"]
+    told = discovered(TapShapes())["changes"]
     assert told["supported_sync_modes"] == ["full_refresh", "incremental"]
     assert told["source_defined_cursor"] is True
     assert "default_cursor_field" not in told
 
 
-def test_a_table_is_named_within_its_schema_and_its_cursor_is_the_user_s(tables: Tap) -> None:
-    """DI6, DI9: no default, because none is known."""
-    told = told_of(tables)
+def test_table_has_its_schema_as_namespace_and_no_default_cursor(tables: Tap) -> None:
+    """DI6, DI9: the user chooses the cursor."""
+    told = discovered(tables)
     assert list(told) == ["other", "users"]
     assert told["users"]["namespace"] == "main"
     assert told["users"]["supported_sync_modes"] == ["full_refresh", "incremental"]
@@ -129,14 +129,14 @@ def test_a_table_is_named_within_its_schema_and_its_cursor_is_the_user_s(tables:
     assert moment["airbyte_type"] == "timestamp_with_timezone"
 
 
-def test_tables_of_several_databases_keep_the_names_of_the_tap(tables: Tap) -> None:
-    """DI9: a name within a schema would be told twice."""
+def test_tables_of_several_databases_keep_their_stream_names(tables: Tap) -> None:
+    """DI9: the name within a schema would not be unique."""
     [users] = [stream for stream in tables.streams.values() if "users" in stream.name]
     users.catalog_entry = {**users.catalog_entry, "database_name": "first"}
     assert str(stream_id(users)) == "main.main-users"
 
 
-def test_discovery_says_the_same_each_time(tables: Tap) -> None:
+def test_discovery_is_deterministic(tables: Tap) -> None:
     """DI10."""
     assert build_catalog(tables.streams) == build_catalog(tables.streams)
     assert json.dumps(build_catalog(TapShapes().streams)) == json.dumps(
@@ -144,18 +144,18 @@ def test_discovery_says_the_same_each_time(tables: Tap) -> None:
     )
 
 
-def test_a_stream_without_declared_properties_is_told_as_it_is() -> None:
+def test_schema_without_properties_is_discovered_unchanged() -> None:
     tap = TapShapes()
     tap.streams["colours"].schema = {"additionalProperties": True}
-    told = told_of(tap)["colours"]["json_schema"]
+    told = discovered(tap)["colours"]["json_schema"]
     assert told == {"type": "object", "additionalProperties": True}
 
 
-def test_what_the_tap_cannot_read_is_not_told() -> None:
+def test_unsupported_properties_are_not_discovered() -> None:
     tap = TapShapes()
     node = tap.streams["people"].metadata["properties", "name"]
     node.inclusion = type(node).InclusionType.UNSUPPORTED
-    assert "name" not in told_of(tap)["people"]["json_schema"]["properties"]
+    assert "name" not in discovered(tap)["people"]["json_schema"]["properties"]
     tap.streams["people"].metadata.root.inclusion = node.inclusion
     catalog, _ = apply_configured_catalog(configured(entry("people")), tap.streams)
     mask = catalog["people"].metadata.resolve_selection()
@@ -167,15 +167,15 @@ def test_what_the_tap_cannot_read_is_not_told() -> None:
 
 @pytest.mark.parametrize("name", PEOPLE)
 def test_only_configured_fields_are_sent(read: Reader, name: str) -> None:
-    """SM4: of keys and cursors too, on each path; the bookmark moves all the same."""
+    """SM4: also keys and cursors are omitted, on each code path; the bookmark still advances."""
     rows = read(TapShapes(), entry(name, "name"))
     assert rows[name] == [{"name": "n1"}, {"name": "n2"}, {"name": "n3"}]
     [state] = rows["STATE"]
     assert state["bookmarks"][name]["replication_key_value"] == "2024-01-03T00:00:00Z"
 
 
-def test_a_stream_map_sees_configured_fields_only(read: Reader) -> None:
-    """SM4: and the bookmark is that of the record."""
+def test_stream_map_gets_only_configured_fields(read: Reader) -> None:
+    """SM4: the bookmark is that of the unmapped record."""
     maps = {"people": {"upper": "name.upper()", "name": None}}
     rows = read(TapShapes(config={"stream_maps": maps}), entry("people", "name"))
     assert rows["people"] == [{"upper": "N1"}, {"upper": "N2"}, {"upper": "N3"}]
@@ -183,8 +183,8 @@ def test_a_stream_map_sees_configured_fields_only(read: Reader) -> None:
 
 
 @pytest.mark.parametrize("name", PEOPLE)
-def test_fields_are_chosen_at_every_depth(read: Reader, name: str) -> None:
-    """SM4: in objects, and in the objects of lists."""
+def test_nested_fields_are_selected(read: Reader, name: str) -> None:
+    """SM4: in objects, and in objects inside of lists."""
     wanted = entry(name)
     wanted["stream"]["json_schema"] = {
         "properties": {
@@ -200,14 +200,14 @@ def test_fields_are_chosen_at_every_depth(read: Reader, name: str) -> None:
 
 
 @pytest.mark.parametrize("schema", [None, {}, {"type": "object"}, {"properties": {}}])
-def test_a_schema_that_says_nothing_asks_for_all(read: Reader, schema: Any) -> None:
+def test_empty_configured_schema_selects_all_fields(read: Reader, schema: Any) -> None:
     wanted = entry("people", stream={"json_schema": schema})
     row = read(TapShapes(), wanted)["people"][0]
     assert list(row) == ["id", "at", "name", "home", "pets"]
 
 
 def test_undeclared_fields_are_sent_if_schema_and_catalog_allow_them(read: Reader) -> None:
-    """SM4: a configured schema that is closed closes the stream."""
+    """SM4: additionalProperties has to be allowed in both."""
     closed = entry("open", "id")
     assert read(TapShapes(), closed)["open"][0] == {"id": 1}
     opened = entry("open", "id")
@@ -215,14 +215,14 @@ def test_undeclared_fields_are_sent_if_schema_and_catalog_allow_them(read: Reade
     assert read(TapShapes(), opened)["open"][0] == {"id": 1, "more": "undeclared"}
 
 
-def test_a_field_that_is_gone_is_no_failure(read: Reader) -> None:
-    """SM3: there is nothing to send."""
+def test_configured_field_that_no_longer_exists_is_ignored(read: Reader) -> None:
+    """SM3: there is no value to send."""
     rows = read(TapShapes(), entry("people", "gone", "id"))
     assert rows["people"] == [{"id": 1}, {"id": 2}, {"id": 3}]
     assert rows["warnings"] == []
 
 
-def test_a_table_is_asked_for_configured_columns_and_its_cursor(read: Reader, tables: Tap) -> None:
+def test_query_selects_configured_columns_and_the_cursor(read: Reader, tables: Tap) -> None:
     """SM4, RD3: the cursor orders the rows, and is not sent."""
     wanted = entry("users", "name", "gone", namespace="main", cursor_field=["at"])
     rows = read(tables, wanted)
@@ -234,26 +234,26 @@ def test_a_table_is_asked_for_configured_columns_and_its_cursor(read: Reader, ta
 
 
 def test_only_configured_streams_are_read(read: Reader) -> None:
-    """RD4, SM2: whatever else the tap has."""
+    """RD4, SM2: other streams of the tap are not read."""
     rows = read(TapShapes(), entry("colours", mode="full_refresh"))
     assert rows.keys() == {"warnings", "colours", "STATE"}
 
 
-def test_nothing_configured_is_nothing_read(read: Reader, tables: Tap) -> None:
+def test_empty_catalog_reads_nothing(read: Reader, tables: Tap) -> None:
     assert read(TapShapes()).keys() <= {"warnings", "STATE"}
     assert read(tables).keys() <= {"warnings", "STATE"}
 
 
-def test_a_child_is_read_without_its_parent_being_sent(read: Reader) -> None:
-    """RD4: of the parent there are neither records nor a bookmark."""
+def test_child_is_read_although_its_parent_is_not_configured(read: Reader) -> None:
+    """RD4: the parent has neither records nor a bookmark."""
     rows = read(TapShapes(), entry("visits"))
     assert [row["day"] for row in rows["visits"]] == [1, 2, 3, 1, 2, 3]
     assert "shops" not in rows
     assert not rows["STATE"][0]["bookmarks"].get("shops")
 
 
-def test_a_stream_that_is_gone_is_warned_of(read: Reader, tables: Tap) -> None:
-    """SM1: the others are read; the same name in another namespace is another stream."""
+def test_stream_that_no_longer_exists_is_skipped_with_a_warning(read: Reader, tables: Tap) -> None:
+    """SM1: the others are read; an equal name in another namespace is another stream."""
     gone = (entry("users", namespace="x"), entry("users"), entry("other", namespace="main"))
     gone[2]["sync_mode"] = "full_refresh"
     rows = read(tables, *gone)
@@ -264,7 +264,7 @@ def test_a_stream_that_is_gone_is_warned_of(read: Reader, tables: Tap) -> None:
     ]
 
 
-def test_of_a_stream_that_is_configured_twice_the_last_counts(read: Reader) -> None:
+def test_last_entry_of_a_stream_configured_twice_is_used(read: Reader) -> None:
     twice = (entry("people", "id", mode="full_refresh"), entry("people", "name"))
     rows = read(TapShapes(), *twice)
     assert rows["people"][0] == {"name": "n1"}
@@ -274,7 +274,7 @@ def test_of_a_stream_that_is_configured_twice_the_last_counts(read: Reader) -> N
 # Modes and cursors
 
 
-def test_a_full_refresh_ignores_the_bookmark(read: Reader) -> None:
+def test_full_refresh_ignores_the_bookmark(read: Reader) -> None:
     """RD6."""
     state = {"bookmarks": {"people": {"replication_key": "at", "replication_key_value": "2025"}}}
     rows = read(TapShapes(), entry("people", "id", mode="full_refresh"), state=state)
@@ -282,8 +282,8 @@ def test_a_full_refresh_ignores_the_bookmark(read: Reader) -> None:
 
 
 @pytest.mark.parametrize("name", PEOPLE)
-def test_incremental_goes_on_from_the_bookmark(read: Reader, name: str) -> None:
-    """RD7, CU1: by the tap's own cursor, whatever else is configured."""
+def test_incremental_resumes_from_the_bookmark(read: Reader, name: str) -> None:
+    """RD7, CU1: by the source-defined cursor, whatever cursor is configured."""
     moved = {"replication_key": "at", "replication_key_value": "2024-01-03T00:00:00Z"}
     wanted = entry(name, "id", cursor_field=["home", "city"])
     rows = read(TapShapes(), wanted, state={"bookmarks": {name: moved}})
@@ -291,7 +291,7 @@ def test_incremental_goes_on_from_the_bookmark(read: Reader, name: str) -> None:
     assert rows["STATE"][0]["bookmarks"][name]["replication_key"] == "at"
 
 
-def test_incremental_without_any_cursor_is_a_full_refresh(read: Reader) -> None:
+def test_incremental_without_a_cursor_is_a_full_refresh(read: Reader) -> None:
     """RD9: with a warning."""
     rows = read(TapShapes(), entry("colours", cursor_field=["code"]))
     assert rows["colours"] == [{"code": "r"}]
@@ -299,8 +299,8 @@ def test_incremental_without_any_cursor_is_a_full_refresh(read: Reader) -> None:
     assert warning.startswith("Stream 'colours' has no cursor: it is read in full")
 
 
-def test_a_log_is_read_by_its_own_position() -> None:
-    """CU1: the method is the tap's."""
+def test_log_based_stream_keeps_its_replication_method() -> None:
+    """CU1: the tap defines the method."""
     catalog, words = apply_configured_catalog(configured(entry("changes")), TapShapes().streams)
     assert (catalog["changes"].replication_method, words) == ("LOG_BASED", [])
     wanted = configured(entry("changes", mode="full_refresh"))
@@ -316,7 +316,7 @@ def test_a_log_is_read_by_its_own_position() -> None:
         (None, {"default_cursor_field": ["id"], "source_defined_cursor": True}, "id"),
     ],
 )
-def test_the_user_s_cursor_comes_before_the_default_one(
+def test_configured_cursor_precedes_the_default_one(
     tables: Tap, wanted: Any, stream: Any, key: str
 ) -> None:
     """CU2, CU3: for a table, whose cursor the user chooses."""
@@ -334,10 +334,10 @@ def test_the_user_s_cursor_comes_before_the_default_one(
         (["gone"], "has no field 'gone'"),
     ],
 )
-def test_a_table_without_a_cursor_that_it_can_have_is_refused(
+def test_missing_or_unknown_cursor_of_a_table_is_refused(
     tables: Tap, cursor: list[str], words: str
 ) -> None:
-    """CU4: with the file, the stream and the way out."""
+    """CU4: the error names the file, the stream and an alternative."""
     wanted = configured(entry("users", namespace="main", cursor_field=cursor))
     with pytest.raises(CatalogFileError, match=words) as caught:
         apply_configured_catalog(wanted, tables.streams)
@@ -345,29 +345,29 @@ def test_a_table_without_a_cursor_that_it_can_have_is_refused(
     assert "full_refresh" in str(caught.value)
 
 
-def test_a_table_that_its_tap_gives_a_cursor_has_it_as_default(tables: Tap) -> None:
+def test_replication_key_of_a_table_is_its_default_cursor(tables: Tap) -> None:
     """DI6, CU2, CU3."""
     [users] = [stream for stream in tables.streams.values() if "users" in stream.name]
     users.catalog_entry = {**users.catalog_entry, "replication_key": "at"}
-    assert told_of(tables)["users"]["default_cursor_field"] == ["at"]
+    assert discovered(tables)["users"]["default_cursor_field"] == ["at"]
     for given_, key in (([], "at"), (["id"], "id")):
         wanted = configured(entry("users", namespace="main", cursor_field=given_))
         catalog, _ = apply_configured_catalog(wanted, tables.streams)
         assert catalog["main-users"].replication_key == key
 
 
-# What is told can be configured
+# Discovered catalogs can be configured
 
 
 TAP = TapShapes()
-TOLD = build_catalog(TAP.streams)["streams"]
+DISCOVERED = build_catalog(TAP.streams)["streams"]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     chosen=st.lists(
         st.tuples(
-            st.sampled_from(TOLD),
+            st.sampled_from(DISCOVERED),
             st.sampled_from(["full_refresh", "incremental"]),
             st.sets(st.sampled_from(["id", "at", "name", "home", "pets", "gone"])),
         ),
@@ -375,7 +375,7 @@ TOLD = build_catalog(TAP.streams)["streams"]
         unique_by=lambda one: one[0]["name"],
     )
 )
-def test_a_catalog_selects_what_was_chosen_and_nothing_else(chosen: Any) -> None:
+def test_catalog_selects_exactly_the_configured_streams_and_fields(chosen: Any) -> None:
     entries = []
     for stream, mode, fields in chosen:
         kept = {k: v for k, v in stream["json_schema"]["properties"].items() if k in fields}
@@ -390,4 +390,4 @@ def test_a_catalog_selects_what_was_chosen_and_nothing_else(chosen: Any) -> None
         assert mask[()] is True
         for name in found.schema.properties or {}:
             assert mask["properties", name] is (not asked or name in asked)
-    assert build_catalog(TAP.streams)["streams"] == TOLD
+    assert build_catalog(TAP.streams)["streams"] == DISCOVERED

@@ -1,7 +1,7 @@
-"""The commands' edges: what is given, what is imported, what the source answers.
+"""The commands of a source: arguments, imports, connection checks, and calls in one process.
 
-Real processes, and a real server on loopback. What the protocol asks of every
-source is in test_source_rules.py.
+The tests run processes and a server on loopback. The rules for every source are in
+test_source_rules.py.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def run_words(*words: str, cwd: Path) -> Run:
     return Run(done.returncode, done.stdout, done.stderr.decode())
 
 
-# What is given
+# Arguments
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def run_words(*words: str, cwd: Path) -> Run:
         ),
     ],
 )
-def test_what_is_given_wrongly_is_said(tmp_path: Path, words: list[str], said: str) -> None:
-    """E10: an ERROR trace that names what is wrong, and an exit code that is not 0."""
+def test_invalid_arguments_are_reported(tmp_path: Path, words: list[str], said: str) -> None:
+    """E10: an ERROR trace names the fault, and the exit code is not 0."""
     (tmp_path / "c.json").write_text(json.dumps({"token": TOKEN}))
     (tmp_path / "broken.json").write_text('{"token": ')
     run = run_words(*words, cwd=tmp_path)
@@ -134,21 +134,21 @@ def test_what_is_given_wrongly_is_said(tmp_path: Path, words: list[str], said: s
     assert [message["type"] for message in run.messages] == ["TRACE"]
 
 
-def test_flags_may_be_joined_and_more_may_be_logged(tmp_path: Path) -> None:
+def test_options_may_have_an_equals_sign_and_debug_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text(json.dumps({"token": TOKEN}))
     run = run_words("check", "--debug", "--config=c.json", cwd=tmp_path)
     assert single_faults(run.output, "CONNECTION_STATUS") == []
     assert run.of_type("CONNECTION_STATUS") == [{"status": "SUCCEEDED"}]
 
 
-def test_help_is_for_people(tmp_path: Path) -> None:
+def test_help_prints_the_usage(tmp_path: Path) -> None:
     run = run_words("read", "--help", cwd=tmp_path)
     assert run.code == 0
     assert run.output.decode().endswith("read --config FILE --catalog FILE [--state FILE]\n")
 
 
 @pytest.mark.parametrize("word", ["spec", "discover"])
-def test_light_commands_import_little(tmp_path: Path, word: str) -> None:
+def test_spec_and_discover_do_not_import_heavy_packages(tmp_path: Path, word: str) -> None:
     (tmp_path / "c.json").write_text(json.dumps({"token": TOKEN}))
     files = [] if word == "spec" else ["--config", "c.json"]
     code = (
@@ -170,14 +170,14 @@ def test_light_commands_import_little(tmp_path: Path, word: str) -> None:
     assert heavy & loaded == set()
 
 
-def test_where_to_read_about_a_tap_is_in_its_specification(api: Any, tmp_path: Path) -> None:
-    """SP5: the tap's own word."""
+def test_specification_has_documentation_and_changelog_urls(api: Any, tmp_path: Path) -> None:
+    """SP5: as the tap defines them."""
     [spec] = airbyte(api, "spec", tmp_path).of_type("SPEC")
     assert spec["documentationUrl"] == "https://example.com/tap-api"
     assert spec["changelogUrl"] == "https://example.com/changes"
 
 
-# What the source answers
+# Connection checks
 
 
 def login(asked: Asked) -> Reply:
@@ -186,8 +186,8 @@ def login(asked: Asked) -> Reply:
     return Reply({"error": "who is 'wrong-key'?"}, status=401)
 
 
-def test_credentials_are_tried_where_they_count(api: Any, tmp_path: Path) -> None:
-    """CK4, CK5, TR2: a source over HTTP; the read that follows fails as the check said."""
+def test_check_sends_the_credentials_to_the_source(api: Any, tmp_path: Path) -> None:
+    """CK4, CK5, TR2: a read with refused credentials fails like the check."""
     with serving() as server:
         server.answers_by(login)
         right = airbyte(api, "check", tmp_path, config={"url": server.url, "api_key": "right"})
@@ -207,8 +207,8 @@ def test_credentials_are_tried_where_they_count(api: Any, tmp_path: Path) -> Non
     assert b"wrong-key" not in wrong.output + read.output
 
 
-def test_a_check_does_not_wait_for_what_does_not_come(api: Any, tmp_path: Path) -> None:
-    """A source that is away, and one that asks for patience: no wait of minutes, as in a read."""
+def test_check_does_not_wait_for_an_unavailable_source(api: Any, tmp_path: Path) -> None:
+    """Neither for a closed port nor for Retry-After; a read would wait for minutes."""
     answers = {"/token": Reply("busy", 503, {"Retry-After": "600"})}
     with serving() as server:
         server.answers_by(lambda asked: answers.get(asked.path, Reply("later", 429)))
@@ -218,15 +218,15 @@ def test_a_check_does_not_wait_for_what_does_not_come(api: Any, tmp_path: Path) 
             [status] = run.of_type("CONNECTION_STATUS")
             assert (run.code, status["status"]) == (0, "FAILED")
             assert "try again later" in status["message"]
-        assert time.monotonic() - begin < 300  # what the answer asks for would be ten minutes
+        assert time.monotonic() - begin < 300  # Retry-After would be ten minutes
         assert len(server.asked) == 4
     away = airbyte(api, "check", tmp_path, config={"url": server.url, "api_key": "right"})
     [status] = away.of_type("CONNECTION_STATUS")
     assert "temporarily unavailable" in status["message"]
 
 
-def test_a_tap_may_know_a_better_question(api: Any, tmp_path: Path) -> None:
-    """CK5: what it raises is the message, without what the settings' schema calls secret."""
+def test_tap_may_override_the_connection_check(api: Any, tmp_path: Path) -> None:
+    """CK5: the message is that of the exception, with secret settings masked."""
     config = {"url": "http://127.0.0.1:1", "checks": "no such account", "own": "hush-hush"}
     run = airbyte(api, "check", tmp_path, config=config)
     [status] = run.of_type("CONNECTION_STATUS")
@@ -235,10 +235,10 @@ def test_a_tap_may_know_a_better_question(api: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o444, 0o644])
-def test_a_new_refresh_token_goes_to_the_client_and_into_a_file_of_ones_own(
+def test_new_refresh_token_is_sent_to_the_client_and_saved_if_writable(
     api: Any, tmp_path: Path, mode: int
 ) -> None:
-    """CT1: a client's file may be read-only; then it is only told, and nothing is wrong."""
+    """CT1: a read-only configuration file is not an error."""
     with serving() as server:
         answer = {"access_token": "right", "expires_in": 3600, "refresh_token": "t-2"}
         server.answers_by(lambda asked: Reply(answer) if asked.path == "/token" else login(asked))
@@ -263,7 +263,7 @@ def test_a_new_refresh_token_goes_to_the_client_and_into_a_file_of_ones_own(
     assert [log for log in run.of_type("LOG") if log["level"] in {"WARN", "ERROR"}] == []
 
 
-# In the process of the caller
+# Calls in one process
 
 
 class Users(Stream):
@@ -292,7 +292,7 @@ def called(*words: str) -> tuple[int, Run]:
     return code, Run(code, output.getvalue().encode(), "")
 
 
-def test_a_runner_of_tests_gets_lines_and_a_code(tmp_path: Path, capsys: Any) -> None:
+def test_cli_in_one_process_returns_output_and_exit_code(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "config.json").write_text("{}")
     config = ["--config", str(tmp_path / "config.json")]
     code, found = called("discover", *config)

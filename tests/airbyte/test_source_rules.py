@@ -1,7 +1,7 @@
-"""The numbered rules of docs/airbyte.md that a source keeps, each on the streams it is about.
+"""The numbered rules of docs/airbyte.md that every source keeps.
 
-Real processes alone. A test's docstring begins with the numbers of its rules;
-tests/airbyte/test_rules_document.py holds that against the document.
+The tests run processes. A test's docstring begins with the numbers of its rules;
+tests/airbyte/test_rules_document.py compares them with the document.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STREAMS = [STATELESS, IN_ORDER, PARTITIONED, PARENT, CHILD]
 INCREMENTAL = [IN_ORDER, PARTITIONED, CHILD]
 COUNTS = {STATELESS: 3, IN_ORDER: 9, PARTITIONED: 27, PARENT: 2, CHILD: 18}
 NEWEST = {IN_ORDER: 1, PARTITIONED: 3, CHILD: 2}
-"""How many rows stand at the bookmarks themselves: those come again."""
+"""The number of rows at the bookmarks, which are read again."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def catalog(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def whole(folder: Path, catalog: dict[str, Any]) -> Run:
-    """A read of all streams, incremental where they can be."""
+    """A read of all streams, incremental if they support it."""
     return airbyte(TAP_SHOP, "read", folder, config=CONFIG, catalog=configured(catalog))
 
 
@@ -61,8 +61,8 @@ def counts(run: Run) -> dict[str, int]:
 # The command line
 
 
-def test_arguments_may_come_in_any_order_and_form(folder: Path, catalog: dict[str, Any]) -> None:
-    """E1: the command is the first word; what follows names files of JSON."""
+def test_options_may_be_in_any_order_and_form(folder: Path, catalog: dict[str, Any]) -> None:
+    """E1: the command is the first argument; the options name JSON files."""
     (folder / "c.json").write_text(json.dumps(CONFIG))
     (folder / "cat.txt").write_text(json.dumps(configured(catalog, [STATELESS])))
     for words in (
@@ -76,8 +76,8 @@ def test_arguments_may_come_in_any_order_and_form(folder: Path, catalog: dict[st
         assert done.stdout.count(b'"RECORD"') == 3
 
 
-def test_a_source_reads_no_standard_input(folder: Path, catalog: dict[str, Any]) -> None:
-    """E11: whatever stands there is not looked at."""
+def test_source_ignores_standard_input(folder: Path, catalog: dict[str, Any]) -> None:
+    """E11: content of standard input has no effect."""
     fed = read(folder, configured(catalog, [STATELESS]), feed=b"not a message\n")
     assert (fed.code, counts(fed)[STATELESS]) == (0, 3)
 
@@ -85,8 +85,8 @@ def test_a_source_reads_no_standard_input(folder: Path, catalog: dict[str, Any])
 @pytest.mark.parametrize(
     "words", [["reed"], ["check"], ["discover"], ["read"], ["read", "--config", "c.json"]]
 )
-def test_a_command_that_lacks_something_fails(folder: Path, words: list[str]) -> None:
-    """E10: an unknown command, or one without what it needs, ends with an error."""
+def test_incomplete_or_unknown_command_fails(folder: Path, words: list[str]) -> None:
+    """E10: the exit code is not 0, and no record is written."""
     (folder / "c.json").write_text(json.dumps(CONFIG))
     done = subprocess.run(
         [*TAP_SHOP, *words], cwd=folder, env=environment(), capture_output=True, check=False
@@ -95,10 +95,8 @@ def test_a_command_that_lacks_something_fails(folder: Path, words: list[str]) ->
     assert b"RECORD" not in done.stdout
 
 
-def test_unknown_properties_are_tolerated(
-    folder: Path, catalog: dict[str, Any], whole: Run
-) -> None:
-    """E5, SM1, ST10: in the catalog, in a state, and states of streams that are gone."""
+def test_unknown_properties_are_ignored(folder: Path, catalog: dict[str, Any], whole: Run) -> None:
+    """E5, SM1, ST10: in the catalog and in a state, also states of streams that no longer exist."""
     given = configured(catalog, INCREMENTAL, is_resumable=None, newer={"a": 1})
     given["newer"] = True
     gone = {"stream_descriptor": {"name": "gone", "namespace": "n"}, "stream_state": {"x": 1}}
@@ -111,8 +109,8 @@ def test_unknown_properties_are_tolerated(
 # spec and check
 
 
-def test_the_specification_is_a_schema_of_the_settings(folder: Path) -> None:
-    """SP1, SP2, SP3, SP4, SP5, SP11: valid, secrets marked, a version; settings that fit pass."""
+def test_specification_is_a_valid_schema_of_the_settings(folder: Path) -> None:
+    """SP1, SP2, SP3, SP4, SP5, SP11: with marked secrets and a version; valid settings match."""
     [spec] = airbyte(TAP_SHOP, "spec", folder).of_type("SPEC")
     schema = spec["connectionSpecification"]
     jsonschema.Draft7Validator.check_schema(schema)
@@ -125,16 +123,16 @@ def test_the_specification_is_a_schema_of_the_settings(folder: Path) -> None:
     assert schema["required"] == ["token"]
 
 
-def test_what_every_source_has_is_said_or_absent(folder: Path) -> None:
-    """SP6, SP7, SP8, SP9: a source names no modes of a destination and nothing outdated."""
+def test_specification_omits_destination_and_obsolete_fields(folder: Path) -> None:
+    """SP6, SP7, SP8, SP9: no destination sync modes, no normalization, no DBT."""
     [spec] = airbyte(TAP_SHOP, "spec", folder).of_type("SPEC")
     assert not spec.get("supported_destination_sync_modes")
     assert not spec.get("supportsNormalization")
     assert not spec.get("supportsDBT")
 
 
-def test_wrong_credentials_are_a_failed_status_and_a_message(folder: Path) -> None:
-    """CK1, CK2, CK3, CK4, CK5: one status, a reason to act on, no secret, and the exit is 0."""
+def test_wrong_credentials_are_a_failed_status_with_a_message(folder: Path) -> None:
+    """CK1, CK2, CK3, CK4, CK5: one status with a reason, no secret, and exit code 0."""
     run = airbyte(TAP_SHOP, "check", folder, config={"token": "t-wrong-9"})
     [status] = run.of_type("CONNECTION_STATUS")
     assert (run.code, status["status"]) == (0, "FAILED")
@@ -142,15 +140,15 @@ def test_wrong_credentials_are_a_failed_status_and_a_message(folder: Path) -> No
     assert b"t-wrong-9" not in run.output
 
 
-def test_right_credentials_succeed(folder: Path) -> None:
-    """CK1, CK7: one status; the reads of the other tests are what was promised."""
+def test_correct_credentials_succeed(folder: Path) -> None:
+    """CK1, CK7: one status; the reads of the other tests succeed accordingly."""
     run = airbyte(TAP_SHOP, "check", folder, config=CONFIG)
     [status] = run.of_type("CONNECTION_STATUS")
     assert (run.code, status["status"]) == (0, "SUCCEEDED")
 
 
-def test_settings_that_do_not_fit_the_specification_are_refused(folder: Path) -> None:
-    """CK6: a failed status, or a trace that says that the settings are wrong."""
+def test_settings_invalid_by_the_specification_are_refused(folder: Path) -> None:
+    """CK6: a failed status or a config_error trace."""
     run = airbyte(TAP_SHOP, "check", folder, config={"days": "many"})
     statuses = [status["status"] for status in run.of_type("CONNECTION_STATUS")]
     types = [told["failure_type"] for told in run.traces("ERROR")]
@@ -160,8 +158,8 @@ def test_settings_that_do_not_fit_the_specification_are_refused(folder: Path) ->
 # discover
 
 
-def test_the_catalog_says_what_each_stream_is(catalog: dict[str, Any]) -> None:
-    """DI3, DI4, DI5, DI6, DI7, DI13: name, schema, modes, cursor and key, the last two paths."""
+def test_catalog_describes_each_stream(catalog: dict[str, Any]) -> None:
+    """DI3, DI4, DI5, DI6, DI7, DI13: name, schema, modes, cursor path and key paths."""
     streams = {one["name"]: one for one in catalog["streams"]}
     assert list(streams) == STREAMS
     for name, stream in streams.items():
@@ -177,8 +175,8 @@ def test_the_catalog_says_what_each_stream_is(catalog: dict[str, Any]) -> None:
     assert (moment["format"], moment["airbyte_type"]) == ("date-time", "timestamp_with_timezone")
 
 
-def test_discovery_is_the_same_each_time(folder: Path, catalog: dict[str, Any]) -> None:
-    """DI1, DI2, DI8, DI9, DI10: one catalog; a stream without a namespace has none."""
+def test_discovery_is_deterministic(folder: Path, catalog: dict[str, Any]) -> None:
+    """DI1, DI2, DI8, DI9, DI10: one catalog; streams have no namespace."""
     [again] = airbyte(TAP_SHOP, "discover", folder, config=CONFIG).of_type("CATALOG")
     assert json.dumps(again) == json.dumps(catalog)
     assert not any(stream.get("namespace") for stream in again["streams"])
@@ -187,10 +185,10 @@ def test_discovery_is_the_same_each_time(folder: Path, catalog: dict[str, Any]) 
 # read
 
 
-def test_a_read_without_a_state_begins_at_the_beginning(
+def test_read_without_a_state_reads_everything(
     folder: Path, catalog: dict[str, Any], whole: Run
 ) -> None:
-    """RD1, RD2, RD8, E9: no state, an empty list, an empty object, null and nothing are one."""
+    """RD1, RD2, RD8, E9: no file, an empty file, `[]`, `{}` and null are equal."""
     assert (whole.code, counts(whole)) == (0, COUNTS)
     for text in ("[]", "{}", "null", ""):
         run = read(folder, configured(catalog), text={"state": text})
@@ -198,8 +196,8 @@ def test_a_read_without_a_state_begins_at_the_beginning(
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_a_record_says_whose_it_is_and_when_it_was_read(whole: Run, stream: str) -> None:
-    """RD3, DI8: stream, an object of data, whole milliseconds; no namespace where there is none."""
+def test_record_has_stream_data_and_time(whole: Run, stream: str) -> None:
+    """RD3, DI8: data is an object, emitted_at whole milliseconds; no namespace."""
     found = [record for record in whole.of_type("RECORD") if record["stream"] == stream]
     assert len(found) == COUNTS[stream]
     for record in found:
@@ -209,10 +207,10 @@ def test_a_record_says_whose_it_is_and_when_it_was_read(whole: Run, stream: str)
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_only_what_is_configured_is_read(
+def test_only_configured_streams_are_written(
     folder: Path, catalog: dict[str, Any], stream: str
 ) -> None:
-    """RD4, SM2: of other streams nothing is said, nor of a parent that is read for its child."""
+    """RD4, SM2: no messages of other streams, nor of a parent that is read for its child."""
     given = configured(catalog, [stream])
     run = read(folder, given)
     assert counts(run) == {name: COUNTS[name] if name == stream else 0 for name in STREAMS}
@@ -220,26 +218,26 @@ def test_only_what_is_configured_is_read(
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_full_refresh_ignores_a_state(
+def test_full_refresh_ignores_the_state(
     folder: Path, catalog: dict[str, Any], whole: Run, stream: str
 ) -> None:
-    """RD6: everything comes again, whatever the state says."""
+    """RD6: all records are read again."""
     given = configured(catalog, [stream], "full_refresh")
     run = read(folder, given, state=whole.states)
     assert (run.code, counts(run)[stream]) == (0, COUNTS[stream])
 
 
 @pytest.mark.parametrize("stream", INCREMENTAL)
-def test_incremental_reads_what_is_new(
+def test_incremental_reads_only_new_records(
     folder: Path, catalog: dict[str, Any], whole: Run, stream: str
 ) -> None:
-    """RD7, ST9: after the newest state only the rows at its bookmarks come."""
+    """RD7, ST9: after the last state only the records at its bookmarks are read."""
     run = read(folder, configured(catalog, [stream]), state=whole.states)
     assert (run.code, counts(run)[stream]) == (0, NEWEST[stream])
 
 
-def test_a_mode_that_is_none_is_refused(folder: Path, catalog: dict[str, Any]) -> None:
-    """RD9, RD10, TR2: an error of the configuration that names the stream; nothing is read."""
+def test_invalid_sync_mode_is_refused(folder: Path, catalog: dict[str, Any]) -> None:
+    """RD9, RD10, TR2: a config_error that names the stream; no record is read."""
     given = configured(catalog, [IN_ORDER])
     given["streams"][0]["sync_mode"] = "INVALID"
     run = read(folder, given)
@@ -249,10 +247,10 @@ def test_a_mode_that_is_none_is_refused(folder: Path, catalog: dict[str, Any]) -
     assert run.of_type("RECORD") == []
 
 
-def test_incremental_for_a_stream_that_cannot_be_is_a_full_refresh(
+def test_incremental_of_a_full_refresh_stream_is_a_full_refresh(
     folder: Path, catalog: dict[str, Any]
 ) -> None:
-    """RD9: with a warning, because PyAirbyte asks it of every stream."""
+    """RD9: with a warning, because PyAirbyte requests it for every stream."""
     given = configured(catalog, [STATELESS])
     given["streams"][0]["sync_mode"] = "incremental"
     run = read(folder, given)
@@ -262,17 +260,17 @@ def test_incremental_for_a_stream_that_cannot_be_is_a_full_refresh(
 
 
 @pytest.mark.parametrize("text", ["", "nope", "[]", '{"streams": {}}', '{"streams": [{}]}'])
-def test_a_catalog_that_is_none_is_refused(folder: Path, text: str) -> None:
-    """RD9, RD10: with an error of the configuration."""
+def test_invalid_catalog_is_refused(folder: Path, text: str) -> None:
+    """RD9, RD10: with a config_error."""
     run = airbyte(TAP_SHOP, "read", folder, config=CONFIG, text={"catalog": text})
     assert failure(run)["failure_type"] == "config_error"
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_a_source_that_breaks_down_says_so(
+def test_failed_source_writes_an_error_trace_and_incomplete(
     folder: Path, catalog: dict[str, Any], stream: str
 ) -> None:
-    """RD10, TR2, TR4, E9: an ERROR trace without secrets, INCOMPLETE, and an exit that is not 0."""
+    """RD10, TR2, TR4, E9: no secret in the output, and the exit code is not 0."""
     given = configured(catalog)
     broken = {**CONFIG, "breaks": stream}
     run = airbyte(TAP_SHOP, "read", folder, config=broken, catalog=given)
@@ -289,13 +287,13 @@ def test_a_source_that_breaks_down_says_so(
     assert read_faults(run.output, given, run.code) == []
 
 
-# Catalogs that are out of date
+# Outdated catalogs
 
 
-def test_a_stream_that_is_gone_does_not_hinder_the_others(
+def test_stream_that_no_longer_exists_does_not_affect_the_others(
     folder: Path, catalog: dict[str, Any]
 ) -> None:
-    """SM1: it is warned of; all others are read."""
+    """SM1: all other streams are read."""
     given = configured(catalog, [STATELESS])
     given["streams"].append(json.loads(json.dumps(given["streams"][0]).replace("colours", "old")))
     run = read(folder, given)
@@ -303,10 +301,10 @@ def test_a_stream_that_is_gone_does_not_hinder_the_others(
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_fields_that_came_or_went_are_no_failure(
+def test_added_or_removed_fields_are_not_errors(
     folder: Path, catalog: dict[str, Any], stream: str
 ) -> None:
-    """SM3, SM4: a field that is gone is absent, one that is not configured is not sent."""
+    """SM3, SM4: a removed field is absent; a field that is not configured is not sent."""
     given = json.loads(json.dumps(configured(catalog, [stream])))
     [one] = given["streams"]
     properties = one["stream"]["json_schema"]["properties"]
@@ -325,7 +323,7 @@ def test_fields_that_came_or_went_are_no_failure(
 # State
 
 
-def _speaks_of(message: dict[str, Any]) -> str | None:
+def _stream_of(message: dict[str, Any]) -> str | None:
     """Return the stream of a record or a state."""
     if message["type"] == "STATE":
         return str(message["state"]["stream"]["stream_descriptor"]["name"])
@@ -333,9 +331,9 @@ def _speaks_of(message: dict[str, Any]) -> str | None:
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_each_stream_has_a_state_of_its_own(whole: Run, stream: str) -> None:
-    """ST1, ST2, ST6, ST7, ST13: a STREAM state with its name, after the last of its records."""
-    last = [message for message in whole.messages if _speaks_of(message) == stream][-1]
+def test_each_stream_has_its_own_state(whole: Run, stream: str) -> None:
+    """ST1, ST2, ST6, ST7, ST13: a STREAM state after the last record, without other streams."""
+    last = [message for message in whole.messages if _stream_of(message) == stream][-1]
     assert last["type"] == "STATE"
     assert last["state"]["type"] == "STREAM"
     others = [name for name in STREAMS if name != stream]
@@ -344,10 +342,10 @@ def test_each_stream_has_a_state_of_its_own(whole: Run, stream: str) -> None:
 
 
 @pytest.mark.parametrize("stream", INCREMENTAL)
-def test_from_any_state_nothing_is_lost(
+def test_no_record_is_lost_after_resuming_from_any_state(
     folder: Path, catalog: dict[str, Any], whole: Run, stream: str
 ) -> None:
-    """ST8: whatever state a run stopped at, the rows before it and those after it are all rows."""
+    """ST8: the records before a state and those of a read from it are all records."""
     given = configured(catalog, [stream])
     seen: list[dict[str, Any]] = []
     for message in read(folder, given).messages:
@@ -359,8 +357,10 @@ def test_from_any_state_nothing_is_lost(
     assert len(seen) == COUNTS[stream]
 
 
-def test_null_resets_one_stream_alone(folder: Path, catalog: dict[str, Any], whole: Run) -> None:
-    """ST3, ST13: in a STREAM state and inside a GLOBAL one."""
+def test_null_state_resets_only_its_stream(
+    folder: Path, catalog: dict[str, Any], whole: Run
+) -> None:
+    """ST3, ST13: in a STREAM state and in a GLOBAL state."""
     states = [json.loads(json.dumps(state)) for state in whole.states]
     for state in states:
         if state["stream"]["stream_descriptor"]["name"] == PARTITIONED:
@@ -372,10 +372,8 @@ def test_null_resets_one_stream_alone(folder: Path, catalog: dict[str, Any], who
     assert counts(read(folder, configured(catalog), state=[whole_state])) == wanted
 
 
-def test_a_document_of_singer_is_a_legacy_state(
-    folder: Path, catalog: dict[str, Any], whole: Run
-) -> None:
-    """ST1, ST5: bare or as `data`, with the type or without; null resets everything."""
+def test_singer_state_is_a_legacy_state(folder: Path, catalog: dict[str, Any], whole: Run) -> None:
+    """ST1, ST5: bare or as `data`, with or without the type; null resets all streams."""
     document = {"bookmarks": whole.state_of}
     wanted = {**COUNTS, **NEWEST}
     legacy = [{"type": "LEGACY", "data": document}]
@@ -385,10 +383,10 @@ def test_a_document_of_singer_is_a_legacy_state(
     assert counts(read(folder, configured(catalog), state=reset)) == COUNTS
 
 
-def test_what_a_destination_printed_is_a_state_file(
+def test_output_of_a_destination_is_a_state_file(
     folder: Path, catalog: dict[str, Any], whole: Run
 ) -> None:
-    """ST12: lines of messages, one after another; the last of each stream counts."""
+    """ST12: lines of messages; the last one of each stream is used."""
     lines = "".join(
         json.dumps({"type": "STATE", "state": {**state, "destinationStats": {"recordCount": 1.0}}})
         + "\n"
@@ -398,10 +396,10 @@ def test_what_a_destination_printed_is_a_state_file(
     assert counts(run) == {**COUNTS, **NEWEST}
 
 
-def test_what_pyairbyte_writes_is_a_state_file(
+def test_state_written_by_pyairbyte_is_accepted(
     folder: Path, catalog: dict[str, Any], whole: Run
 ) -> None:
-    """ST10: every field as null, one of them twice, and the old name of the type."""
+    """ST10: null fields, a duplicate field, and the old name of the type."""
     kept = whole.state_of
     dumps = [
         f'{{"{key}":"STREAM","stream":{{"stream_descriptor":{{"name":"{name}","namespace":null}},'
@@ -414,8 +412,8 @@ def test_what_pyairbyte_writes_is_a_state_file(
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_a_stream_tells_how_far_it_is(whole: Run, stream: str) -> None:
-    """TR1, TR4: it begins, it runs, it is complete; and each trace has its time."""
+def test_stream_status_is_started_running_complete(whole: Run, stream: str) -> None:
+    """TR1, TR4: each trace has a time."""
     told = whole.traces("STREAM_STATUS")
     said = [one["status"] for one in told if one["stream_descriptor"]["name"] == stream]
     assert (said[0], said[1], said[-1]) == ("STARTED", "RUNNING", "COMPLETE")
@@ -423,7 +421,7 @@ def test_a_stream_tells_how_far_it_is(whole: Run, stream: str) -> None:
 
 
 def test_logs_are_messages_with_a_level(whole: Run) -> None:
-    """E8: LOG may stand anywhere, with one of the levels of the protocol."""
+    """E8: LOG with one of the protocol's levels."""
     levels = {log["level"] for log in whole.of_type("LOG")}
     assert levels
     assert levels <= {"FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"}

@@ -38,8 +38,8 @@ def settings_of(**properties) -> dict:
     return {name: setting.get("airbyte_secret") for name, setting in found.items()}
 
 
-def test_a_source_says_its_settings_and_the_version() -> None:
-    """SP3, SP4, SP5: nothing that it has not is said."""
+def test_specification_has_the_settings_and_the_protocol_version() -> None:
+    """SP3, SP4, SP5: absent features are omitted."""
     found = specification(SettingsTap._full_schema())
     assert found.keys() == {"protocol_version", "connectionSpecification"}
     assert found["protocol_version"] == "0.5.2"
@@ -49,22 +49,22 @@ def test_a_source_says_its_settings_and_the_version() -> None:
     assert (days["default"], days["order"]) == (3, 4)
 
 
-def test_a_page_about_it_is_reported() -> None:
-    """SP5: as an address."""
+def test_documentation_url_is_included() -> None:
+    """SP5."""
     found = specification({}, documentation="https://example.com/tap")
     assert found["documentationUrl"] == "https://example.com/tap"
     assert "changelogUrl" not in found
     assert found["connectionSpecification"] == {"type": "object", "properties": {}}
 
 
-def test_a_page_about_its_changes_is_reported() -> None:
-    """SP5: as an address, beside that of the documentation."""
+def test_changelog_url_is_included() -> None:
+    """SP5."""
     found = specification({}, changelog="https://example.com/changes")
     assert found["changelogUrl"] == "https://example.com/changes"
     assert "documentationUrl" not in found
 
 
-def test_a_destination_says_its_modes() -> None:
+def test_destination_lists_its_sync_modes() -> None:
     """SP6."""
     modes = ("append", "overwrite", "append_dedup")
     found = specification({}, destination_sync_modes=modes)
@@ -72,7 +72,7 @@ def test_a_destination_says_its_modes() -> None:
 
 
 def test_secrets_are_marked() -> None:
-    """SP11: by the schema's mark and by the name, at every depth."""
+    """SP11: by the schema and by the name, also in nested objects."""
     found = specification(SettingsTap._full_schema())["connectionSpecification"]["properties"]
     assert found["key"]["airbyte_secret"] is True
     assert found["login"]["properties"]["password"]["airbyte_secret"] is True
@@ -91,13 +91,13 @@ def test_secrets_are_marked() -> None:
         ({"type": "string", "airbyte_secret": False}, False),
     ],
 )
-def test_a_name_marks_texts_alone_and_the_author_has_the_last_word(setting, mark) -> None:
+def test_secret_name_marks_only_strings_unless_declared_otherwise(setting, mark) -> None:
     """SP11."""
     assert settings_of(auth_token=setting) == {"auth_token": mark}
 
 
-def test_of_a_secret_object_each_part_is_marked() -> None:
-    """SP11: clients hide texts and numbers only."""
+def test_every_property_of_a_secret_object_is_marked() -> None:
+    """SP11: clients mask only strings and numbers."""
     parts = {"type": "object", "secret": True, "properties": {"a": {"type": "string"}, "b": True}}
     found = specification({"properties": {"x": parts}})["connectionSpecification"]
     assert found["properties"]["x"]["properties"] == {
@@ -107,8 +107,8 @@ def test_of_a_secret_object_each_part_is_marked() -> None:
     assert settings_of(whole={"type": "object", "secret": True}) == {"whole": True}
 
 
-def test_secrets_of_one_of_several_logins_are_marked() -> None:
-    """SP11: in alternatives, and where references led."""
+def test_secrets_in_unions_and_references_are_marked() -> None:
+    """SP11."""
     schema = {
         "properties": {
             "login": {"oneOf": [{"$ref": "#/definitions/by_token"}, {"type": "string"}]},
@@ -121,8 +121,8 @@ def test_secrets_of_one_of_several_logins_are_marked() -> None:
     assert found["odd"] is True
 
 
-def test_what_comes_with_the_sdk_is_hidden() -> None:
-    """A form shows what the author declared; a setting of the same name is the author's."""
+def test_built_in_settings_of_the_sdk_are_hidden() -> None:
+    """A tap's own setting with the name of a built-in one is shown."""
     schema = SettingsTap._full_schema()
     schema["properties"]["batch_config"] = {"type": "string"}
     found = specification(schema)["connectionSpecification"]["properties"]

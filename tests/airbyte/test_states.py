@@ -1,4 +1,4 @@
-"""A state file of any maker, and the document that a tap goes on with."""
+"""State files of every known writer, and the state document that a tap gets."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def streams_of(*names: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "text", ["", " \n", "null", "[]", "{}", "[{}]", "[null]", "\ufeff", b"\0\0", "null\n[]\n"]
 )
-def test_no_state(text) -> None:
+def test_empty_state_files_are_no_state(text) -> None:
     """RD8."""
     assert parse_states(text, "s") == InputState()
 
@@ -98,8 +98,8 @@ DUMPED = {
         json.dumps([DUMPED]),
     ],
 )
-def test_states_of_all_makers(text) -> None:
-    """ST1, ST2, ST4, ST10, ST12: of each stream the last counts."""
+def test_state_files_of_every_known_writer_are_read(text) -> None:
+    """ST1, ST2, ST4, ST10, ST12: the last state of each stream is used."""
     wanted = InputState(streams={PEOPLE: AT})
     assert parse_states(text, "s") == wanted
     assert parse_states(text.encode() + b"\r\n\0\0", "s") == wanted
@@ -121,23 +121,23 @@ def test_states_of_all_makers(text) -> None:
         lines(stream(OTHER, "gone"), whole(stream(OTHER)), SINGER),
     ],
 )
-def test_a_singer_state_is_a_legacy_one(text) -> None:
-    """ST1, ST5: bare or as `data`, and a state without a type is one; it replaces all before."""
+def test_singer_state_is_a_legacy_state(text) -> None:
+    """ST1, ST5: bare, as `data`, or without a type; it replaces all earlier states."""
     assert parse_states(text, "s") == InputState(legacy=SINGER)
 
 
 @pytest.mark.parametrize("data", [{"type": "LEGACY", "data": None}, {"data": None}, {}])
-def test_a_legacy_null_resets_all(data) -> None:
+def test_null_legacy_state_resets_all_streams(data) -> None:
     """ST5."""
     assert parsed([stream(AT), whole(stream(AT), shared={"lsn": 1}), data]) == InputState()
 
 
-def test_a_stream_s_state_stands_before_what_a_legacy_one_said_of_it() -> None:
+def test_stream_state_takes_precedence_over_the_legacy_state() -> None:
     found = parsed([{"data": SINGER}, stream(None)])
     assert found == InputState(streams={PEOPLE: None}, legacy=SINGER)
 
 
-def test_a_global_state_brings_what_streams_share() -> None:
+def test_global_state_has_the_shared_state() -> None:
     """ST4."""
     found = parsed([whole(stream(AT), shared={"lsn": 5}), stream(None, "shops")])
     assert found == InputState(streams={PEOPLE: AT, SHOPS: None}, shared={"lsn": 5})
@@ -145,13 +145,13 @@ def test_a_global_state_brings_what_streams_share() -> None:
     assert parsed({"type": "GLOBAL", "global": {"shared_state": {}}}) == InputState()
 
 
-def test_namespaces_tell_streams_apart() -> None:
+def test_namespaces_distinguish_streams() -> None:
     """ST2."""
     found = parsed([stream(AT), stream(OTHER, namespace="n"), stream({}, namespace="")])
     assert set(found.streams) == {PEOPLE, StreamId("people", "n"), StreamId("people", "")}
 
 
-def test_numbers_come_back_as_they_stand() -> None:
+def test_numbers_are_read_exactly() -> None:
     """ST9."""
     text = '{"type":"STREAM","stream":{"stream_descriptor":{"name":"s"},"stream_state":{"a":%s}}}'
     values = ("1.10", "12345678901234567890123", "0.1", "1e400")
@@ -165,8 +165,8 @@ def test_numbers_come_back_as_they_stand() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 30, -1])
-def test_a_line_that_is_cut_off_is_left_out(cut, caplog) -> None:
-    """E6: its writer died in it; what its stream has then is older, so nothing is lost."""
+def test_truncated_line_is_skipped(cut, caplog) -> None:
+    """E6: the state used for its stream is older, so no record is lost."""
     torn = json.dumps(stream(OTHER))[:cut]
     assert parse_states(lines(stream(AT)) + torn, "s.json") == InputState(streams={PEOPLE: AT})
     assert "State 's.json', line 2, is cut off" in caplog.messages[0]
@@ -201,8 +201,8 @@ def test_a_line_that_is_cut_off_is_left_out(cut, caplog) -> None:
         (lines(stream(AT), {"type": "STREAM"}), "line 2.stream.stream_descriptor.name"),
     ],
 )
-def test_what_is_no_state_is_refused(text, words) -> None:
-    """RD10: with the name of the file and the place in it."""
+def test_invalid_state_is_refused(text, words) -> None:
+    """RD10: the error has the name of the file and the location in it."""
     with pytest.raises(StateFileError) as caught:
         parse_states(text, "s.json")
     assert str(caught.value).startswith("State 's.json': ")
@@ -235,7 +235,7 @@ SELECTED = streams_of("people", "open", "hooked", "spoken")
         st.lists(DOCUMENTS, max_size=4).map(lambda all_: lines(*all_)),
     )
 )
-def test_nothing_but_the_named_error_comes_of_any_text(text) -> None:
+def test_any_text_raises_only_the_state_error(text) -> None:
     try:
         found = parse_states(text, "f")
     except StateFileError as error:
@@ -249,13 +249,13 @@ def test_nothing_but_the_named_error_comes_of_any_text(text) -> None:
 # For a tap
 
 
-def test_states_become_the_bookmarks_of_the_tap_s_own_names() -> None:
-    """ST9, ST10, ST13: those of streams that are gone are passed over."""
+def test_states_become_bookmarks_by_stream_name() -> None:
+    """ST9, ST10, ST13: states of unknown streams are ignored."""
     given_ = parsed([stream(AT), stream(OTHER, "gone"), stream(OTHER, namespace="elsewhere")])
     assert to_state_document(given_, streams_of("people")) == {"bookmarks": {"people": AT}}
 
 
-def test_null_resets_its_stream_alone() -> None:
+def test_null_state_resets_only_its_stream() -> None:
     """ST3, ST13: in each kind of state."""
     both = {"bookmarks": {"people": AT, "open": OTHER}}
     for states in (
@@ -269,14 +269,14 @@ def test_null_resets_its_stream_alone() -> None:
     assert to_state_document(parsed(nulls), streams_of("open")) == {"bookmarks": {"open": OTHER}}
 
 
-def test_a_stream_that_is_read_in_full_has_no_state() -> None:
-    """RD6: by name, or because its method says so."""
+def test_full_refresh_stream_gets_no_state() -> None:
+    """RD6: by its configured mode, or by its replication method."""
     given_ = parsed([stream(AT), stream({"x": 1}, "colours"), stream(OTHER, "open")])
     found = to_state_document(given_, streams_of("people", "colours", "open"), {"people"})
     assert found == {"bookmarks": {"open": OTHER}}
 
 
-def test_what_streams_share_stands_beside_the_bookmarks() -> None:
+def test_shared_state_is_beside_the_bookmarks() -> None:
     """ST4, ST9."""
     given_ = parsed(whole(stream(AT), shared={"lsn": 5, "bookmarks": 1, "currently_syncing": "x"}))
     assert to_state_document(given_, streams_of("people")) == {
@@ -286,13 +286,13 @@ def test_what_streams_share_stands_beside_the_bookmarks() -> None:
     assert to_state_document(parsed(whole(shared={"lsn": 5})), {}) == {"lsn": 5}
 
 
-def test_a_document_of_another_form_is_left_to_the_tap() -> None:
-    """ST5: a tap may translate states of its earlier versions."""
+def test_state_of_another_form_is_passed_to_the_tap() -> None:
+    """ST5: a tap may migrate states of its earlier versions."""
     old = {"people": {"seen": 3}, "bookmarks": None, "currently_syncing": "people"}
     assert to_state_document(parsed(old), streams_of("people")) == {"people": {"seen": 3}}
 
 
-def test_a_tap_may_change_its_document() -> None:
+def test_changes_of_the_state_document_do_not_affect_the_input() -> None:
     given_ = parsed([{"data": SINGER}, whole(stream(deepcopy(AT)), shared={"l": [1]})])
     before = deepcopy(given_)
     document = to_state_document(given_, streams_of("people"))
@@ -319,8 +319,8 @@ DAYS = {"partitions": [{"context": {"shop": 1}, "replication_key": "day"}]}
         (["shops", "visits", "people"], {"shops": SHOP, "people": AT}, {"people"}),
     ],
 )
-def test_a_child_that_begins_takes_its_parent_back(selected, states, kept) -> None:
-    """RD6, ST3, ST13: else what is below older records of the parent would be lost."""
+def test_child_without_a_state_resets_its_parent(selected, states, kept) -> None:
+    """RD6, ST3, ST13: otherwise children of older parent records would be lost."""
     given_ = parsed([stream(state, name) for name, state in states.items()])
     document = to_state_document(given_, streams_of(*selected))
     assert set(document.get("bookmarks", {})) == kept
@@ -347,8 +347,8 @@ STATES = st.dictionaries(
 
 @settings(max_examples=50)
 @given(STATES, st.sampled_from(["STREAM", "GLOBAL", "LEGACY", "lines", "dumped"]))
-def test_whatever_a_tap_wrote_comes_back(bookmarks, form) -> None:
-    """ST8, ST9: by each way that states are kept."""
+def test_state_of_a_tap_round_trips(bookmarks, form) -> None:
+    """ST8, ST9: in every form in which states are stored."""
     states = [stream(state, name) for name, state in bookmarks.items()]
     text = {
         "STREAM": json.dumps(states),

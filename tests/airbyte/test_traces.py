@@ -1,4 +1,4 @@
-"""Whose fault an error is, and what is said of it."""
+"""The failure type and the messages of error traces."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def with_response(error: Any, status: int) -> Any:
 
 
 class OperationalError(Exception):
-    """As databases' drivers have it."""
+    """An error as database drivers raise it."""
 
     __module__ = "sqlalchemy.exc"
 
@@ -85,12 +85,12 @@ class OperationalError(Exception):
         (FileNotFoundError(2, "no such file"), SYSTEM),
     ],
 )
-def test_whose_fault_an_error_is(error: Exception, kind: str) -> None:
-    """TR2: what the user can mend, what passes by itself, and all else."""
+def test_failure_type_of_each_error(error: Exception, kind: str) -> None:
+    """TR2: config_error, transient_error or system_error."""
     assert failure_type(error) == kind
 
 
-def test_an_error_that_hides_where_it_comes_from_is_judged_by_itself() -> None:
+def test_suppressed_context_is_ignored_in_the_failure_type() -> None:
     error = ValueError("of its own")
     error.__context__ = requests.Timeout()
     assert failure_type(error) == TRANSIENT
@@ -98,20 +98,20 @@ def test_an_error_that_hides_where_it_comes_from_is_judged_by_itself() -> None:
     assert failure_type(error) == SYSTEM
 
 
-def test_errors_that_stand_behind_each_other_in_a_circle_are_judged_too() -> None:
+def test_cyclic_causes_are_handled() -> None:
     one, other = ValueError("one"), ValueError("other")
     one.__cause__, other.__cause__ = other, one
     assert failure_type(one) == SYSTEM
 
 
-def test_a_person_is_told_what_to_do() -> None:
+def test_message_advises_the_user() -> None:
     assert summarize_error(ConfigValidationError("'token' is missing")) == "'token' is missing"
     assert summarize_error(FatalAPIError("401 no")).startswith("The source refuses the credentials")
     assert "try again later" in summarize_error(requests.Timeout("slow"))
     assert summarize_error(KeyError()).endswith("KeyError")
 
 
-def test_an_engineer_is_told_all_but_the_secrets() -> None:
+def test_error_trace_has_details_without_secrets() -> None:
     """TR2: message, internal message, stack trace and failure type."""
     with pytest.raises(ValueError, match="hush") as caught:
         int("hush")

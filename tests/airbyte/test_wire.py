@@ -1,4 +1,4 @@
-"""Lines leave whole: from several threads, through a full pipe, when a signal comes between."""
+"""Standard output: complete lines despite threads, full pipes and signals; and the log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tap_core.protocols.airbyte.logging import MessageHandler, redirect_logging
 from tap_core.protocols.airbyte.messages import encode_json, log_line
 
 
-def test_what_a_signal_interrupts_goes_out_before_the_next_line() -> None:
+def test_line_interrupted_by_a_signal_is_completed_first() -> None:
     written: list[bytes] = []
 
     def put(data: memoryview) -> int:
@@ -44,8 +44,8 @@ def test_what_a_signal_interrupts_goes_out_before_the_next_line() -> None:
     assert b"".join(written) == b"torn\nnext\nafter\n"
 
 
-def test_a_signal_right_behind_a_write_loses_no_count_of_it(monkeypatch: Any) -> None:
-    """The handler raises when the reader, who is fast, has the line already."""
+def test_signal_directly_after_a_write_does_not_repeat_bytes(monkeypatch: Any) -> None:
+    """The handler raises when the reader already has the line."""
     reader, writer = os.pipe()
 
     def leave(_number: int, _frame: object) -> None:
@@ -74,8 +74,8 @@ def test_a_signal_right_behind_a_write_loses_no_count_of_it(monkeypatch: Any) ->
     os.close(reader)
 
 
-def test_a_reader_who_does_not_take_what_was_interrupted_is_given_up(monkeypatch: Any) -> None:
-    """A pipe that is full: what was interrupted in it is not waited for a second time."""
+def test_interrupted_line_is_not_awaited_twice_on_a_full_pipe(monkeypatch: Any) -> None:
+    """The next write fails if the pipe still does not accept the rest of the line."""
     monkeypatch.setattr(wire_room, "_PATIENCE_SECONDS", 0.2)
     reader, writer = os.pipe()
     interrupts = threading.Event()
@@ -96,8 +96,8 @@ def test_a_reader_who_does_not_take_what_was_interrupted_is_given_up(monkeypatch
     os.close(writer)
 
 
-def test_the_log_does_not_wait_for_a_thread_that_writes() -> None:
-    """That thread takes the line with it, behind its own."""
+def test_log_line_does_not_wait_for_a_writing_thread() -> None:
+    """The writing thread writes the log line after its own line."""
     written: list[bytes] = []
     inside, go_on = threading.Event(), threading.Event()
 
@@ -119,7 +119,7 @@ def test_the_log_does_not_wait_for_a_thread_that_writes() -> None:
     assert written == [b"chunk\n", b"log\n"]
 
 
-def test_a_line_that_a_signals_handler_writes_waits_for_the_one_in_hand() -> None:
+def test_line_written_by_a_signal_handler_comes_after_the_current_one() -> None:
     written: list[bytes] = []
 
     def put(data: memoryview) -> int:
@@ -133,7 +133,7 @@ def test_a_line_that_a_signals_handler_writes_waits_for_the_one_in_hand() -> Non
     assert written == [b"first\n", b"second\n"]
 
 
-def test_after_a_failed_write_nothing_goes_out() -> None:
+def test_nothing_is_written_after_a_failed_write() -> None:
     def put(data: memoryview) -> int:
         raise OSError(28, "No space left on device")
 
@@ -145,8 +145,8 @@ def test_after_a_failed_write_nothing_goes_out() -> None:
         wire.write(b"b\n")
 
 
-def test_a_pipe_that_does_not_wait_is_waited_for(monkeypatch: Any) -> None:
-    """And what prints meanwhile is not among the lines."""
+def test_non_blocking_pipe_is_written_completely(monkeypatch: Any) -> None:
+    """Printed output in the meantime is not among the lines."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     read: list[bytes] = []
@@ -169,13 +169,13 @@ def test_a_pipe_that_does_not_wait_is_waited_for(monkeypatch: Any) -> None:
     assert b"".join(read) == b"x" * 300_000 + b"\nafterwards\n"
 
 
-def test_without_any_output_nothing_can_be_written(monkeypatch: Any) -> None:
+def test_write_without_standard_output_fails(monkeypatch: Any) -> None:
     monkeypatch.setattr(sys, "stdout", None)
     with StdoutWriter.open() as wire, pytest.raises(BrokenPipeError):
         wire.write(b"a\n")
 
 
-def test_an_output_without_a_number_gets_text() -> None:
+def test_output_without_a_file_descriptor_gets_text() -> None:
     output = io.StringIO()
     with redirect_stdout(output), StdoutWriter.open() as wire:
         wire.write("ü\n".encode())
@@ -200,7 +200,7 @@ def logger(lines: list[bytes]) -> Any:
     found.setLevel(logging.NOTSET)
 
 
-def told(lines: list[bytes]) -> list[dict[str, Any]]:
+def log_messages(lines: list[bytes]) -> list[dict[str, Any]]:
     return [json.loads(line)["log"] for line in lines]
 
 
@@ -208,34 +208,36 @@ def told(lines: list[bytes]) -> list[dict[str, Any]]:
     "level, name",
     [(60, "FATAL"), (50, "FATAL"), (40, "ERROR"), (30, "WARN"), (20, "INFO"), (10, "DEBUG")],
 )
-def test_levels_are_the_protocols(logger: Any, lines: list[bytes], level: int, name: str) -> None:
+def test_log_levels_are_those_of_the_protocol(
+    logger: Any, lines: list[bytes], level: int, name: str
+) -> None:
     """E8: FATAL, ERROR, WARN, INFO, DEBUG, TRACE."""
     logger.log(level, "%s said %d", "hush", 1)
     logger.log(5, "finer")
-    assert told(lines) == [
+    assert log_messages(lines) == [
         {"level": name, "message": "tap-x.users: *** said 1"},
         {"level": "TRACE", "message": "tap-x.users: finer"},
     ]
 
 
-def test_a_log_has_the_stack_of_an_error(logger: Any, lines: list[bytes]) -> None:
+def test_log_of_an_exception_has_its_stack_trace(logger: Any, lines: list[bytes]) -> None:
     try:
         int("hush")
     except ValueError:
         logger.exception("It failed\nhere.")
-    [found] = told(lines)
+    [found] = log_messages(lines)
     assert found["stack_trace"].endswith("with base 10: '***'")
     assert found["message"] == r"tap-x.users: It failed\nhere."
 
 
-def test_a_text_that_does_not_fit_its_arguments_is_shown_as_it_is(lines: list[bytes]) -> None:
+def test_log_format_with_wrong_arguments_is_shown_unformatted(lines: list[bytes]) -> None:
     record = logging.LogRecord("tap-x", logging.INFO, __file__, 1, "%d of %d", (1,), None)
     MessageHandler(lines.append, str).emit(record)
-    assert told(lines) == [{"level": "INFO", "message": "tap-x: %d of %d"}]
+    assert log_messages(lines) == [{"level": "INFO", "message": "tap-x: %d of %d"}]
 
 
-def test_a_measurement_is_analytics(logger: Any, lines: list[bytes]) -> None:
-    """TR1: what Singer's readers find in the log is a trace here."""
+def test_metric_is_an_analytics_trace(logger: Any, lines: list[bytes]) -> None:
+    """TR1: Singer taps write the same metric to the log."""
     log(logger, Point("counter", Metric.RECORD_COUNT, 3, {"stream": "users"}))
     [line] = lines
     trace = json.loads(line)["trace"]
@@ -244,7 +246,7 @@ def test_a_measurement_is_analytics(logger: Any, lines: list[bytes]) -> None:
     assert json.loads(trace["analytics"]["value"])["tags"] == {"stream": "users"}
 
 
-def test_a_log_that_cannot_be_written_stops_nothing(logger: Any) -> None:
+def test_failure_to_write_the_log_is_ignored(logger: Any) -> None:
     def refuse(line: bytes) -> None:
         raise BrokenPipeError
 
@@ -252,7 +254,7 @@ def test_a_log_that_cannot_be_written_stops_nothing(logger: Any) -> None:
         logger.info("hello")
 
 
-def test_half_letters_do_not_break_a_line() -> None:
-    """E13: what an author read from somewhere may hold them."""
+def test_lone_surrogates_do_not_break_a_line() -> None:
+    """E13: data of the source may contain them."""
     assert json.loads(log_line("INFO", "\ud83d!"))["log"]["message"] == "?!"
     assert encode_json({"a": [1]}) == b'{"a":[1]}'

@@ -1,8 +1,7 @@
-"""The rules that a document numbers, and the tests that name them.
+"""Numbered rules of a document, and the tests that name them.
 
-Pure. A rule is a row of a table that begins with its number and ends with the
-keys of the files that hold it; a test names rules where its docstring begins, before a colon:
-``RD2 to RD4, SM4: …``.
+A rule is a row of a table that begins with its number and ends with the keys of its test files. A
+test names its rules at the beginning of its docstring, before a colon: ``RD2 to RD4, SM4: …``.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class RulesDocument:
     path: Path
 
     def rules(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield the number of each rule, and the keys of the files that hold it."""
+        """Yield the number of each rule, and the keys of its test files."""
         for line in self.path.read_text("utf-8").splitlines():
             found = re.match(r"\| ([A-Z]+\d+) \| .* \| ([^|]*) \|$", line)
             if found:
@@ -35,7 +34,7 @@ class RulesDocument:
         return {key: self.path.parent / path for key, path in found}
 
     def faults(self, wanted: Iterable[str]) -> list[str]:
-        """Say which rules are missing or double, and which no test names."""
+        """Return the rules that are missing, duplicate, or named by no test."""
         files = self.files()
         absent = [f"no file {path}" for path in files.values() if not path.exists()]
         if absent:
@@ -56,7 +55,7 @@ class RulesDocument:
 
 
 def numbers_in(head: str) -> Iterator[str]:
-    """Yield the numbers that stand in the beginning of a docstring."""
+    """Yield the rule numbers at the beginning of a docstring."""
     for kind, first, last in re.findall(r"\b([A-Z]+)(\d+)(?: to [A-Z]+(\d+))?\b", head):
         for number in range(int(first), int(last or first) + 1):
             yield f"{kind}{number}"

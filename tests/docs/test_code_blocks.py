@@ -39,7 +39,7 @@ WORDS = {"text", "mermaid"}
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: its language, its options and where it stands."""
+    """One fenced block: its language, its options and its line."""
 
     language: str
     options: dict[str, str]
@@ -72,7 +72,7 @@ def _block(info: str, body: str, line: int) -> Block:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The caller's environment, with our commands, few flights, and a JVM that starts fast."""
+    """The caller's environment with the project's commands and settings for faster runs."""
     keep = {k: v for k, v in os.environ.items() if not k.startswith(("TAP_", "TARGET_", "PYTEST_"))}
     return {
         **keep,
@@ -126,7 +126,7 @@ LONG = {"airbyte.md", "cluster.md", "state.md"}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=identify)
-def test_every_block_says_what_it_is(document: Path) -> None:
+def test_every_block_has_a_known_language_and_skip_reason(document: Path) -> None:
     for block in blocks_of(document.read_text("utf-8")):
         assert block.language in RUNS | DATA | WORDS, f"line {block.line}: {block.language!r}"
         assert "skip" not in block.options or len(block.options["skip"]) > 10, block.line
@@ -155,7 +155,7 @@ def test_every_block_runs(document: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=identify)
-def test_every_link_within_the_project_leads_somewhere(document: Path) -> None:
+def test_every_relative_link_resolves(document: Path) -> None:
     prose = re.sub(r"```.*?```", "", document.read_text("utf-8"), flags=re.DOTALL)
     broken = [
         target
@@ -165,8 +165,8 @@ def test_every_link_within_the_project_leads_somewhere(document: Path) -> None:
     assert broken == []
 
 
-def test_every_path_that_the_docs_name_in_code_exists() -> None:
-    """Names such as `tap_core/state/comparison.py` in running text are promises too."""
+def test_every_path_in_inline_code_exists() -> None:
+    """This covers names such as `tap_core/state/comparison.py` in running text."""
     broken = {}
     for document in DOCUMENTS:
         named = re.findall(
@@ -185,7 +185,7 @@ def test_a_failing_block_fails(tmp_path: Path) -> None:
         perform(block, tmp_path)
 
 
-def test_blocks_are_read_with_their_options() -> None:
+def test_blocks_are_parsed_with_their_options() -> None:
     text = '```python file="a b.py"\nx = 1\n```\n- item\n  ```sh exit=3\n  exit 3\n  ```\n'
     first, second = blocks_of(text)
     assert (first.language, first.options, first.body) == ("python", {"file": "a b.py"}, "x = 1\n")

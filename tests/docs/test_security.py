@@ -1,7 +1,7 @@
-"""The threat model in docs/security.md: every promise is named by a test.
+"""The threat model in docs/security.md: every guarantee is named by a test.
 
-A promise is a row of the table that begins with its number (``SEC3``); a test names promises where
-its docstring begins, before a colon: ``SEC3, SEC5 to SEC7: …``.
+A guarantee is a row of the table that begins with its number (``SEC3``). A test names guarantees at
+the beginning of its docstring, before a colon: ``SEC3, SEC5 to SEC7: …``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.docs.rules import numbers_in
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "security.md"
 ROWS = re.findall(r"^\| (SEC\d+) \| (.+) \|$", DOCUMENT.read_text("utf-8"), re.MULTILINE)
-PROMISES = dict(ROWS)
+GUARANTEES = dict(ROWS)
 
 
 @functools.cache
@@ -37,28 +37,30 @@ def find_tests() -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("number", PROMISES)
-def test_a_promise_is_held_by_a_test(number: str) -> None:
-    assert find_tests().get(number), f"no test's docstring begins with {number}: {PROMISES[number]}"
+@pytest.mark.parametrize("number", GUARANTEES)
+def test_every_guarantee_is_named_by_a_test(number: str) -> None:
+    assert find_tests().get(number), (
+        f"no test's docstring begins with {number}: {GUARANTEES[number]}"
+    )
 
 
-def test_the_promises_are_numbered_in_order() -> None:
+def test_guarantees_are_numbered_in_order() -> None:
     assert [number for number, _ in ROWS] == [f"SEC{n}" for n in range(1, len(ROWS) + 1)]
 
 
-def test_no_test_names_a_promise_that_is_not_made() -> None:
+def test_no_test_names_an_unknown_guarantee() -> None:
     named = {number for number in find_tests() if re.fullmatch(r"SEC\d+", number)}
-    assert named <= set(PROMISES)
+    assert named <= set(GUARANTEES)
 
 
-def test_every_promise_protects_a_command_or_a_file() -> None:
-    """Each number but those of the project as a whole stands in the text around the table."""
+def test_every_guarantee_is_referenced_outside_of_its_table() -> None:
+    """Except for the guarantees of the project as a whole."""
     around = re.sub(r"^\| SEC\d+ \|.*$", "", DOCUMENT.read_text("utf-8"), flags=re.MULTILINE)
     of_the_project = {"SEC19", "SEC20", "SEC21"}
-    assert set(PROMISES) - set(numbers_in(around)) <= of_the_project
+    assert set(GUARANTEES) - set(numbers_in(around)) <= of_the_project
 
 
-def test_the_policy_says_what_a_reporter_needs() -> None:
+def test_security_policy_has_the_required_sections() -> None:
     text = (ROOT / "SECURITY.md").read_text("utf-8")
     headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
     wanted = ["Reporting a vulnerability", "Supported versions", "Guarantees"]

@@ -41,7 +41,7 @@ class _Unmodified(Enum):
 
 
 UNMODIFIED: Final = _Unmodified.UNMODIFIED
-"""A cell of an update file whose value is to stay."""
+"""A cell of an update file that does not change the value."""
 
 NULL: Final = None
 """A cell without a value."""
@@ -49,13 +49,13 @@ NULL: Final = None
 Cell: TypeAlias = str | _Unmodified | None
 
 NULL_TEXT: Final = "null-Vq3kZr8TnW1yLs5xGd7bJm2cHf9pAe4u"
-"""How NULL is spelled, unless a test says otherwise; as long as Fivetran's."""
+"""The default text of NULL, as long as Fivetran's."""
 
 UNMODIFIED_TEXT: Final = "unmodified-Ry6wQe2tUi8oPa4sDf1gHj7k"
-"""How the unmodified cell is spelled, unless a test says otherwise."""
+"""The default text of an unmodified cell."""
 
 _UNQUOTED: Final = 24
-"""Jackson looks into shorter cells, and quotes longer ones without a look."""
+"""Jackson always quotes cells with more characters."""
 
 _ENDING: Final = re.compile(r'[",\r\n]|^\s|\s$')
 _CODECS: Final = {Compression.ZSTD: "zstd", Compression.GZIP: "gzip"}

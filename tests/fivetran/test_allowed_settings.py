@@ -386,7 +386,7 @@ def test_keys_named_like_classes_or_files_are_never_listed(last: str, middle: st
         assert not is_allowed_spark_key(f"{begin}{middle}-{last}")
 
 
-# What the operator says
+# Settings allowed by the operator
 
 
 def test_operator_allows_settings_and_spark_keys_by_name_or_pattern() -> None:

@@ -87,7 +87,7 @@ def answer(status: int, **headers: str) -> requests.Response:
     return found
 
 
-# ------------------------------------------------------------------ what a source answers
+# ------------------------------------------------------------------ responses of a source
 
 
 def test_missing_permission_is_reported_with_its_stream(tap: TapOrders, server: Server) -> None:

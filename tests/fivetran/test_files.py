@@ -78,7 +78,7 @@ def read_people(
     return [[row[name] for name in wanted] for part in parts for row in part.to_pylist()]
 
 
-# ------------------------------------------------------------------ opened and cut
+# ------------------------------------------------------------------ blocks and rows
 
 
 @pytest.mark.parametrize("compression, frames", list(product(Compression, (1, 3))))
@@ -175,7 +175,7 @@ def list_open_files() -> set[str]:
     return {str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_file()}
 
 
-# ------------------------------------------------------------------ what cannot be opened
+# ------------------------------------------------------------------ unreadable files
 
 
 def test_error_names_the_file_without_its_folder_or_key() -> None:
@@ -432,7 +432,7 @@ def test_row_ordinals_include_the_number_of_the_file(path: Path) -> None:
     assert {row[OP] for row in found} == {int(FileKind.DELETE)}
 
 
-# ------------------------------------------------------------------ rows that do not fit
+# ------------------------------------------------------------------ invalid rows
 
 INVALID_ROWS = [
     (FileKind.REPLACE, b"3\n", "another number of cells in row 3 than in its header"),

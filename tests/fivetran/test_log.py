@@ -123,7 +123,7 @@ def test_closed_or_full_standard_output_does_not_stop_the_server(output: str) ->
     assert done.stderr.splitlines()[0] == "lived", done.stderr
 
 
-# ------------------------------------------------------------------------- what is heard
+# ------------------------------------------------------------------------- levels
 
 
 def test_only_server_events_warnings_and_errors_are_logged(handler, read_lines) -> None:

@@ -108,7 +108,7 @@ class _Sender:
 def test_idle_clients_delay_others_only_briefly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Longer than a busy machine lets the thread of a prompt client wait.
+    # Longer than the thread of a prompt client may be delayed on a busy machine.
     monkeypatch.setattr(f"{RequestReceiver.__module__}._PATIENCE_SECONDS", 1.0)
     receiver = RequestReceiver(RequestLimits())
     silent = [_Sender() for _ in range(5)]
@@ -120,7 +120,7 @@ def test_idle_clients_delay_others_only_briefly(
     threads = [threading.Thread(target=receive, args=(each,), daemon=True) for each in silent]
     for thread in threads:
         thread.start()
-    # Of those that wait for each other, one goes on beside the rest, and those behind it end.
+    # Of the queued idle clients one gets a thread, and the others are cancelled.
     deadline = time.monotonic() + PATIENCE
     while not any(each.is_cancelled for each in silent) and time.monotonic() < deadline:
         time.sleep(0.01)

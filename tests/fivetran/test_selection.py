@@ -83,7 +83,7 @@ def test_child_selected_later_is_read_for_all_records_of_its_parent():
     first = list(SHOP.update(selection=selected({"people": True})))
     later = list(SHOP.update(json.dumps(states(first)[-1]), selected({"people": 1, "orders": 1})))
     sent = {name: len(rows) for name, rows in tables(later).items()}
-    assert sent == {"people": 1, "orders": 2 * PEOPLE}  # the one at the bookmark comes again
+    assert sent == {"people": 1, "orders": 2 * PEOPLE}  # the record at the bookmark is repeated
     third = list(SHOP.update(json.dumps(states(later)[-1]), selected({"people": 1, "orders": 1})))
     assert {name: len(rows) for name, rows in tables(third).items()} == {"people": 1, "orders": 2}
 

@@ -21,7 +21,7 @@ from tests.fivetran.server_process import PATIENCE, Running, running
 from tests.peers import PEERS, missing_reason, peer_python
 
 HEADER = 8_000
-"""Bytes of a header that every proxy lets by."""
+"""A header size in bytes that every proxy accepts."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def own_server() -> Iterator[Running]:
 
 
 PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
-"""What gRPC writes as it is in a header."""
+"""Characters that gRPC does not percent-encode in a header."""
 
 KEYS = {"level", "message", "message-origin"}
 
@@ -191,7 +191,7 @@ def test_cancelled_stream_is_notified_and_the_next_one_runs(own_server: Running)
     ends = {"told of the end", "closed", "Update was cancelled by the client after"}
     said: list[str] = []
     while not all(any(line.startswith(end) for line in said) for end in ends):
-        said.append(own_server.await_line("")["message"])  # in whichever order
+        said.append(own_server.await_line("")["message"])  # in any order
     assert said.count("told of the end") == said.count("closed") == 1
     assert len(states(own_server.update(""))) == 2
 

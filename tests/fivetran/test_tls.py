@@ -72,7 +72,7 @@ def serving(certificate: Path) -> Iterator[str]:
     context.load_cert_chain(certificate)
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)
-        server.handle_error = lambda *_: None  # type: ignore[method-assign]  # who hangs up
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]  # the client hangs up
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"https://127.0.0.1:{server.server_address[1]}"
         server.shutdown()

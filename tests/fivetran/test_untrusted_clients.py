@@ -26,7 +26,7 @@ PATIENCE = 120
 SHOP = (sys.executable, str(HERE / "shop.py"))
 SPARK = (sys.executable, "-m", "target_spark")
 MOST_BYTES = 600 << 20
-"""What a send_concurrently may add to the memory of a server."""
+"""The memory that many concurrent requests may add to a server."""
 
 SECRET = "MARKED-4711"
 

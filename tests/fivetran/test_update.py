@@ -92,13 +92,13 @@ def collect_until_error(responses: Any) -> tuple[list[Any], Exception]:
     found: list[Any] = []
     try:
         for response in responses:
-            found.append(response)  # noqa: PERF402  what came must stay
-    except Exception as error:  # noqa: BLE001  it is looked at
+            found.append(response)  # noqa: PERF402  keeps the responses before an error
+    except Exception as error:  # noqa: BLE001  it is returned
         return found, error
     raise AssertionError("There was no error.")
 
 
-# What is sent
+# Responses of a sync
 
 
 def test_first_sync_sends_every_table_and_ends_with_a_checkpoint():
@@ -119,7 +119,7 @@ def test_first_sync_sends_every_table_and_ends_with_a_checkpoint():
         "is_new": True,
     }
     assert sent["orders"][5, 1] == {"person": 5, "number": 1, "lines": '["a","b"]'}
-    assert len(sent["wide"][1,]) == 41  # rule 14: every column, null where there is nothing
+    assert len(sent["wide"][1,]) == 41  # rule 14: every column, null for missing values
     assert kinds(responses)[-1] == "checkpoint"
     assert caller.noted == "4 tables, 21 rows"
 
@@ -201,7 +201,7 @@ def test_full_table_stream_has_checkpoints_at_intervals(monkeypatch):
     assert kinds(responses[:-1]).count("checkpoint") > 2
 
 
-# Tables that change
+# Changed tables
 
 
 def test_table_is_truncated_only_before_its_rows():
@@ -309,7 +309,7 @@ def test_overridden_record_hook_is_used():
     assert sent["numbers"] == [("UPSERT", {"n": 0, "text": "own"})]
 
 
-# What goes wrong
+# Errors
 
 
 def test_records_without_a_schema_are_refused():

@@ -24,7 +24,7 @@ from tap_core.protocols.fivetran.logging import JsonLogHandler
 
 MEETING = threading.Barrier(9, timeout=60)
 CALLER_LEFT = threading.Event()
-"""An Update was told that its caller has gone."""
+"""Set when the end callback of an Update was called."""
 WIDE_CHARACTER = "ü"
 
 

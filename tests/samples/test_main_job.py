@@ -1,4 +1,4 @@
-"""The main job, as `make demo` runs it: two runs of the pipe and a question."""
+"""The main job of `make demo`: two runs of the pipe and a query."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 JOB = [sys.executable, str(ROOT / "samples" / "main_job.py")]
 WHOLE_YEAR = {"flights": 336_776, "weather": 26_115}
 SOME_WEEKS = "2013-08-25", "2013-11-05"
-"""Around the end of the first run, and with enough flights for the question."""
+"""Around the end of the first run, and with enough flights for the query."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -40,7 +40,7 @@ def whole_year(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("data", [some_weeks, pytest.param(whole_year, marks=pytest.mark.thorough)])
-def test_two_runs_load_every_row_once_and_answer_a_question(
+def test_two_runs_load_every_row_once_and_the_query_is_answered(
     tmp_path: Path, data: Callable[[Path], dict[str, int]]
 ) -> None:
     home = tmp_path / "demo"
@@ -78,7 +78,7 @@ def test_two_runs_load_every_row_once_and_answer_a_question(
     assert len((home / "state.jsonl").read_text().splitlines()) >= 2
 
 
-def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
+def test_non_empty_folder_is_refused_and_unchanged(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("keep me")
     done = subprocess.run([*JOB, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode != 0
@@ -86,8 +86,8 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "mine.txt").read_text() == "keep me"
 
 
-def test_a_terminal_sees_bars() -> None:
-    """The display alone, on a real terminal: the numbers are those of the run above."""
+def test_progress_bars_are_shown_on_a_terminal() -> None:
+    """Only the display runs, on a pseudo-terminal."""
     code = (
         "import sys; sys.argv = ['main_job']\n"
         "from main_job import Display\n"

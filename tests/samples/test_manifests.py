@@ -1,7 +1,7 @@
-"""The sample manifests ask their APIs what Airbyte's guide to incremental sync says, word for word.
+"""The sample manifests send the requests of Airbyte's guide to incremental sync.
 
-The command runs in this process, the server is the samples' own. Where the guide
-shows a request, that request is compared, not what came of it.
+The command runs in this process, and the server is that of the samples. Where the guide shows a
+request, the request is compared, not its result.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MESSAGES = {
 
 
 def script(name: str) -> Any:
-    """Import one of the scripts beside the manifests."""
+    """Import one of the scripts in the folder of the manifests."""
     spec = importlib.util.spec_from_file_location(f"sample_{name}", SAMPLES / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -43,10 +43,10 @@ def script(name: str) -> Any:
 
 @dataclass
 class Reader:
-    """Runs a tap, sync after sync, with the states of the sync before."""
+    """Runs syncs of a tap, each with the states of the previous one."""
 
     is_declared: bool
-    """Whether it is that of the manifest, or the one in Python."""
+    """True for the manifest, False for its version in Python."""
     api: Any
     url: str
     folder: Path
@@ -54,7 +54,7 @@ class Reader:
     states: list[Any] = field(default_factory=list)
 
     def read(self, sample: str, stream: str, config: Any, *flags: str) -> list[dict[str, Any]]:
-        """Sync a stream; return its records. ``api.asked`` are then the requests of this sync."""
+        """Sync a stream; return its records. ``api.asked`` has the requests of this sync."""
         self.api.asked.clear()
         described = {"name": stream, "json_schema": {}}
         entry = {"stream": described, "sync_mode": "incremental", "destination_sync_mode": "append"}
@@ -96,7 +96,7 @@ def reader(
 
 
 declared = pytest.mark.parametrize("reader", [True], ids=["manifest"], indirect=True)
-"""For what only the manifests have."""
+"""Runs a test only with the manifests, not with their Python versions."""
 
 
 def _is_now(text: str) -> bool:
@@ -104,7 +104,7 @@ def _is_now(text: str) -> bool:
     return abs(datetime.now(timezone.utc) - told) < timedelta(minutes=5)
 
 
-def test_the_next_sync_asks_from_the_last_article_on(reader: Reader) -> None:
+def test_next_sync_requests_from_the_newest_article(reader: Reader) -> None:
     """The guide's example: from-date is the start date, then the date of the newest article."""
     assert len(reader.read("articles", "articles", ARTICLES)) == 6
     [asked] = reader.queries
@@ -119,8 +119,8 @@ def test_the_next_sync_asks_from_the_last_article_on(reader: Reader) -> None:
 
 
 @declared
-def test_a_lookback_window_goes_back_from_there(reader: Reader) -> None:
-    """The guide's example: two days before the newest article, and the state stays."""
+def test_lookback_window_precedes_the_bookmark(reader: Reader) -> None:
+    """The guide's example: two days before the newest article; the state is unchanged."""
     reader.read("articles", "edited_articles", ARTICLES)
     for _ in range(2):
         assert len(reader.read("articles", "edited_articles", ARTICLES)) == 2
@@ -128,8 +128,8 @@ def test_a_lookback_window_goes_back_from_there(reader: Reader) -> None:
 
 
 @declared
-def test_a_state_of_airbyte_cdk_is_gone_on_from(reader: Reader) -> None:
-    """The same request as after a sync of our own."""
+def test_sync_resumes_from_a_state_of_airbyte_cdk(reader: Reader) -> None:
+    """The request equals that after a sync of this SDK."""
     kept = {"stream_descriptor": {"name": "articles"}, "stream_state": {"webPublicationDate": LAST}}
     reader.states = [{"type": "STREAM", "stream": kept}]
     reader.read("articles", "articles", ARTICLES)
@@ -137,8 +137,8 @@ def test_a_state_of_airbyte_cdk_is_gone_on_from(reader: Reader) -> None:
 
 
 @declared
-def test_an_interval_is_split_up_every_ten_days(reader: Reader) -> None:
-    """Each part ends a granule before the next; the state after each is that of its last record."""
+def test_interval_is_split_into_slices_of_ten_days(reader: Reader) -> None:
+    """A slice ends one granularity before the next one starts."""
     config = {**ARTICLES, "start_date": "2023-01-01T00:00:00Z", "end_date": "2023-02-05T00:00:00Z"}
     rows = reader.read("articles", "archive", config)
     assert [(query["from-date"], query["to-date"]) for query in reader.queries] == [
@@ -152,7 +152,7 @@ def test_an_interval_is_split_up_every_ten_days(reader: Reader) -> None:
     )
 
 
-def test_pages_are_asked_for_within_an_interval(reader: Reader) -> None:
+def test_pages_are_requested_within_an_interval(reader: Reader) -> None:
     config = {**ARTICLES, "start_date": "2023-03-20T00:00:00Z"}
     rows = reader.read("articles", "articles", config)
     assert len(rows) == len({row["id"] for row in rows}) == 22
@@ -160,8 +160,8 @@ def test_pages_are_asked_for_within_an_interval(reader: Reader) -> None:
     assert {query["from-date"] for query in reader.queries} == {"2023-03-20T00:00:00Z"}
 
 
-def test_a_feed_is_read_down_to_what_was_there_before(reader: Reader) -> None:
-    """No time in any request; the page with the start date, or the newest known, is the last."""
+def test_data_feed_is_read_until_the_start_date_or_bookmark(reader: Reader) -> None:
+    """No request has a time; the page with the start date or the bookmark is the last one."""
     rows = reader.read("feed", "posts", FEED)
     assert len(rows) == 37
     assert reader.queries == [{"limit": "25"}, {"limit": "25", "after": "t3_66"}]
@@ -170,15 +170,15 @@ def test_a_feed_is_read_down_to_what_was_there_before(reader: Reader) -> None:
 
 
 @declared
-def test_the_post_that_is_known_can_be_dropped(reader: Reader) -> None:
-    """The guide's letter: what equals the cut-off is synced already."""
+def test_record_at_the_bookmark_can_be_dropped(reader: Reader) -> None:
+    """As the guide says: a record equal to the cut-off was already synced."""
     reader.read("feed", "posts", FEED)
     assert reader.read("feed", "posts", FEED, "--boundary", "drop") == []
     assert reader.queries == [{"limit": "25"}]
 
 
-def test_a_day_in_the_path_is_asked_for_alone(reader: Reader) -> None:
-    """stream_interval.start_time in the path: every day, leap day and last day too."""
+def test_each_day_in_the_path_is_one_request(reader: Reader) -> None:
+    """stream_interval.start_time in the path: once per day, with leap day and last day."""
     rows = reader.read("rates", "rates", RATES)
     days = ["2024-02-27", "2024-02-28", "2024-02-29", "2024-03-01", "2024-03-02"]
     assert [asked.path for asked in reader.api.asked] == [f"/rates/{day}" for day in days]
@@ -187,8 +187,8 @@ def test_a_day_in_the_path_is_asked_for_alone(reader: Reader) -> None:
     assert [asked.path for asked in reader.api.asked] == ["/rates/2024-03-02", "/rates/2024-03-03"]
 
 
-def test_a_prefix_and_a_suffix_stand_around_both_ends(reader: Reader) -> None:
-    """stream_interval in a parameter of the author's own."""
+def test_interval_in_a_request_parameter_has_prefix_and_suffix(reader: Reader) -> None:
+    """stream_interval in a parameter of the manifest."""
     rows = reader.read("messages", "messages", MESSAGES)
     assert [query["query"] for query in reader.queries] == [
         f'last_event_time BETWEEN TIMESTAMP "{first}" AND TIMESTAMP "{last}"'
@@ -202,7 +202,9 @@ def test_a_prefix_and_a_suffix_stand_around_both_ends(reader: Reader) -> None:
 
 
 @declared
-def test_a_key_is_never_shown(reader: Reader, caplog: pytest.LogCaptureFixture) -> None:
+def test_wrong_key_is_a_config_error_without_the_key(
+    reader: Reader, caplog: pytest.LogCaptureFixture
+) -> None:
     """A wrong one ends the sync with what to do."""
     described = {"name": "articles", "json_schema": {}}
     (reader.folder / "catalog").write_text(json.dumps({"streams": [{"stream": described}]}))

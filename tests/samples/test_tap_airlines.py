@@ -1,4 +1,4 @@
-"""The REST sample: a parent and its children, a busy server, a server that breaks down."""
+"""The REST sample: a parent and child streams, a busy server, and a failing server."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def flights() -> list[dict[str, str]]:
 
 
 def expected(until: str, since: dict[str, str] | None = None) -> Counter[Any]:
-    """Read from the files, without the service, what the service should have given."""
+    """Return the flights that the service should return, read from the files."""
     return Counter(
         (row["carrier"], int(row["flight"]), row["origin"], row["time_hour"])
         for row in flights()
@@ -54,7 +54,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return read(tmp_path_factory.mktemp("first"))
 
 
-def test_every_airline_and_every_flight_of_each_is_read_once(first: Run) -> None:
+def test_every_airline_and_its_flights_are_read_once(first: Run) -> None:
     assert first.code == 0, first.log
     assert [r["carrier"] for r in first.records("airlines")] == [
         row["carrier"] for row in read_table("airlines")
@@ -62,7 +62,7 @@ def test_every_airline_and_every_flight_of_each_is_read_once(first: Run) -> None
     assert Counter(map(key, first.records("flights"))) == expected(UNTIL)
 
 
-def test_the_flights_of_an_airline_come_in_order(first: Run) -> None:
+def test_flights_of_an_airline_are_sorted(first: Run) -> None:
     times = defaultdict(list)
     for record in first.records("flights"):
         times[record["carrier"]].append(record["updated_at"])
@@ -70,16 +70,16 @@ def test_the_flights_of_an_airline_come_in_order(first: Run) -> None:
     assert bookmarks(first.state) == {carrier: each[-1] for carrier, each in times.items()}
 
 
-def test_a_server_that_says_when_to_come_back_is_asked_just_then(first: Run) -> None:
+def test_retry_after_header_sets_the_waiting_time(first: Run) -> None:
     [waited] = [line for line in first.log.splitlines() if "Backing off 1.00 seconds" in line]
     assert "status 429" in waited
 
 
-def test_the_token_is_in_no_log(first: Run) -> None:
+def test_token_is_not_logged(first: Run) -> None:
     assert "t-1" not in first.log
 
 
-def test_the_next_run_asks_each_airline_for_what_is_new(first: Run, tmp_path: Path) -> None:
+def test_next_run_reads_only_new_flights_of_each_airline(first: Run, tmp_path: Path) -> None:
     second = read(tmp_path, "--until", LATER, state=first.state)
     assert second.code == 0, second.log
     got = Counter(map(key, second.records("flights")))
@@ -87,7 +87,7 @@ def test_the_next_run_asks_each_airline_for_what_is_new(first: Run, tmp_path: Pa
     assert 0 < got.total() < len(first.records("flights"))
 
 
-def test_after_a_breakdown_the_next_run_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_next_run_resumes_after_a_server_failure(tmp_path: Path) -> None:
     broken = read(tmp_path, "--fail-after", "20")
     assert broken.code == 1
     assert "503" in broken.log
@@ -96,20 +96,20 @@ def test_after_a_breakdown_the_next_run_goes_on_where_it_was(tmp_path: Path) -> 
     marks = bookmarks(broken.state)
     assert marks
 
-    repaired = read(tmp_path, state=broken.state)
-    assert repaired.code == 0, repaired.log
-    again = Counter(map(key, repaired.records("flights")))
+    resumed = read(tmp_path, state=broken.state)
+    assert resumed.code == 0, resumed.log
+    again = Counter(map(key, resumed.records("flights")))
     assert again == expected(UNTIL, since=marks)
     assert set(seen) | set(again) == set(expected(UNTIL))
     assert again.total() < expected(UNTIL).total()
 
 
-def test_start_date_is_where_a_first_run_begins(tmp_path: Path) -> None:
+def test_first_run_begins_at_the_start_date(tmp_path: Path) -> None:
     done = read(tmp_path, start_date="2013-01-02T12:00:00Z")
     assert min(r["updated_at"] for r in done.records("flights")) == "2013-01-02T12:00:00Z"
 
 
-def test_a_wrong_token_ends_the_run_and_is_not_shown(tmp_path: Path) -> None:
+def test_wrong_token_fails_the_run_and_is_not_logged(tmp_path: Path) -> None:
     done = read(tmp_path, token="wr0ng-t0ken")
     assert done.code == 1
     assert "401" in done.log

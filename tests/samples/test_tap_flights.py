@@ -1,4 +1,4 @@
-"""The sample tap gives every row of the source once, resumes where it stopped, and says why."""
+"""The flights sample: it reads every row once, resumes, and explains missing data."""
 
 from __future__ import annotations
 
@@ -59,13 +59,15 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     ("stream", "keys"),
     [("airlines", ["carrier"]), ("planes", ["tailnum"]), ("airports", ["faa"])],
 )
-def test_whole_tables_are_whole(first: list[dict[str, Any]], stream: str, keys: list[str]) -> None:
+def test_full_tables_are_complete(
+    first: list[dict[str, Any]], stream: str, keys: list[str]
+) -> None:
     got = [tuple(record[key] for key in keys) for record in records(first, stream)]
     assert got == [tuple(row[key] for key in keys) for row in read_table(stream)]
 
 
 @pytest.mark.parametrize("stream", ["flights", "weather"])
-def test_hourly_tables_hold_each_row_before_the_end_once(
+def test_hourly_tables_have_each_row_before_the_end_once(
     first: list[dict[str, Any]], stream: str
 ) -> None:
     [schema] = [m for m in first if m["type"] == "SCHEMA" and m["stream"] == stream]
@@ -78,7 +80,7 @@ def test_hourly_tables_hold_each_row_before_the_end_once(
     assert set(got.values()) == {1}
 
 
-def test_cells_have_the_types_of_their_columns(first: list[dict[str, Any]]) -> None:
+def test_values_have_the_types_of_their_columns(first: list[dict[str, Any]]) -> None:
     rows = {(r["faa"]): r for r in read_table("airports")}
     for record in records(first, "airports"):
         row = rows[record["faa"]]
@@ -90,7 +92,7 @@ def test_cells_have_the_types_of_their_columns(first: list[dict[str, Any]]) -> N
     assert all(years[tail] is None for tail in missing)
 
 
-def test_flights_are_not_in_order_and_weather_is(first: list[dict[str, Any]]) -> None:
+def test_flights_are_unsorted_and_weather_is_sorted(first: list[dict[str, Any]]) -> None:
     def ordered(stream: str, origin: str) -> bool:
         hours = [r["time_hour"] for r in records(first, stream) if r["origin"] == origin]
         return hours == sorted(hours)
@@ -99,7 +101,7 @@ def test_flights_are_not_in_order_and_weather_is(first: list[dict[str, Any]]) ->
     assert all(ordered("weather", origin) for origin in ("EWR", "JFK", "LGA"))
 
 
-def test_only_new_york_has_weather(first: list[dict[str, Any]]) -> None:
+def test_weather_has_a_partition_for_each_new_york_airport(first: list[dict[str, Any]]) -> None:
     partitions = state(first)["bookmarks"]["weather"]["partitions"]
     assert [entry["context"] for entry in partitions] == [
         {"origin": "EWR"},
@@ -108,7 +110,7 @@ def test_only_new_york_has_weather(first: list[dict[str, Any]]) -> None:
     ]
 
 
-def test_the_next_run_reads_the_bookmarks_hour_and_what_is_new(
+def test_next_run_reads_from_the_hour_of_the_bookmark(
     first: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     saved = tmp_path / "state.json"
@@ -127,12 +129,12 @@ def test_the_next_run_reads_the_bookmarks_hour_and_what_is_new(
         assert Counter((r["origin"], r["time_hour"]) for r in records(second, stream)) == want
 
 
-def test_start_date_is_where_a_first_run_begins(tmp_path: Path) -> None:
+def test_first_run_begins_at_the_start_date(tmp_path: Path) -> None:
     messages = run(tmp_path, {"start_date": "2013-01-05T00:00:00Z", "until": LATER})
     assert min(r["time_hour"] for r in records(messages, "flights")) == "2013-01-05T00:00:00Z"
 
 
-def test_every_property_of_the_source_that_is_promised_is_there(tmp_path: Path) -> None:
+def test_discovered_properties_exist_in_the_source(tmp_path: Path) -> None:
     done = subprocess.run(
         [*TAP, "--discover"],
         cwd=tmp_path,
@@ -147,7 +149,7 @@ def test_every_property_of_the_source_that_is_promised_is_there(tmp_path: Path) 
         assert set(entry["schema"]["properties"]) <= set(read_table(name)[0])
 
 
-def test_without_the_data_the_way_to_get_it_is_said(tmp_path: Path) -> None:
+def test_missing_data_error_names_the_package_to_install(tmp_path: Path) -> None:
     code = (
         "import importlib.util as u\n"
         "u.find_spec = lambda name: None\n"

@@ -1,4 +1,4 @@
-"""The OpenAPI sample: schemas from a published document, and records that fit them."""
+"""The OpenAPI sample: schemas from a published document, and records valid by them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Run:
         return run(SAMPLE, tmp_path_factory.mktemp("first"), config)
 
 
-def test_pets_of_every_status_and_the_orders_that_there_are_come(first: Run) -> None:
+def test_pets_of_every_status_and_existing_orders_are_read(first: Run) -> None:
     assert first.code == 0, first.log
     pets = {r["name"]: r["status"] for r in first.records("pets")}
     assert pets == {
@@ -37,7 +37,7 @@ def test_pets_of_every_status_and_the_orders_that_there_are_come(first: Run) -> 
 
 
 @pytest.mark.parametrize("stream", ["pets", "orders"])
-def test_records_fit_the_schema_that_was_sent(first: Run, stream: str) -> None:
+def test_records_are_valid_by_the_schema_message(first: Run, stream: str) -> None:
     validator = Draft202012Validator(first.schemas[stream], format_checker=FormatChecker())
     assert first.records(stream)
     for record in first.records(stream):
@@ -45,15 +45,19 @@ def test_records_fit_the_schema_that_was_sent(first: Run, stream: str) -> None:
 
 
 @pytest.mark.parametrize("stream,definition", [("pets", "Pet"), ("orders", "Order")])
-def test_records_fit_the_document_itself(first: Run, stream: str, definition: str) -> None:
+def test_records_are_valid_by_the_openapi_document(
+    first: Run, stream: str, definition: str
+) -> None:
     schema = {"$ref": f"#/definitions/{definition}", "definitions": DOCUMENT["definitions"]}
     for record in first.records(stream):
-        there = {name: value for name, value in record.items() if value is not None}
-        Draft202012Validator(schema).validate(there)
+        present = {name: value for name, value in record.items() if value is not None}
+        Draft202012Validator(schema).validate(present)
 
 
 @pytest.mark.parametrize("stream,definition", [("pets", "Pet"), ("orders", "Order")])
-def test_streams_have_the_documents_properties(first: Run, stream: str, definition: str) -> None:
+def test_streams_have_the_properties_of_the_openapi_document(
+    first: Run, stream: str, definition: str
+) -> None:
     sent, published = first.schemas[stream], DOCUMENT["definitions"][definition]
     assert list(sent["properties"]) == list(published["properties"])
     assert sent["properties"]["id"]["type"] == "integer"
@@ -61,15 +65,15 @@ def test_streams_have_the_documents_properties(first: Run, stream: str, definiti
     assert "$ref" not in json.dumps(sent)
 
 
-def test_a_number_too_large_for_a_float_comes_as_it_is(first: Run) -> None:
+def test_integer_too_large_for_a_float_is_exact(first: Run) -> None:
     assert 9_007_199_254_740_993 in [r["id"] for r in first.records("pets")]
 
 
-def test_a_number_without_an_order_is_no_error(first: Run) -> None:
+def test_missing_order_number_is_not_an_error(first: Run) -> None:
     assert "ERROR" not in first.log
 
 
-def test_a_wrong_key_ends_the_run_and_is_not_shown(tmp_path: Path) -> None:
+def test_wrong_key_fails_the_run_and_is_not_logged(tmp_path: Path) -> None:
     with service(SAMPLE) as address:
         done = run(SAMPLE, tmp_path, {"api_url": address, "api_key": "wr0ng"})
     assert done.code == 1
@@ -77,7 +81,7 @@ def test_a_wrong_key_ends_the_run_and_is_not_shown(tmp_path: Path) -> None:
     assert "wr0ng" not in done.log
 
 
-def test_the_document_is_kept_as_it_was_published() -> None:
+def test_openapi_document_is_unchanged() -> None:
     assert DOCUMENT["info"]["license"]["name"] == "Apache 2.0"
     assert f"version {DOCUMENT['info']['version']}" in (PACKAGE / "NOTICE").read_text()
     found = hashlib.sha256((PACKAGE / "swagger.json").read_bytes()).hexdigest()

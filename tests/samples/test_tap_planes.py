@@ -1,4 +1,4 @@
-"""The GraphQL sample: every plane once, page by page, and errors that come with status 200."""
+"""The GraphQL sample: every plane once, pagination, and errors with status 200."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_every_plane_is_read_once(first: Run) -> None:
     assert [r["tailNumber"] for r in first.records("planes")] == [row["tailnum"] for row in rows]
 
 
-def test_a_plane_is_what_the_query_asks_for(first: Run) -> None:
+def test_record_has_the_fields_of_the_query(first: Run) -> None:
     assert first.records("planes")[0] == {
         "tailNumber": "N10156",
         "year": 2004,
@@ -37,13 +37,13 @@ def test_a_plane_is_what_the_query_asks_for(first: Run) -> None:
     }
 
 
-def test_pages_follow_the_cursor_until_there_are_no_more(first: Run) -> None:
+def test_pagination_follows_the_cursor_to_the_last_page(first: Run) -> None:
     pages = -(-len(read_table("planes")) // 500)
     asked = [line for line in first.log.splitlines() if "http_request_duration" in line]
     assert len(asked) == pages
 
 
-def test_a_query_gets_what_it_asks_for_and_no_more() -> None:
+def test_service_returns_only_requested_fields() -> None:
     with service(SAMPLE) as address:
         answer = requests.post(
             f"{address}/graphql",
@@ -57,7 +57,7 @@ def test_a_query_gets_what_it_asks_for_and_no_more() -> None:
     ]
 
 
-def test_a_field_that_is_not_there_ends_the_run_with_the_servers_words(tmp_path: Path) -> None:
+def test_unknown_field_fails_the_run_with_the_servers_message(tmp_path: Path) -> None:
     (tmp_path / "asking.py").write_text(
         "from tap_planes.streams import Planes\n"
         "from tap_planes.tap import TapPlanes\n"

@@ -1,4 +1,4 @@
-"""The sample tap of PostgreSQL gives every value as it is there, of everything that has rows."""
+"""The PostgreSQL sample: exact values of every type, all relations, and incremental syncs."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ TYPES: list[tuple[str, str, Any]] = [
     ("polygon", "'((0,0),(1,1),(2,0))'", "((0,0),(1,1),(2,0))"),
     ("circle", "'<(0,0),5>'", "<(0,0),5>"),
 ]
-"""A column's type, a value of it in SQL, and what comes out; ... for the value's own digits."""
+"""A column's type, a value in SQL, and the expected value; ... if it is the SQL literal."""
 
 MAKE_TYPES = (
     "CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy')",
@@ -146,8 +146,8 @@ MAKE_TYPES = (
 )
 
 
-def a_table_of_all_types(source: Source) -> None:
-    """Make a row of nulls and a row of values, with a column per line of the table above."""
+def create_table_of_all_types(source: Source) -> None:
+    """Create a table with a column per entry of TYPES, a row of values and a row of nulls."""
     columns = ", ".join(f"c{number} {kind}" for number, (kind, _, _) in enumerate(TYPES))
     values = ", ".join(value for _, value, _ in TYPES)
     source.run(
@@ -157,8 +157,8 @@ def a_table_of_all_types(source: Source) -> None:
     )
 
 
-def test_each_type_comes_out_valid_by_its_schema_and_with_all_its_digits(source: Source) -> None:
-    a_table_of_all_types(source)
+def test_every_type_is_exact_and_valid_by_its_schema(source: Source) -> None:
+    create_table_of_all_types(source)
     done = source.sync({"public-kinds": None})
     assert done.code == 0, done.said
     validator = jsonschema.Draft7Validator(
@@ -177,7 +177,7 @@ def test_each_type_comes_out_valid_by_its_schema_and_with_all_its_digits(source:
     assert "Did not recognize" not in done.said
 
 
-def test_what_a_decimal_holds_is_in_its_schema(source: Source) -> None:
+def test_scale_of_a_decimal_is_in_its_schema(source: Source) -> None:
     source.run("CREATE TABLE t (id int PRIMARY KEY, a numeric(10, 2), b numeric(9), c numeric)")
     properties = source.discover()["public-t"]["schema"]["properties"]
     assert properties["a"]["multipleOf"] == Decimal("0.01")
@@ -185,7 +185,7 @@ def test_what_a_decimal_holds_is_in_its_schema(source: Source) -> None:
     assert "multipleOf" not in properties["c"]
 
 
-def test_numbers_are_text_with_their_digits_where_that_is_asked_for(source: Source) -> None:
+def test_use_singer_decimal_sends_numbers_as_strings(source: Source) -> None:
     source.run(
         "CREATE TABLE t (id int PRIMARY KEY, n numeric(10, 2), d float8, a numeric[])",
         "INSERT INTO t VALUES (1, 1.10, 1e300, '{1.10}'), (2, 'NaN', '-Infinity', '{}')",
@@ -200,7 +200,7 @@ def test_numbers_are_text_with_their_digits_where_that_is_asked_for(source: Sour
     assert schema["properties"]["n"]["type"] == ["string", "null"]
 
 
-def test_dates_are_the_servers_text_where_that_is_asked_for(source: Source) -> None:
+def test_dates_as_string_sends_the_servers_text(source: Source) -> None:
     source.run(
         "CREATE TABLE t (id int PRIMARY KEY, d date, ts timestamp, tz timestamptz)",
         "INSERT INTO t VALUES (1, '0044-03-15 BC', 'infinity', '10000-01-01 02:00+02')",
@@ -217,13 +217,13 @@ def test_dates_are_the_servers_text_where_that_is_asked_for(source: Source) -> N
     assert done.schema("public-t")["properties"]["tz"] == {"type": ["string", "null"]}
 
 
-def test_json_columns_are_objects_where_that_is_asked_for(source: Source) -> None:
+def test_json_as_object_declares_json_columns_as_objects(source: Source) -> None:
     source.run("CREATE TABLE t (id int PRIMARY KEY, j jsonb)")
     properties = source.discover(json_as_object=True)["public-t"]["schema"]["properties"]
     assert properties["j"] == {"type": ["object", "null"], "additionalProperties": True}
 
 
-def test_the_users_own_settings_of_the_server_change_no_value(source: Source) -> None:
+def test_server_settings_of_the_database_do_not_change_values(source: Source) -> None:
     name = source.database.name
     source.run(
         f"ALTER DATABASE {name} SET DateStyle = 'German'",
@@ -247,7 +247,7 @@ def test_the_users_own_settings_of_the_server_change_no_value(source: Source) ->
     }
 
 
-def test_hstore_and_citext_are_read_where_the_server_has_them(source: Source) -> None:
+def test_hstore_and_citext_are_read(source: Source) -> None:
     available = {name for (name,) in source.run("SELECT name FROM pg_available_extensions")}
     if not {"hstore", "citext"} <= available:
         pytest.skip("this server has no hstore: Debian's package postgresql brings it")
@@ -269,12 +269,12 @@ def test_hstore_and_citext_are_read_where_the_server_has_them(source: Source) ->
     }
 
 
-# ------------------------------------------------------------------------- what is there
+# ------------------------------------------------------------------------- relations
 def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def test_odd_names_of_schemas_tables_and_columns_come_through(source: Source) -> None:
+def test_unusual_schema_table_and_column_names_are_kept(source: Source) -> None:
     columns = ", ".join(f"{number} AS {quoted(name)}" for number, name in enumerate(ODD_NAMES))
     made = [
         f"CREATE TABLE {quoted(name)} AS SELECT {number} AS id, {columns}"
@@ -293,7 +293,7 @@ def test_odd_names_of_schemas_tables_and_columns_come_through(source: Source) ->
     assert all(len(again.records(stream)) == 1 for stream in keyed), again.said
 
 
-def test_a_deselected_column_is_not_asked_for(source: Source) -> None:
+def test_deselected_column_is_not_queried(source: Source) -> None:
     source.run(
         "CREATE FUNCTION fails() RETURNS int AS 'BEGIN RAISE ''asked''; END' STABLE LANGUAGE"
         " plpgsql",
@@ -306,7 +306,7 @@ def test_a_deselected_column_is_not_asked_for(source: Source) -> None:
     assert done.records("public-v") == [{"id": 1}], done.said
 
 
-def test_views_partitions_and_other_relations_are_streams(source: Source) -> None:
+def test_tables_views_and_partitioned_tables_are_streams(source: Source) -> None:
     source.run(
         "CREATE TABLE plain (id int PRIMARY KEY, x text)",
         "INSERT INTO plain VALUES (1, 'a'), (2, 'b')",
@@ -346,7 +346,7 @@ def test_foreign_tables_are_streams(source: Source, tmp_path: Path) -> None:
     assert source.sync().records("public-far") == [{"id": 1, "x": "a"}]
 
 
-def test_keys_are_those_that_tell_rows_apart(source: Source) -> None:
+def test_keys_come_from_primary_keys_and_full_unique_indexes(source: Source) -> None:
     source.run(
         "CREATE TABLE none (a int)",
         "CREATE TABLE composite (a int, b int, c int, PRIMARY KEY (c, a))",
@@ -369,7 +369,7 @@ def test_keys_are_those_that_tell_rows_apart(source: Source) -> None:
     }
 
 
-def test_a_name_may_stand_in_two_schemas(source: Source) -> None:
+def test_equal_table_names_in_two_schemas_are_two_streams(source: Source) -> None:
     source.run(
         "CREATE SCHEMA one",
         "CREATE SCHEMA two",
@@ -382,7 +382,7 @@ def test_a_name_may_stand_in_two_schemas(source: Source) -> None:
     assert set(source.discover(filter_schemas=["two"])) == {"two-t"}
 
 
-def test_what_the_user_may_not_read_is_left_out(source: Source) -> None:
+def test_tables_without_permission_are_not_discovered(source: Source) -> None:
     role = f"reader_{source.database.name}"
     source.run(
         f"CREATE ROLE {role} LOGIN PASSWORD 'secret-of-reader'",
@@ -419,10 +419,10 @@ INCREMENTS: list[tuple[str, list[str], Any]] = [
     ("mood", ["happy", "ok", "sad", "worse"], "sad"),
     ("uuid", [f"{digit}0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11" for digit in "18af"], ...),
 ]
-"""A type, four values in order (the fourth is there for the second run), the first bookmark."""
+"""A type, four sorted values (the fourth is new in the second run), the first bookmark."""
 
 
-def test_the_next_run_reads_from_the_bookmark_on(source: Source) -> None:
+def test_next_run_reads_from_the_bookmark(source: Source) -> None:
     source.run("CREATE TYPE mood AS ENUM ('sad', 'worse', 'ok', 'happy')")
     for number, (kind, values, _) in enumerate(INCREMENTS):
         source.run(f"CREATE TABLE t{number} (id int PRIMARY KEY, k {kind})")
@@ -450,7 +450,7 @@ def insert(source: Source, table: int, *rows: tuple[int, str | None]) -> None:
         connection.cursor().executemany(f"INSERT INTO t{table} VALUES (%s, %s)", rows)  # noqa: S608
 
 
-def test_the_sample_passes_the_tests_that_every_tap_should_pass(source: Source) -> None:
+def test_sample_passes_the_standard_tap_tests(source: Source) -> None:
     source.run(
         "CREATE TABLE t (id int PRIMARY KEY, name text, price float8, at timestamptz, tags text[])",
         "INSERT INTO t SELECT i, 'n' || i, i / 8.0, now(), '{a,b}' FROM generate_series(1, 300) i",

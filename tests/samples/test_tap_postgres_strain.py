@@ -1,4 +1,4 @@
-"""The sample tap of PostgreSQL under strain: large tables, many tables, a server that goes away."""
+"""The PostgreSQL sample under load: large tables, many tables, connection errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDE_ROWS = 400_000
 ROWS_READ_AHEAD = 20_000
 MEMORY = 150 << 20
 STATEMENTS_PER_SCHEMA = 20
-QUESTION = re.compile(r"(statement|execute \S+): *(select|show)", re.IGNORECASE)
+QUERY = re.compile(r"(statement|execute \S+): *(select|show)", re.IGNORECASE)
 PASSWORD = "s3cret/w@rd:ü"
 
 
@@ -30,7 +30,7 @@ def source(postgres: Server, tmp_path: Path) -> Iterator[Source]:
 
 @pytest.fixture
 def wide(source: Source) -> Source:
-    """A view of 400 MB, by which the server counts the rows that it has read."""
+    """A view of 400 MB, in which a sequence counts the rows that the server has read."""
     source.run(
         "CREATE SEQUENCE seen",
         "CREATE FUNCTION numbers() RETURNS SETOF int LANGUAGE sql"
@@ -60,7 +60,7 @@ def out(process: subprocess.Popen[bytes]) -> IO[bytes]:
 
 
 # -------------------------------------------------------------------------- large tables
-def test_the_first_record_comes_long_before_the_server_has_read_all(wide: Source) -> None:
+def test_first_record_is_sent_before_the_query_is_complete(wide: Source) -> None:
     with started(wide, "public-wide") as process:
         assert b'"SCHEMA"' in out(process).readline()
         assert b'"RECORD"' in out(process).readline()
@@ -71,14 +71,14 @@ def test_the_first_record_comes_long_before_the_server_has_read_all(wide: Source
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process's memory is in /proc")
-def test_a_table_far_larger_than_the_memory_streams_through_it(wide: Source) -> None:
+def test_memory_is_bounded_for_a_large_table(wide: Source) -> None:
     lines, peak = streamed(wide, "public-wide")
     assert lines >= WIDE_ROWS
     assert peak < MEMORY
 
 
 def streamed(source: Source, stream: str) -> tuple[int, int]:
-    """Sync a stream; return the count of its messages and the peak of the tap's memory."""
+    """Sync a stream; return the number of its messages and the peak memory of the tap."""
     peak, lines = 0, 0
     with started(source, stream) as process:
         status = Path(f"/proc/{process.pid}/status")
@@ -92,7 +92,7 @@ def streamed(source: Source, stream: str) -> tuple[int, int]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process's memory is in /proc")
-def test_rows_of_megabytes_are_not_collected_by_the_hundred(source: Source) -> None:
+def test_memory_is_bounded_for_rows_of_a_megabyte(source: Source) -> None:
     source.run(
         "CREATE VIEW huge AS SELECT i AS id, repeat('x', 1000000) AS x"
         " FROM generate_series(1, 300) i"
@@ -103,8 +103,8 @@ def test_rows_of_megabytes_are_not_collected_by_the_hundred(source: Source) -> N
 
 
 # --------------------------------------------------------------------------- many tables
-def made(source: Source, schema: str, tables: int) -> None:
-    """Make tables with keys, indexes and two kinds of types of the database's own."""
+def create_tables(source: Source, schema: str, tables: int) -> None:
+    """Create tables with keys, indexes, a decimal, an enum and an array."""
     name = source.database.name
     source.run(
         f"CREATE SCHEMA {schema}",
@@ -116,37 +116,37 @@ def made(source: Source, schema: str, tables: int) -> None:
     )
 
 
-def statements(postgres: Server, source: Source) -> int:
-    """Count the questions to this database since the last count."""
+def count_queries(postgres: Server, source: Source) -> int:
+    """Return the number of queries of this database since the last call."""
     log = postgres.log.read_text(errors="replace")
     source.run("SELECT 'counted'")
     mine = [line for line in log.splitlines() if f" {source.database.name} LOG:  " in line]
-    asked = [line for line in mine if QUESTION.search(line)]
+    asked = [line for line in mine if QUERY.search(line)]
     since = [number for number, line in enumerate(asked) if "'counted'" in line]
     return len(asked[since[-1] + 1 if since else 0 :])
 
 
-def test_discovery_asks_as_much_for_2000_tables_as_for_two(
+def test_discovery_of_2000_tables_needs_no_more_queries_than_of_two(
     postgres: Server, source: Source
 ) -> None:
-    made(source, "few", 2)
-    statements(postgres, source)
+    create_tables(source, "few", 2)
+    count_queries(postgres, source)
     assert len(source.discover(filter_schemas=["few"])) == 2
-    for_few = statements(postgres, source)
-    made(source, "many", 2000)
-    statements(postgres, source)
+    for_few = count_queries(postgres, source)
+    create_tables(source, "many", 2000)
+    count_queries(postgres, source)
     found = source.discover(filter_schemas=["many"])
     assert len(found) == 2000
-    assert statements(postgres, source) == for_few
+    assert count_queries(postgres, source) == for_few
     assert 0 < for_few <= STATEMENTS_PER_SCHEMA
     properties = found["many-t2000"]["schema"]["properties"]
     assert properties["a"]["items"]["items"] == {"type": ["integer", "null"]}
     assert found["many-t2000"]["key_properties"] == ["id"]
 
 
-# ---------------------------------------------------------------------- what goes wrong
+# ---------------------------------------------------------------------- errors
 def run(source: Source, **settings: Any) -> tuple[int, str]:
-    """Run a discovery with other settings; return the exit code and what it said."""
+    """Run discovery with other settings; return the exit code and the log."""
     done = subprocess.run(
         [*TAP, "--discover", "--config", source.config(settings)],
         cwd=source.folder,
@@ -168,7 +168,7 @@ def test_a_refused_connection_is_reported_without_the_password(source: Source) -
     assert "Traceback" not in said
 
 
-def test_a_wrong_password_is_said_and_not_shown(source: Source) -> None:
+def test_wrong_password_is_reported_and_not_shown(source: Source) -> None:
     code, said = run(source, password=PASSWORD)
     assert code == 1
     assert f'password authentication failed for user "{source.database.user}"' in said
@@ -176,7 +176,7 @@ def test_a_wrong_password_is_said_and_not_shown(source: Source) -> None:
     assert "Traceback" not in said
 
 
-def test_a_missing_database_is_said(source: Source) -> None:
+def test_missing_database_is_reported(source: Source) -> None:
     code, said = run(source, database="nowhere")
     assert code == 1
     assert 'database "nowhere" does not exist' in said
@@ -184,7 +184,7 @@ def test_a_missing_database_is_said(source: Source) -> None:
     assert "Traceback" not in said
 
 
-def test_a_url_that_cannot_be_read_is_not_shown(source: Source) -> None:
+def test_invalid_url_is_reported_and_not_shown(source: Source) -> None:
     code, said = run(source, sqlalchemy_url=f"postgresql://u:{PASSWORD}@host:no/db")
     assert code == 1
     assert "URL" in said
@@ -192,14 +192,14 @@ def test_a_url_that_cannot_be_read_is_not_shown(source: Source) -> None:
     assert "Traceback" not in said
 
 
-def test_too_few_settings_are_named(source: Source) -> None:
+def test_missing_connection_settings_are_named(source: Source) -> None:
     code, said = run(source, host="", database="")
     assert code == 1
     assert "'sqlalchemy_url'" in said
     assert "'host', 'database'" in said
 
 
-def test_any_form_of_the_url_is_taken(source: Source) -> None:
+def test_every_postgres_url_scheme_is_accepted(source: Source) -> None:
     for scheme in ("postgres", "postgresql", "postgresql+psycopg2", "postgresql+psycopg"):
         assert run_discovery(source, source.database.url_for(scheme)) == {}
 
@@ -208,7 +208,7 @@ def run_discovery(source: Source, url: str) -> dict[str, Any]:
     return source.discover(sqlalchemy_url=url, host=None)
 
 
-def test_after_a_cut_the_next_run_loses_nothing(source: Source) -> None:
+def test_no_row_is_lost_after_a_terminated_connection(source: Source) -> None:
     rows = 60_000
     source.run(
         "CREATE TABLE t (id int PRIMARY KEY, x text)",

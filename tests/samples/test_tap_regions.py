@@ -1,4 +1,4 @@
-"""The sample for a cluster, on one machine: what its API has is what the tap reads."""
+"""The cluster sample on one machine: the tap reads all records of its API."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEYS = {"orders": ("region", "id"), "events": ("id",), "notes": ("customer_id", 
 def read(
     api: server.API, folder: Path, state: Any = None, **settings: Any
 ) -> tuple[list[dict[str, Any]], Any, int]:
-    """Run the tap; return its records by stream as messages, its last state, its exit code."""
+    """Run the tap; return its RECORD messages, its last state and its exit code."""
     with server.serving(api) as address:
         config = {"api_url": address, "token": "t-1", "regions": api.regions, **settings}
         (folder / "config.json").write_text(json.dumps(config))
@@ -39,8 +39,8 @@ def rows(records: list[dict[str, Any]], stream: str) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: [row[key] for key in KEYS[stream]])
 
 
-def test_the_tap_reads_what_the_api_has_and_later_what_is_new(tmp_path: Path) -> None:
-    """All rows in the first run; in the second those from the bookmarks of each partition on."""
+def test_first_run_reads_everything_and_second_run_only_new_records(tmp_path: Path) -> None:
+    """The second run starts at the bookmark of each partition."""
     api = server.API(regions=4, records=60, customers=3, until="2024-01-02T12:00:00Z")
     records, state, code = read(api, tmp_path, page_size=7)
     assert code == 0
@@ -57,7 +57,7 @@ def test_the_tap_reads_what_the_api_has_and_later_what_is_new(tmp_path: Path) ->
     assert 4 * len(later.orders("region-00")) > len(rows(again, "orders")) > 0
 
 
-def test_the_api_fails_and_limits_as_it_is_reported(tmp_path: Path) -> None:
+def test_no_record_is_lost_by_server_errors_and_rate_limits(tmp_path: Path) -> None:
     """Trouble that passes costs no row; the API answers no more requests than it said."""
     api = server.API(regions=2, records=20, customers=3, fails={"region-01": 1}, most=8)
     records, _, code = read(api, tmp_path, end_date="2024-01-05T00:00:00Z")

@@ -1,7 +1,7 @@
-"""A tap, a target and a mapper as people write them on singer_sdk, to be run by Meltano.
+"""A tap, a target and a mapper written on singer_sdk, run by Meltano.
 
-Imports singer_sdk, which is tap_core under `tap-core run`. Settings say
-when the tap or the target fails.
+The module imports singer_sdk, which is tap_core under `tap-core run`. Settings select the point at
+which the tap or the target fails.
 """
 
 # mypy: ignore-errors
@@ -20,7 +20,7 @@ from singer_sdk.mapper_base import InlineMapper
 
 
 class Orders(Stream):
-    """Hourly orders in order of time, as many as the setting `count` says."""
+    """Hourly orders sorted by time, as many as the setting `count`."""
 
     name = "orders"
     primary_keys = ("id",)
@@ -59,7 +59,7 @@ class Orders(Stream):
 
 
 class Shops(Stream):
-    """Three shops, always all of them."""
+    """A full-table stream of three shops."""
 
     name = "shops"
     primary_keys = ("id",)
@@ -94,7 +94,7 @@ class Visits(Stream):
 
 
 class TapMoved(Tap):
-    """Orders and shops."""
+    """A tap of orders, shops and visits."""
 
     name = "tap-moved"
     config_jsonschema = th.PropertiesList(
@@ -120,7 +120,7 @@ class TapMoved(Tap):
 
 
 class FileSink(BatchSink):
-    """Appends the rows of a stream to a file of its name."""
+    """A sink that appends the rows of a stream to a file named after it."""
 
     max_size = 20
 
@@ -135,7 +135,7 @@ class FileSink(BatchSink):
 
 
 class TargetMoved(Target):
-    """Files in a folder."""
+    """A target that writes files into a folder."""
 
     name = "target-moved"
     default_sink_class = FileSink
@@ -146,7 +146,7 @@ class TargetMoved(Target):
 
 
 class MapperMoved(InlineMapper):
-    """Applies stream maps between tap and target."""
+    """A mapper that applies stream maps between tap and target."""
 
     name = "mapper-moved"
     config_jsonschema = th.PropertiesList(

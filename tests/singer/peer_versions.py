@@ -1,7 +1,7 @@
-"""A tap and a target of table versions; run on either SDK, one of them by its first word.
+"""A tap and a target of table versions that run on either SDK; the first argument selects one.
 
-Imports singer_sdk, which is the real one in its own interpreter and
-tap_core under `tap-core run`. The target writes down what its sink was asked to do.
+The module imports singer_sdk, which is the real one in its own interpreter and tap_core under
+`tap-core run`. The target logs the calls of its sink.
 """
 
 # mypy: ignore-errors
@@ -16,7 +16,7 @@ from singer_sdk import typing as th
 
 
 class Table(Stream):
-    """A small table."""
+    """A stream of a few rows."""
 
     primary_keys = ("id",)
     schema = th.PropertiesList(th.Property("id", th.IntegerType)).to_dict()
@@ -26,20 +26,20 @@ class Table(Stream):
 
 
 class Full(Table):
-    """Sent anew each time."""
+    """A full-table stream."""
 
     name = "full"
 
 
 class Growing(Table):
-    """Sent from its bookmark on: it has no versions."""
+    """An incremental stream, which has no versions."""
 
     name = "growing"
     replication_key = "id"
 
 
 class TapVersions(Tap):
-    """A tap of both."""
+    """A tap of both streams."""
 
     name = "tap-versions"
     config_jsonschema = th.PropertiesList(
@@ -51,7 +51,7 @@ class TapVersions(Tap):
 
 
 class Diary(RecordSink):
-    """Writes down what it is asked to do."""
+    """A sink that logs its calls."""
 
     def note(self, *words):
         with Path(self.config["path"]).open("a") as file:
@@ -65,7 +65,7 @@ class Diary(RecordSink):
 
 
 class TargetVersions(Target):
-    """A target that keeps a diary."""
+    """A target with that sink."""
 
     name = "target-versions"
     config_jsonschema = th.PropertiesList(th.Property("path", th.StringType)).to_dict()

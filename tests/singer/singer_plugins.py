@@ -1,6 +1,6 @@
-"""A tap and a target for the tests of the Singer command line; run as a script, one of them.
+"""Plugins for the tests of the Singer command line; the first argument selects one.
 
-The target says what it was given, so that the tests need no Spark.
+The target prints its input's line count, so that the tests need no Spark.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tap_core.tap_base import Tap
 
 
 class Numbers(Stream):
-    """Counts to `n`."""
+    """A stream that counts to `n`."""
 
     name = "numbers"
     primary_keys = ("id",)
@@ -39,7 +39,7 @@ class Numbers(Stream):
 
 
 class TapX(Tap):
-    """Counts."""
+    """A tap of numbers."""
 
     name = "tap-x"
     config_jsonschema = {
@@ -61,13 +61,13 @@ class TapX(Tap):
 
 
 class DynamicTap(TapX):
-    """Asks the source what there is."""
+    """A tap whose discovery reads the source."""
 
     dynamic_catalog = True
 
 
 class TargetX(PluginBase):
-    """Counts lines."""
+    """A target that counts lines."""
 
     name = "target-x"
     config_jsonschema = {

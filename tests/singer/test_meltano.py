@@ -1,4 +1,4 @@
-"""The sample project under the real Meltano, twice, with its state kept."""
+"""The sample project under Meltano: two runs with a kept state."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def meltano(project: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run Meltano offline, with the programs under test on its PATH."""
+    """Run Meltano offline, with the project's programs on its PATH."""
     assert MELTANO is not None
     inherited = {
         name: value
@@ -81,14 +81,14 @@ def bookmarks(project: Path, stream: str) -> dict[str, str]:
 
 
 def rows(spark: SparkSession, project: Path) -> dict[str, int]:
-    """Return the rows of each hourly table, counted by Spark in the files themselves."""
+    """Return the number of rows of each hourly table, counted by Spark."""
     return {
         name: spark.read.format("delta").load(str(project / "warehouse" / name)).count()
         for name in ("flights", "weather")
     }
 
 
-def test_two_runs_with_the_state_kept(spark: SparkSession, project: Path) -> None:
+def test_second_run_resumes_from_the_stored_state(spark: SparkSession, project: Path) -> None:
     meltano(project, "run", "tap-flights", "target-spark", TAP_FLIGHTS_UNTIL=FIRST_UNTIL)
     first_marks = bookmarks(project, "flights")
     assert set(first_marks) == {"EWR", "JFK", "LGA"}
@@ -110,7 +110,7 @@ def rows_before(table: str, until: str) -> int:
     return sum(row["time_hour"] < until for row in read_table(table))
 
 
-def test_meltano_reads_what_the_tap_can_do(project: Path) -> None:
+def test_meltano_reads_the_taps_capabilities_and_settings(project: Path) -> None:
     done = meltano(project, "invoke", "tap-flights", "--about", "--format=json")
     about = json.loads(done.stdout[done.stdout.index("{") :])
     assert about["name"] == "tap-flights"

@@ -1,4 +1,4 @@
-"""The log under the real Meltano, which reads the lines of a plugin with structured-logging."""
+"""The log under Meltano, which parses the lines of a plugin with structured-logging."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def logged(project: Path, *arguments: str) -> list[dict]:
-    """Run Meltano with its own log as JSON; return the lines that are."""
+    """Run Meltano with its own log as JSON; return the lines that are JSON."""
     assert MELTANO is not None
     kept = {"PATH", "HOME", "LANG", "TMPDIR"}
     done = subprocess.run(

@@ -1,6 +1,6 @@
-"""Plugins that are written on singer_sdk, run by the real Meltano as they are.
+"""Plugins written on singer_sdk, run unchanged by Meltano.
 
-Each is an executable of two lines that calls `tap-core run`, as docs/migrate.md says.
+Each is a two-line executable that calls `tap-core run`, as docs/migrate.md describes.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ MAPPER: dict[str, Any] = {
 
 
 class Project:
-    """A Meltano project in a folder of its own, and what its target has written."""
+    """A Meltano project in its own folder, with the output of its target."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -84,7 +84,7 @@ class Project:
         self.describe()
 
     def describe(self, **of_tap: Any) -> None:
-        """Write meltano.yml; JSON is YAML."""
+        """Write meltano.yml as JSON, which is valid YAML."""
         document = {
             "default_environment": "dev",
             "project_id": "5c1d8e11-3f0e-4c39-9a3b-5f0c2c1d8e12",
@@ -118,7 +118,7 @@ class Project:
         )
 
     def meltano(self, *arguments: str, code: int = 0, **variables: str) -> str:
-        """Run Meltano to its end; return all that it said."""
+        """Run Meltano; return its output."""
         process = self.start(*arguments, **variables)
         said, _ = process.communicate(timeout=300)
         assert process.returncode == code, said
@@ -128,7 +128,7 @@ class Project:
         return self.meltano("run", *options, "tap-moved", "target-moved", code=code, **variables)
 
     def take(self) -> dict[str, list[dict[str, Any]]]:
-        """Return what the target has written since the last time, by stream."""
+        """Return the rows that the target wrote since the last call, by stream."""
         found = {}
         for path in sorted(self.folder.glob("out/*.jsonl")):
             found[path.stem] = [json.loads(line) for line in path.read_text().splitlines()]
@@ -149,7 +149,7 @@ def hour(number: int) -> str:
     return f"2024-01-{1 + number // 24:02}T{number % 24:02}:00:00+00:00"
 
 
-def test_a_second_run_is_incremental_and_a_full_refresh_is_not(project):
+def test_second_run_is_incremental_and_full_refresh_reads_everything(project):
     project.run()
     assert {name: len(rows) for name, rows in project.take().items()} == {
         "orders": 100,
@@ -162,7 +162,7 @@ def test_a_second_run_is_incremental_and_a_full_refresh_is_not(project):
     assert ids(project.take()["orders"]) == list(range(100))
 
 
-def test_a_tap_that_fails_midway_goes_on_where_it_was(project):
+def test_failed_tap_resumes_from_its_last_state(project):
     said = project.run(code=1, TAP_MOVED_FAIL_AT="60")
     assert "the source is gone" in said
     assert "not-to-be-said" not in said
@@ -173,7 +173,7 @@ def test_a_tap_that_fails_midway_goes_on_where_it_was(project):
     assert ids(found["shops"]) == [0, 1, 2]
 
 
-def test_what_a_target_did_not_write_comes_again(project):
+def test_rows_that_the_target_did_not_write_are_sent_again(project):
     said = project.run(code=1, TARGET_MOVED_FULL_AT="40")
     assert "the disk is full" in said
     first = ids(project.take()["orders"])
@@ -183,7 +183,7 @@ def test_what_a_target_did_not_write_comes_again(project):
     assert set(first) | set(again) == set(range(100))
 
 
-def test_a_signal_to_meltano_loses_no_row(project):
+def test_no_row_is_lost_after_a_signal_to_meltano(project):
     process = project.start("run", "tap-moved", "target-moved", TAP_MOVED_WAIT_MS="300")
     written = project.folder / "out" / "orders.jsonl"
     while not written.exists():
@@ -199,7 +199,7 @@ def test_a_signal_to_meltano_loses_no_row(project):
     assert set(first) | set(again) == set(range(100))
 
 
-def test_a_state_that_is_set_by_hand_is_where_the_next_run_starts(project):
+def test_next_run_starts_from_a_state_set_by_hand(project):
     bookmark = {"replication_key": "updated_at", "replication_key_value": hour(90)}
     state = {"singer_state": {"bookmarks": {"orders": bookmark}}}
     project.meltano("state", "set", "--force", "mine", json.dumps(state))
@@ -223,7 +223,7 @@ def test_settings_come_from_the_project_and_the_environment(project):
     assert (shown["names"], shown["count"], shown["api_key"]) == (["a", "b"], 100, "not-to-be-said")
 
 
-def test_a_tested_configuration_is_told_to_be_right_or_what_is_wrong(project):
+def test_config_test_reports_valid_and_invalid_settings(project):
     said = project.meltano("config", "test", "tap-moved")
     assert "Plugin configuration is valid" in said
     project.describe(config={"count": 3, "names": [5]})
@@ -232,7 +232,7 @@ def test_a_tested_configuration_is_told_to_be_right_or_what_is_wrong(project):
     assert "5 is not of type 'string' in config['names'][0]" in said
 
 
-def test_selection_overrides_of_the_catalog_and_a_mapper(project):
+def test_selection_metadata_schema_overrides_and_a_mapper_apply(project):
     project.describe(
         select=["orders.*", "!orders.place.street", "shops.id"],
         metadata={"orders": {"replication-method": "FULL_TABLE"}},
@@ -248,7 +248,7 @@ def test_selection_overrides_of_the_catalog_and_a_mapper(project):
     assert found["shops"] == [{"id": 0}, {"id": 1}, {"id": 2}]
 
 
-def test_stream_maps_flattening_and_batches_are_settings(project):
+def test_stream_maps_flattening_and_batches_can_be_configured(project):
     maps = {"orders": {"__alias__": "sales", "__filter__": "id < 10"}, "visits": "__NULL__"}
     batches = {
         "encoding": {"format": "jsonl", "compression": "gzip"},

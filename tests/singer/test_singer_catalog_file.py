@@ -1,4 +1,4 @@
-"""The file of `--catalog`."""
+"""The catalog file of `--catalog`: parsing, and streams or properties that the tap lacks."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def entry(name: str, *properties: str) -> dict:
     return {"tap_stream_id": name, "schema": {"properties": {name: {} for name in properties}}}
 
 
-def said(*entries: dict) -> list[str]:
+def unknown_streams(*entries: dict) -> list[str]:
     return list(find_unknown_streams({"streams": list(entries)}, STREAMS))
 
 
-def test_a_catalog_is_read():
+def test_valid_catalog_is_parsed():
     assert parse_catalog(b'{"streams": []}', "k.json") == {"streams": []}
     found = parse_catalog('\ufeff{"streams": [{"tap_stream_id": "a"}]}'.encode(), "k")
     assert found == {"streams": [{"tap_stream_id": "a"}]}
@@ -48,14 +48,16 @@ def test_a_catalog_is_read():
         (b"\xff\xfe\xfa", "UTF-8|JSON"),
     ],
 )
-def test_what_is_no_catalog_is_refused_with_its_name(text, fault):
+def test_invalid_catalog_is_refused_with_the_file_name(text, fault):
     with pytest.raises(CatalogFileError, match=fault.replace(".* line", r".*\(line")):
         parse_catalog(text, "k.json")
 
 
-def test_streams_are_known_by_id_and_by_name():
-    assert said(entry("public-users", "id"), entry("users", "name"), entry("empty")) == []
-    assert said({"stream": "users", "schema": {}}) == []
+def test_streams_are_found_by_id_or_name():
+    assert (
+        unknown_streams(entry("public-users", "id"), entry("users", "name"), entry("empty")) == []
+    )
+    assert unknown_streams({"stream": "users", "schema": {}}) == []
 
 
 class Computed:
@@ -80,7 +82,7 @@ class TapOfNone(Tap):
         return []
 
 
-def test_a_schema_that_code_computes_is_not_asked_for():
+def test_computed_schema_is_not_evaluated():
     catalog = {"streams": [entry("computed", "a"), entry("given", "id", "b")]}
     given = Given(TapOfNone(), schema={"properties": {"id": {}}})
     assert list(find_unknown_streams(catalog, {"computed": Computed(), "given": given})) == [
@@ -88,8 +90,10 @@ def test_a_schema_that_code_computes_is_not_asked_for():
     ]
 
 
-def test_strangers_are_named():
-    assert said(entry("users", "id", "b", "a"), entry("x"), entry("y"), entry("empty", "c")) == [
+def test_unknown_streams_and_properties_are_named():
+    assert unknown_streams(
+        entry("users", "id", "b", "a"), entry("x"), entry("y"), entry("empty", "c")
+    ) == [
         "The catalog's stream 'users' has unknown properties: a, b",
         "The catalog's stream 'empty' has unknown properties: c",
         "The catalog has streams that this tap does not: x, y",
@@ -114,7 +118,7 @@ def test_strangers_are_named():
         ({"tap_stream_id": "a", "metadata": [{}]}, "'breadcrumb' is missing"),
     ],
 )
-def test_a_stream_of_another_shape_is_refused_by_its_place(stream, fault):
-    """SEC15: a catalog that somebody changed ends in one sentence, not in an error of Python's."""
+def test_invalid_stream_is_refused_with_its_location(stream, fault):
+    """SEC15: an invalid catalog is reported in one sentence, without a Python error."""
     with pytest.raises(CatalogFileError, match=fault):
         parse_catalog(json.dumps({"streams": [stream]}), "catalog.json")

@@ -1,4 +1,4 @@
-"""The Singer command line, in processes as users run them."""
+"""The Singer command line in processes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def errors(text: str) -> list[str]:
     return [parts[3] for parts in lines if len(parts) == 4 and parts[1].strip() == "ERROR"]
 
 
-# What a plugin is
+# Information about a plugin
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def errors(text: str) -> list[str]:
         ("target", "version about format config input help"),
     ],
 )
-def test_help_names_every_flag(run, plugin, flags):
+def test_help_lists_every_option(run, plugin, flags):
     done = run(plugin, "--help")
     assert f"Execute the Singer {'tap' if plugin == 'tap' else 'target'}." in done.stdout
     for flag in flags.split():
@@ -92,7 +92,7 @@ def test_version_is_one_line(run):
 
 
 @pytest.mark.parametrize("flags", [["--format=json"], ["--format", "JSON"]])
-def test_about_is_json_when_asked(run, flags):
+def test_about_can_be_json(run, flags):
     about = json.loads(run("tap", "--config", "not-read.json", "--about", *flags).stdout)
     assert list(about) == [
         "name",
@@ -109,7 +109,7 @@ def test_about_is_json_when_asked(run, flags):
     assert about["settings"]["required"] == ["api_key"]
 
 
-def test_about_is_text_or_markdown_otherwise(run):
+def test_about_is_text_by_default_and_can_be_markdown(run):
     assert run("target", "--about").stdout.startswith("Name: target-x\n")
     assert run("target", "--about", "--format", "markdown").stdout.startswith("# `target-x`\n")
 
@@ -124,7 +124,7 @@ def test_about_is_text_or_markdown_otherwise(run):
         ["--test=some"],
     ],
 )
-def test_a_wrong_flag_is_code_2(run, args):
+def test_invalid_option_exits_with_code_2(run, args):
     done = run("tap", *args, code=2)
     assert "Error:" in done.stderr
     assert done.stdout == ""
@@ -133,7 +133,7 @@ def test_a_wrong_flag_is_code_2(run, args):
 # Configuration
 
 
-def test_every_fault_is_a_line_of_its_own_without_secrets(run, write):
+def test_each_config_error_is_a_log_line_without_secrets(run, write):
     config = write("c.json", {"n": "many", "api_key": 12345, "fail_at": 1.5})
     done = run("tap", "--config", config, code=1)
     faults = [
@@ -148,7 +148,7 @@ def test_every_fault_is_a_line_of_its_own_without_secrets(run, write):
     assert done.stdout == ""
 
 
-def test_files_and_the_environment_are_merged(run, write, tmp_path):
+def test_config_files_and_environment_are_merged(run, write, tmp_path):
     (tmp_path / ".env").write_text("TAP_X_API_KEY=from_dotenv\n")
     first, second = write("a.json", {"n": 1}), write("b.json", {"n": 2})
     done = run("tap", "--config", first, "--config", second, "--config=ENV")
@@ -157,12 +157,12 @@ def test_files_and_the_environment_are_merged(run, write, tmp_path):
     assert types(done.stdout).count("RECORD") == 4
 
 
-def test_the_environment_counts_only_when_asked_for(run, write):
+def test_environment_is_used_only_with_config_env(run, write):
     done = run("tap", "--config", write("a.json", {}), code=1, TAP_X_API_KEY="k")
     assert errors(done.stderr)[0] == "'api_key' is a required property"
 
 
-def test_a_file_that_cannot_be_read_is_a_fault(run, write):
+def test_missing_or_invalid_config_file_is_an_error(run, write):
     done = run("tap", "--config", "nowhere.json", "--config", write("b.json", "{"), code=1)
     first, second, last = errors(done.stderr)
     assert first == "Configuration file 'nowhere.json' does not exist"
@@ -174,18 +174,18 @@ def test_a_file_that_cannot_be_read_is_a_fault(run, write):
 
 
 @pytest.mark.parametrize("config", [None, {"n": 1}])
-def test_discovery_needs_no_valid_configuration(run, write, config):
+def test_static_discovery_needs_no_valid_configuration(run, write, config):
     args = ["--config", write("c.json", config)] if config else []
     catalog = json.loads(run("tap", *args, "--discover").stdout)
     assert [stream["tap_stream_id"] for stream in catalog["streams"]] == ["numbers"]
 
 
-def test_discovery_may_come_with_a_state(run, write):
+def test_discovery_accepts_a_state(run, write):
     args = ["--config", write("c.json", GOOD), "--state", write("s.json", {"bookmarks": {}})]
     assert "numbers" in run("tap", *args, "--discover").stdout
 
 
-def test_discovery_that_asks_the_source_needs_one(run, write):
+def test_dynamic_discovery_requires_a_valid_configuration(run, write):
     done = run("dynamic", "--discover", code=1)
     assert errors(done.stderr)[0] == "'api_key' is a required property"
     assert done.stdout == ""
@@ -193,18 +193,18 @@ def test_discovery_that_asks_the_source_needs_one(run, write):
 
 
 @pytest.mark.parametrize("flags", [["--test"], ["--test=all"], ["--test", "all"]])
-def test_a_trial_brings_one_record_of_each_stream(run, write, flags):
+def test_test_option_emits_one_record_per_stream(run, write, flags):
     done = run("tap", *flags, "--config", write("c.json", GOOD))
     assert types(done.stdout).count("RECORD") == 1
 
 
 @pytest.mark.parametrize("flags", [["--test=schema"], ["--test", "schema"]])
-def test_a_trial_of_schemas_brings_no_record(run, write, flags):
+def test_test_schema_option_emits_no_record(run, write, flags):
     done = run("tap", "--config", write("c.json", GOOD), *flags)
     assert types(done.stdout) == ["SCHEMA"]
 
 
-def test_a_trial_takes_a_catalog(run, write):
+def test_test_option_accepts_a_catalog(run, write):
     catalog = json.loads(run("tap", "--discover").stdout)
     metadata = catalog["streams"][0]["metadata"]
     next(each for each in metadata if each["breadcrumb"] == ["properties", "text"])["metadata"][
@@ -219,7 +219,7 @@ def test_a_trial_takes_a_catalog(run, write):
 # Sync
 
 
-def test_a_sync_goes_on_from_a_state_of_several_lines(run, write):
+def test_sync_resumes_from_a_state_file_of_several_lines(run, write):
     config = write("c.json", {**GOOD, "n": 5})
     first = run("tap", "--config", config)
     states = [each["value"] for each in messages(first.stdout) if each["type"] == "STATE"]
@@ -231,7 +231,7 @@ def test_a_sync_goes_on_from_a_state_of_several_lines(run, write):
     assert types(piped.stdout) == types(done.stdout)
 
 
-def test_a_state_or_catalog_that_cannot_be_used_is_said(run, write):
+def test_unusable_state_or_catalog_is_reported(run, write):
     config = write("c.json", GOOD)
     for flag, path, sentence in (
         ("--state", "nowhere.json", "State file 'nowhere.json' cannot be read"),
@@ -246,7 +246,7 @@ def test_a_state_or_catalog_that_cannot_be_used_is_said(run, write):
         assert done.stdout == ""
 
 
-def test_strangers_in_a_catalog_are_named(run, write):
+def test_unknown_streams_and_properties_of_a_catalog_are_logged(run, write):
     catalog = json.loads(run("tap", "--discover").stdout)
     catalog["streams"][0]["schema"]["properties"]["new"] = {"type": "string"}
     catalog["streams"].append({**catalog["streams"][0], "tap_stream_id": "x", "stream": "x"})
@@ -257,7 +257,7 @@ def test_strangers_in_a_catalog_are_named(run, write):
     assert types(done.stdout).count("RECORD") == 3
 
 
-def test_an_authors_error_keeps_what_came_before(run, write):
+def test_records_before_an_error_of_the_tap_are_written(run, write):
     done = run("tap", "--config", write("c.json", {**GOOD, "fail_at": 2}), code=1)
     assert types(done.stdout).count("RECORD") == 2
     assert "ValueError: no number 2" in done.stderr
@@ -265,13 +265,13 @@ def test_an_authors_error_keeps_what_came_before(run, write):
     assert "no number 2" in errors(done.stderr)
 
 
-def test_warnings_go_to_the_log(run, write):
+def test_python_warnings_go_to_the_log(run, write):
     done = run("tap", "--config", write("c.json", {**GOOD, "warn": True}))
     assert " | WARNING  | py.warnings " in done.stderr
     assert "an old way" in done.stderr
 
 
-def test_a_reader_that_is_gone_is_no_fault_of_the_tap(write):
+def test_closed_output_pipe_is_reported_without_a_traceback(write):
     config = write("c.json", {**GOOD, "n": 200_000})
     with subprocess.Popen(
         [sys.executable, str(SCRIPT), "tap", "--config", config],
@@ -289,7 +289,7 @@ def test_a_reader_that_is_gone_is_no_fault_of_the_tap(write):
     assert "Exception ignored" not in stderr
 
 
-def test_a_signal_leaves_a_state_and_ends_with_code_0(write):
+def test_signal_ends_the_sync_with_a_state_and_exit_code_0(write):
     config = write("c.json", {**GOOD, "hang": True})
     with subprocess.Popen(
         [sys.executable, str(SCRIPT), "tap", "--config", config],
@@ -310,19 +310,19 @@ def test_a_signal_leaves_a_state_and_ends_with_code_0(write):
 # Targets
 
 
-def test_a_target_reads_standard_input_or_a_file(run, write):
+def test_target_reads_standard_input_or_a_file(run, write):
     config = write("c.json", {"path": "there"})
     assert run("target", "--config", config, stdin="a\nb\n").stdout == "2 lines to there\n"
     path = write("in.jsonl", "a\nb\nc\n")
     assert run("target", "--config", config, "--input", path).stdout == "3 lines to there\n"
 
 
-def test_the_code_of_a_target_is_the_code_of_the_process(run, write):
+def test_exit_code_of_a_target_is_that_of_the_process(run, write):
     config = write("c.json", {"path": "there", "code": 3})
     assert run("target", "--config", config, code=3).stdout == "0 lines to there\n"
 
 
-def test_a_target_says_what_is_wrong(run, write):
+def test_target_reports_invalid_config_and_unreadable_input(run, write):
     done = run("target", code=1)
     fault = "'path' is a required property"
     assert errors(done.stderr) == [fault, f"Config validation failed: {fault}"]
@@ -335,14 +335,14 @@ def test_a_target_says_what_is_wrong(run, write):
 
 
 @pytest.mark.parametrize("flag", ["--help", "--version", "--about", "--discover"])
-def test_a_start_loads_no_more_than_it_needs(run, flag):
+def test_startup_does_not_import_heavy_packages(run, flag):
     loaded = {name.split(".")[0] for name in run("tap", flag, LOADED="1").stderr.split()}
     assert {"tap_core", "typer"} <= loaded
     heavy = {"jsonschema", "pydantic", "pendulum", "rich", "dotenv", "requests", "pyspark"}
     assert loaded & heavy == set()
 
 
-def test_a_sync_with_an_ordinary_configuration_loads_no_validator(run, write):
+def test_sync_with_a_simple_config_does_not_import_validators(run, write):
     done = run("tap", "--config", write("c.json", GOOD), LOADED="1")
     assert "RECORD" in done.stdout
     names = {name.split(".")[0] for name in done.stderr.split()}

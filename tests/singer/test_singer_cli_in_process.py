@@ -1,4 +1,4 @@
-"""The Singer command as an object: runners of click commands, and authors who extend it."""
+"""The Singer command as an object: called in process by click runners, and extended by authors."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.singer.singer_plugins import TapX
 
 
 @pytest.fixture(autouse=True)
-def alone(tmp_path, monkeypatch):
-    """A command takes over signals, the log and the last resort of errors."""
+def restore_process_state(tmp_path, monkeypatch):
+    """Restore signal handlers, the log and excepthook, which a command changes."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     numbers = (signal.SIGINT, signal.SIGTERM)
@@ -29,7 +29,7 @@ def alone(tmp_path, monkeypatch):
     root.handlers[:] = before[1]
 
 
-def test_a_wrong_configuration_is_code_1_in_both_modes(capsys):
+def test_invalid_config_returns_code_1_in_both_modes(capsys):
     with pytest.raises(SystemExit) as caught:
         TapX.cli(["--test"])
     assert caught.value.code == 1
@@ -38,7 +38,7 @@ def test_a_wrong_configuration_is_code_1_in_both_modes(capsys):
     assert capsys.readouterr().err.count(last) == 2
 
 
-def test_help_as_an_object_of_click(capsys):
+def test_command_object_prints_help_and_version_like_click(capsys):
     assert TapX.cli(["--help"], standalone_mode=False) == 0
     assert capsys.readouterr().out.startswith("Usage: ")
     assert TapX.cli.main(args=["--version"], prog_name="tap-x", standalone_mode=False) is None
@@ -49,14 +49,14 @@ def test_help_as_an_object_of_click(capsys):
     assert "Usage: my-tap [OPTIONS]" in capsys.readouterr().out
 
 
-def test_an_authors_error_reaches_the_caller(tmp_path):
+def test_error_of_the_tap_is_raised_to_the_caller(tmp_path):
     config = tmp_path / "c.json"
     config.write_text('{"api_key": "k", "fail_at": 0}')
     with pytest.raises(ValueError, match="no number 0"):
         TapX.cli(["--config", str(config)], standalone_mode=False)
 
 
-def test_the_command_can_be_extended(capsys):
+def test_get_singer_command_can_be_extended(capsys):
     class Extended(Tap):
         name = "tap-extended"
 
@@ -72,15 +72,15 @@ def test_the_command_can_be_extended(capsys):
     assert [param.name for param in Extended.cli.params][:2] == ["version", "about"]
 
 
-def test_a_runner_of_typer_takes_it(monkeypatch):
+def test_typer_cli_runner_accepts_the_command(monkeypatch):
     monkeypatch.setattr(typer.testing, "_get_command", lambda app: app)
     result = typer.testing.CliRunner().invoke(TapX.cli, ["--discover"])
     assert result.exit_code == 0
     assert '"tap_stream_id": "numbers"' in result.stdout
 
 
-def test_an_option_that_a_plugin_adds_to_its_command_is_its_own_affair(capsys):
-    """As click's option stands in the command that target-snowflake extends."""
+def test_click_option_added_by_a_plugin_is_called(capsys):
+    """target-snowflake adds such an option to its command."""
     seen = []
 
     class Foreign:

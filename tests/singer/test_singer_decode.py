@@ -1,4 +1,4 @@
-"""Singer's decoder: what each line becomes, and what it refuses."""
+"""The Singer decoder: the event of each line, and the lines that it refuses."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ A = StreamId("a")
 
 
 def decode(*blocks: bytes) -> list[Event]:
-    """Return every event of an input given in these blocks."""
+    """Return all events of an input in these blocks."""
     decoder = SingerReader()
     events = [event for block in blocks for event in decoder.feed(block)]
     return events + list(decoder.close())
 
 
 def decode_leniently(*blocks: bytes) -> tuple[list[Event], str | None]:
-    """Return the events before the first error, and that error's text."""
+    """Return the events before the first error, and the message of that error."""
     decoder = SingerReader()
     events: list[Event] = []
     try:
@@ -59,8 +59,8 @@ def decode_leniently(*blocks: bytes) -> tuple[list[Event], str | None]:
     return events, None
 
 
-def one_by_one(events: list[Event]) -> list[object]:
-    """Return events with each chunk taken apart: how rows are gathered is not promised."""
+def split_chunks(events: list[Event]) -> list[object]:
+    """Return the events with one item per row, because chunking is not specified."""
     apart: list[object] = []
     for event in events:
         if isinstance(event, Rows):
@@ -107,7 +107,7 @@ def test_each_message_becomes_its_event() -> None:
     "given_as,cursor",
     [("t", "t"), (["t", "u"], "t"), ([], None), (None, None), ([None], None), ({"a": 1}, None)],
 )
-def test_the_replication_key_is_a_name_or_the_first_of_a_list(
+def test_replication_key_is_a_string_or_the_first_of_a_list(
     given_as: object, cursor: str | None
 ) -> None:
     message = {"type": "SCHEMA", "stream": "a", "schema": {}, "bookmark_properties": given_as}
@@ -137,7 +137,7 @@ def test_consecutive_rows_of_a_stream_and_version_are_one_chunk() -> None:
     ]
 
 
-def test_bodies_and_states_keep_every_byte() -> None:
+def test_records_and_states_keep_their_bytes() -> None:
     body = b'{"x":1.50, "big": 123456789012345678901234567890,"e":1E400 ,"\\u00e9":"\xc3\xa9"}'
     state = b'{"b" : 1.10}'
     line = b'{"type":"RECORD","record":' + body + b',"stream":"a"}\n'
@@ -145,13 +145,13 @@ def test_bodies_and_states_keep_every_byte() -> None:
     assert events == [Rows(A, [body], extracted_at=[None]), Checkpoint(state)]
 
 
-def test_blank_lines_carriage_returns_a_mark_and_a_missing_last_end_are_forgiven() -> None:
+def test_blank_lines_crlf_bom_and_a_missing_final_newline_are_accepted() -> None:
     text = b"\xef\xbb\xbf" + lines(record({"n": 1})).replace(b"\n", b"\r\n") + b"\n  \r\n"
     assert len(decode(text + lines(record({"n": 2})).rstrip())) == 2
     assert decode(b"\xef\xbb\xbf") == []
 
 
-def test_numbers_that_json_does_not_have_are_null_and_said_once(
+def test_nan_and_infinity_become_null_with_one_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     body = rb'{"a":NaN,"b":-Infinity,"c":[Infinity],"d":"NaN \" Infinity","e":1.10}'
@@ -168,7 +168,7 @@ def test_numbers_that_json_does_not_have_are_null_and_said_once(
     ]
 
 
-def test_half_a_letter_makes_its_record_a_text_and_nothing_else_changes() -> None:
+def test_lone_surrogate_makes_only_its_record_text() -> None:
     def line(body: bytes) -> bytes:
         return b'{"type":"RECORD","stream":"a\\ude00","record":%s}\n' % body
 
@@ -176,13 +176,13 @@ def test_half_a_letter_makes_its_record_a_text_and_nothing_else_changes() -> Non
     late = rb'{"a":"\uDE00 \ud83d\ude00 \\ud83d"}'
     state = rb'{"a":"\ud83d"}'
     events = decode(line(lone) + b'{"type":"STATE","value":%s}\n' % state + line(late))
-    assert one_by_one(events) == [
+    assert split_chunks(events) == [
         (StreamId("a\ufffd"), None, json.dumps(lone.decode()).encode(), None),
         Checkpoint(state),
         (StreamId("a\ufffd"), None, json.dumps(late.decode()).encode(), None),
     ]
     whole = rb'{"a":"\uD83D\uDE00 \\ud83d \u00e9"}'
-    assert one_by_one(decode(line(whole).replace(rb"\ude00", b"", 1))) == [(A, None, whole, None)]
+    assert split_chunks(decode(line(whole).replace(rb"\ude00", b"", 1))) == [(A, None, whole, None)]
     _, error = decode_leniently(line(rb'["\ud83d"]'))
     assert error is not None
     assert "object" in error
@@ -191,15 +191,15 @@ def test_half_a_letter_makes_its_record_a_text_and_nothing_else_changes() -> Non
 @pytest.mark.parametrize(
     "escape", [rb"\ud80%", rb"\ud8", rb"\udcxy", rb"\ud83d\udc0g", rb"\ud83d\ud8g0", rb"\ud800\u"]
 )
-def test_an_escape_that_is_none_is_no_half_of_a_letter(escape: bytes) -> None:
-    """SEC21: what is no JSON goes on neither as a record nor as a state."""
+def test_invalid_unicode_escape_is_refused(escape: bytes) -> None:
+    """SEC21: a line that is not JSON becomes neither a record nor a state."""
     body = b'{"a":"%s0"}' % escape
     for line in (b'"RECORD","stream":"a","record":%s}\n', b'"STATE","value":%s}\n'):
         with pytest.raises(InvalidInputLine, match="Line 1 is not a Singer message"):
             decode(b'{"type":' + line % body)
 
 
-def test_a_broken_line_that_speaks_of_nan_is_refused_in_linear_time() -> None:
+def test_invalid_line_with_nan_is_refused_in_linear_time() -> None:
     with pytest.raises(InvalidInputLine, match="Line 1"):
         decode(b'{"NaN' + b'\\"' * 500_000 + b"\n")
 
@@ -228,10 +228,10 @@ BAD_LINES = {
 
 
 @pytest.mark.parametrize("line,why", BAD_LINES.values(), ids=BAD_LINES.keys())
-def test_a_line_that_is_no_message_is_named_after_what_came_before(line: bytes, why: str) -> None:
+def test_invalid_line_is_reported_after_the_events_before_it(line: bytes, why: str) -> None:
     before = lines({"type": "STATE", "value": 1}, record({"n": 1}), record({"n": 2}))
     events, error = decode_leniently(before + line + b"\n" + lines(record({"n": 3})))
-    assert one_by_one(events) == one_by_one(decode(before))
+    assert split_chunks(events) == split_chunks(decode(before))
     assert error is not None
     assert error.startswith("Line 4 is not a Singer message (")
     assert why in error
@@ -239,12 +239,12 @@ def test_a_line_that_is_no_message_is_named_after_what_came_before(line: bytes, 
 
 
 @pytest.mark.parametrize("line", [b'{"type":"HELLO"}', b"{}", b'{"type":null}', b'{"type":[1]}'])
-def test_an_unknown_type_has_its_own_error(line: bytes) -> None:
+def test_unknown_message_type_has_its_own_error(line: bytes) -> None:
     with pytest.raises(UnknownMessageType, match="Line 1"):
         decode(line + b"\n")
 
 
-def test_an_input_that_ends_within_a_message_is_torn() -> None:
+def test_input_ending_within_a_message_is_truncated() -> None:
     whole = lines(record({"n": 1}))
     decoder = SingerReader()
     assert len(list(decoder.feed(whole + whole[:-5]))) == 1
@@ -252,7 +252,7 @@ def test_an_input_that_ends_within_a_message_is_torn() -> None:
         list(decoder.close())
 
 
-def test_a_very_long_line_in_small_blocks_is_read_in_linear_time() -> None:
+def test_very_long_line_in_small_blocks_is_read_in_linear_time() -> None:
     text = lines(record({"x": "é" * 3_000_000}))
     blocks = [text[at : at + 4096] for at in range(0, len(text), 4096)]
     (event,) = decode(*blocks)
@@ -260,7 +260,7 @@ def test_a_very_long_line_in_small_blocks_is_read_in_linear_time() -> None:
     assert json.loads(event.rows[0]) == {"x": "é" * 3_000_000}
 
 
-def test_bytes_cut_within_a_letter_of_a_very_long_line_are_still_text() -> None:
+def test_incomplete_utf8_in_a_very_long_line_is_refused() -> None:
     body = ('"' + "é" * 2_000_000 + '"').encode()
     line = b'{"type":"RECORD","stream":"a","record":{"k":' + body + b"}}\n"
     assert len(decode(line)) == 1
@@ -294,7 +294,7 @@ MESSAGES = st.one_of(
     st.lists(st.integers(0, 5000), max_size=8),
     st.none() | st.tuples(st.integers(0, 5000), st.binary(max_size=3)),
 )
-def test_how_the_input_is_cut_changes_nothing(
+def test_chunk_boundaries_of_the_input_do_not_change_the_result(
     text: bytes, places: list[int], damage: tuple[int, bytes] | None
 ) -> None:
     if damage is not None:
@@ -302,12 +302,12 @@ def test_how_the_input_is_cut_changes_nothing(
         text = text[:at] + damage[1] + text[at:]
     whole, error = decode_leniently(text)
     parts, same_error = decode_leniently(*cut(text, places))
-    assert one_by_one(parts) == one_by_one(whole)
+    assert split_chunks(parts) == split_chunks(whole)
     assert same_error == error
 
 
 @given(st.binary(), st.lists(st.integers(0, 100), max_size=4))
-def test_no_bytes_raise_anything_but_the_decoders_own_error(text: bytes, places: list[int]) -> None:
+def test_any_bytes_raise_only_decoder_errors(text: bytes, places: list[int]) -> None:
     assert decode_leniently(*cut(text, places)) == decode_leniently(text)
 
 
@@ -322,8 +322,8 @@ LEVELS = st.sampled_from(
 
 
 @given(st.lists(st.tuples(LEVELS, st.integers(1, 3_000)), max_size=3), st.booleans())
-def test_a_record_that_is_too_deep_is_a_text_and_its_envelope_is_read(runs, is_last: bool) -> None:
-    """Whatever stands in it, in texts too, and on both sides of it."""
+def test_record_nested_too_deeply_becomes_text(runs, is_last: bool) -> None:
+    """Brackets inside of strings are ignored, and fields on both sides of the record are read."""
     runs = [*runs, ((b"[", b"]"), 2_000)]
     begin = b"".join(opened * times for (opened, _), times in runs)
     end = b"".join(closed * times for (_, closed), times in reversed(runs))
@@ -351,7 +351,7 @@ def test_a_record_that_is_too_deep_is_a_text_and_its_envelope_is_read(runs, is_l
         b'{"type":"RECORD","stream":"a","record":{"a":%s',
     ],
 )
-def test_what_is_too_deep_and_no_record_is_refused(line: bytes) -> None:
+def test_other_messages_nested_too_deeply_are_refused(line: bytes) -> None:
     events, error = decode_leniently(line % (b"[" * 5_000 + b"]" * 5_000) + b"\n")
     assert events == []
     assert error is not None
@@ -359,10 +359,10 @@ def test_what_is_too_deep_and_no_record_is_refused(line: bytes) -> None:
 
 @pytest.mark.parametrize("decoder", [SingerReader, partial(AirbyteDecoder, [])])
 @pytest.mark.parametrize("ends", [False, True])
-def test_a_line_that_does_not_end_is_refused_before_it_is_held_whole(
+def test_overlong_line_is_refused_before_it_is_buffered(
     monkeypatch: pytest.MonkeyPatch, decoder: Callable[[], Any], ends: bool
 ) -> None:
-    """SEC13: what came before it counts; the error names the line, the limit and its variable."""
+    """SEC13: earlier lines are read; the error names the line, the limit and its variable."""
     monkeypatch.setattr(line_reader, "LINE_BYTES", Limit("TAP_CORE_LINE_BYTES", 100_000))
     reader = decoder()
     assert list(reader.feed(b'{"type":"STATE","value":{"a":1}}\n' * 3 + b'{"type":"')) is not None
@@ -373,7 +373,7 @@ def test_a_line_that_does_not_end_is_refused_before_it_is_held_whole(
 
 
 def peak_of(line: bytes) -> tuple[float, str]:
-    """Return the memory that a line takes, in its own lengths, and the error that it ends in."""
+    """Return the peak memory relative to the line's length, and the error message."""
     error = ""
     tracemalloc.start()
     try:
@@ -389,31 +389,31 @@ BATCH = b'{"type":"BATCH","stream":"a","encoding":{"format":"jsonl"%b},"manifest
 
 
 @pytest.mark.parametrize("name", [b'"ab",', b'"/files/rows-of-a-stream.jsonl",', b'"\\n",'])
-def test_a_manifest_of_millions_of_files_is_refused_before_it_is_read(name: bytes) -> None:
-    """SEC13: the error names the stream and the setting; the line alone is held."""
+def test_oversized_batch_manifest_is_refused_before_it_is_parsed(name: bytes) -> None:
+    """SEC13: the error names the stream and the setting; only the line is in memory."""
     peak, error = peak_of(BATCH % (b"", name * (60_000_000 // len(name))))
     assert peak < 2.5
     assert error.startswith("Stream 'a': a BATCH message names its files in ")
     assert "5,000 files; raise the setting batch_max_files, or let the tap name fewer" in error
 
 
-def test_one_address_without_end_is_refused_before_it_is_read() -> None:
-    """SEC13: text with one letter beyond the usual ones takes four bytes a letter."""
+def test_overlong_batch_file_name_is_refused_before_it_is_parsed() -> None:
+    """SEC13: one character outside the BMP makes a Python string take four bytes a character."""
     address = '"\N{GRINNING FACE}%s",' % ("x" * 30_000_000)
     peak, error = peak_of(BATCH % (b"", address.encode()))
     assert peak < 2.5
     assert "batch_max_files" in error
 
 
-def test_an_encoding_without_end_is_refused_before_it_is_read() -> None:
-    """SEC13: it has a few short texts and nothing else."""
+def test_oversized_batch_encoding_is_refused_before_it_is_parsed() -> None:
+    """SEC13: a valid encoding has only a few short strings."""
     peak, error = peak_of(BATCH % (b',"a":[%b1]' % (b"[]," * 1_000_000), b""))
     assert peak < 2.5
     assert "its encoding is longer than 65,536 bytes" in error
 
 
 @pytest.mark.parametrize("values", [b"[],", b"{},", b"1,", b'"%b",' % (b"x" * 2_000)])
-def test_a_schema_without_end_is_refused_before_it_is_read(values: bytes) -> None:
+def test_oversized_schema_is_refused_before_it_is_parsed(values: bytes) -> None:
     """SEC13: the error names the line, the stream and the variable."""
     schema = b'{"properties":{},"enum":[%b1]}' % (values * (20_000_000 // len(values)))
     peak, error = peak_of(b'{"type":"SCHEMA","stream":"a","schema":%b}\n' % schema)
@@ -423,7 +423,7 @@ def test_a_schema_without_end_is_refused_before_it_is_read(values: bytes) -> Non
 
 
 @pytest.mark.parametrize("values", [b"[],", b'{"a":1},', b'"%b",' % (b"x" * 2_000)])
-def test_a_state_without_end_is_refused_before_it_is_read(values: bytes) -> None:
+def test_oversized_state_is_refused_before_it_is_parsed(values: bytes) -> None:
     """SEC13: the error names the line and the variable."""
     state = b'{"bookmarks":[%b1]}' % (values * (40_000_000 // len(values)))
     peak, error = peak_of(b'{"type":"STATE","value":%b}\n' % state)
@@ -433,8 +433,8 @@ def test_a_state_without_end_is_refused_before_it_is_read(values: bytes) -> None
 
 
 @pytest.mark.parametrize("text", [b"\\n", b'\\"', b'","'])
-def test_a_line_that_is_mended_is_copied_a_few_times_at_most(text: bytes) -> None:
-    """SEC13: a record with NaN and millions of escapes takes no memory for each of them."""
+def test_memory_of_replacing_nan_is_a_small_multiple_of_the_line(text: bytes) -> None:
+    """SEC13: the millions of escapes in the record need no memory each."""
     record = b'{"a":NaN,"b":["%b"]}' % (text * 2_000_000)
     peak, error = peak_of(b'{"type":"RECORD","stream":"a","record":%b}\n' % record)
     assert error == ""

@@ -1,4 +1,4 @@
-"""Events to Singer lines."""
+"""Encoding of events as Singer lines."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ def test_each_event_is_one_line(event, line):
     assert lines(event) == line + b"\n"
 
 
-def test_what_singer_has_no_message_for_is_left_out():
+def test_events_without_a_singer_message_are_skipped():
     assert lines(LogEvent("info", "x"), Rows(A, [])) == b""
 
 
-def test_files_are_named_by_a_batch():
+def test_batch_files_become_batch_messages():
     known = {"format": "jsonl", "compression": "gzip"}
     assert lines(
         BatchFiles(A, ["f", "g"], known), BatchFiles(A, ["h"], {"format": "x"}, version=3)
@@ -92,7 +92,7 @@ def test_files_are_named_by_a_batch():
 
 @settings(deadline=None)
 @given(st.lists(st.dictionaries(st.text(max_size=3), st.integers()), max_size=5), st.text())
-def test_a_chunk_is_a_line_for_each_row(rows, name):
+def test_chunk_becomes_one_line_per_row(rows, name):
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -104,7 +104,7 @@ def test_a_chunk_is_a_line_for_each_row(rows, name):
     ]
 
 
-def test_a_chunk_is_one_write_and_its_rows_stay_as_they_were():
+def test_chunk_is_one_write_and_its_rows_are_unchanged():
     written: list[bytes] = []
     rows = [b"{}"] * 1_000
     SingerWriter(written.append).emit(Rows(A, rows, extracted_at=AT))
@@ -112,7 +112,7 @@ def test_a_chunk_is_one_write_and_its_rows_stay_as_they_were():
     assert rows == [b"{}"] * 1_000
 
 
-def test_nothing_is_written_after_a_write_that_failed():
+def test_nothing_is_written_after_a_failed_write():
     calls = []
 
     def write(data):
@@ -137,8 +137,8 @@ def test_numbers_keep_all_their_digits():
 # Writing
 
 
-def test_a_pipe_takes_any_amount_of_bytes():
-    """A full pipe takes part of a write; the rest is written on."""
+def test_partial_writes_to_a_pipe_are_completed():
+    """A full pipe accepts part of a write; the rest is written afterwards."""
     reader, writer = os.pipe()
     data = bytes(range(256)) * 4_000
     found = []
@@ -156,7 +156,7 @@ def test_a_pipe_takes_any_amount_of_bytes():
     assert b"".join(found) == data
 
 
-def test_what_was_printed_before_stays_before(tmp_path):
+def test_buffered_text_is_written_before_the_lines(tmp_path):
     path = tmp_path / "out"
     with path.open("w") as stream:
         stream.write("first\n")
@@ -164,20 +164,20 @@ def test_what_was_printed_before_stays_before(tmp_path):
     assert path.read_text() == "first\nsecond\n"
 
 
-def test_a_stream_without_a_file_gets_text():
+def test_output_without_a_file_descriptor_gets_text():
     stream = io.StringIO()
     stdout_writer(stream)("é\n".encode())
     assert stream.getvalue() == "é\n"
 
 
-def test_standard_output_is_asked_for_at_each_write(capsys):
-    """Test runners redirect it after the tap was made."""
+def test_standard_output_is_looked_up_at_each_write(capsys):
+    """Test runners redirect it after the tap was created."""
     outlet = SingerWriter()
     outlet.emit(Checkpoint(b"{}"))
     assert capsys.readouterr().out == '{"type":"STATE","value":{}}\n'
 
 
-# Messages that authors make
+# Messages created by authors
 
 MESSAGES = [
     RecordMessage("a", {"id": 1, "n": None}, 7, datetime(2024, 1, 2, tzinfo=timezone.utc)),
@@ -190,7 +190,7 @@ MESSAGES = [
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_a_message_is_written_as_it_writes_itself(message):
+def test_message_is_encoded_like_format_message(message):
     from tap_core.singerlib.messages import format_message
 
     expected = json.loads(format_message(message))
@@ -202,25 +202,25 @@ def test_a_message_is_written_as_it_writes_itself(message):
 @pytest.mark.parametrize(
     "message", [MESSAGES[0], *MESSAGES[2:4], MESSAGES[5]], ids=lambda one: type(one).__name__
 )
-def test_a_message_becomes_an_event_and_a_message_again(message):
+def test_message_round_trips_through_an_event(message):
     [found] = to_messages(to_event(message, lambda record: record))
     if isinstance(message, SchemaMessage) and message.key_properties is None:
         message = SchemaMessage("a", {"properties": {}}, [])
     assert found == message
 
 
-def test_a_state_becomes_an_event_and_a_message_again():
+def test_state_message_round_trips_through_an_event():
     message = StateMessage({"bookmarks": {"a": {"x": 1.5}}})
     assert list(to_messages(to_event(message))) == [message]
 
 
-def test_a_message_of_no_known_type_is_refused():
+def test_message_of_an_unknown_type_is_refused():
     class Odd(Message):
-        """A message of an author's own."""
+        """A message of an unknown type."""
 
     with pytest.raises(TypeError, match="type Odd cannot be written"):
         to_event(Odd())
 
 
-def test_events_without_a_message_give_none():
+def test_event_without_a_singer_message_yields_none():
     assert list(to_messages(LogEvent("info", "x"))) == []

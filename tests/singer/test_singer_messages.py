@@ -1,4 +1,4 @@
-"""Messages that authors write by hand."""
+"""Message classes that authors use directly."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ messages = [
 """
 
 
-def made() -> list:
+def make_messages() -> list:
     scope = {"singer": singer}
     exec(CASES, scope)  # noqa: S102  the same text runs in the peer's process
     return scope["messages"]
@@ -45,7 +45,7 @@ def made() -> list:
 
 @pytest.mark.peer
 @pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk"))
-def test_messages_are_the_peers():
+def test_messages_equal_those_of_singer_sdk():
     program = f"""
 import json
 from singer_sdk import singerlib as singer
@@ -53,13 +53,13 @@ from singer_sdk import singerlib as singer
 print(json.dumps([[singer.format_message(m), repr(m.to_dict())] for m in messages]))
 """
     done = subprocess.run([str(PEER), "-c", program], check=True, capture_output=True, text=True)
-    for message, (text, fields) in zip(made(), json.loads(done.stdout), strict=True):
+    for message, (text, fields) in zip(make_messages(), json.loads(done.stdout), strict=True):
         assert repr(message.to_dict()) == fields
         ours = json.loads(format_message(message), parse_float=str)
         assert ours == json.loads(text, parse_float=str)
 
 
-def test_values_go_out_to_the_last_digit():
+def test_values_are_written_with_all_digits():
     record = {"a": Decimal("1.10"), "b": Decimal("NaN"), "c": 2**80, "d": date(2024, 1, 2)}
     record |= {"e": uuid.UUID(int=1), "f": MappingProxyType({"x": 1})}
     assert format_message(singer.RecordMessage("s", record)) == (
@@ -69,7 +69,7 @@ def test_values_go_out_to_the_last_digit():
     )
 
 
-def test_a_time_needs_a_zone_and_is_kept_in_utc():
+def test_time_extracted_requires_a_time_zone_and_is_stored_in_utc():
     with pytest.raises(ValueError, match="time zone"):
         singer.RecordMessage("s", {}, time_extracted=datetime(2024, 1, 1))  # noqa: DTZ001
     east = timezone(timedelta(hours=2))
@@ -78,7 +78,7 @@ def test_a_time_needs_a_zone_and_is_kept_in_utc():
     assert message.time_extracted.tzinfo is timezone.utc
 
 
-def test_what_comes_over_the_wire_becomes_a_message():
+def test_from_dict_creates_a_message():
     wire = {"type": "RECORD", "stream": "s", "record": {"id": 1}, "version": 3}
     wire["time_extracted"] = "2024-01-02T03:04:05.5Z"
     message = singer.RecordMessage.from_dict(wire)
@@ -90,17 +90,17 @@ def test_what_comes_over_the_wire_becomes_a_message():
     assert state == {"type": "STATE", "value": {"x": 1}}
 
 
-def test_bookmark_properties_are_a_list_of_texts():
+def test_bookmark_properties_are_a_list_of_strings():
     assert singer.SchemaMessage("s", {}, None, "a").bookmark_properties == ["a"]
     with pytest.raises(ValueError, match="'bookmark_properties' must be a string or list"):
         singer.SchemaMessage("s", {}, None, {"a"})
 
 
-def test_the_record_is_not_copied():
+def test_record_is_not_copied():
     record = {"id": 1}
     assert singer.RecordMessage("s", record).to_dict()["record"] is record
 
 
-def test_a_message_is_written_as_one_line(capsys):
+def test_message_is_written_as_one_line(capsys):
     write_message(singer.ActivateVersionMessage("s", 2))
     assert capsys.readouterr().out == '{"type":"ACTIVATE_VERSION","stream":"s","version":2}\n'

@@ -1,4 +1,4 @@
-"""Readers and writers of single messages, and plugins that are written with them."""
+"""Message readers and writers of singer_sdk, and plugins that use or override them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class NotingTarget(Target):
     notes = []
 
 
-def written(tap) -> str:
+def sync_output(tap) -> str:
     """Sync a tap and return its output."""
     raw = io.BytesIO()
     with redirect_stdout(io.TextIOWrapper(raw, write_through=True)):
@@ -88,7 +88,7 @@ def without_times(found):
 
 
 @pytest.mark.parametrize("kind", [SimpleSingerWriter, MsgSpecWriter])
-def test_a_writer_writes_lines_at_once(kind):
+def test_writer_writes_each_line_immediately(kind):
     raw = io.BytesIO()
     at = datetime(2024, 1, 2, tzinfo=timezone.utc)
     with redirect_stdout(io.TextIOWrapper(raw)) as out:
@@ -100,7 +100,7 @@ def test_a_writer_writes_lines_at_once(kind):
         out.detach()
 
 
-def test_lines_do_not_share_a_buffer():
+def test_serialized_lines_do_not_share_a_buffer():
     first, second = serialize_jsonl({"a": 1}), serialize_jsonl({"b": {2}}, ignored=True)
     assert (first, second) == (b'{"a":1}\n', b'{"b":[2]}\n')
     assert enc_hook(datetime(2024, 1, 2)) == "2024-01-02T00:00:00"  # noqa: DTZ001
@@ -108,19 +108,21 @@ def test_lines_do_not_share_a_buffer():
 
 
 @pytest.mark.parametrize("kind", [SimpleSingerWriter, MsgSpecWriter])
-def test_a_tap_with_a_writer_as_it_stands_writes_as_any_other(kind):
+def test_unmodified_writer_class_does_not_change_the_output(kind):
     class Own(NumbersTap):
         message_writer_class = kind
 
     tap = Own()
     assert type(tap.message_writer) is kind
     assert isinstance(tap.outlet, SingerWriter)
-    assert without_times(messages(written(tap))) == without_times(messages(written(NumbersTap())))
+    assert without_times(messages(sync_output(tap))) == without_times(
+        messages(sync_output(NumbersTap()))
+    )
     assert isinstance(Own(message_writer=kind()).outlet, SingerWriter)
 
 
 @pytest.mark.parametrize("kind", [SimpleSingerWriter, MsgSpecWriter])
-def test_a_writer_of_an_author_s_own_gets_every_message(kind):
+def test_overridden_writer_gets_every_message(kind):
     class Writer(kind):
         def format_message(self, message):
             line = self.serialize_message(message)
@@ -132,12 +134,12 @@ def test_a_writer_of_an_author_s_own_gets_every_message(kind):
 
     tap = Own()
     assert isinstance(tap.outlet, MessageWriterAdapter)
-    theirs = without_times(messages(written(tap)))
-    ours = written(NumbersTap()).replace("numbers", "NUMBERS")
+    theirs = without_times(messages(sync_output(tap)))
+    ours = sync_output(NumbersTap()).replace("numbers", "NUMBERS")
     assert theirs == without_times(messages(ours))
 
 
-def test_what_is_written_by_hand_stands_behind_the_rows_so_far():
+def test_message_written_by_the_author_comes_after_the_previous_rows():
     class Own(NumbersTap):
         def discover_streams(self):
             class Talking(Numbers):
@@ -147,12 +149,12 @@ def test_what_is_written_by_hand_stands_behind_the_rows_so_far():
 
             return [Talking(self)]
 
-    found = messages(written(Own()))
+    found = messages(sync_output(Own()))
     assert [message["type"] for message in found] == ["SCHEMA", "RECORD", "STATE", "STATE"]
     assert found[2]["value"] == {"by": "hand"}
 
 
-def test_a_writer_may_be_exchanged():
+def test_message_writer_may_be_replaced():
     seen = []
 
     class Writer(GenericSingerWriter):
@@ -172,7 +174,7 @@ def test_a_writer_may_be_exchanged():
 
 
 @pytest.mark.parametrize("kind", [SimpleSingerReader, MsgSpecReader])
-def test_a_reader_gives_each_message_to_its_callback(kind, monkeypatch):
+def test_reader_passes_each_message_to_its_callback(kind, monkeypatch):
     seen = []
     callbacks = dict.fromkeys(("SCHEMA", "RECORD", "STATE"), seen.append)
     counts = kind().process_lines(io.StringIO("".join(LINES)), callbacks)
@@ -191,13 +193,13 @@ def test_a_reader_gives_each_message_to_its_callback(kind, monkeypatch):
         ('{"type":"ODD"}\n', ValueError, "Unknown message type 'ODD' in message"),
     ],
 )
-def test_a_reader_refuses_what_is_no_message(kind, line, error, message):
+def test_reader_refuses_invalid_messages(kind, line, error, message):
     with pytest.raises(error, match=message):
         kind().process_lines(io.StringIO(line), {})
 
 
 @pytest.mark.parametrize("kind", [SimpleSingerReader, MsgSpecReader])
-def test_a_target_reads_with_either(kind, capsys):
+def test_target_works_with_default_and_overridden_readers(kind, capsys):
     class Reading(kind):
         def deserialize_json(self, line):
             return {**super().deserialize_json(line), "seen": True}
@@ -215,7 +217,7 @@ def test_a_target_reads_with_either(kind, capsys):
     assert not is_default_reader(changed)
 
 
-def test_a_reader_of_bytes(monkeypatch):
+def test_reader_may_read_bytes(monkeypatch):
     class Bytes(GenericSingerReader[bytes]):
         default_input = io.BytesIO(LINES[2].encode())
 

@@ -1,4 +1,4 @@
-"""Table versions from a tap to a target, each on either SDK."""
+"""Table versions from a tap to a target, each on either SDK, with equal results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run(sdk: str, name: str, folder: Path, config: dict, messages: bytes = b"") 
 
 @pytest.fixture(scope="module")
 def sent(tmp_path_factory: pytest.TempPathFactory):
-    """Give what a tap writes, run once for each setting."""
+    """Return a function that runs a tap once per setting and returns its output."""
 
     @functools.cache
     def messages(tap: str, *, emits: bool) -> bytes:
@@ -55,10 +55,10 @@ def sent(tmp_path_factory: pytest.TempPathFactory):
     return messages
 
 
-def diary(
+def sink_calls(
     target: str, messages: bytes, folder: Path, *, processes: bool, metadata: bool
 ) -> list[str]:
-    """Return what the sinks of the target were asked to do."""
+    """Return the calls of the target's sink."""
     path = folder / "diary.txt"
     path.write_text("")
     settings = {
@@ -71,7 +71,8 @@ def diary(
 
 
 @pytest.mark.parametrize("emits", [True, False])
-def test_the_tap_says_the_version_before_the_rows_and_again_behind_them(emits, sent) -> None:
+def test_version_is_activated_before_and_after_the_rows(emits, sent) -> None:
+    """singer_sdk activates it only before them."""
     found = {}
     for sdk in ("ours", "peer"):
         messages = [json.loads(line) for line in sent(sdk, emits=emits).splitlines()]
@@ -93,10 +94,12 @@ def test_the_tap_says_the_version_before_the_rows_and_again_behind_them(emits, s
     ("emits", "processes", "metadata"),
     [(True, True, True), (True, False, True), (True, True, False), (False, True, True)],
 )
-def test_a_sink_is_asked_for_the_same(tap, emits, processes, metadata, sent, tmp_path) -> None:
+def test_sink_gets_the_same_calls_on_both_sdks(
+    tap, emits, processes, metadata, sent, tmp_path
+) -> None:
     messages = sent(tap, emits=emits)
     ours, peer = (
-        diary(target, messages, tmp_path, processes=processes, metadata=metadata)
+        sink_calls(target, messages, tmp_path, processes=processes, metadata=metadata)
         for target in ("ours", "peer")
     )
     assert ours == peer

@@ -1,7 +1,6 @@
-"""A source as people write it on airbyte-cdk: one stream read as a whole, one incrementally.
+"""A source written on airbyte-cdk: a full-refresh stream and an incremental one.
 
-Run by the interpreter of a peer that has airbyte-cdk, and knows nothing of this
-project. What a stream holds follows from the settings alone.
+The interpreter of a peer that has airbyte-cdk runs it. The records follow from the settings alone.
 """
 
 # mypy: ignore-errors
@@ -19,7 +18,7 @@ TEXT = {"type": ["null", "string"]}
 
 
 class Teams(Stream):
-    """A full table."""
+    """A full-refresh stream."""
 
     name = "teams"
     primary_key = "code"
@@ -34,7 +33,7 @@ class Teams(Stream):
 
 
 class Players(Stream, CheckpointMixin):
-    """Grows by the setting `count`; two parts make a key, and the types are mixed."""
+    """An incremental stream of `count` rows, with a composite key and mixed types."""
 
     name = "players"
     primary_key = ["team", "number"]
@@ -96,7 +95,7 @@ class Players(Stream, CheckpointMixin):
 
 
 class Source(AbstractSource):
-    """Two teams and their players."""
+    """A source of two teams and their players."""
 
     def spec(self, *args, **kwargs):
         return ConnectorSpecification(

@@ -1,9 +1,8 @@
-"""PyAirbyte as people use it: a source into its cache, and a source into a destination.
+"""Runs PyAirbyte: a source into its cache, and a source into a destination.
 
-Run by the interpreter of the peer `pyairbyte`, offline. All is done twice, the
-second time with a source that has grown; what is written, once more through a cache. Takes a
-JSON document as its argument and writes one as its last line: what the client counted and what
-its cache holds.
+The interpreter of the peer `pyairbyte` runs it, offline. Everything is done twice, the second time
+with a larger source; `write` runs once more through a cache. The argument is a JSON document, and
+the last line of the output is another one: the record counts and the contents of the cache.
 """
 
 # mypy: ignore-errors
@@ -19,7 +18,7 @@ from airbyte.caches import DuckDBCache
 
 
 def main(asked):
-    """Do what is asked for: `read`, `write` or both."""
+    """Run the requested operation, `read` or `write`, and print the result."""
     source = airbyte.get_source(
         asked.get("name", "tap-shop"),
         config=asked["configs"][0],
@@ -36,13 +35,13 @@ def main(asked):
 
 
 def secrets(source):
-    """Return the settings that the specification says are secret."""
+    """Return the settings that the specification marks as secret."""
     properties = source.config_spec["properties"]
     return [name for name, one in properties.items() if one.get("airbyte_secret")]
 
 
 def read(source, asked):
-    """Read all streams into a cache, with each of the settings in turn."""
+    """Read all streams into a cache, once for each of the configurations."""
     cache = DuckDBCache(db_path=asked["cache"])
     rounds = []
     for config in asked["configs"]:
@@ -56,7 +55,7 @@ def read(source, asked):
 
 
 def write(source, asked):
-    """Write the chosen streams into a destination, with each of the settings in turn."""
+    """Write the chosen streams into a destination, once for each of the configurations."""
     destination = airbyte.get_destination(
         "target-spark",
         config=asked["destination_config"],
@@ -83,7 +82,7 @@ def write(source, asked):
 
 
 def states(cache, source, destination=None):
-    """Return the states that are kept: of each stream its name and its state."""
+    """Return the stored states: the name and the state of each stream."""
     provider = cache.get_state_provider(
         source_name=source.name,
         destination_name=destination.name if destination else None,

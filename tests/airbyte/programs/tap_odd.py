@@ -1,6 +1,6 @@
-"""Taps for what few sources have: odd names, namespaces, a free cursor, a shared position, tokens.
+"""Taps of rare features: unusual names, namespaces, a user-chosen cursor, a shared state, tokens.
 
-Written as an author writes a tap. The setting `kind` chooses the tap.
+The first argument selects the tap.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ODD = 'Grün / ☃ "quoted"\\'
 
 
 class Named(Stream):
-    """A stream and fields of odd names, in a namespace."""
+    """A stream with a namespace, whose name and fields are unusual."""
 
     name = ODD
     namespace = "schéma a"
@@ -27,7 +27,7 @@ class Named(Stream):
 
 
 class Twin(Stream):
-    """A stream of the same name as another, in a namespace of its own."""
+    """One of two streams with equal names in different namespaces."""
 
     schema = {"properties": {"id": {"type": "integer"}}}
     name_in_namespace = "twin"
@@ -45,7 +45,7 @@ class Twin(Stream):
 
 
 class Free(Stream):
-    """Read by whatever field the user chooses; tells before how much there is."""
+    """A stream whose cursor the user chooses, with an estimate."""
 
     name = "free"
     allow_any_replication_key = True
@@ -67,7 +67,7 @@ class Free(Stream):
 
 
 class Logged(Stream):
-    """Reads the changes of one table from a log that all streams share."""
+    """A stream of changes from a log whose position all streams share."""
 
     schema = {"properties": {"id": {"type": "integer"}}}
 
@@ -80,7 +80,7 @@ class Logged(Stream):
 
 
 class Things(RESTStream):
-    """Behind a token endpoint where each refresh token is good for once."""
+    """A stream behind a token endpoint whose refresh tokens are valid once."""
 
     name = "things"
     path = "/things"
@@ -97,7 +97,7 @@ class Things(RESTStream):
 
 
 class Login(OAuthAuthenticator):
-    """Asks with the refresh token."""
+    """An authenticator that sends the refresh token."""
 
     def __init__(self, token, **how):
         super().__init__(**how)
@@ -109,7 +109,7 @@ class Login(OAuthAuthenticator):
 
 
 class TapOdd(Tap):
-    """Names and cursors."""
+    """A tap of unusual names, namespaces and a user-chosen cursor."""
 
     name = "tap-odd"
     config_jsonschema = {"properties": {"url": {"type": "string"}}}
@@ -119,7 +119,7 @@ class TapOdd(Tap):
 
 
 class TapLog(Tap):
-    """Streams that share a position."""
+    """A tap of two streams that share a state."""
 
     name = "tap-log"
     has_shared_state = True
@@ -130,12 +130,12 @@ class TapLog(Tap):
 
     @cached_property
     def position(self):
-        """Where the log was read to before this sync."""
+        """The log position at the end of the previous sync."""
         return self.state.get("log_position", 0)
 
 
 class TapTokens(Tap):
-    """One stream behind a login."""
+    """A tap with one stream behind a token endpoint."""
 
     name = "tap-tokens"
     config_jsonschema = th.PropertiesList(

@@ -1,8 +1,7 @@
-"""A tap with a stream of each kind, for the rules of Airbyte's protocol.
+"""A tap with a stream of each kind, for the rules of the Airbyte protocol.
 
-Written as an author writes a tap, for no protocol in particular. What a stream
-holds follows from the settings alone, so that a test knows every record. The settings say what
-goes wrong: a token that is refused, a record at which the source breaks down.
+The records follow from the settings alone, so that a test knows each of them. The settings also
+select failures: a refused token, or a record at which the source fails.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ DAYS = 9
 
 
 class ShopStream(Stream):
-    """A stream that only the right token may read."""
+    """A stream that requires the valid token."""
 
     def get_records(self, context):
         if self.config["token"] != TOKEN:
@@ -30,7 +29,7 @@ class ShopStream(Stream):
 
 
 class Colours(ShopStream):
-    """Stateless: the same rows each time."""
+    """A full-table stream."""
 
     name = "colours"
     primary_keys = ("code",)
@@ -46,7 +45,7 @@ class Colours(ShopStream):
 
 
 class Orders(ShopStream):
-    """Incremental, in order; the setting `days` says how many there are."""
+    """A sorted incremental stream; the setting `days` is its number of rows."""
 
     name = "orders"
     primary_keys = ("id",)
@@ -74,7 +73,7 @@ class Orders(ShopStream):
 
 
 class Readings(ShopStream):
-    """Incremental, one bookmark for each meter."""
+    """An incremental stream with one bookmark per meter."""
 
     name = "readings"
     primary_keys = ("meter", "day")
@@ -92,7 +91,7 @@ class Readings(ShopStream):
 
 
 class Shops(ShopStream):
-    """The parent of the visits."""
+    """The parent stream of visits."""
 
     name = "shops"
     primary_keys = ("id",)
@@ -109,7 +108,7 @@ class Shops(ShopStream):
 
 
 class Visits(ShopStream):
-    """Incremental, of each shop."""
+    """An incremental child stream of shops."""
 
     name = "visits"
     primary_keys = ("shop", "day")
@@ -127,7 +126,7 @@ class Visits(ShopStream):
 
 
 class TapShop(Tap):
-    """A shop with a meter."""
+    """The tap of these streams."""
 
     name = "tap-shop"
     config_jsonschema = th.PropertiesList(

@@ -1,6 +1,6 @@
-"""A tap whose author does what authors do: prints, writes messages himself, uses threads.
+"""A tap that prints, writes messages itself, exits, waits or uses threads.
 
-Written as an author writes a tap. The setting `way` says what is done.
+The setting `way` selects the behaviour.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROWS = 2_500
 
 
 class Numbers(Stream):
-    """Numbers in order; the setting `rows` says how many."""
+    """A sorted stream of as many rows as the setting `rows`."""
 
     name = "numbers"
     primary_keys = ("id",)
@@ -57,13 +57,13 @@ class Numbers(Stream):
 
 
 class Batched(Numbers):
-    """Writes into files, as the setting `batch_config` says."""
+    """The same stream; the setting `batch_config` would make it write files."""
 
     name = "batched"
 
 
 class Cells(Stream):
-    """Four partitions, and workers for them."""
+    """A stream with eight partitions and four worker threads."""
 
     name = "cells"
     primary_keys = ("p", "id")
@@ -85,7 +85,7 @@ class Cells(Stream):
 
 
 class Leaves(Cells):
-    """A second stream with workers, and a child of it."""
+    """A second stream with worker threads, the parent of veins."""
 
     name = "leaves"
 
@@ -94,7 +94,7 @@ class Leaves(Cells):
 
 
 class Veins(Stream):
-    """The child."""
+    """The child stream of leaves."""
 
     name = "veins"
     parent_stream_type = Leaves
@@ -107,7 +107,7 @@ class Veins(Stream):
 
 
 class TapWays(Tap):
-    """What authors do."""
+    """The tap of these streams."""
 
     name = "tap-ways"
     max_parallel_streams = 3

@@ -1,9 +1,9 @@
-"""Which lines of standard input are no messages of Airbyte's, by its own published models.
+"""Validates lines of standard input with the published models of the Airbyte protocol.
 
-Run by the interpreter of the peer `airbyte_models`, which has the models and
-not this project. Reads one message per line, writes one JSON object per line that is invalid:
-its number, from 0, and what is wrong. The models tolerate any property that they do not know,
-as the protocol asks of readers; a writer has no reason for one, so those are told too.
+The interpreter of the peer `airbyte_models`, which has the models, runs it. It reads one message
+per line and writes one JSON object per invalid line, with the line's number from 0 and its errors.
+The models accept unknown properties, as the protocol requires of readers; a writer has no reason to
+send one, so they are reported as errors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 
 def faults(line: bytes) -> Iterator[str]:
-    """Say what is wrong with one line."""
+    """Yield the errors of one line."""
     try:
         # Strict: no text is taken for a number. Its floats may be written without a point.
         message = AirbyteMessage.model_validate_json(line, strict=True)
@@ -30,7 +30,7 @@ def faults(line: bytes) -> Iterator[str]:
 
 
 def unknown(model: BaseModel, place: str) -> Iterator[str]:
-    """Yield the properties that no model has, except the contents of a state."""
+    """Yield the properties that are in no model, except the contents of a state."""
     for name in model.model_extra or ():
         yield f"{place}{name}: no such property"
     for name, value in model:
