@@ -72,10 +72,10 @@ test: setup
 	@echo "Three runs divide the tests, because many tests wait; what the other two print comes last."
 	@queue=$$(mktemp -d) || exit 1; \
 	  spark="spark and not thorough"; others="not spark and not thorough"; \
-	  $(TEST) --queue $$queue -m "$$spark" > .spark-tests.log 2>&1 & first=$$!; \
-	  $(TEST) --queue $$queue -m "$$others" > .other-tests.log 2>&1 & second=$$!; \
-	  $(TEST) --queue $$queue -m "$$others"; here=$$?; \
-	  $(TEST) --queue $$queue -m "$$spark"; rest=$$?; \
+	  $(TEST) --queue=$$queue -m "$$spark" > .spark-tests.log 2>&1 & first=$$!; \
+	  $(TEST) --queue=$$queue -m "$$others" > .other-tests.log 2>&1 & second=$$!; \
+	  $(TEST) --queue=$$queue -m "$$others"; here=$$?; \
+	  $(TEST) --queue=$$queue -m "$$spark"; rest=$$?; \
 	  wait $$second; second=$$?; wait $$first; first=$$?; \
 	  cat .other-tests.log .spark-tests.log; rm -rf $$queue; \
 	  for code in $$here $$rest $$second $$first; do \
