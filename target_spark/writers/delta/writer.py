@@ -105,12 +105,14 @@ class _TableState:
 
     Attributes:
         id: The Delta table id that the run saw first, or None.
-        newest: The newest commit metadata in the table, valid if ``looked_for``.
-        looked_for: True if ``newest`` was read; set to False after a failed commit.
-        acknowledged: The metadata of the run's last successful commit.
-        version: The table version of that commit.
-        batch: The number of that commit.
-        effect: The statistics of that commit.
+        newest: The newest commit metadata in the table, or None. It is only valid if ``looked_for``
+            is True.
+        looked_for: True once ``newest`` was read; False again after a failed commit, which may have
+            changed it.
+        acknowledged: The commit metadata of the run's last successful commit.
+        version: The Delta version of the last successful commit.
+        batch: The batch number of the last successful commit.
+        effect: The statistics of the last successful commit.
         is_empty: True if the table has no rows; None if unknown.
         adopted: True once rows without SCD2 columns were converted.
         is_staging_clean: True once the staging folders of killed runs were removed.
@@ -129,7 +131,7 @@ class _TableState:
 
 
 class DeltaWriter:
-    """Writer of Delta tables; an instance serves one run and keeps state about each table."""
+    """Writer of Delta tables. An instance serves one run and keeps state about each table."""
 
     keeps_batch = True
 
@@ -145,7 +147,7 @@ class DeltaWriter:
         """Return the type (DDL) of each column, in table order, or None if there is no table.
 
         Raises:
-            TableError: There are files but no Delta table, or the table was replaced.
+            TableError: The folder has files but no Delta table, or the table was replaced.
         """
         self._check_same(spark, table)
         return get_types(spark, table)
@@ -168,9 +170,9 @@ class DeltaWriter:
         self._check_same(spark, table)
 
     def alter(self, spark: SparkSession, table: Table, changes: Sequence[SchemaChange]) -> None:
-        """Add columns and nested fields, and widen types.
+        """Add columns and nested fields to a table, and widen column types.
 
-        Each commit repeats the newest metadata.
+        Each resulting commit repeats the table's newest commit metadata.
         """
         self._alter(spark, table, build_alter_statements(changes, to_widen=_WIDENING))
 
@@ -188,7 +190,10 @@ class DeltaWriter:
         self._alter(spark, table, nullable_columns(get_schema(spark, table), keep))
 
     def _alter(self, spark: SparkSession, table: Table, clauses: Iterable[str]) -> None:
-        """Run ALTER TABLE once per clause; each commit repeats the newest commit metadata."""
+        """Run one ALTER TABLE per clause.
+
+        Each resulting commit repeats the table's newest commit metadata.
+        """
         for clause in clauses:
             self._check_same(spark, table)
             before = self._before(spark, table)
@@ -214,7 +219,7 @@ class DeltaWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Replace all rows of a table in one commit; until then readers see the old rows."""
+        """Replace all rows of a table in one commit. Readers see the old rows until the commit."""
         return self._save(spark, table, df, commit, "overwrite", rows)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
@@ -232,9 +237,10 @@ class DeltaWriter:
         keys: MergeKeys,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Replace the rows that have the batch's keys, and add the rows with new keys, by MERGE.
+        """Replace the table rows whose keys occur in the batch, and add the rows with new keys.
 
-        A table without rows is appended to, which takes a quarter of the time.
+        A table with rows is changed by a MERGE. A table without rows is appended to, which takes a
+        quarter of the time.
         """
         newest = latest_by_key(df, keys)
         if self.is_empty(spark, table):  # no rows to match: an append takes a quarter of the time
@@ -252,7 +258,7 @@ class DeltaWriter:
         keys: MergeKeys,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Add a version for each row that changed, and end the version that was current (SCD2)."""
+        """Add a version for each changed row, and end the previously current version (SCD2)."""
         if self.is_empty(spark, table):
             return self._append_first_rows(spark, table, initial_versions(df, keys), commit)
         self._convert_to_versions(spark, table, keys.deleted, commit)
@@ -294,18 +300,28 @@ class DeltaWriter:
     def describe_layout_mismatch(
         self, spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
     ) -> str | None:
-        """Describe a Delta table's partitioning and clustering if it differs from the settings."""
+        """Describe a Delta table's partitioning and clustering if it differs from the settings.
+
+        Returns:
+            A phrase such as "partitioned by day", or None if there is no difference.
+        """
         return describe_layout_mismatch(spark, table, table_schema, layout)
 
     def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
-        """Run OPTIMIZE and VACUUM as configured; each commit repeats the newest commit metadata."""
+        """Run OPTIMIZE and VACUUM as configured.
+
+        Each resulting commit repeats the table's newest commit metadata.
+        """
         self._check_same(spark, table)
         before = self._before(spark, table)
         metadata = {} if before is None else {_METADATA: before.to_json()}
         optimize_and_vacuum(spark, delta_ref(table), options, metadata)
 
     def is_empty(self, spark: SparkSession, table: Table) -> bool:
-        """Return True if a Delta table had no data files when this run last looked."""
+        """Return True if a Delta table has no data files.
+
+        The result is cached until the next commit of this run.
+        """
         state = self._tables[table.key]
         if state.is_empty is None:
             state.is_empty = not has_files(spark, table)
@@ -314,9 +330,17 @@ class DeltaWriter:
     def _convert_to_versions(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Fill the SCD2 columns of rows that have none, so that they are versions from this run on.
+        """Make each row without SCD2 columns a row version that begins with this run.
 
-        It is done once per table and run.
+        Such rows exist if the table was loaded in another write mode before. The conversion is done
+        once per table and run.
+
+        Args:
+            spark: The session of the calling thread.
+            table: The table.
+            deleted: The column that marks a row as deleted, or None; a marked row becomes an ended
+                version.
+            commit: The commit metadata of the batch, which has the start of the run.
         """
         state = self._tables[table.key]
         if state.adopted:
@@ -351,10 +375,10 @@ class DeltaWriter:
     def _append_first_rows(
         self, spark: SparkSession, table: Table, df: DataFrame, commit: CommitMetadata
     ) -> CommitStats:
-        """Append the first rows of a Delta table.
+        """Append the first rows of an empty Delta table.
 
         Raises:
-            ConflictError: Another writer has added rows first, and nothing was written. The next
+            ConflictError: Another writer has added rows since; nothing was written. The next
                 attempt reads the table and its commit metadata again.
         """
         df, count = counted(df, None)
@@ -384,11 +408,16 @@ class DeltaWriter:
             table: The table to append to.
             df: The rows; None for a commit without rows.
             marker: The commit metadata.
-            count: Function that returns the number of rows that the files must have.
-            first: True to commit only after a version without data files.
+            count: Function that takes the number of rows in the files and returns the expected
+                number.
+            first: True if the table must have no data files before this commit.
 
         Returns:
-            False if nothing was done and Spark's Delta must make the commit.
+            True if the commit was made; False if nothing was done, and the caller must commit
+            through Spark.
+
+        Raises:
+            ConflictError: The table was changed, or has data files in spite of ``first``.
         """
         folder = _folder(table)
         snapshot = None if folder is None else read_snapshot(folder)
@@ -415,9 +444,22 @@ class DeltaWriter:
         *,
         first: bool,
     ) -> bool:
-        """Commit data files after a table's newest version; return False if that became outdated.
+        """Commit data files as the table version after the newest one.
 
-        The caller repeats the call then. An earlier attempt that succeeded counts as success.
+        If an earlier attempt has already committed the batch, the files are removed and the call
+        succeeds.
+
+        Args:
+            spark: The session of the calling thread.
+            table: The table to append to.
+            df: The rows of the files, for their column types; None for a commit without rows.
+            files: The data files.
+            marker: The commit metadata.
+            first: True if the table must have no data files before this commit.
+
+        Returns:
+            True if the commit is in the table; False if another writer has made the next version,
+            so that the caller must repeat the call.
 
         Raises:
             ConflictError: The table was changed in a way that the files may not fit.
@@ -471,12 +513,14 @@ class DeltaWriter:
             spark: The session of the calling thread.
             table: The table to commit to.
             commit: The commit metadata of the batch.
-            rows: Returns the number of rows that the commit adds; None if unknown.
-            source: Returns the number of rows that its MERGE reads; None if unknown.
+            rows: Function that returns the number of rows that the commit must add; None if
+                unknown.
+            source: Function that returns the number of rows that a MERGE must read; None if
+                unknown.
 
         Yields:
-            The commit metadata to write, or None if the table has the batch already because the
-            response to an earlier commit was lost.
+            The commit metadata to write. None if the table already contains the batch, because an
+            earlier commit succeeded but its response was lost.
         """
         self._check_same(spark, table)
         state = self._tables[table.key]
@@ -508,10 +552,11 @@ class DeltaWriter:
         state.id = same_table(table, state.id, get_table_id(spark, table))
 
     def _verify(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> Commit:
-        """Return this run's newest commit of a table, after checking that it is that of the batch.
+        """Return this run's newest commit of a table, after checking that it contains the batch.
 
         Raises:
-            CommitLostError: It has another batch, or there is no commit of this run.
+            CommitLostError: The newest commit has another batch, or this run has no commit in the
+                table.
             TableError: An earlier commit of this run is missing.
         """
         of_run = (
@@ -553,9 +598,9 @@ class DeltaWriter:
     def _allows_plain_files(
         self, spark: SparkSession, snapshot: DeltaSnapshot, df: DataFrame | None
     ) -> bool:
-        """Return True if rows may be committed as plain Parquet files, without Spark's Delta.
+        """Return True if rows may be committed as Parquet files without Spark.
 
-        The table's features, its column types and the user's Spark settings decide.
+        The result depends on the table's features, its column types and the user's Spark settings.
         """
         if not snapshot.takes_files or self._uses_spark_alone(spark):
             return False
@@ -566,7 +611,7 @@ class DeltaWriter:
     def _uses_spark_alone(self, spark: SparkSession) -> bool:
         """Return True if the user's Spark settings configure how Delta creates or writes tables.
 
-        The library deltalake does not know these settings, so Spark must make every commit.
+        The library deltalake does not read these settings, so Spark must make every commit.
         """
         if self._has_own_settings is None:  # read once: Spark returns hundreds of settings
             self._has_own_settings = any(
@@ -579,10 +624,10 @@ class DeltaWriter:
 def insert_first(spark: SparkSession, table: Table, rows: DataFrame) -> None:
     """Append the first rows of a table by an SQL statement that fails if the table has rows.
 
-    Delta reports a conflict if another writer adds rows meanwhile.
+    If another writer adds rows while the statement runs, Delta reports a conflict.
 
     Raises:
-        ConflictError: Another writer has added the first rows, and nothing was written.
+        ConflictError: The table already has rows of another writer; nothing was written.
     """
     ref, names = delta_ref(table), ", ".join(map(quote, rows.columns))
     statement = (
@@ -619,8 +664,9 @@ def _check_counts(table: Table, made: Commit, rows: Count | None, source: Count 
     Args:
         table: The table, for the error message.
         made: The commit.
-        rows: Returns the number of rows to be added; None if unknown.
-        source: Returns the number of rows that the MERGE had to read; None if unknown.
+        rows: Function that returns the number of rows to be added; None if unknown.
+        source: Function that returns the number of rows that the MERGE had to read; None if
+            unknown.
 
     Raises:
         RowCountError: The counts differ.

@@ -26,7 +26,7 @@ _MAIN = "main"
 def find_missing_file(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> str | None:
     """Return the path of a file that a snapshot added but that does not exist, or None.
 
-    A Spark Connect session reports missing metadata files by an error instead.
+    With a Spark Connect session, missing metadata files raise an error instead.
     """
     table_ref = resolve_table(spark, table)
     if is_remote_session(spark):
@@ -49,10 +49,11 @@ def find_missing_file(spark: SparkSession, table: Table, snapshot: IcebergSnapsh
 
 
 def roll_back_snapshot(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> bool:
-    """Roll a table back to the parent of its newest snapshot.
+    """Roll a table back to the parent of ``snapshot``, its newest snapshot.
 
     Returns:
-        False, with nothing changed, if another commit has followed ``snapshot``.
+        True if the table was rolled back; False, with nothing changed, if another commit has
+        followed ``snapshot``.
     """
     session: Any = spark
     jvm = session._jvm  # noqa: SLF001

@@ -117,13 +117,15 @@ class _TableState:
 
     Attributes:
         uuid: The table uuid that the run saw first, or None.
-        newest: The newest commit metadata in the table, valid if ``looked_for``.
-        looked_for: True if ``newest`` was read; set to False after a failed commit.
-        acknowledged: The metadata of the run's last successful commit.
-        snapshot: The snapshot id of that commit.
+        newest: The newest commit metadata in the table, or None. It is only valid if ``looked_for``
+            is True.
+        looked_for: True once ``newest`` was read; False again after a failed commit, which may have
+            changed it.
+        acknowledged: The commit metadata of the run's last successful commit.
+        snapshot: The snapshot id of the last successful commit.
         is_empty: True if the table has no rows; None if unknown.
         empty_at: The id of the snapshot without rows; None if the table has no snapshot.
-        is_unsure: True if a commit that failed may still arrive in the catalog.
+        is_unsure: True if a failed commit may still reach the catalog later.
         adopted: True once rows without SCD2 columns were converted.
     """
 
@@ -139,7 +141,7 @@ class _TableState:
 
 
 class IcebergWriter:
-    """Writer of Iceberg tables; an instance serves one run and keeps state about each table."""
+    """Writer of Iceberg tables. An instance serves one run and keeps state about each table."""
 
     keeps_batch = False
 
@@ -154,7 +156,7 @@ class IcebergWriter:
         """Return the type (DDL) of each column, in table order, or None if there is no table.
 
         Raises:
-            TableError: There are files but no Iceberg table, or the table was replaced.
+            TableError: The folder has files but no Iceberg table, or the table was replaced.
         """
         self._check_same(spark, table)
         folder = table_folder(table)
@@ -242,7 +244,7 @@ class IcebergWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Replace all rows of a table in one commit; until then readers see the old rows."""
+        """Replace all rows of a table in one commit. Readers see the old rows until the commit."""
         df, count = counted(df, rows)
 
         def write(ref: str, marker: str) -> None:
@@ -267,9 +269,10 @@ class IcebergWriter:
         keys: MergeKeys,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Replace the rows that have the batch's keys, and add the rows with new keys, by MERGE.
+        """Replace the table rows whose keys occur in the batch, and add the rows with new keys.
 
-        A table without rows is appended to, which costs less.
+        A table with rows is changed by a MERGE. A table without rows is appended to, which costs
+        less.
         """
         newest = latest_by_key(df, keys)
         if self.is_empty(spark, table):  # nothing to meet: an append costs less
@@ -287,7 +290,7 @@ class IcebergWriter:
         keys: MergeKeys,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Add a version for each row that changed, and end the version that was current (SCD2)."""
+        """Add a version for each changed row, and end the previously current version (SCD2)."""
         if self.is_empty(spark, table):
             return self._append_first_rows(spark, table, initial_versions(df, keys), commit)
         self._convert_to_versions(spark, table, keys.deleted, commit)
@@ -318,7 +321,7 @@ class IcebergWriter:
     def describe_layout_mismatch(
         self, spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
     ) -> str | None:
-        """Describe an Iceberg table's partitioning if it differs from the settings, else None."""
+        """Describe an Iceberg table's partitioning, or return None if it is as configured."""
         if not layout.partition_by:
             return None
         (row,) = spark.sql(f"SHOW CREATE TABLE {resolve_table(spark, table).ref}").collect()
@@ -327,7 +330,7 @@ class IcebergWriter:
     def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
         """Compact a table, expire old snapshots and remove orphan files, as configured.
 
-        A snapshot with the commit metadata is always kept.
+        At least one snapshot with commit metadata of target-spark is always kept.
         """
         self._check_same(spark, table)
         table_ref = resolve_table(spark, table)
@@ -342,7 +345,7 @@ class IcebergWriter:
             remove_orphan_files(spark, table, table_ref, options.retain_days)
 
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-        """Return the newest commit metadata of target-spark in a table; None if it has none."""
+        """Return the newest commit metadata of target-spark in a table, or None if it has none."""
         return find_latest_metadata(spark, table)
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
@@ -358,7 +361,10 @@ class IcebergWriter:
         self._tables.pop(table.key, None)
 
     def is_empty(self, spark: SparkSession, table: Table) -> bool:
-        """Return True if an Iceberg table had no rows when this run last looked."""
+        """Return True if an Iceberg table has no rows.
+
+        The result is cached until the next commit of this run.
+        """
         state = self._tables[table.key]
         if state.is_empty is None:
             state.is_empty, state.empty_at = find_empty_snapshot(spark, table)
@@ -367,9 +373,17 @@ class IcebergWriter:
     def _convert_to_versions(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Fill the SCD2 columns of rows that have none, so that they are versions from this run on.
+        """Make each row without SCD2 columns a row version that begins with this run.
 
-        It is done once per table and run.
+        Such rows exist if the table was loaded in another write mode before. The conversion is done
+        once per table and run.
+
+        Args:
+            spark: The session of the calling thread.
+            table: The table.
+            deleted: The column that marks a row as deleted, or None; a marked row becomes an ended
+                version.
+            commit: The commit metadata of the batch, which has the start of the run.
         """
         state = self._tables[table.key]
         if state.adopted:
@@ -386,7 +400,10 @@ class IcebergWriter:
     def _append_first_rows(
         self, spark: SparkSession, table: Table, df: DataFrame, commit: CommitMetadata
     ) -> CommitStats:
-        """Append the first rows of an Iceberg table; fail if another writer adds rows meanwhile."""
+        """Append the first rows of an empty Iceberg table.
+
+        The commit fails with a conflict if another writer has added rows in the meantime.
+        """
         df, count = counted(df, None)
         empty_at = self._tables[table.key].empty_at
 
@@ -414,9 +431,10 @@ class IcebergWriter:
             batch: The rows.
             merge: The MERGE statement.
             commit: The commit metadata of the batch.
-            counts: True if each row inserts or updates one row, so that the counts can be checked.
-            read_at: The snapshot from which the batch was computed; None if it does not depend on
-                the table.
+            counts: True if each batch row inserts or updates exactly one table row, so that the
+                commit's statistics can be checked against the batch size. False to skip this check.
+            read_at: The snapshot from which the batch was computed; None if the batch does not
+                depend on the table.
         """
         batch, count = counted(batch, None)
 
@@ -440,18 +458,19 @@ class IcebergWriter:
         source: Count | None = None,
         merged: bool = False,
     ) -> CommitStats:
-        """Write a batch unless the table has it already, and verify the resulting snapshot.
+        """Write a batch unless the table already contains it, and verify the resulting snapshot.
 
         Args:
             spark: The session of the calling thread.
             table: The table to commit to.
             commit: The commit metadata of the batch.
-            write: Makes the commit; it gets the table's SQL name and the encoded metadata.
-            rows: Returns the number of rows that the commit adds; None if unknown.
-            source: Returns the number of rows of which the MERGE inserts or updates one each; None
-                if
+            write: Function that makes the commit; called with the table's SQL name and the encoded
+                metadata.
+            rows: Function that returns the number of rows that the commit must add; None if
                 unknown.
-            merged: True if the commit is a MERGE.
+            source: Function that returns the number of batch rows, each of which a MERGE inserts or
+                uses to update a row; None if unknown.
+            merged: True if the commit is a MERGE; False if it is an append or overwrite.
 
         Returns:
             The statistics of the snapshot.
@@ -488,11 +507,14 @@ class IcebergWriter:
         return effect
 
     def _roll_back_batch(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
-        """Roll back this batch's snapshot if Iceberg removed its files after a reported failure.
+        """Roll back this batch's snapshot if its data files were deleted.
+
+        Iceberg deletes the files if the storage reports a failed commit that did succeed.
 
         Raises:
             ConflictError: The snapshot was rolled back, and the batch must be written again.
-            CommitLostError: Another writer's commit followed it.
+            CommitLostError: Another writer has committed after the snapshot, so it cannot be rolled
+                back.
         """
         if self._tables[table.key].looked_for:
             return
@@ -510,9 +532,10 @@ class IcebergWriter:
         )
 
     def _block_pending_commit(self, spark: SparkSession, table: Table) -> None:
-        """Make an empty commit, if an earlier commit of this run may still arrive.
+        """Make an empty commit if an earlier, failed commit may still reach the catalog.
 
-        The late commit then conflicts, because its parent is no longer the current snapshot.
+        The earlier commit then fails with a conflict, because its parent snapshot is no longer
+        current.
         """
         state = self._tables[table.key]
         if state.is_unsure:
@@ -523,10 +546,10 @@ class IcebergWriter:
     def _find_committed_batch(
         self, spark: SparkSession, table: Table, commit: CommitMetadata
     ) -> tuple[CommitMetadata | None, bool]:
-        """Return the newest commit metadata, and True if the batch is already committed.
+        """Return the newest commit metadata, and True if the table already contains the batch.
 
-        An earlier attempt may have succeeded without a response; commits of other writers may
-        follow it.
+        An earlier attempt may have succeeded although its response was lost. Commits of other
+        writers may have followed.
         """
         state = self._tables[table.key]
         if state.looked_for:
@@ -546,10 +569,10 @@ class IcebergWriter:
         state.uuid = same_table(table, state.uuid, get_table_uuid(spark, table))
 
     def _verify(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> IcebergSnapshot:
-        """Return this run's newest snapshot, after checking that it has the batch just written.
+        """Return this run's newest snapshot, after checking that it contains the batch.
 
         Raises:
-            CommitLostError: It has another batch, or there is no snapshot of this run.
+            CommitLostError: The newest snapshot has another batch, or this run has no snapshot.
         """
         _check_ancestry(spark, table, self._tables[table.key].snapshot)
         newest = _newest_of_run(snapshots(spark, table), commit)
@@ -561,7 +584,12 @@ class IcebergWriter:
 def _newest_of_run(
     candidates: Iterable[IcebergSnapshot], commit: CommitMetadata
 ) -> IcebergSnapshot | None:
-    """Return the newest snapshot of a run if it has the commit's batch, else None."""
+    """Return the newest snapshot of the commit's run, or None if it has another batch.
+
+    Args:
+        candidates: The snapshots of the table, newest first.
+        commit: The commit metadata of the batch.
+    """
     for snapshot in candidates:
         if commit.is_same_run(snapshot.marker):
             return snapshot if commit.same_batch(snapshot.marker) else None
@@ -586,14 +614,14 @@ def _make(
 
 
 def _check_ancestry(spark: SparkSession, table: Table, last: int | None) -> None:
-    """Check that a table's snapshots still include the run's last commit.
+    """Check that the run's last commit is still in the history of a table.
+
+    A last commit whose snapshot may have expired counts as present.
 
     Args:
         spark: The session of the calling thread.
         table: The table.
-        last: The snapshot id of that commit; None if there was none.
-
-    An expired snapshot is not missed.
+        last: The snapshot id of the run's last commit; None if the run has not committed.
 
     Raises:
         TableError: The table was created again or rolled back.
@@ -614,10 +642,17 @@ def _check_unchanged(
 ) -> None:
     """Check that no other writer changed rows between reading the table and this commit.
 
-    From Spark 4.1 on, the query that computes the batch reads the same snapshot as its MERGE.
+    The check is needed before Spark 4.1, where the query that computes a batch may read an older
+    snapshot than the MERGE.
+
+    Args:
+        spark: The session of the calling thread.
+        table: The table.
+        read_at: The snapshot from which the batch was computed.
+        commit: The commit metadata of the batch.
 
     Raises:
-        TableError: Another writer changed rows that the commit did not see.
+        TableError: Another writer changed rows after the batch was computed.
     """
     between = list(itertools.takewhile(lambda s: s.id != read_at.id, snapshots(spark, table)))
     others = [other for other in between if not commit.same_batch(other.marker)]
@@ -656,14 +691,15 @@ def _check_counts(
 ) -> None:
     """Check the row counts in a snapshot's summary against the rows of the batch.
 
-    A row of a MERGE can update several rows if the table has its key more than once.
+    More rows than expected are accepted for a MERGE, because one batch row can update several table
+    rows with the same key.
 
     Args:
         table: The table, for the error message.
         snapshot: The snapshot.
-        effect: The counts in its summary.
-        rows: Returns the number of rows to be added; None if unknown.
-        source: Returns the number of rows of the MERGE's source; None if unknown.
+        effect: The counts in the snapshot's summary.
+        rows: Function that returns the number of rows to be added; None if unknown.
+        source: Function that returns the number of rows of the MERGE's source; None if unknown.
 
     Raises:
         RowCountError: The counts differ.
@@ -696,10 +732,14 @@ def find_empty_snapshot(spark: SparkSession, table: Table) -> tuple[bool, int | 
 
 
 def insert_first(rows: DataFrameWriterV2, empty_at: int | None) -> None:
-    """Append the first rows of a table, or fail if another writer has added rows.
+    """Append the first rows of a table, failing if another writer has added rows.
 
-    An overwrite of no rows is an append that Iceberg validates: it conflicts with files that were
-    added after the snapshot ``empty_at``, or with any file if that is None.
+    Iceberg's overwrite is used with a filter that matches nothing. Unlike a plain append, it fails
+    with a conflict if files were added since a given snapshot.
+
+    Args:
+        rows: The rows, as a writer for the table.
+        empty_at: The id of the snapshot without rows; None if the table had no snapshot.
     """
     options = {"isolation-level": "serializable", **FANOUT_OPTIONS}
     if empty_at is not None:
@@ -717,7 +757,10 @@ def _nothing(spark: SparkSession, ref: str) -> DataFrameWriterV2:
 
 @contextmanager
 def _translate_errors(table: Table) -> Iterator[None]:
-    """Context manager: raise Iceberg's rejections as TableError, without the JVM's stack trace."""
+    """Context manager: convert an error by which Iceberg rejects a table change to a TableError.
+
+    The message is that of Iceberg, without the Java stack trace.
+    """
     try:
         yield
     except Exception as error:
