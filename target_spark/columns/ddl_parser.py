@@ -59,7 +59,8 @@ _SUFFIX = re.compile(r"\s+(?:not\s+null\b|comment\s+'(?:[^'\\]|\\.)*')", re.IGNO
 def parse_ddl(ddl: str) -> ColumnType:
     """Parse the type of a column from DDL such as ``struct<a:int>``.
 
-    A type that target-spark does not write becomes an `UnmanagedType`; nothing raises an error.
+    A type that target-spark never writes is returned as an `UnmanagedType`. No text causes an
+    error.
     """
     text = ddl.strip()
     plain = _PLAIN.get(text.lower())
@@ -77,7 +78,7 @@ def parse_ddl(ddl: str) -> ColumnType:
 
 
 def _parts(text: str) -> list[str]:
-    """Split the inner text of a struct's DDL at the commas between its fields."""
+    """Split the text inside ``struct<...>`` at the commas between the fields."""
     parts, depth, current = [], 0, ""
     for piece in _PIECE.findall(text):
         depth += (piece in {"<", "("}) - (piece in {">", ")"})

@@ -25,8 +25,12 @@ _Paths: TypeAlias = Mapping[str, Sequence[str]]
 def nested_sources(nested: _Paths, declared: Collection[str]) -> dict[str, str]:
     """Return a unique source name for each nested key or cursor.
 
-    Names of declared properties are avoided. ``nested`` maps each key or cursor to its path; a path
-    of one part is a property and is left out.
+    A nested key is a value inside a property, such as ``user.id``.
+
+    Args:
+        nested: The path of each key or cursor, by name. A path of one part means a property and is
+            omitted in the result.
+        declared: The names of the declared properties, which must not be used.
     """
     sources: dict[str, str] = {}
     for name, path in nested.items():
@@ -48,14 +52,16 @@ def nested_columns(
 ) -> tuple[Column, ...]:
     """Return a separate column for each nested key or cursor.
 
+    A nested key is a value inside a property, such as ``user.id``.
+
     Args:
         nested: The path of each key and cursor, by name.
-        declared: The JSON Schemas of the properties.
-        type_of: Returns the column type for a JSON Schema.
+        declared: The JSON Schemas of the properties, by name.
+        type_of: Function that returns the column type for a JSON Schema.
         reserved: The names of the other columns.
 
     Raises:
-        UnsupportedError: The schema does not declare a single value at the end of a path.
+        UnsupportedError: A path is not declared, or does not lead to a single value.
     """
     sources = nested_sources(nested, declared)
     names: dict[str, str] = {}
@@ -84,7 +90,12 @@ def _leaf(
 
 
 def _properties(schema: Any, path: tuple[str, ...], at: int) -> _Schema:
-    """Return the properties that the object at position ``at`` of a path declares.
+    """Return the properties of the object to which the first ``at`` parts of a path lead.
+
+    Args:
+        schema: The JSON Schema of the object.
+        path: The path, for error messages.
+        at: The number of parts, from 1.
 
     Raises:
         UnsupportedError: The schema is not an object or declares no properties.

@@ -88,7 +88,7 @@ class Ledger:
     def state_for_commit(self, stream: Hashable, upto: int) -> CoveredState | None:
         """Return the newest state before which all rows are committed once the next commit is made.
 
-        The state may have been emitted before. The result is None if there is no such state.
+        The state may have been emitted before. Return None if there is no such state.
 
         Args:
             stream: The key of the batches that the next commit writes.

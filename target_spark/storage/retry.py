@@ -47,7 +47,17 @@ _Names: TypeAlias = Sequence[tuple[str, str]]
 
 
 class FailureKind(Enum):
-    """Kinds of failures of a commit; the module's docstring says how each is retried."""
+    """Kinds of failures of a commit.
+
+    Attributes:
+        PASSING: The storage or the catalog is unreachable or busy; retried within a minute.
+        CONFLICT: Another writer changed the table; retried after short pauses.
+        STALE: The table changed after it was read; retried once.
+        FULL: A disk is full; not retried.
+        CUT: The connection to the JVM broke; not retried.
+        AWAY: The Spark Connect server does not respond or was restarted; retried within minutes.
+        LASTING: Any other failure; not retried.
+    """
 
     PASSING = "passing"
     CONFLICT = "conflict"
@@ -148,7 +158,10 @@ _WORDS: Final = {
 
 
 def classify_failure(error: BaseException) -> FailureKind:
-    """Return the kind of failure of an exception, from the names and texts in its chain."""
+    """Return the kind of failure that an exception means.
+
+    The decision is based on the class names and messages of the exception and its causes.
+    """
     if _is_away(error):
         return FailureKind.AWAY
     python_names = [(f"{kind.__module__}.", kind.__name__) for kind in type(error).__mro__]
@@ -167,17 +180,22 @@ def retry_transient(
     before_again: Callable[[BaseException], None],
     stopping: threading.Event | None = None,
 ) -> _T:
-    """Call a function, and repeat it after transient failures.
+    """Call a function, and call it again after transient failures.
 
     Args:
         step: The function to call.
         what: A description of the work for messages.
-        before_again: A function called with the failure before each retry; an exception that it
-            raises ends the retries.
-        stopping: Set by a signal; then no further pause is made.
+        before_again: Function called with the failure before each retry. If it raises an exception,
+            there are no more retries.
+        stopping: Event that a signal handler sets to stop the run; then there are no more retries
+            after a failure.
+
+    Returns:
+        The result of the function.
 
     Raises:
-        StorageError: The failure persisted.
+        StorageError: All retries failed, or the failure is a permanent one of the storage or the
+            JVM.
     """
     failures: list[FailureKind] = []
     stopping = stopping or threading.Event()
@@ -201,11 +219,11 @@ def retry_transient(
 
 @contextmanager
 def disk_full_context(place: str, way_out: str) -> Iterator[None]:
-    """Context manager: convert a full disk into an error that names the location and a remedy.
+    """Context manager: convert a disk-full error to one that names the location and a remedy.
 
     Args:
         place: The name of the location.
-        way_out: A sentence that says how to make space.
+        way_out: A sentence that says how to free space, without its full stop.
 
     Raises:
         DiskFullError: The block failed because a disk is full.
@@ -220,7 +238,13 @@ def disk_full_context(place: str, way_out: str) -> Iterator[None]:
 
 
 def translate_disk_full(place: str, way_out: str, error: BaseException) -> DiskFullError | None:
-    """Return an error that names the location if ``error`` says that a disk is full, else None."""
+    """Return a `DiskFullError` if ``error`` says that a disk is full, else None.
+
+    Args:
+        place: The name of the location, for the message.
+        way_out: A sentence that says how to free space, without its full stop.
+        error: The error to translate.
+    """
     if classify_failure(error) is not FailureKind.FULL:
         return None
     return DiskFullError(
@@ -230,9 +254,9 @@ def translate_disk_full(place: str, way_out: str, error: BaseException) -> DiskF
 
 
 def first_error_line(error: BaseException) -> str:
-    """Return the message of an exception and of its last cause, without Java stack traces.
+    """Return the first line of an exception's message and of its root cause.
 
-    At most 1,000 characters are returned.
+    Java stack traces are omitted, and at most 1,000 characters are returned.
     """
     lines = [line for line in _format_error(error).splitlines() if line.strip(": ")]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
@@ -244,7 +268,7 @@ def first_error_line(error: BaseException) -> str:
 
 
 def _is_away(error: BaseException) -> bool:
-    """Return True if a Spark Connect or gRPC error says that the server or session is gone."""
+    """Return True if an error says that the Spark Connect server or its session is unavailable."""
     exception: Any = error
     if type(error).__module__ in _CLIENT:  # a py4j error would call the JVM
         status = exception.getGrpcStatusCode() if hasattr(error, "getGrpcStatusCode") else None
@@ -283,7 +307,11 @@ def _is_passing(text: str, names: _Names) -> bool:
 
 
 def _format_error(error: BaseException) -> str:
-    """Return the message of an exception, also where PySpark replaces it by a generic one."""
+    """Return the message of an exception.
+
+    For some errors PySpark raises a generic message; then the message of the original error is
+    returned.
+    """
     text = _IN_WORDS.sub(r"Spark Connect: \1: \2", str(error))
     context = error.__context__
     return text if context is None or _WORDLESS not in text else str(context)
@@ -321,7 +349,12 @@ def _gave_up(what: str, fault: FailureKind, tries: int, error: BaseException) ->
 def _raise_in_words(what: str, fault: FailureKind, error: BaseException) -> None:
     """Raise a `StorageError` for a permanent storage or JVM error; ignore other errors.
 
-    The error text of a Py4JJavaError is fetched now, because it is lost when the JVM ends.
+    The text of a Py4JJavaError is read now, because it is lost when the JVM ends.
+
+    Args:
+        what: A description of the work for the message.
+        fault: The kind of failure.
+        error: The failure.
 
     Raises:
         StorageError: The storage refused the request, or the error came from the JVM.
@@ -341,7 +374,7 @@ def _raise_in_words(what: str, fault: FailureKind, error: BaseException) -> None
 def _sleep(seconds: float, stopping: threading.Event) -> None:
     """Sleep for a number of seconds, but end early when ``stopping`` is set.
 
-    A signal handler sets it in the main thread, which therefore must poll it.
+    The event is polled, not waited for, because a signal handler in the same thread sets it.
     """
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0 and not stopping.is_set():

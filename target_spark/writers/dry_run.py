@@ -43,7 +43,7 @@ class DryRunWriter:
     def get_column_types(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
         """Return the types (DDL) that the table's columns would have after the changes so far.
 
-        The result is None if the table does not exist and would not have been created.
+        Return None if the table does not exist and would not have been created.
         """
         if table.key not in self._types:
             return self._writer.get_column_types(spark, _strip_unknown_catalog(spark, table))
@@ -67,7 +67,7 @@ class DryRunWriter:
     ) -> str | None:
         """Describe an existing table's partitioning if it differs from the settings.
 
-        The result is None if there is no difference or no table.
+        Return None if there is no difference or no table.
         """
         if table.key in self._new:
             return None
