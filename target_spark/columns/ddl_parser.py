@@ -73,11 +73,11 @@ def parse_ddl(ddl: str) -> ColumnType:
     if lowered.startswith("array") and (match := _ARRAY.fullmatch(text[:5].lower() + text[5:])):
         return Array(parse_ddl(match[1]))
     if lowered.startswith("struct") and (match := _STRUCT.fullmatch(text[:6].lower() + text[6:])):
-        return Struct(tuple(_field(part) for part in _parts(match[1])))
+        return Struct(tuple(_field(part) for part in _split_fields(match[1])))
     return UnmanagedType(text)
 
 
-def _parts(text: str) -> list[str]:
+def _split_fields(text: str) -> list[str]:
     """Split the text inside ``struct<...>`` at the commas between the fields."""
     parts, depth, current = [], 0, ""
     for piece in _PIECE.findall(text):

@@ -179,7 +179,7 @@ def _to_column_type(schema: Any, options: ColumnOptions, depth: int) -> ColumnTy
         return _struct(merge_object_variants([variant for _, variant in variants]), options, depth)
     if kinds == {"array"}:
         return _array([variant for _, variant in variants], options, depth)
-    return _common([_scalar(kind, variant, options) for kind, variant in variants])
+    return _find_common_type([_scalar(kind, variant, options) for kind, variant in variants])
 
 
 def _struct(schema: _Schema, options: ColumnOptions, depth: int) -> ColumnType:
@@ -219,7 +219,7 @@ def _string(schema: _Schema, options: ColumnOptions) -> ColumnType:
     return Binary() if schema.get("contentEncoding") == "base64" else Text()
 
 
-def _common(types: Sequence[ColumnType]) -> ColumnType:
+def _find_common_type(types: Sequence[ColumnType]) -> ColumnType:
     """Return the narrowest type that holds the values of all given types, or text if none does."""
     distinct = set(types)
     if len(distinct) == 1:

@@ -69,23 +69,23 @@ def nested_columns(
         preferred = source.replace(".", "_")
         names[source] = sanitize_names([preferred], {*reserved, *names.values()})[preferred]
     return tuple(
-        Column(source, names[source], _leaf(path, declared, type_of), path=path)
+        Column(source, names[source], _resolve_leaf_type(path, declared, type_of), path=path)
         for source, path in ((sources[name], tuple(nested[name])) for name in sources)
     )
 
 
-def _leaf(
+def _resolve_leaf_type(
     path: tuple[str, ...], declared: Mapping[str, Any], type_of: Callable[[Any], ColumnType]
 ) -> ColumnType:
     properties: Mapping[str, Any] = declared
     for at, part in enumerate(path, 1):
         if part not in properties:
-            raise _refusal(path, f"its schema declares no {'.'.join(path[:at])}")
+            raise _unusable_key_error(path, f"its schema declares no {'.'.join(path[:at])}")
         if at < len(path):
             properties = _properties(properties[part], path, at)
     type_ = type_of(properties[path[-1]])
     if isinstance(type_, Struct | Array):
-        raise _refusal(path, "it is not a single value")
+        raise _unusable_key_error(path, "it is not a single value")
     return Text() if isinstance(type_, Boolean) else type_  # it is read as text
 
 
@@ -104,17 +104,19 @@ def _properties(schema: Any, path: tuple[str, ...], at: int) -> _Schema:
     location = ".".join(path[:at])
     kinds = {kind for kind, _ in variants}
     if kinds - {"object", ANY_SCHEMA}:
-        raise _refusal(path, f"{location} is not an object")
+        raise _unusable_key_error(path, f"{location} is not an object")
     merged = (
         merge_object_variants([variant for _, variant in variants]) if kinds == {"object"} else {}
     )
     properties: _Schema = merged.get("properties") or {}
     if not properties:
-        raise _refusal(path, f"{location} is free-form: its schema declares no properties")
+        raise _unusable_key_error(
+            path, f"{location} is free-form: its schema declares no properties"
+        )
     return properties
 
 
-def _refusal(path: tuple[str, ...], why: str) -> UnsupportedError:
+def _unusable_key_error(path: tuple[str, ...], why: str) -> UnsupportedError:
     return UnsupportedError(
         f"{'.'.join(path)} cannot be a key or a cursor: {why}. Choose another primary key or"
         " cursor field, or let the source declare it."

@@ -47,7 +47,7 @@ def to_integer_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
     exceeds_int64 = (low is not None and low < MIN_INT64) or (high is not None and high > MAX_INT64)
     if not exceeds_int64:
         return Integer()
-    return _sized(max(get_integer_digits(low), get_integer_digits(high)), 0, options)
+    return _widest_decimal(max(get_integer_digits(low), get_integer_digits(high)), 0, options)
 
 
 def to_number_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
@@ -63,7 +63,7 @@ def to_number_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
         return options.plain_numbers or Double()
     low, high = get_bounds(schema)
     is_bounded = low is not None and high is not None
-    return _sized(
+    return _widest_decimal(
         max(get_integer_digits(low), get_integer_digits(high)) if is_bounded else None,
         get_decimal_places(step),
         options,
@@ -80,7 +80,7 @@ def to_decimal_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
         return options.unsized_decimals
     scale = scale if scale is not None and scale <= precision else 0
     if precision > MAX_DIGITS:
-        return _sized(precision - scale, scale, options)
+        return _widest_decimal(precision - scale, scale, options)
     return Decimal(precision, scale)
 
 
@@ -102,7 +102,7 @@ def count_integer_digits(type_: Integer | Decimal) -> int:
     return type_.precision - type_.scale
 
 
-def _sized(integer_digits: int | None, scale: int, options: ColumnOptions) -> ColumnType:
+def _widest_decimal(integer_digits: int | None, scale: int, options: ColumnOptions) -> ColumnType:
     """Return a decimal of 38 digits, ``scale`` of them after the point.
 
     If the digits before the point do not fit, return the type that the options configure for

@@ -136,13 +136,15 @@ def _merged(
     merge = _Merge(columns, _Rules(can_widen, has_sources))
     merge.match_all(new.columns)
     table_schema = replace(
-        new, columns=_name_missing_sources(_without_whole(merge.columns, new.key_sources))
+        new, columns=_mark_unfed_columns(_drop_whole_record_source(merge.columns, new.key_sources))
     )
     keys = tuple(_get_name(table_schema, source) for source in new.key_sources)
     return replace(table_schema, keys=keys), tuple(merge.changes)
 
 
-def _without_whole(columns: Iterable[Column], keys: Collection[str]) -> tuple[Column, ...]:
+def _drop_whole_record_source(
+    columns: Iterable[Column], keys: Collection[str]
+) -> tuple[Column, ...]:
     """Return the columns, in which none is fed with the whole record if properties are declared.
 
     A column contains the whole record only as long as the schema declares no properties but keys.
@@ -158,7 +160,7 @@ def _without_whole(columns: Iterable[Column], keys: Collection[str]) -> tuple[Co
     )
 
 
-def _name_missing_sources(columns: Iterable[Column]) -> tuple[Column, ...]:
+def _mark_unfed_columns(columns: Iterable[Column]) -> tuple[Column, ...]:
     """Return the columns, with the reason stored in ``feed`` for each column that is not fed.
 
     The reason is EMPTIED if the column's values now go to another column, else NOTHING.

@@ -137,14 +137,16 @@ def batch_files(
         limits.check_manifest(len(event.paths))
     except InputTooLargeError as error:
         raise FilesError(f"Stream {event.stream}: {error}. {_NOTHING_COMMITTED}") from None
-    encoding = _encoding(event)
+    encoding = _get_encoding(event)
     kind = (encoding.format, ordinal, event.version)
     properties = object_schema(schema).get("properties") or {}
     in_json = frozenset(name for name, each in properties.items() if not _is_text(each))
     for path in event.paths:
-        _check_reach(event.stream, path, limits.schemes, roots)
-    addresses = [_address(event.stream, path, encoding) for path in event.paths]
-    return tuple(BatchFile(event.stream, each, *kind, _size(each), in_json) for each in addresses)
+        _check_url_allowed(event.stream, path, limits.schemes, roots)
+    addresses = [_resolve_url(event.stream, path, encoding) for path in event.paths]
+    return tuple(
+        BatchFile(event.stream, each, *kind, _get_local_size(each), in_json) for each in addresses
+    )
 
 
 def check_size(file: BatchFile, limits: FileLimits) -> None:
@@ -177,7 +179,7 @@ def get_file_key(address: str, *, escaped: bool = False) -> str:
     return f"{scheme}:{re.sub('/+', '/', f'/{rest}')}"
 
 
-def _encoding(event: BatchFiles) -> BaseBatchFileEncoding:
+def _get_encoding(event: BatchFiles) -> BaseBatchFileEncoding:
     """Return the format and compression that a BATCH message declares.
 
     Raises:
@@ -186,22 +188,22 @@ def _encoding(event: BatchFiles) -> BaseBatchFileEncoding:
     try:
         encoding = BaseBatchFileEncoding.from_dict(event.format)
     except ConfigurationError as error:
-        raise _unsupported(event.stream, str(error)) from error
+        raise _unsupported_error(event.stream, str(error)) from error
     if encoding.format not in {JSONL, PARQUET}:
-        raise _unsupported(event.stream, f"their format is {encoding.format!r}")
+        raise _unsupported_error(event.stream, f"their format is {encoding.format!r}")
     if encoding.format == JSONL and encoding.compression not in {None, "none", "gzip"}:
-        raise _unsupported(event.stream, f"their compression is {encoding.compression!r}")
+        raise _unsupported_error(event.stream, f"their compression is {encoding.compression!r}")
     return encoding
 
 
-def _unsupported(stream: StreamId, reason: str) -> UnsupportedError:
+def _unsupported_error(stream: StreamId, reason: str) -> UnsupportedError:
     return UnsupportedError(
         f"Stream {stream}: the files of a BATCH message cannot be read: {reason}. Formats are"
         " jsonl (compression gzip or none) and parquet; set that in the tap's batch_config."
     )
 
 
-def _address(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -> str:
+def _resolve_url(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -> str:
     """Return the URL by which Spark reads a file that a BATCH message names.
 
     Raises:
@@ -211,14 +213,14 @@ def _address(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -> st
     if not name or name.startswith(("_", ".")):
         raise explain_unreadable(stream, path, "Spark skips files whose names begin with _ or .")
     if encoding.format == JSONL:
-        _check_ending(stream, path, name, encoding.compression == "gzip")
+        _check_suffix(stream, path, name, encoding.compression == "gzip")
     local = to_local_path(path)
     if local is None:
-        return _SCHEME.sub(lambda found: f"{_sparks(found[1])}://", path, count=1)
-    return f"file://{_existing(stream, path, local)}"
+        return _SCHEME.sub(lambda found: f"{_to_spark_scheme(found[1])}://", path, count=1)
+    return f"file://{_find_local_file(stream, path, local)}"
 
 
-def _check_reach(
+def _check_url_allowed(
     stream: StreamId, path: str, schemes: Collection[str], roots: Iterable[str]
 ) -> None:
     try:
@@ -227,7 +229,7 @@ def _check_reach(
         raise explain_unreadable(stream, path, str(error)) from None
 
 
-def _check_ending(stream: StreamId, path: str, name: str, gzipped: bool) -> None:
+def _check_suffix(stream: StreamId, path: str, name: str, gzipped: bool) -> None:
     """Check that a file's name has the suffix of the compression that its BATCH message declares.
 
     Spark detects the compression only by the suffix.
@@ -250,11 +252,11 @@ def _check_ending(stream: StreamId, path: str, name: str, gzipped: bool) -> None
         raise explain_unreadable(stream, path, reason)
 
 
-def _sparks(scheme: str) -> str:
+def _to_spark_scheme(scheme: str) -> str:
     return _SPARKS_SCHEMES.get(scheme.lower(), scheme.lower())
 
 
-def _existing(stream: StreamId, path: str, local: Path) -> Path:
+def _find_local_file(stream: StreamId, path: str, local: Path) -> Path:
     """Return the absolute path of an existing local file.
 
     Args:
@@ -280,7 +282,7 @@ def _is_text(schema: Any) -> bool:
     return {kind for kind, _ in split_variants(schema)} == {"string"}
 
 
-def _size(address: str) -> int:
+def _get_local_size(address: str) -> int:
     """Return the size in bytes of a file on this machine, or 0 for a remote file."""
     local = to_local_folder(address)
     return local.stat().st_size if local is not None else 0

@@ -356,7 +356,7 @@ class BatchWriter:
         state = self._tables[table.key]
         commits = state.commits
 
-        def before_again(error: BaseException) -> None:
+        def before_retry(error: BaseException) -> None:
             self._raise_engine_failure(error)
             if state.commits != commits:
                 raise error
@@ -366,7 +366,7 @@ class BatchWriter:
 
         with disk_full_context(f"table {table.name} ({table.key})", "Free space there"):
             return retry_transient(
-                step, what or f"Table {table.name}", before_again, self._stopping
+                step, what or f"Table {table.name}", before_retry, self._stopping
             )
 
     def _raise_engine_failure(self, error: BaseException) -> None:

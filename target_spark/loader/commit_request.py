@@ -83,12 +83,12 @@ class CommitRequest:
     @property
     def received_at(self) -> datetime:
         """Time (UTC) at which the first row was received; 1970-01-01 if there are no batches."""
-        return _instant(self.batches[0].received_at if self.batches else 0)
+        return _to_utc_datetime(self.batches[0].received_at if self.batches else 0)
 
     @property
     def closed_at(self) -> datetime:
         """Time (UTC) at which the last batch was closed; 1970-01-01 if there are no batches."""
-        return _instant(self.batches[-1].closed_at if self.batches else 0)
+        return _to_utc_datetime(self.batches[-1].closed_at if self.batches else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,5 +122,5 @@ class CommitResult:
     withheld: str | None = None
 
 
-def _instant(seconds: float) -> datetime:
+def _to_utc_datetime(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, tz=timezone.utc)

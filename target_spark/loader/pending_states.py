@@ -130,7 +130,8 @@ class PendingStates:
     def drop_replaced(self, firsts: Sequence[int]) -> None:
         """Drop each state that would be released at the same time as a newer state of its scope.
 
-        ``firsts`` are the positions in the input at which the uncommitted batches begin, sorted.
+        A scope is one stream, or all streams. ``firsts`` are the positions in the input at which
+        the uncommitted batches begin, sorted.
         """
         if len(self._waiting) < 2:  # noqa: PLR2004
             return
@@ -149,7 +150,10 @@ class PendingStates:
 
 
 def _newest_of_each(states: Sequence[CoveredState]) -> list[CoveredState]:
-    """Return the newest state of each scope; the input and the result are in input order."""
+    """Return the newest state of each scope, which is one stream or all streams.
+
+    The input and the result are in input order.
+    """
     newest: dict[Hashable, CoveredState] = {}
     for each in states:
         newest.pop(each.scope, None)  # so that the newest state is last

@@ -128,10 +128,12 @@ def _find_errors(record: Any, declared: _DeclaredSchema) -> Iterator[str]:
         yield f"with fields that its schema does not declare: {fields}{more}"
     if not declared.certainly_fits(record):
         errors = declared.validator.validator.iter_errors(record)
-        yield from map(_sentence, sorted(errors, key=lambda error: list(map(str, error.path))))
+        yield from map(
+            _describe_error, sorted(errors, key=lambda error: list(map(str, error.path)))
+        )
 
 
-def _sentence(error: Any) -> str:
+def _describe_error(error: Any) -> str:
     """Describe a jsonschema error as the end of a sentence, without values of the record."""
     path = "".join(
         f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path

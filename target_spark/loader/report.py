@@ -300,7 +300,7 @@ class Report:
             for name, counts in streams.items()
             for note in (*counts.notes, *_zone_notes(counts))
         ]
-        lines = [*_head(document), *_table(streams), *document["remarks"], *notes]
+        lines = [*_head(document), *_format_table(streams), *document["remarks"], *notes]
         return [redact_line(line) for line in lines]
 
     def streams(self) -> dict[str, StreamCounts]:
@@ -364,7 +364,7 @@ def _head(document: Mapping[str, Any]) -> Iterator[str]:
     yield f"{outcome} after {seconds:.1f} s{states}"
 
 
-def _table(streams: Mapping[str, StreamCounts]) -> list[str]:
+def _format_table(streams: Mapping[str, StreamCounts]) -> list[str]:
     """Return the statistics as lines of a text table.
 
     Most columns are omitted if they are zero for every stream.
@@ -383,7 +383,7 @@ def _table(streams: Mapping[str, StreamCounts]) -> list[str]:
         (stream, *(_COLUMNS[name][1](getattr(counts, name)) for name in shown))
         for stream, counts in streams.items()
     ]
-    return _aligned([head, *rows])
+    return _align_columns([head, *rows])
 
 
 def _zone_notes(counts: StreamCounts) -> list[str]:
@@ -393,7 +393,7 @@ def _zone_notes(counts: StreamCounts) -> list[str]:
     ]
 
 
-def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+def _align_columns(rows: list[tuple[str, ...]]) -> list[str]:
     """Return table rows as lines of text, with the first column left-aligned, the others right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [

@@ -88,11 +88,12 @@ class Ledger:
     def state_for_commit(self, stream: Hashable, upto: int) -> CoveredState | None:
         """Return the newest state before which all rows are committed once the next commit is made.
 
-        The state may have been emitted before. Return None if there is no such state.
+        The state may have been emitted before. None means that there is no such state.
 
         Args:
             stream: The key of the batches that the next commit writes.
-            upto: The ordinal up to which batches of this key belong to the next commit.
+            upto: A position in the input; batches of this key that begin at or before it belong to
+                the next commit.
         """
         with self._lock:
             return self._merge_covered(self._states.covered(self._frontier(stream, upto)))
@@ -151,7 +152,7 @@ class Ledger:
 
         Args:
             stream: The key of the batches.
-            upto: The ordinal up to which batches are marked, by their first row.
+            upto: A position in the input; batches that begin at or before it are marked.
             carried: The state that the commit stores, or None.
 
         Raises:
@@ -172,7 +173,7 @@ class Ledger:
 
         Args:
             stream: The key of the batches.
-            upto: The ordinal up to which batches belong to the commit, by their first row.
+            upto: A position in the input; batches that begin at or before it belong to the commit.
             carried: The state that the commit stores, or None.
 
         Raises:
@@ -233,9 +234,10 @@ class Ledger:
         self._last = ordinal
 
     def _frontier(self, stream: Hashable = None, upto: int = -1) -> int | None:
-        """Return the first ordinal of the oldest uncommitted batch, or None if all are committed.
+        """Return the position in the input at which the oldest uncommitted batch begins.
 
-        Batches of ``stream`` whose first ordinal is at most ``upto`` count as committed.
+        Return None if all batches are committed. Batches of ``stream`` that begin at or before
+        ``upto`` count as committed.
         """
         firsts = (
             batches.oldest_after(upto) if name == stream else batches.oldest()

@@ -205,7 +205,7 @@ def _map_rows(event: Rows, routes: Sequence[_Route]) -> Iterator[Event]:
     failure = None
     for body, row_time, row_meta in zip(event.rows, each_time, each_meta, strict=False):
         try:
-            bodies = _bodies(routes, body)
+            bodies = _map_record(routes, body)
         except Exception as error:  # noqa: BLE001  (raised below)
             failure = error
             break
@@ -222,16 +222,16 @@ def _map_rows(event: Rows, routes: Sequence[_Route]) -> Iterator[Event]:
         raise failure
 
 
-def _bodies(routes: Sequence[_Route], body: bytes) -> list[bytes | None]:
+def _map_record(routes: Sequence[_Route], body: bytes) -> list[bytes | None]:
     """Return the mapped record (JSON) for each output stream; None if the map drops it."""
     try:
         record = None if body[0] == _QUOTE else decode_record(body)
     except InvalidRecord:  # as a JSON string, which is quarantined later
         return [msgspec.json.encode(body.decode())] * len(routes)
-    return [_body(route, body, record) for route in routes]
+    return [_map_for_route(route, body, record) for route in routes]
 
 
-def _body(route: _Route, body: bytes, record: Record | None) -> bytes | None:
+def _map_for_route(route: _Route, body: bytes, record: Record | None) -> bytes | None:
     if record is None or route.transform is None:
         return body
     mapped = route.transform(record)

@@ -51,7 +51,7 @@ def list_folders(spark: SparkSession, address: str) -> list[str]:
             if (folder.is_dir())
             else []
         )
-    system, path = _hadoop(spark, address)
+    system, path = _get_hadoop_objects(spark, address)
     if not system.exists(path):
         return []
     folders = (each for each in system.listStatus(path) if each.isDirectory())
@@ -71,7 +71,7 @@ def remove_folder(spark: SparkSession, address: str) -> None:
         else:
             folder.unlink(missing_ok=True)
         return
-    system, path = _hadoop(spark, address)
+    system, path = _get_hadoop_objects(spark, address)
     system.delete(path, True)  # noqa: FBT003  (recursively)
 
 
@@ -88,7 +88,7 @@ def remove_file(spark: SparkSession, address: str) -> None:
             raise IsADirectoryError("it is a folder, not a file")
         file.unlink(missing_ok=True)
         return
-    system, path = _hadoop(spark, address)
+    system, path = _get_hadoop_objects(spark, address)
     if not system.exists(path):
         return
     if not system.getFileStatus(path).isFile():
@@ -101,8 +101,8 @@ def upload_file(spark: SparkSession, path: str, address: str) -> None:
     if is_remote_session(spark):
         spark.copyFromLocalToFs(path, to_spark_uri(address))
         return
-    system, target = _hadoop(spark, address)
-    _, source = _hadoop(spark, path)
+    system, target = _get_hadoop_objects(spark, address)
+    _, source = _get_hadoop_objects(spark, path)
     system.copyFromLocalFile(False, True, source, target)  # noqa: FBT003  (keep it; overwrite)
 
 
@@ -114,7 +114,7 @@ def fetch_file(spark: SparkSession, address: str, path: Path) -> None:
     """
     context: Any = spark.sparkContext
     hadoop, conf = context._jvm.org.apache.hadoop.fs, context._jsc.hadoopConfiguration()  # noqa: SLF001
-    system, source = _hadoop(spark, address)
+    system, source = _get_hadoop_objects(spark, address)
     status = system.getFileStatus(source)
     if not status.isFile():
         raise IsADirectoryError("it is not one file, but a folder")
@@ -128,7 +128,7 @@ def get_last_modified(spark: SparkSession, address: str) -> float | None:
 
     Return None if there are no files.
     """
-    system, path = _hadoop(spark, address)
+    system, path = _get_hadoop_objects(spark, address)
     files, times = system.listFiles(path, True), list[float]()  # noqa: FBT003  (recursively)
     while files.hasNext():
         times.append(files.next().getModificationTime() / 1000)
@@ -176,7 +176,7 @@ def _of_this_machine(address: str) -> Path:
     return folder
 
 
-def _hadoop(spark: SparkSession, address: str) -> tuple[Any, Any]:
+def _get_hadoop_objects(spark: SparkSession, address: str) -> tuple[Any, Any]:
     """Return Hadoop's Java objects for an address: the file system and the path."""
     context: Any = spark.sparkContext
     path = context._jvm.org.apache.hadoop.fs.Path(to_spark_uri(address))  # noqa: SLF001

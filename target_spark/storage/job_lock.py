@@ -323,7 +323,7 @@ def _this_process() -> dict[str, Any]:
     return {
         "pid": os.getpid(),
         "host": socket.gethostname(),
-        "born": _born(os.getpid()),
+        "born": _get_start_ticks(os.getpid()),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
 
@@ -342,10 +342,10 @@ def _is_dead(owner: Mapping[str, Any]) -> bool:
         return True
     except PermissionError:
         pass  # the process exists and belongs to another user
-    return _born(pid) != owner.get("born")
+    return _get_start_ticks(pid) != owner.get("born")
 
 
-def _born(pid: int) -> str | None:
+def _get_start_ticks(pid: int) -> str | None:
     """Return the start time of a process in kernel ticks since boot.
 
     Return None if the time is unknown or the process is a zombie.

@@ -162,7 +162,7 @@ def classify_failure(error: BaseException) -> FailureKind:
 
     The decision is based on the class names and messages of the exception and its causes.
     """
-    if _is_away(error):
+    if _is_server_unavailable(error):
         return FailureKind.AWAY
     python_names = [(f"{kind.__module__}.", kind.__name__) for kind in type(error).__mro__]
     if isinstance(error, OSError) and error.errno is not None and not _is_cut("", python_names):
@@ -177,7 +177,7 @@ def classify_failure(error: BaseException) -> FailureKind:
 def retry_transient(
     step: Callable[[], _T],
     what: str,
-    before_again: Callable[[BaseException], None],
+    before_retry: Callable[[BaseException], None],
     stopping: threading.Event | None = None,
 ) -> _T:
     """Call a function, and call it again after transient failures.
@@ -185,7 +185,7 @@ def retry_transient(
     Args:
         step: The function to call.
         what: A description of the work for messages.
-        before_again: Function called with the failure before each retry. If it raises an exception,
+        before_retry: Function called with the failure before each retry. If it raises an exception,
             there are no more retries.
         stopping: Event that a signal handler sets to stop the run; then there are no more retries
             after a failure.
@@ -203,14 +203,14 @@ def retry_transient(
         try:
             return step()
         except Exception as error:  # noqa: PERF203  (each attempt takes seconds)
-            before_again(error)
+            before_retry(error)
             fault = classify_failure(error)
             pauses = BACKOFF_SECONDS.get(fault, ())[failures.count(fault) :]
             failures.append(fault)
             if fault in _WORDS and (not pauses or stopping.is_set()):
-                raise _gave_up(what, fault, len(failures), error) from error
+                raise _retries_exhausted_error(what, fault, len(failures), error) from error
             if not pauses:
-                _raise_in_words(what, fault, error)
+                _raise_permanent_error(what, fault, error)
                 raise
             words = "%s: attempt %d failed and is repeated in %g s: %s"
             logger.warning(words, what, len(failures), pauses[0], first_error_line(error))
@@ -218,12 +218,12 @@ def retry_transient(
 
 
 @contextmanager
-def disk_full_context(place: str, way_out: str) -> Iterator[None]:
+def disk_full_context(place: str, remedy: str) -> Iterator[None]:
     """Context manager: convert a disk-full error to one that names the location and a remedy.
 
     Args:
         place: The name of the location.
-        way_out: A sentence that says how to free space, without its full stop.
+        remedy: A sentence that says how to free space, without its full stop.
 
     Raises:
         DiskFullError: The block failed because a disk is full.
@@ -231,25 +231,25 @@ def disk_full_context(place: str, way_out: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        full = translate_disk_full(place, way_out, error)
+        full = translate_disk_full(place, remedy, error)
         if full is None:
             raise
         raise full from error
 
 
-def translate_disk_full(place: str, way_out: str, error: BaseException) -> DiskFullError | None:
+def translate_disk_full(place: str, remedy: str, error: BaseException) -> DiskFullError | None:
     """Return a `DiskFullError` if ``error`` says that a disk is full, else None.
 
     Args:
         place: The name of the location, for the message.
-        way_out: A sentence that says how to free space, without its full stop.
+        remedy: A sentence that says how to free space, without its full stop.
         error: The error to translate.
     """
     if classify_failure(error) is not FailureKind.FULL:
         return None
     return DiskFullError(
         f"No space is left for {place}: {_describe_full_disk(error)}. Nothing of this batch is"
-        f" committed, and no state that covers it is emitted. {way_out}, and start again."
+        f" committed, and no state that covers it is emitted. {remedy}, and start again."
     )
 
 
@@ -267,8 +267,8 @@ def first_error_line(error: BaseException) -> str:
     return (head if cause in head else f"{head} ({cause})")[:_LONGEST]
 
 
-def _is_away(error: BaseException) -> bool:
-    """Return True if an error says that the Spark Connect server or its session is unavailable."""
+def _is_server_unavailable(error: BaseException) -> bool:
+    """Return True if an error says that the Spark Connect server or session is unavailable."""
     exception: Any = error
     if type(error).__module__ in _CLIENT:  # a py4j error would call the JVM
         status = exception.getGrpcStatusCode() if hasattr(error, "getGrpcStatusCode") else None
@@ -338,7 +338,9 @@ def _describe_full_disk(error: BaseException) -> str:
     return next(words for words in _FULL if words in text)
 
 
-def _gave_up(what: str, fault: FailureKind, tries: int, error: BaseException) -> StorageError:
+def _retries_exhausted_error(
+    what: str, fault: FailureKind, tries: int, error: BaseException
+) -> StorageError:
     return StorageError(
         f"{what}: {_WORDS[fault]}. Tried {tries} times; last error: {first_error_line(error)}."
         " Nothing of this batch is committed and no state that covers it is emitted; earlier"
@@ -346,7 +348,7 @@ def _gave_up(what: str, fault: FailureKind, tries: int, error: BaseException) ->
     )
 
 
-def _raise_in_words(what: str, fault: FailureKind, error: BaseException) -> None:
+def _raise_permanent_error(what: str, fault: FailureKind, error: BaseException) -> None:
     """Raise a `StorageError` for a permanent storage or JVM error; ignore other errors.
 
     The text of a Py4JJavaError is read now, because it is lost when the JVM ends.

@@ -69,12 +69,12 @@ def _check(spark: SparkSession, folder: Path, executors: Callable[[], int], task
     with _temporary_folder(folder):
         _remove_leftovers(folder)
         for _ in range(_ROUNDS):
-            executors_seen |= _answers(spark, folder, tasks)
+            executors_seen |= _run_test_tasks(spark, folder, tasks)
             if len(executors_seen) >= executors():
                 return
 
 
-def _answers(spark: SparkSession, folder: Path, tasks: int) -> set[str]:
+def _run_test_tasks(spark: SparkSession, folder: Path, tasks: int) -> set[str]:
     """Let Spark tasks read test files and write them back; return the names of the executors.
 
     Raises:

@@ -414,8 +414,15 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
     Raises:
         InvalidInputLine: A record is too long for Spark.
     """
-    bodies = map(_deleted, rows.rows, _times(rows)) if rows.op is Op.DELETE else rows.rows
-    fields = (count(first_ordinal), _times(rows), repeat(rows.version), *_iterate_metadata(rows))
+    bodies = (
+        map(_to_delete_record, rows.rows, _get_times(rows)) if rows.op is Op.DELETE else rows.rows
+    )
+    fields = (
+        count(first_ordinal),
+        _get_times(rows),
+        repeat(rows.version),
+        *_iterate_metadata(rows),
+    )
     longest = max(map(len, rows.rows))
     if longest < _LONG:
         line = _Line if rows.meta is None else _LineWithMeta
@@ -439,7 +446,7 @@ def _iterate_metadata(rows: Rows) -> Iterator[Iterator[msgspec.Raw]]:
         yield (_NOTHING if each is None else msgspec.Raw(each) for each in rows.meta)
 
 
-def _deleted(row: bytes, at: str | None) -> bytes:
+def _to_delete_record(row: bytes, at: str | None) -> bytes:
     """Return a row as a Singer delete record, with ``_sdc_deleted_at`` added.
 
     Args:
@@ -452,7 +459,7 @@ def _deleted(row: bytes, at: str | None) -> bytes:
     return b"%s%s%s:%s}" % (values, comma, _DELETED_AT, msgspec.json.encode(time))
 
 
-def _times(rows: Rows) -> Iterator[str | None] | Sequence[str | None]:
+def _get_times(rows: Rows) -> Iterator[str | None] | Sequence[str | None]:
     times = rows.extracted_at
     return repeat(times) if times is None or isinstance(times, str) else times
 

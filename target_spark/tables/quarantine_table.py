@@ -202,7 +202,7 @@ def find_example(raw: str | None, reason: str, table_schema: TableSchema) -> str
         value = json.loads(raw)
     except (ValueError, RecursionError):
         return _format_example(raw, raw)
-    path = _path_in(reason, table_schema)
+    path = _find_value_path(reason, table_schema)
     for name in path:
         if not isinstance(value, dict) or name not in value:
             return None
@@ -212,7 +212,7 @@ def find_example(raw: str | None, reason: str, table_schema: TableSchema) -> str
     return _format_example(value, json.dumps(clean_document(value, redact), ensure_ascii=False))
 
 
-def _path_in(reason: str, table_schema: TableSchema) -> tuple[str, ...]:
+def _find_value_path(reason: str, table_schema: TableSchema) -> tuple[str, ...]:
     """Return the path of the value to which a reason refers; empty for the whole record."""
     columns = [each for each in table_schema.columns if _mentions(reason, each.source)]
     if not columns:

@@ -86,7 +86,7 @@ def compute_changes(
     versions = _get_versions(events, table, keys)
     compared = _join_equal_versions(_join_current_state(events, versions, keys), versions, keys)
     new_events = _drop_repeated_events(compared, keys, run_started)
-    return _build_steps(new_events, keys, _columns(batch, keys))
+    return _build_changes(new_events, keys, _columns(batch, keys))
 
 
 def initial_versions(batch: DataFrame, keys: MergeKeys) -> DataFrame:
@@ -100,7 +100,7 @@ def initial_versions(batch: DataFrame, keys: MergeKeys) -> DataFrame:
             _SINCE: nothing.cast("bigint"),
         }
     )
-    first_versions = _build_steps(compared, keys, _columns(batch, keys)).where(
+    first_versions = _build_changes(compared, keys, _columns(batch, keys)).where(
         F.col(ACTION) == BEGIN
     )
     return sort_rows(first_versions.drop(ACTION, _AT, _MARK), keys.sort_by)
@@ -197,7 +197,7 @@ def _version(df: DataFrame) -> Column:
     return _col(TABLE_VERSION) if TABLE_VERSION in df.columns else F.lit(None).cast("bigint")
 
 
-def _build_steps(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -> DataFrame:
+def _build_changes(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -> DataFrame:
     """Return the changes that records make to the versions in the table.
 
     Args:
@@ -230,7 +230,7 @@ def _drop_repeated_events(events: DataFrame, keys: MergeKeys, run_started: int) 
     micros, since, order = F.col(_MICROS), F.col(_SINCE), _col(keys.order)
     is_current = F.col(_STATE).eqNullSafe(F.col(_BEFORE))
     timeless = micros.eqNullSafe(F.unix_micros(F.lit(keys.received).cast("timestamp")))
-    judged = events.withColumns({_OLD: _is_older(keys), _NEWER: ~timeless & (micros > since)})
+    judged = events.withColumns({_OLD: _is_outdated(keys), _NEWER: ~timeless & (micros > since)})
     so_far = _by_key(keys).rowsBetween(Window.unboundedPreceding, Window.currentRow)
     all_known = F.min(_is_known(keys) & timeless).over(so_far)
     repeated = is_current & all_known & (since < run_started)
@@ -257,7 +257,7 @@ def _is_known(keys: MergeKeys) -> Column:
     return F.when(is_deletion, known & F.array_contains(_MARKS, mark)).otherwise(known)
 
 
-def _is_older(keys: MergeKeys) -> Column:
+def _is_outdated(keys: MergeKeys) -> Column:
     """Return a boolean column that is true if the record equals an outdated version of its key.
 
     An outdated version is any version before the last one, or an earlier deletion.

@@ -201,10 +201,10 @@ def describe_layout_mismatch(
 def get_layout(spark: SparkSession, table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the partition columns and the clustering columns of a Delta table."""
     detail = _detail(spark, table)
-    return tuple(detail["partitionColumns"]), _unquoted(detail["clusteringColumns"])
+    return tuple(detail["partitionColumns"]), _unquote(detail["clusteringColumns"])
 
 
-def _unquoted(names: Sequence[str] | None) -> tuple[str, ...]:
+def _unquote(names: Sequence[str] | None) -> tuple[str, ...]:
     """Return column names without the backticks in which Delta encloses unusual names."""
     return tuple(name.strip("`").replace("``", "`") for name in names or ())
 

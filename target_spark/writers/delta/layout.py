@@ -90,7 +90,7 @@ def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> tuple[st
     if parts or not clustered:
         return (f" PARTITIONED BY ({parts})" if parts else ""), {}
     clause = f" CLUSTER BY ({', '.join(map(quote, clustered))})"
-    return clause, _statistics(table_schema, clustered)
+    return clause, _build_statistics_property(table_schema, clustered)
 
 
 def get_clustering(table_schema: TableSchema, layout: TableLayout) -> tuple[str, ...]:
@@ -146,7 +146,9 @@ def _hour(name: str) -> str:
     return f"CONCAT(CAST({_day(seconds)} AS STRING), '-', {hour})"
 
 
-def _statistics(table_schema: TableSchema, clustered: tuple[str, ...]) -> dict[str, str]:
+def _build_statistics_property(
+    table_schema: TableSchema, clustered: tuple[str, ...]
+) -> dict[str, str]:
     """Return the table property that makes Delta collect statistics of the clustering columns.
 
     The dictionary is empty if Delta collects these statistics by default.

@@ -105,28 +105,27 @@ class _TableState:
 
     Attributes:
         id: The Delta table id that the run saw first, or None.
-        newest: The newest commit metadata in the table, or None. It is only valid if ``looked_for``
-            is True.
-        looked_for: True once ``newest`` was read; False again after a failed commit, which may have
-            changed it.
+        newest: The newest commit metadata in the table, or None; only valid if ``is_newest_known``.
+        is_newest_known: True once ``newest`` was read. False again after a failed commit, which may
+            have changed the table.
         acknowledged: The commit metadata of the run's last successful commit.
         version: The Delta version of the last successful commit.
         batch: The batch number of the last successful commit.
         effect: The statistics of the last successful commit.
         is_empty: True if the table has no rows; None if unknown.
-        adopted: True once rows without SCD2 columns were converted.
+        is_converted: True once rows without SCD2 columns were converted to row versions.
         is_staging_clean: True once the staging folders of killed runs were removed.
     """
 
     id: str | None = None
     newest: CommitMetadata | None = None
-    looked_for: bool = False
+    is_newest_known: bool = False
     acknowledged: CommitMetadata | None = None
     version: int | None = None
     batch: int = 0
     effect: CommitStats = field(default_factory=CommitStats)
     is_empty: bool | None = None
-    adopted: bool = False
+    is_converted: bool = False
     is_staging_clean: bool = False
 
 
@@ -166,7 +165,7 @@ class DeltaWriter:
             spark, table, table_schema, layout, through_spark=self._uses_spark_alone(spark)
         )
         state = self._tables[table.key]
-        state.is_empty, state.newest, state.looked_for = True, None, True
+        state.is_empty, state.newest, state.is_newest_known = True, None, True
         self._check_same(spark, table)
 
     def alter(self, spark: SparkSession, table: Table, changes: Sequence[SchemaChange]) -> None:
@@ -286,7 +285,7 @@ class DeltaWriter:
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
         """Read the newest commit metadata of target-spark in a table; None if it has none."""
         state = self._tables[table.key]
-        state.newest, state.looked_for = find_latest_metadata(spark, table), True
+        state.newest, state.is_newest_known = find_latest_metadata(spark, table), True
         return state.newest
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
@@ -343,7 +342,7 @@ class DeltaWriter:
             commit: The commit metadata of the batch, which has the start of the run.
         """
         state = self._tables[table.key]
-        if state.adopted:
+        if state.is_converted:
             return
         self._check_same(spark, table)
         is_unconverted = F.col(quote(IS_CURRENT)).isNull()
@@ -351,7 +350,7 @@ class DeltaWriter:
             before = self._before(spark, table)
             with spark_conf(spark, {} if before is None else {_METADATA: before.to_json()}):
                 spark.sql(build_adoption_sql(delta_ref(table), commit.run_started * 1000, deleted))
-        state.adopted = True
+        state.is_converted = True
 
     # Commits
 
@@ -535,7 +534,7 @@ class DeltaWriter:
             if not is_made:
                 _check_counts(table, made, rows, source)
         except BaseException as error:  # the commit may be in the table in spite of the error
-            state.looked_for, state.is_empty = False, None
+            state.is_newest_known, state.is_empty = False, None
             if isinstance(error, Exception) and not isinstance(error, TargetSparkError):
                 self._check_same(spark, table)  # the table may have been replaced
             raise
@@ -585,8 +584,8 @@ class DeltaWriter:
 
     def _before(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
         state = self._tables[table.key]
-        if not state.looked_for:
-            state.newest, state.looked_for = find_latest_metadata(spark, table), True
+        if not state.is_newest_known:
+            state.newest, state.is_newest_known = find_latest_metadata(spark, table), True
         return state.newest
 
     def _clean_staging(self, table: Table, job: str) -> None:

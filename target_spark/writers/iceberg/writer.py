@@ -117,27 +117,26 @@ class _TableState:
 
     Attributes:
         uuid: The table uuid that the run saw first, or None.
-        newest: The newest commit metadata in the table, or None. It is only valid if ``looked_for``
-            is True.
-        looked_for: True once ``newest`` was read; False again after a failed commit, which may have
-            changed it.
+        newest: The newest commit metadata in the table, or None; only valid if ``is_newest_known``.
+        is_newest_known: True once ``newest`` was read. False again after a failed commit, which may
+            have changed the table.
         acknowledged: The commit metadata of the run's last successful commit.
         snapshot: The snapshot id of the last successful commit.
         is_empty: True if the table has no rows; None if unknown.
         empty_at: The id of the snapshot without rows; None if the table has no snapshot.
         is_unsure: True if a failed commit may still reach the catalog later.
-        adopted: True once rows without SCD2 columns were converted.
+        is_converted: True once rows without SCD2 columns were converted to row versions.
     """
 
     uuid: str | None = None
     newest: CommitMetadata | None = None
-    looked_for: bool = False
+    is_newest_known: bool = False
     acknowledged: CommitMetadata | None = None
     snapshot: int | None = None
     is_empty: bool | None = None
     empty_at: int | None = None
     is_unsure: bool = False
-    adopted: bool = False
+    is_converted: bool = False
 
 
 class IcebergWriter:
@@ -386,14 +385,14 @@ class IcebergWriter:
             commit: The commit metadata of the batch, which has the start of the run.
         """
         state = self._tables[table.key]
-        if state.adopted:
+        if state.is_converted:
             return
         is_unconverted = F.col(quote(IS_CURRENT)).isNull()
         if not self.rows(spark, table).where(is_unconverted).isEmpty():
             self._check_same(spark, table)
             ref = resolve_table(spark, table).ref
             spark.sql(build_adoption_sql(ref, commit.run_started * 1000, deleted))
-        state.adopted = True
+        state.is_converted = True
 
     # Commits
 
@@ -495,7 +494,7 @@ class IcebergWriter:
                 _check_counts(table, snapshot, effect, rows, source)
             check_files(spark, table, snapshot)
         except BaseException as error:  # the commit may be in the table, or may still be made
-            state.looked_for, state.is_empty = False, None
+            state.is_newest_known, state.is_empty = False, None
             fault = classify_failure(error)
             state.is_unsure |= fault in _UNSURE
             is_ours = not isinstance(error, Exception) or isinstance(error, TargetSparkError)
@@ -516,7 +515,7 @@ class IcebergWriter:
             CommitLostError: Another writer has committed after the snapshot, so it cannot be rolled
                 back.
         """
-        if self._tables[table.key].looked_for:
+        if self._tables[table.key].is_newest_known:
             return
         newest = next((each for each in snapshots(spark, table) if each.marker is not None), None)
         if newest is None or not commit.same_batch(newest.marker):
@@ -552,11 +551,11 @@ class IcebergWriter:
         writers may have followed.
         """
         state = self._tables[table.key]
-        if state.looked_for:
+        if state.is_newest_known:
             return state.newest, False
         all_snapshots = list(snapshots(spark, table))
         state.newest = next(filter(None, (snapshot.marker for snapshot in all_snapshots)), None)
-        state.looked_for = True
+        state.is_newest_known = True
         return state.newest, _newest_of_run(all_snapshots, commit) is not None
 
     def _check_same(self, spark: SparkSession, table: Table) -> None:
