@@ -501,7 +501,7 @@ class BatchWriter:
             self._commit_rows, spark, attempt, table_schema, rows=request.count, strict=True
         )
         try:
-            if self._reads_twice(spark, request):
+            if self._evaluates_twice(spark, request):
                 with stage_frame(spark, self._staging_area, df) as rows:
                     check_count(request, frame.counts(request.count).rows, 0)
                     written = commit_rows(rows)
@@ -515,7 +515,7 @@ class BatchWriter:
             return None
         return written.verify(request, frame.counts(request.count))
 
-    def _reads_twice(self, spark: SparkSession, request: CommitRequest) -> bool:
+    def _evaluates_twice(self, spark: SparkSession, request: CommitRequest) -> bool:
         """Return True if the commit evaluates the rows' DataFrame more than once, as a MERGE does.
 
         The caller stages such a DataFrame first, so that both evaluations see the same rows.

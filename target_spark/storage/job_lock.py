@@ -73,7 +73,7 @@ def get_lock_holder(warehouse: str, job: str) -> str | None:
     except FileNotFoundError:
         return None
     except UntrustedPathError as error:
-        raise _untrusted(error, job) from None
+        raise _untrusted_lock_error(error, job) from None
     try:
         return None if _locked(file, path) else _describe_owner(_read_owner(file))
     finally:
@@ -253,7 +253,7 @@ def _open(warehouse: str, path: Path, job: str) -> int:
     try:
         return _open_file(warehouse, path, os.O_RDWR | os.O_CREAT)
     except UntrustedPathError as error:
-        raise _untrusted(error, job) from None
+        raise _untrusted_lock_error(error, job) from None
     except OSError as error:
         raise _not_written(error) from error
 
@@ -265,7 +265,7 @@ def _not_written(error: OSError) -> TableError:
     )
 
 
-def _untrusted(error: UntrustedPathError, job: str) -> JobLockError:
+def _untrusted_lock_error(error: UntrustedPathError, job: str) -> JobLockError:
     return JobLockError(
         f"The lock of job {job!r} cannot be trusted: {error}. Change its owner and mode, or remove"
         " it, while no run of the job is active; or choose a folder that only this user, or one"

@@ -133,12 +133,12 @@ def _errors_naming_setting(setting: str, folder: str) -> Iterator[None]:
     try:
         yield
     except (OSError, _NotSharedError) as error:
-        raise _not_shared(setting, folder, str(error)) from error
+        raise _not_shared_error(setting, folder, str(error)) from error
     except Exception as error:
-        raise _not_shared(setting, folder, first_error_line(error)) from error
+        raise _not_shared_error(setting, folder, first_error_line(error)) from error
 
 
-def _not_shared(setting: str, folder: str, why: str) -> TableError:
+def _not_shared_error(setting: str, folder: str, why: str) -> TableError:
     return TableError(
         f"{setting}: Spark's executors cannot use {folder}: {why}. On a cluster it must be a"
         " folder that every worker has under the same path (a shared file system), and the"

@@ -100,12 +100,14 @@ class QuarantineGuard:
         with self._lock:
             total = self._count + count
             if limit.rows is not None and total > limit.rows:
-                raise _too_many(request, count, f"That makes {total} in this run", limit, reasons)
+                raise _limit_exceeded_error(
+                    request, count, f"That makes {total} in this run", limit, reasons
+                )
             self._count = total
         bad_rows, rows = quarantined + count, written + quarantined + request.count
         if rows >= limit.judged_from and limit.is_exceeded(bad_rows, rows):
             so_far = f"That makes {bad_rows} of {rows} rows of this stream"
-            raise _too_many(request, count, so_far, limit, reasons)
+            raise _limit_exceeded_error(request, count, so_far, limit, reasons)
 
     def find_withhold_reason(self, written: int, quarantined: int) -> str | None:
         """Return the reason for which states after a stream's rows must be held back, or None.
@@ -123,7 +125,7 @@ class QuarantineGuard:
         return None
 
 
-def _too_many(
+def _limit_exceeded_error(
     request: CommitRequest,
     count: int,
     so_far: str,

@@ -134,7 +134,7 @@ class _TableState:
     acknowledged: CommitMetadata | None = None
     effect: CommitStats = field(default_factory=CommitStats)
 
-    def read(self, manifest: CommitManifest | None) -> None:
+    def set_manifest(self, manifest: CommitManifest | None) -> None:
         """Store ``manifest`` as the one that the table currently has."""
         self.manifest, self.was_read = manifest, True
 
@@ -160,7 +160,7 @@ class ParquetWriter:
         """
         folder = _folder(table)
         manifest = self._read(table)
-        self._tables[table.key].read(manifest)
+        self._tables[table.key].set_manifest(manifest)
         if manifest is None:
             _refuse_other_files(folder)
             return None
@@ -340,7 +340,7 @@ class ParquetWriter:
         with self._committing(table):
             manifest = self._open(table, commit)
             marker = self._next(manifest, commit, table)
-            self._seal(table, replace(manifest, marker=marker))
+            self._write_manifest(table, replace(manifest, marker=marker))
             self._tables[table.key].acknowledged = marker
 
     def get_last_metadata(self, _spark: SparkSession, /, table: Table) -> CommitMetadata | None:
@@ -403,7 +403,7 @@ class ParquetWriter:
         is_own = current is not None and commit is not None and commit.same_batch(current.marker)
         state = self._tables[table.key]
         is_unchanged = not state.was_read or current == state.manifest
-        state.read(current)
+        state.set_manifest(current)
         if not (is_own or is_unchanged):
             raise ConflictError(f"Another run has written to table {table.name} at the same time.")
         manifest = current or CommitManifest()
@@ -443,16 +443,18 @@ class ParquetWriter:
         nbytes = sum((folder / name).stat().st_size for name in names)
         effect = CommitStats(inserted=written, files=len(names), nbytes=nbytes)
         self._tables[table.key].effect = effect
-        self._seal(table, CommitManifest(commit, base.marker, (*base.parts, *names), schema))
+        self._write_manifest(
+            table, CommitManifest(commit, base.marker, (*base.parts, *names), schema)
+        )
 
-    def _seal(self, table: Table, manifest: CommitManifest) -> None:
+    def _write_manifest(self, table: Table, manifest: CommitManifest) -> None:
         before = self._tables[table.key].manifest or CommitManifest()
         sources = {**before.sources, **self._tables[table.key].sources}
         manifest = replace(manifest, sources=sources)
         if self._read(table) != self._tables[table.key].manifest:  # this run holds the lock
             raise table_replaced_error(table)
         manifest.write(_folder(table))
-        self._tables[table.key].read(manifest)
+        self._tables[table.key].set_manifest(manifest)
 
     @contextmanager
     def _committing(self, table: Table) -> Iterator[None]:

@@ -24,7 +24,7 @@ __all__ = [
     "build_alter_statements",
     "build_end_values",
     "build_version_delete",
-    "check_folder_is_table",
+    "check_folder_is_empty",
     "format_properties",
     "get_columns",
     "spark_conf",
@@ -139,7 +139,7 @@ def spark_conf(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[Non
                 spark.conf.set(key, old)
 
 
-def check_folder_is_table(
+def check_folder_is_empty(
     folder: Path, table_format: str, *, but: Collection[str] = frozenset()
 ) -> None:
     """Check that a table can be created in a local folder that has no table yet.

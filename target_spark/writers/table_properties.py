@@ -20,9 +20,9 @@ from target_spark.writers.sql import format_properties
 
 __all__ = [
     "build_annotations",
+    "build_drop_not_null",
     "build_properties",
     "get_table_properties",
-    "nullable_columns",
     "read_sources",
 ]
 
@@ -84,7 +84,7 @@ def build_annotations(
                 yield f"ALTER COLUMN {quote(field.name)} COMMENT {sql_literal(comment)}"
 
 
-def nullable_columns(schema: T.StructType, keep: Collection[str]) -> Iterator[str]:
+def build_drop_not_null(schema: T.StructType, keep: Collection[str]) -> Iterator[str]:
     """Yield the ALTER TABLE clauses that drop NOT NULL from all columns not in ``keep``."""
     for path in _required(schema):
         if path[0] not in keep:

@@ -25,12 +25,12 @@ from target_spark.writers.delta.deltalake_commit import DeltaSnapshot, create_ta
 from target_spark.writers.delta.layout import (
     build_layout_ddl,
     build_partition_specs,
-    generated_columns,
+    drop_generated_columns,
     get_clustering,
     layout_columns,
 )
 from target_spark.writers.delta.log_reader import NO_TABLE, delta_ref
-from target_spark.writers.sql import check_folder_is_table, format_properties, get_columns
+from target_spark.writers.sql import check_folder_is_empty, format_properties, get_columns
 from target_spark.writers.table_properties import build_properties, get_table_properties
 
 __all__ = [
@@ -218,7 +218,7 @@ def _may_be_delta_table(table: Table) -> bool:
     folder = to_local_folder(table.path)
     if folder is None or (folder / "_delta_log").is_dir():
         return True
-    check_folder_is_table(folder, "Delta")
+    check_folder_is_empty(folder, "Delta")
     return False
 
 
@@ -235,7 +235,7 @@ def _types(spark: SparkSession, table: Table) -> Mapping[str, str] | None:
         if error.getCondition() not in NO_TABLE:
             raise
         return None
-    return generated_columns({field.name: column_ddl(field) for field in schema.fields})
+    return drop_generated_columns({field.name: column_ddl(field) for field in schema.fields})
 
 
 def _check_format(spark: SparkSession, table: Table) -> None:

@@ -32,7 +32,7 @@ __all__ = [
     "PartitionSpec",
     "build_layout_ddl",
     "build_partition_specs",
-    "generated_columns",
+    "drop_generated_columns",
     "get_clustering",
     "layout_columns",
 ]
@@ -99,7 +99,7 @@ def get_clustering(table_schema: TableSchema, layout: TableLayout) -> tuple[str,
     return tuple(column.name for column in columns if column is not None)
 
 
-def generated_columns(types: Mapping[str, str]) -> dict[str, str]:
+def drop_generated_columns(types: Mapping[str, str]) -> dict[str, str]:
     """Return a table's columns and types without the generated partition columns."""
     return {name: ddl for name, ddl in types.items() if not _is_part(name, ddl, types)}
 

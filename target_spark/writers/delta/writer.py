@@ -80,7 +80,11 @@ from target_spark.writers.sql import (
     spark_conf,
     version_delete_condition,
 )
-from target_spark.writers.table_properties import build_annotations, nullable_columns, read_sources
+from target_spark.writers.table_properties import (
+    build_annotations,
+    build_drop_not_null,
+    read_sources,
+)
 from target_spark.writers.type_widening import delta_widens
 
 __all__ = ["MATERIALIZE_SOURCE_CONF", "DeltaWriter", "insert_first"]
@@ -186,7 +190,7 @@ class DeltaWriter:
 
     def drop_not_null(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
         """Drop NOT NULL from all columns of a table except those in ``keep``."""
-        self._alter(spark, table, nullable_columns(get_schema(spark, table), keep))
+        self._alter(spark, table, build_drop_not_null(get_schema(spark, table), keep))
 
     def _alter(self, spark: SparkSession, table: Table, clauses: Iterable[str]) -> None:
         """Run one ALTER TABLE per clause.
@@ -423,7 +427,7 @@ class DeltaWriter:
         if folder is None or snapshot is None or not self._allows_plain_files(spark, snapshot, df):
             return False
         if first and snapshot.has_files():
-            raise _filled_meanwhile(table)
+            raise _not_empty_error(table)
         files = [] if df is None else write_files(df, table, folder, marker.job, count)
         try:
             while not self._commit_files(spark, table, df, files, marker, first=first):
@@ -474,7 +478,7 @@ class DeltaWriter:
             remove_files(files)  # an earlier attempt has made the commit with other files
             return True
         if first and snapshot.has_files():
-            raise _filled_meanwhile(table)
+            raise _not_empty_error(table)
         is_known = find_latest_metadata(spark, table) == state.newest
         if not is_known or not self._allows_plain_files(spark, snapshot, df):
             raise ConflictError(f"Table {table.name} was changed while rows were written to it.")
@@ -639,12 +643,12 @@ def insert_first(spark: SparkSession, table: Table, rows: DataFrame) -> None:
     except Exception as error:
         if _HAS_ROWS not in str(error):
             raise
-        raise _filled_meanwhile(table) from error
+        raise _not_empty_error(table) from error
     finally:
         spark.catalog.dropTempView(BATCH_VIEW)
 
 
-def _filled_meanwhile(table: Table) -> ConflictError:
+def _not_empty_error(table: Table) -> ConflictError:
     return ConflictError(f"Another writer has added the first rows to table {table.name}.")
 
 

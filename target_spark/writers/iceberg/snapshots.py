@@ -27,7 +27,7 @@ from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.model import CommitStats, Table
 from target_spark.writers.iceberg.catalog import catalog_table_exists, load, resolve_table
 from target_spark.writers.parquet_footers import describe_file_fault
-from target_spark.writers.sql import check_folder_is_table
+from target_spark.writers.sql import check_folder_is_empty
 from target_spark.writers.table_properties import get_table_properties
 
 __all__ = [
@@ -153,7 +153,7 @@ def check_is_iceberg(folder: Path) -> None:
             f"{folder} is an Iceberg table of a catalog, and only the catalog may change it. Set"
             " catalog and database to that catalog, or set path to another folder."
         )
-    check_folder_is_table(folder, "Iceberg", but={"metadata", "data"})
+    check_folder_is_empty(folder, "Iceberg", but={"metadata", "data"})
 
 
 def snapshots(spark: SparkSession, table: Table) -> Iterator[IcebergSnapshot]:

@@ -89,8 +89,8 @@ from target_spark.writers.sql import (
 )
 from target_spark.writers.table_properties import (
     build_annotations,
+    build_drop_not_null,
     get_table_properties,
-    nullable_columns,
     read_sources,
 )
 from target_spark.writers.type_widening import iceberg_widens
@@ -212,7 +212,7 @@ class IcebergWriter:
     def drop_not_null(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
         """Drop NOT NULL from all columns of a table except those in ``keep``."""
         schema = spark.table(resolve_table(spark, table).ref).schema
-        self._alter(spark, table, nullable_columns(schema, keep))
+        self._alter(spark, table, build_drop_not_null(schema, keep))
 
     def _alter(self, spark: SparkSession, table: Table, clauses: Iterable[str]) -> None:
         for clause in clauses:
@@ -524,7 +524,7 @@ class IcebergWriter:
         if missing is None:
             return
         if not roll_back_snapshot(spark, table, newest):
-            raise _files_lost(table, newest, missing)
+            raise _files_lost_error(table, newest, missing)
         raise ConflictError(
             f"Snapshot {newest.id} of table {table.name} was made, but Iceberg took its commit for"
             f" failed and removed {missing}; the snapshot was rolled back"
@@ -576,7 +576,7 @@ class IcebergWriter:
         _check_ancestry(spark, table, self._tables[table.key].snapshot)
         newest = _newest_of_run(snapshots(spark, table), commit)
         if newest is None:
-            raise _lost(table, commit)
+            raise _commit_lost_error(table, commit)
         return newest
 
 
@@ -664,7 +664,7 @@ def _check_unchanged(
         )
 
 
-def _lost(table: Table, commit: CommitMetadata) -> CommitLostError:
+def _commit_lost_error(table: Table, commit: CommitMetadata) -> CommitLostError:
     return CommitLostError(
         f"Batch {commit.batch} of table {table.name} was written without an error, but no"
         " snapshot of the table has this batch's metadata: another writer replaced it, or the"
@@ -672,7 +672,7 @@ def _lost(table: Table, commit: CommitMetadata) -> CommitLostError:
     )
 
 
-def _files_lost(table: Table, snapshot: IcebergSnapshot, missing: str) -> CommitLostError:
+def _files_lost_error(table: Table, snapshot: IcebergSnapshot, missing: str) -> CommitLostError:
     return CommitLostError(
         f"Snapshot {snapshot.id} of table {table.name} names the file {missing}, which does not"
         " exist: the storage reported that its commit failed, and Iceberg removed its files."
@@ -705,12 +705,12 @@ def _check_counts(
     """
     added, merged = effect.inserted, effect.inserted + effect.updated
     if rows is not None and (expected := rows(added)) != added:
-        raise _miscounted(table, snapshot, expected, f"has {added}")
+        raise _row_count_error(table, snapshot, expected, f"has {added}")
     if source is not None and snapshot.counts_merged and (expected := source(merged)) > merged:
-        raise _miscounted(table, snapshot, expected, f"inserted or updated {merged}")
+        raise _row_count_error(table, snapshot, expected, f"inserted or updated {merged}")
 
 
-def _miscounted(
+def _row_count_error(
     table: Table, snapshot: IcebergSnapshot, expected: int, actual: str
 ) -> RowCountError:
     back = "" if snapshot.parent is None else f"; roll the table back to snapshot {snapshot.parent}"
