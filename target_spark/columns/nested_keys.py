@@ -25,11 +25,11 @@ _Paths: TypeAlias = Mapping[str, Sequence[str]]
 def nested_sources(nested: _Paths, declared: Collection[str]) -> dict[str, str]:
     """Return a unique source name for each nested key or cursor.
 
-    A nested key is a value inside a property, such as ``user.id``.
+    A nested key or cursor is a value inside a property, such as ``user.id``.
 
     Args:
-        nested: The path of each key or cursor, by name. A path of one part means a property and is
-            omitted in the result.
+        nested: The path of each key or cursor, by name. A path of one part is a plain property and
+            does not occur in the result.
         declared: The names of the declared properties, which must not be used.
     """
     sources: dict[str, str] = {}

@@ -145,9 +145,10 @@ def _merged(
 def _drop_whole_record_source(
     columns: Iterable[Column], keys: Collection[str]
 ) -> tuple[Column, ...]:
-    """Return the columns, in which none is fed with the whole record if properties are declared.
+    """Return the columns, after emptying the whole-record column if properties are declared.
 
-    A column contains the whole record only as long as the schema declares no properties but keys.
+    The column with the whole record as JSON is only filled as long as the schema declares no
+    properties except keys. Afterwards it has no source of values.
     """
     all_columns = tuple(columns)
     if not any(
@@ -161,9 +162,10 @@ def _drop_whole_record_source(
 
 
 def _mark_unfed_columns(columns: Iterable[Column]) -> tuple[Column, ...]:
-    """Return the columns, with the reason stored in ``feed`` for each column that is not fed.
+    """Return the columns, with ``feed`` updated in each column without a source of values.
 
-    The reason is EMPTIED if the column's values now go to another column, else NOTHING.
+    The new value is EMPTIED if the property of the column now fills another column, so that null is
+    written. Otherwise it is NOTHING.
     """
     all_columns = tuple(columns)
     filled = {column.source for column in all_columns if column.feed is ColumnSource.PROPERTY}
@@ -257,8 +259,8 @@ class _Merge:
     def _match_or_add(self, new: Column) -> None:
         """Map a new column to the first table column of its name that fits, or add a column.
 
-        If a column of the name exists but has another type, columns named ``<name>__<type>`` are
-        tried.
+        If a column with that name exists but has another type, columns named ``<name>__<type>`` are
+        tried next.
         """
         first = self._find_by_source(new)
         name = new.name if first is None else self.columns[first].name
@@ -278,10 +280,10 @@ class _Merge:
             number += 1
 
     def _keep_unfilled(self, new: Column) -> None:
-        """Keep a column that no source fills, with the wider of its two types.
+        """Keep a column that no source fills.
 
-        The types are that of the table and that of ``new``. If no type holds both, the table's is
-        kept.
+        The column gets the wider of two types: that of the table and that of ``new``. If no type
+        holds the values of both, the column keeps the type of the table.
         """
         at = self._by_name.get(fold_case(new.name))
         if at is None:

@@ -158,7 +158,7 @@ class CommitPipeline:
             stream.kept_batches.append(batch)
             return
         self._open_bytes -= batch.nbytes
-        self._enqueue(self._request(stream, (batch,), batch.first))
+        self._enqueue(self._make_request(stream, (batch,), batch.first))
 
     def replace_table(self, stream: LoadedStream, upto: int) -> None:
         """Queue the overwrite of a table with the kept batches of its stream.
@@ -166,7 +166,7 @@ class CommitPipeline:
         ``upto`` is a position in the input, at or after the first row of each of these batches.
         """
         self.ledger.close_batch(stream.id)
-        self._enqueue(self._request(stream, stream.valid_batches(), upto))
+        self._enqueue(self._make_request(stream, stream.valid_batches(), upto))
 
     def delete_versions(self, stream: LoadedStream, upto: int) -> None:
         """Queue the deletion of the rows of all table versions except the activated one.
@@ -181,7 +181,7 @@ class CommitPipeline:
             stream.mark_deletions()
         stream.versions.is_deletion_queued = True
         self.ledger.close_batch(stream.deletion_key)
-        self._enqueue(self._request(stream, (), upto, kept_version=stream.versions.activated))
+        self._enqueue(self._make_request(stream, (), upto, kept_version=stream.versions.activated))
 
     def create_table(self, stream: LoadedStream) -> None:
         """Queue a task that creates or alters the table of a stream without rows."""
@@ -249,7 +249,7 @@ class CommitPipeline:
             while thread.is_alive():
                 thread.join(_WAIT_SECONDS)
 
-    def _request(
+    def _make_request(
         self,
         stream: LoadedStream,
         batches: tuple[Batch, ...],

@@ -87,7 +87,7 @@ class MergeKeys:
 
 @dataclass(frozen=True, slots=True)
 class VersionDelete:
-    """Deletion of all rows whose table version is not ``version``, as ACTIVATE_VERSION asks for.
+    """Deletion of all rows whose table version is not ``version``, for an ACTIVATE_VERSION message.
 
     Attributes:
         version: The table version to keep; rows with a null version are deleted too.
@@ -174,7 +174,7 @@ class Writer(Protocol):
         ...
 
     def annotate(self, spark: SparkSession, /, table: Table, table_schema: TableSchema) -> None:
-        """Store the source property of each column in the table, and set the column comments."""
+        """Set the column comments, and store which stream property feeds each column."""
         ...
 
     def drop_not_null(self, spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:

@@ -123,7 +123,7 @@ class _TableState:
     Attributes:
         manifest: The manifest that was last read or written, or None if there was none.
         was_read: True once the manifest was read or written.
-        sources: Source properties of the columns, to be stored in the next manifest.
+        sources: The stream property that feeds each column, to be stored in the next manifest.
         acknowledged: The commit metadata of the run's last successful commit.
         effect: The statistics of the last successful commit.
     """
@@ -221,7 +221,7 @@ class ParquetWriter:
         return {**manifest.sources, **self._tables[table.key].sources}
 
     def annotate(self, _spark: SparkSession, /, table: Table, table_schema: TableSchema) -> None:
-        """Keep the source property of each column, to store it with the next manifest.
+        """Remember which stream property feeds each column, to store it with the next manifest.
 
         Column comments are ignored, because Parquet has none.
         """

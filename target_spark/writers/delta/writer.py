@@ -184,7 +184,7 @@ class DeltaWriter:
         return read_sources(get_properties(spark, table))
 
     def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
-        """Store the source property of each column in the table, and set the column comments."""
+        """Set the column comments, and store which stream property feeds each column."""
         properties, schema = get_properties(spark, table), get_schema(spark, table)
         self._alter(spark, table, build_annotations(properties, schema, table_schema))
 

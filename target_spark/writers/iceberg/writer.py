@@ -202,7 +202,7 @@ class IcebergWriter:
         return read_sources(get_table_properties(spark, resolve_table(spark, table).ref))
 
     def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
-        """Store the source property of each column in the table, and set the column comments."""
+        """Set the column comments, and store which stream property feeds each column."""
         ref = resolve_table(spark, table).ref
         clauses = build_annotations(
             get_table_properties(spark, ref), spark.table(ref).schema, table_schema
