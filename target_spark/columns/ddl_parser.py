@@ -59,7 +59,8 @@ _SUFFIX = re.compile(r"\s+(?:not\s+null\b|comment\s+'(?:[^'\\]|\\.)*')", re.IGNO
 def parse_ddl(ddl: str) -> ColumnType:
     """Parse the type of a column from DDL such as ``struct<a:int>``.
 
-    A type that target-spark does not write becomes an `UnmanagedType`; nothing raises an error.
+    A type that target-spark never writes is returned as an `UnmanagedType`. No text causes an
+    error.
     """
     text = ddl.strip()
     plain = _PLAIN.get(text.lower())
@@ -72,12 +73,12 @@ def parse_ddl(ddl: str) -> ColumnType:
     if lowered.startswith("array") and (match := _ARRAY.fullmatch(text[:5].lower() + text[5:])):
         return Array(parse_ddl(match[1]))
     if lowered.startswith("struct") and (match := _STRUCT.fullmatch(text[:6].lower() + text[6:])):
-        return Struct(tuple(_field(part) for part in _parts(match[1])))
+        return Struct(tuple(_field(part) for part in _split_fields(match[1])))
     return UnmanagedType(text)
 
 
-def _parts(text: str) -> list[str]:
-    """Split the inner text of a struct's DDL at the commas between its fields."""
+def _split_fields(text: str) -> list[str]:
+    """Split the text inside ``struct<...>`` at the commas between the fields."""
     parts, depth, current = [], 0, ""
     for piece in _PIECE.findall(text):
         depth += (piece in {"<", "("}) - (piece in {">", ")"})

@@ -85,21 +85,23 @@ def schema_from_json_schema(
     options: ColumnOptions,
     nested: Mapping[str, Sequence[str]] = _ANYTHING,
 ) -> TableSchema:
-    """Map the JSON Schema of a stream to the columns of its table.
+    """Convert the JSON Schema of a stream to the columns of its table.
 
-    A key that is not a declared property gets a text column. If no property is declared, the whole
-    record gets a column, besides those of the keys. ``_sdc_deleted_at`` of a record is always a
-    timestamp, and feeds the metadata column of that name if there is one. Properties with the names
-    of Airbyte's columns are dropped if these columns are added.
+    A key that is not a declared property becomes a text column. If no property is declared, one
+    column holds the whole record, in addition to the key columns. The property ``_sdc_deleted_at``
+    is always converted to a timestamp, and provides the metadata column of that name if the options
+    add it. Properties with the names of Airbyte's columns are dropped if the options add those
+    columns.
 
     Args:
         schema: JSON Schema of the stream.
         keys: Names of the key properties.
         options: Options for columns.
-        nested: Paths of keys and cursors inside a property, which get separate columns.
+        nested: Paths of keys and cursors that are inside a property, by name. Each gets a separate
+            column.
 
     Raises:
-        UnsupportedError: The schema declares no single value at the end of such a path.
+        UnsupportedError: A nested key or cursor is not declared, or is not a single value.
     """
     root = object_schema(schema)
     declared = dict(root.get("properties") or {})
@@ -141,8 +143,8 @@ def undeclared_keys(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the keys that a JSON Schema does not declare, and the properties that it declares.
 
-    A schema without declared properties allows any key; keys in ``nested`` are paths into a
-    property.
+    If the schema declares no properties, any key is allowed. A key in ``nested``, which maps a name
+    to a path inside a property, is not checked.
     """
     declared = tuple(object_schema(schema).get("properties") or ())
     nested_names = {name for name, path in nested.items() if tuple(path) != (name,)}
@@ -177,7 +179,7 @@ def _to_column_type(schema: Any, options: ColumnOptions, depth: int) -> ColumnTy
         return _struct(merge_object_variants([variant for _, variant in variants]), options, depth)
     if kinds == {"array"}:
         return _array([variant for _, variant in variants], options, depth)
-    return _common([_scalar(kind, variant, options) for kind, variant in variants])
+    return _find_common_type([_scalar(kind, variant, options) for kind, variant in variants])
 
 
 def _struct(schema: _Schema, options: ColumnOptions, depth: int) -> ColumnType:
@@ -217,8 +219,8 @@ def _string(schema: _Schema, options: ColumnOptions) -> ColumnType:
     return Binary() if schema.get("contentEncoding") == "base64" else Text()
 
 
-def _common(types: Sequence[ColumnType]) -> ColumnType:
-    """Return the narrowest type that holds the values of all given types; text if there is none."""
+def _find_common_type(types: Sequence[ColumnType]) -> ColumnType:
+    """Return the narrowest type that holds the values of all given types, or text if none does."""
     distinct = set(types)
     if len(distinct) == 1:
         return distinct.pop()

@@ -25,8 +25,12 @@ _Paths: TypeAlias = Mapping[str, Sequence[str]]
 def nested_sources(nested: _Paths, declared: Collection[str]) -> dict[str, str]:
     """Return a unique source name for each nested key or cursor.
 
-    Names of declared properties are avoided. ``nested`` maps each key or cursor to its path; a path
-    of one part is a property and is left out.
+    A nested key or cursor is a value inside a property, such as ``user.id``.
+
+    Args:
+        nested: The path of each key or cursor, by name. A path of one part is a plain property and
+            does not occur in the result.
+        declared: The names of the declared properties, which must not be used.
     """
     sources: dict[str, str] = {}
     for name, path in nested.items():
@@ -48,14 +52,16 @@ def nested_columns(
 ) -> tuple[Column, ...]:
     """Return a separate column for each nested key or cursor.
 
+    A nested key is a value inside a property, such as ``user.id``.
+
     Args:
         nested: The path of each key and cursor, by name.
-        declared: The JSON Schemas of the properties.
-        type_of: Returns the column type for a JSON Schema.
+        declared: The JSON Schemas of the properties, by name.
+        type_of: Function that returns the column type for a JSON Schema.
         reserved: The names of the other columns.
 
     Raises:
-        UnsupportedError: The schema does not declare a single value at the end of a path.
+        UnsupportedError: A path is not declared, or does not lead to a single value.
     """
     sources = nested_sources(nested, declared)
     names: dict[str, str] = {}
@@ -63,28 +69,33 @@ def nested_columns(
         preferred = source.replace(".", "_")
         names[source] = sanitize_names([preferred], {*reserved, *names.values()})[preferred]
     return tuple(
-        Column(source, names[source], _leaf(path, declared, type_of), path=path)
+        Column(source, names[source], _resolve_leaf_type(path, declared, type_of), path=path)
         for source, path in ((sources[name], tuple(nested[name])) for name in sources)
     )
 
 
-def _leaf(
+def _resolve_leaf_type(
     path: tuple[str, ...], declared: Mapping[str, Any], type_of: Callable[[Any], ColumnType]
 ) -> ColumnType:
     properties: Mapping[str, Any] = declared
     for at, part in enumerate(path, 1):
         if part not in properties:
-            raise _refusal(path, f"its schema declares no {'.'.join(path[:at])}")
+            raise _unusable_key_error(path, f"its schema declares no {'.'.join(path[:at])}")
         if at < len(path):
             properties = _properties(properties[part], path, at)
     type_ = type_of(properties[path[-1]])
     if isinstance(type_, Struct | Array):
-        raise _refusal(path, "it is not a single value")
+        raise _unusable_key_error(path, "it is not a single value")
     return Text() if isinstance(type_, Boolean) else type_  # it is read as text
 
 
 def _properties(schema: Any, path: tuple[str, ...], at: int) -> _Schema:
-    """Return the properties that the object at position ``at`` of a path declares.
+    """Return the properties of the object to which the first ``at`` parts of a path lead.
+
+    Args:
+        schema: The JSON Schema of the object.
+        path: The path, for error messages.
+        at: The number of parts, from 1.
 
     Raises:
         UnsupportedError: The schema is not an object or declares no properties.
@@ -93,17 +104,19 @@ def _properties(schema: Any, path: tuple[str, ...], at: int) -> _Schema:
     location = ".".join(path[:at])
     kinds = {kind for kind, _ in variants}
     if kinds - {"object", ANY_SCHEMA}:
-        raise _refusal(path, f"{location} is not an object")
+        raise _unusable_key_error(path, f"{location} is not an object")
     merged = (
         merge_object_variants([variant for _, variant in variants]) if kinds == {"object"} else {}
     )
     properties: _Schema = merged.get("properties") or {}
     if not properties:
-        raise _refusal(path, f"{location} is free-form: its schema declares no properties")
+        raise _unusable_key_error(
+            path, f"{location} is free-form: its schema declares no properties"
+        )
     return properties
 
 
-def _refusal(path: tuple[str, ...], why: str) -> UnsupportedError:
+def _unusable_key_error(path: tuple[str, ...], why: str) -> UnsupportedError:
     return UnsupportedError(
         f"{'.'.join(path)} cannot be a key or a cursor: {why}. Choose another primary key or"
         " cursor field, or let the source declare it."

@@ -39,16 +39,23 @@ requires one more than their longest value has."""
 
 
 def to_integer_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
-    """Return the column type of a JSON ``integer``: 64 bits, or a decimal for larger bounds."""
+    """Return the column type of a JSON ``integer``: a 64-bit integer, or a wider type.
+
+    A wider type is used if the schema's bounds exceed 64 bits.
+    """
     low, high = get_bounds(schema)
     exceeds_int64 = (low is not None and low < MIN_INT64) or (high is not None and high > MAX_INT64)
     if not exceeds_int64:
         return Integer()
-    return _sized(max(get_integer_digits(low), get_integer_digits(high)), 0, options)
+    return _widest_decimal(max(get_integer_digits(low), get_integer_digits(high)), 0, options)
 
 
 def to_number_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
-    """Return the column type of a JSON ``number``: a decimal with ``multipleOf``, else a double."""
+    """Return the column type of a JSON ``number``.
+
+    The type is a decimal if the schema has ``multipleOf`` or a decimal format. Otherwise it is the
+    type that the options configure, by default a double.
+    """
     if schema.get("format") in DECIMAL_FORMATS:
         return to_decimal_type(schema, options)
     step = get_step(schema)
@@ -56,7 +63,7 @@ def to_number_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
         return options.plain_numbers or Double()
     low, high = get_bounds(schema)
     is_bounded = low is not None and high is not None
-    return _sized(
+    return _widest_decimal(
         max(get_integer_digits(low), get_integer_digits(high)) if is_bounded else None,
         get_decimal_places(step),
         options,
@@ -64,20 +71,23 @@ def to_number_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
 
 
 def to_decimal_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
-    """Return the decimal type that a schema declares by ``precision`` and ``scale``."""
+    """Return the decimal type that a schema declares by ``precision`` and ``scale``.
+
+    Without ``precision``, the type that the options configure is returned.
+    """
     precision, scale = parse_count(schema.get("precision")), parse_count(schema.get("scale"))
     if not precision:
         return options.unsized_decimals
     scale = scale if scale is not None and scale <= precision else 0
     if precision > MAX_DIGITS:
-        return _sized(precision - scale, scale, options)
+        return _widest_decimal(precision - scale, scale, options)
     return Decimal(precision, scale)
 
 
 def common_decimal(types: Iterable[Integer | Decimal]) -> Decimal | None:
     """Return the decimal type that holds the values of all types exactly.
 
-    None means that it would need more than 38 digits.
+    Return None if that type would need more than 38 digits.
     """
     operands = list(types)
     scale = max(type_.scale if isinstance(type_, Decimal) else 0 for type_ in operands)
@@ -86,17 +96,22 @@ def common_decimal(types: Iterable[Integer | Decimal]) -> Decimal | None:
 
 
 def count_integer_digits(type_: Integer | Decimal) -> int:
-    """Return the number of digits before the point that a decimal needs for a type's values."""
+    """Return the number of digits before the decimal point that the values of a type need."""
     if isinstance(type_, Integer):
         return _DIGITS_OF_BITS[type_.bits]
     return type_.precision - type_.scale
 
 
-def _sized(integer_digits: int | None, scale: int, options: ColumnOptions) -> ColumnType:
+def _widest_decimal(integer_digits: int | None, scale: int, options: ColumnOptions) -> ColumnType:
     """Return a decimal of 38 digits, ``scale`` of them after the point.
 
-    If ``integer_digits`` before the point do not fit, return the type that the options configure
-    for that case. ``integer_digits`` is None if it is not known.
+    If the digits before the point do not fit, return the type that the options configure for
+    numbers of more than 38 digits.
+
+    Args:
+        integer_digits: The number of digits needed before the point; None if unknown.
+        scale: The number of digits after the point.
+        options: The column options.
     """
     needed = MIN_INTEGER_DIGITS if integer_digits is None else integer_digits
     if needed + scale <= MAX_DIGITS:

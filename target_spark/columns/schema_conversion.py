@@ -55,7 +55,7 @@ _LIMITED: Final = re.compile(r"(?:var)?char\((\d+)\)", re.IGNORECASE)
 def to_json_schema(table_schema: TableSchema) -> dict[str, Any]:
     """Return the JSON Schema of records that fit a table's columns.
 
-    Columns that the target itself fills are not included.
+    Columns that target-spark fills, such as metadata columns, are not included.
     """
     generated = {ColumnSource.METADATA, ColumnSource.WHOLE}
     columns = [c for c in table_schema.columns if c.feed not in generated and not c.path]
@@ -65,11 +65,13 @@ def to_json_schema(table_schema: TableSchema) -> dict[str, Any]:
 def from_table(types: Mapping[str, str], sources: Mapping[str, str] | None = None) -> TableSchema:
     """Return the `TableSchema` of an existing table.
 
-    Its columns have no source of values.
+    The columns have no source of values yet; a merge with the schema of a stream assigns the
+    sources.
 
     Args:
         types: The type (DDL) of each column, in table order.
-        sources: The `TableSchema.sources` stored in the table; None if there are none.
+        sources: The value of `TableSchema.sources` stored in the table; None if there are no
+            sources.
     """
     columns = (
         Column(name, name, parse_ddl(ddl), feed=ColumnSource.NOTHING) for name, ddl in types.items()

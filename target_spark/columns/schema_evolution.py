@@ -54,21 +54,22 @@ _LIMITED = re.compile(r"(var)?char\(\d+\)")
 
 
 def any_widening(_old: str, _new: str) -> bool:
-    """Return True for any two types, as Delta Lake allows every lossless widening."""
+    """Return True, as the rule of a format that supports every lossless widening (Delta Lake)."""
     return True
 
 
 def merge_table_schemas(
     old: TableSchema, new: TableSchema, can_widen: CanWiden = any_widening
 ) -> tuple[TableSchema, tuple[SchemaChange, ...]]:
-    """Merge a stream's table schema with that of a new SCHEMA message.
+    """Merge the table schema of a new SCHEMA message into that of its stream.
 
-    All columns of ``old`` are kept. The keys are those of ``new``, whose column names may change.
+    All columns of ``old`` are kept. The keys are those of ``new``, by the names that their columns
+    have in the merged schema.
 
     Args:
         old: The table schema so far.
         new: The table schema of the message.
-        can_widen: True for a type that the format can widen to another.
+        can_widen: Function of an old and a new type (DDL): True if the format can widen in place.
 
     Returns:
         The merged schema, and the changes that the table needs.
@@ -86,9 +87,11 @@ def diff_with_table(
 
     Args:
         table_schema: The table schema of the stream.
-        table: The type (DDL) of each of the table's columns; they come first, in this order.
-        can_widen: True for a type that the format can widen to another.
-        sources: `TableSchema.sources` stored in the table; None for a table of another writer.
+        table: The type (DDL) of each of the table's columns. In the result these columns come
+            first, in the same order.
+        can_widen: Function of an old and a new type (DDL): True if the format can widen in place.
+        sources: The value of `TableSchema.sources` stored in the table; None for a table of another
+            program.
 
     Returns:
         The merged schema, and the changes that the table needs.
@@ -98,9 +101,9 @@ def diff_with_table(
 
 
 def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
-    """Return True if rows spooled under ``old`` may be written under its successor ``new``.
+    """Return True if rows spooled with the schema ``old`` may be written with ``new``.
 
-    They may not if the keys changed, or if a property goes to another column.
+    The result is False if the keys changed, or if a property is now written to another column.
     """
     targets = _map_paths(new.columns)
     moved = any(targets.get(path) != target for path, target in _map_paths(old.columns).items())
@@ -109,7 +112,7 @@ def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
 
 
 def _map_paths(columns: Iterable[Column]) -> dict[_Path, _Path]:
-    """Return, for each property path in the record, the path of its column in the table."""
+    """Return a mapping from the path of a value in the record to its path in the table."""
     targets: dict[_Path, _Path] = {}
     for column in columns:
         if not column.is_fed:
@@ -133,16 +136,19 @@ def _merged(
     merge = _Merge(columns, _Rules(can_widen, has_sources))
     merge.match_all(new.columns)
     table_schema = replace(
-        new, columns=_name_missing_sources(_without_whole(merge.columns, new.key_sources))
+        new, columns=_mark_unfed_columns(_drop_whole_record_source(merge.columns, new.key_sources))
     )
     keys = tuple(_get_name(table_schema, source) for source in new.key_sources)
     return replace(table_schema, keys=keys), tuple(merge.changes)
 
 
-def _without_whole(columns: Iterable[Column], keys: Collection[str]) -> tuple[Column, ...]:
-    """Return the columns without the source "whole record", if the schema declares properties.
+def _drop_whole_record_source(
+    columns: Iterable[Column], keys: Collection[str]
+) -> tuple[Column, ...]:
+    """Return the columns, after emptying the whole-record column if properties are declared.
 
-    A column has that source only as long as the schema declares nothing but keys.
+    The column with the whole record as JSON is only filled as long as the schema declares no
+    properties except keys. Afterwards it has no source of values.
     """
     all_columns = tuple(columns)
     if not any(
@@ -155,10 +161,11 @@ def _without_whole(columns: Iterable[Column], keys: Collection[str]) -> tuple[Co
     )
 
 
-def _name_missing_sources(columns: Iterable[Column]) -> tuple[Column, ...]:
-    """Return the columns, each without a source marked with the reason for that.
+def _mark_unfed_columns(columns: Iterable[Column]) -> tuple[Column, ...]:
+    """Return the columns, with ``feed`` updated in each column without a source of values.
 
-    The reason is EMPTIED if the values now go to another column, else NOTHING.
+    The new value is EMPTIED if the property of the column now fills another column, so that null is
+    written. Otherwise it is NOTHING.
     """
     all_columns = tuple(columns)
     filled = {column.source for column in all_columns if column.feed is ColumnSource.PROPERTY}
@@ -189,8 +196,9 @@ class _Rules(NamedTuple):
     """Rules of a merge of schemas.
 
     Attributes:
-        can_widen: True for a type that the table format can widen to another.
-        has_sources: True if the table stores the source properties of its columns.
+        can_widen: Function of an old and a new type (DDL): True if the format can widen in place.
+        has_sources: True if it is known which property feeds each column of the table. False for a
+            table of another program.
     """
 
     can_widen: CanWiden
@@ -216,9 +224,10 @@ class _Merge:
         }
 
     def match_all(self, new_columns: Iterable[Column]) -> None:
-        """Match each column of the new schema with a column of the table, best match first.
+        """Find a column of the table for each column of the new schema.
 
-        A column without a match is added.
+        Columns with the same source are matched first, then columns with the same name. A new
+        column without a match is added to the table.
         """
         all_columns = list(new_columns)
         unmatched = [column for column in all_columns if column.is_fed]
@@ -250,7 +259,8 @@ class _Merge:
     def _match_or_add(self, new: Column) -> None:
         """Map a new column to the first table column of its name that fits, or add a column.
 
-        Columns named ``<name>__<type>`` are tried after ``<name>``.
+        If a column with that name exists but has another type, columns named ``<name>__<type>`` are
+        tried next.
         """
         first = self._find_by_source(new)
         name = new.name if first is None else self.columns[first].name
@@ -270,7 +280,11 @@ class _Merge:
             number += 1
 
     def _keep_unfilled(self, new: Column) -> None:
-        """Keep a column without a source, with the wider of both types."""
+        """Keep a column that no source fills.
+
+        The column gets the wider of two types: that of the table and that of ``new``. If no type
+        holds the values of both, the column keeps the type of the table.
+        """
         at = self._by_name.get(fold_case(new.name))
         if at is None:
             self._add(new, None)
@@ -283,9 +297,10 @@ class _Merge:
                 self.changes.extend(joined[1])
 
     def _is_free(self, at: int, new: Column) -> bool:
-        """Return True if the column at index ``at`` may be filled by a property.
+        """Return True if the table column at index ``at`` may be filled by the column ``new``.
 
-        It may not if another property fills it, or filled it before and still exists.
+        The result is False if another property fills the table column, or filled it before and
+        still exists.
         """
         column = self.columns[at]
         if at in self._claimed or (not self._path and is_internal(column.name)):
@@ -310,7 +325,11 @@ class _Merge:
         self.changes.append(change)
 
     def _try_match(self, at: int | None, new: Column) -> bool:
-        """Map a new column to the column at index ``at`` if its type allows; return True if so."""
+        """Map a new column to the table column at index ``at``, if that column is free and fits.
+
+        Returns:
+            True if the column was mapped.
+        """
         if at is None or not self._is_free(at, new):
             return False
         column = self.columns[at]
@@ -330,7 +349,10 @@ class _Merge:
         self._by_feed[_feed(self.columns[at])] = at
 
     def _release_property(self, new: Column) -> None:
-        """Remove a property from the column that it has filled so far, if any."""
+        """Mark the table column that the property of ``new`` has filled so far as not filled.
+
+        Nothing happens if there is no such column.
+        """
         at = self._by_feed.get(_feed(new))
         if at is not None:
             self.columns[at] = replace(self.columns[at], feed=ColumnSource.NOTHING)
@@ -344,9 +366,15 @@ _JoinedType: TypeAlias = tuple[ColumnType, list[SchemaChange]]
 
 
 def _join_types(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) -> _JoinedType | None:
-    """Return the type for the values of both types, and the schema changes it needs.
+    """Return a type that holds the values of both types, and the schema changes that it needs.
 
-    None means that no type of the table format holds both.
+    None means that the table format has no such type, or cannot widen the column to it.
+
+    Args:
+        old: The type of the existing column.
+        new: The type that the stream requires.
+        rules: The rules of the merge.
+        path: The path of the column, for the schema changes.
     """
     if old == new or isinstance(old, Text):
         return old, []

@@ -94,20 +94,21 @@ class ColumnOptions:
     """Options that determine the columns of a table.
 
     Attributes:
-        plain_numbers: Type of a ``number`` without ``multipleOf``; None is double.
+        plain_numbers: Type of a JSON ``number`` without ``multipleOf``; None means double.
         unsized_decimals: Type of a decimal string without declared digits.
         oversized_as_text: True to store numbers declared with more than 38 digits as text.
             Otherwise they are decimals, and rows with values that do not fit are quarantined.
-        truncate_timestamps: True to drop digits after microseconds. Otherwise such rows are
-            quarantined.
+        truncate_timestamps: True to drop the digits of a time after microseconds. Otherwise rows
+            with such times are quarantined.
         metadata: True to add the columns of `METADATA_COLUMNS`.
         table_version: True to add the column of `METADATA_COLUMNS` with the table version.
         history: True to add the columns of `HISTORY_COLUMNS`.
-        reserved: Names that no column of a record gets.
-        airbyte: True to add the columns of `AIRBYTE_COLUMNS` (the generation id is the table
-            version), and to keep rows with conversion errors: the value becomes null, and the row's
-            meta records it.
-        quarantines_misfits: True to quarantine such rows instead.
+        reserved: Names that must not be used for columns of a record.
+        airbyte: True to add the columns of `AIRBYTE_COLUMNS`, of which the generation id has the
+            table version. Rows with conversion errors are then loaded: the value becomes null, and
+            the column `_airbyte_meta` records the error.
+        quarantines_misfits: True to quarantine rows with conversion errors even if ``airbyte`` is
+            True.
     """
 
     plain_numbers: Decimal | None = None
@@ -123,7 +124,7 @@ class ColumnOptions:
 
     @property
     def nulls_misfits(self) -> bool:
-        """True if a row with a conversion error is loaded, with null for the value."""
+        """True if rows with conversion errors are loaded, with null in place of the value."""
         return self.airbyte and not self.quarantines_misfits
 
     @property
@@ -156,12 +157,12 @@ class TableSchema:
     Attributes:
         columns: All columns of the table, in order.
         keys: Names of the key columns.
-        key_sources: Properties that feed the key columns.
-        truncate_timestamps: True to truncate date-times to microseconds.
-        filled: Properties whose text must not be empty.
-        nulls_misfits: True to replace a value that does not fit by null and keep its row, unless
-            the
-            row has no usable key or deletion time.
+        key_sources: Names of the properties that feed the key columns.
+        truncate_timestamps: True to truncate date-times to microseconds; otherwise a row with more
+            digits does not fit.
+        filled: Names of the properties whose text must not be empty.
+        nulls_misfits: True to keep a row and replace its values that do not fit by null, unless a
+            key or the deletion time is invalid. False to quarantine the row.
     """
 
     columns: tuple[Column, ...]
@@ -178,10 +179,10 @@ class TableSchema:
 
     @property
     def sources(self) -> dict[str, str]:
-        """Stream properties of the columns whose name differs from their property's name.
+        """Names of the stream properties that are stored under another name in the table.
 
-        The key is the quoted path of a column or field, with ``element`` for the items of an array.
-        Names that differ only in case are not included.
+        Each key is the quoted path of a column or field, with ``element`` for the items of an
+        array. Names that differ only in case are not included.
         """
         return dict(_renamed(self.columns))
 
@@ -197,11 +198,14 @@ class TableSchema:
 
     @property
     def must_fit(self) -> frozenset[str]:
-        """Properties whose conversion errors reject the row: keys and the deletion time."""
+        """Names of the properties whose conversion errors always quarantine the row.
+
+        They are the keys and the deletion time.
+        """
         return frozenset((*self.key_sources, DELETED_AT, CDC_DELETED_AT))
 
     def with_metadata(self, name: str) -> TableSchema:
-        """Return a copy with the metadata column ``name`` added, unless a column has that name."""
+        """Return a copy with the metadata column ``name`` added, if no column has that name."""
         if name in self.types:
             return self
         column = Column(name, name, METADATA_COLUMNS[name], feed=ColumnSource.METADATA)
@@ -212,7 +216,9 @@ class TableSchema:
     ) -> Column | None:
         """Return the column that is filled from ``source``, or None.
 
-        ``feed`` is the kind of the source: a property of the record by default.
+        Args:
+            source: The name of a property or metadata column.
+            feed: The kind of source; by default a property of the record.
         """
         for column in self.columns:
             if column.source == source and column.feed is feed:
@@ -227,8 +233,9 @@ class SchemaChange:
     Attributes:
         kind: ``add`` or ``widen``.
         path: Path of the column or field; the items of an array are called ``element``.
-        ddl: The new type.
-        instead_of: The existing column that could not take the values and stays as it is, or None.
+        ddl: The new type, as DDL.
+        instead_of: For an added column, the existing column whose type could not be widened for the
+            values; else None. The existing column is not changed.
         comment: The comment of a new column, or None.
     """
 

@@ -120,7 +120,7 @@ class Timestamp:
 
 @dataclass(frozen=True, slots=True)
 class LocalTimestamp:
-    """Column type of a date and time without a time zone; only in existing tables."""
+    """Column type of a date and time without a time zone. Only existing tables have it."""
 
     ddl: ClassVar[str] = "timestamp_ntz"
     word: ClassVar[str] = "timestamp_ntz"
@@ -144,13 +144,13 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class UnmanagedType:
-    """Column type of an existing table that target-spark never writes, kept as its DDL text."""
+    """Column type of an existing table that target-spark never writes, stored as its DDL text."""
 
     written: str
 
     @property
     def ddl(self) -> str:
-        """The type in Spark's DDL, as the table has it."""
+        """The type in Spark's DDL, as read from the table."""
         return self.written
 
     @property
@@ -169,7 +169,7 @@ class Struct:
 
     @property
     def ddl(self) -> str:
-        """The type in Spark's DDL, with quoted names of the fields."""
+        """The type in Spark's DDL, with the names of the fields quoted."""
         return f"struct<{', '.join(f'{quote(f.name)}: {f.type.ddl}' for f in self.fields)}>"
 
 
@@ -223,7 +223,8 @@ class Column:
     """Column of a table or field of a struct, with the source of its values.
 
     Attributes:
-        source: The name of the property in the record. For a nested value, a unique name.
+        source: The name of the property in the record. For a value nested in a property, a unique
+            name.
         name: The name in the table.
         type: The type of the values.
         comment: The comment in the table, or None; ignored in comparisons.
@@ -240,5 +241,5 @@ class Column:
 
     @property
     def is_fed(self) -> bool:
-        """True if a property, metadata or the whole record fills the column."""
+        """True if a property, metadata or the whole record provides the values of the column."""
         return self.feed not in {ColumnSource.NOTHING, ColumnSource.EMPTIED}

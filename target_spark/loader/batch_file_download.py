@@ -46,8 +46,8 @@ def downloaded_files(
 ) -> Iterator[list[BatchFile]]:
     """Context manager: check batch files, download remote ones, and yield the files to read.
 
-    A yielded file has the path of its local copy in ``copy``, or "" if Spark reads the original.
-    The copies are deleted when the block ends.
+    The attribute ``copy`` of a yielded file is the path of its local copy. The attribute is "" if
+    Spark reads the original file. The copies are deleted when the block ends.
 
     Raises:
         FilesError: A file is missing, corrupt, or exceeds the limits.
@@ -67,9 +67,8 @@ def _check_files(
     """Check the size and readability of each distinct file, downloading remote files into a folder.
 
     Returns:
-        The local path of each downloaded file, keyed by `get_file_key` of its address. Empty if
-            Spark
-        reads all files directly.
+        The local path of each downloaded file, keyed by `get_file_key` of its address. The mapping
+        is empty if Spark reads all files directly.
     """
     remote_files: list[BatchFile] = []
     for file in {get_file_key(file.address): file for file in files}.values():
@@ -108,7 +107,14 @@ def _download_file(
 ) -> BatchFile:
     """Copy a remote batch file into a folder; return the file with ``copy`` set to the local path.
 
-    The copy keeps the compression suffix (such as ``.gz``), by which Spark detects compression.
+    The name of the copy keeps the compression suffix (such as ``.gz``), since Spark detects the
+    compression by the suffix.
+
+    Args:
+        spark: The session that can read the remote file.
+        download_folder: The folder for the copy.
+        number: The name of the copy without its suffix, unique in the folder.
+        file: The remote batch file.
     """
     path = download_folder / f"{number}{file.compression_suffix}"
     with reading_files([file]):

@@ -40,7 +40,8 @@ class IngestedFiles:
     Attributes:
         request: The commit request; its batches refer to spool files only.
         rows: The number of rows read from batch files.
-        ordinal_shift: The amount by which the ordinals of the table's later rows are shifted.
+        ordinal_shift: The number to add to the ordinals (input positions) of all later rows of the
+            table.
     """
 
     request: CommitRequest
@@ -56,22 +57,25 @@ def ingest_files(
     folder: SpoolFolder,
     limits: FileLimits,
 ) -> IngestedFiles:
-    """Convert the files of a commit request into spool lines.
+    """Convert the batch files of a commit request into spool files.
+
+    A BATCH message has one ordinal (position in the input), but its files hold many rows. The
+    ordinals of all later rows are therefore increased by the number of rows in files.
 
     Args:
         spark: The session that reads the files.
         request: The commit request.
-        ordinal_shift: The shift of ordinals caused by files of earlier commits.
-        address: An unused location for the converted lines.
-        folder: The spool folder, to which files at addresses are copied.
+        ordinal_shift: The number that earlier commits of the table add to its ordinals.
+        address: An unused location for the converted rows.
+        folder: The spool folder, to which remote files are downloaded.
         limits: The limits on the size and content of files.
 
     Returns:
-        The request without files, with all its rows in the spool format.
+        The request without batch files, the number of rows read, and the new shift of ordinals.
 
     Raises:
         FilesError: A file cannot be read or exceeds the limits.
-        DiskFullError: There is no space for a copy.
+        DiskFullError: There is no disk space for a downloaded file.
     """
     named = [file for batch in request.batches for file in batch.files]
     with downloaded_files(spark, named, folder, limits) as files:
@@ -110,7 +114,7 @@ def ingest_files(
 def remove_files(spark: SparkSession, files: Sequence[BatchFile]) -> None:
     """Delete batch files from the storage after their rows are committed.
 
-    A file that cannot be deleted is logged as a warning and left.
+    If a file cannot be deleted, the failure is logged as a warning.
     """
     for file in files:
         try:

@@ -61,14 +61,15 @@ class BatchFile:
 
     Attributes:
         stream: The stream that the rows belong to.
-        address: The URL of the file in Spark's spelling.
+        address: The URL of the file, with the URL scheme that Spark uses, such as ``s3a``.
         format: ``jsonl`` or ``parquet``.
         ordinal: The position of the BATCH message in the input.
         version: The table version of the rows, or None for an unversioned stream.
         nbytes: The size in bytes; 0 if unknown.
-        in_json: Properties whose schema allows more than text. If a Parquet file stores such a
-            property in a text column, the text is JSON.
-        copy: Path of a local copy that is read instead of the address; "" without a copy.
+        in_json: Names of the properties whose schema allows more than text. If a Parquet file
+            stores such a property in a text column, the text is JSON.
+        copy: The path of a downloaded copy, which is read instead of the address; "" without a
+            copy.
     """
 
     stream: StreamId
@@ -82,12 +83,12 @@ class BatchFile:
 
     @property
     def read_url(self) -> str:
-        """URL that Spark reads: that of the local copy if there is one, else the address."""
+        """URL that Spark reads: the URL of the downloaded copy if one exists, else the address."""
         return to_spark_uri(self.copy or self.address)
 
     @property
     def compression_suffix(self) -> str:
-        """Compression suffix of a JSONL file name, such as ``.gz``; "" if there is none."""
+        """Compression suffix of a JSONL file's name, such as ``.gz``; "" for any other file."""
         match = _COMPRESSED.search(self.address) if self.format == JSONL else None
         return "" if match is None else match[0]
 
@@ -103,7 +104,10 @@ class BatchFile:
 
     @property
     def read_pattern(self) -> str:
-        """URL to read, with glob characters escaped, since Spark treats each path as a pattern."""
+        """URL to read, with glob characters escaped.
+
+        Spark treats each path as a glob pattern.
+        """
         return _GLOB.sub(lambda found: f"\\{found[0]}", self.read_url)
 
 
@@ -114,7 +118,7 @@ def batch_files(
     limits: FileLimits | None = None,
     roots: Iterable[str] = (),
 ) -> tuple[BatchFile, ...]:
-    """Validate a BATCH message and return the files that it names, in the order of its manifest.
+    """Validate a BATCH message and return its files, in the order in which the message lists them.
 
     Args:
         event: The BATCH message.
@@ -125,7 +129,7 @@ def batch_files(
 
     Raises:
         UnsupportedError: The format or compression of the files is not supported.
-        FilesError: A file is not a regular file, its address is not allowed, or the manifest names
+        FilesError: A file is not a regular file, its address is not allowed, or the message names
             too many files.
     """
     limits = limits or FileLimits()
@@ -133,24 +137,25 @@ def batch_files(
         limits.check_manifest(len(event.paths))
     except InputTooLargeError as error:
         raise FilesError(f"Stream {event.stream}: {error}. {_NOTHING_COMMITTED}") from None
-    encoding = _encoding(event)
+    encoding = _get_encoding(event)
     kind = (encoding.format, ordinal, event.version)
     properties = object_schema(schema).get("properties") or {}
     in_json = frozenset(name for name, each in properties.items() if not _is_text(each))
     for path in event.paths:
-        _check_reach(event.stream, path, limits.schemes, roots)
-    addresses = [_address(event.stream, path, encoding) for path in event.paths]
-    return tuple(BatchFile(event.stream, each, *kind, _size(each), in_json) for each in addresses)
+        _check_url_allowed(event.stream, path, limits.schemes, roots)
+    addresses = [_resolve_url(event.stream, path, encoding) for path in event.paths]
+    return tuple(
+        BatchFile(event.stream, each, *kind, _get_local_size(each), in_json) for each in addresses
+    )
 
 
 def check_size(file: BatchFile, limits: FileLimits) -> None:
-    """Raise an error if a batch file on this machine is corrupt or has an overlong line.
+    """Raise an error if a local batch file is corrupt or has a line that is too long.
 
-    A downloaded copy is checked in place of its remote original. A remote file without a copy is
-    not checked.
+    For a remote file, the downloaded copy is checked. A remote file without a copy is not checked.
 
     Raises:
-        FilesError: The file exceeds the limit or is corrupt.
+        FilesError: The file is corrupt, or a line exceeds the limit.
         OSError: The file cannot be opened or the storage fails.
     """
     path = to_local_folder(file.read_url)
@@ -163,7 +168,7 @@ def check_size(file: BatchFile, limits: FileLimits) -> None:
 
 
 def get_file_key(address: str, *, escaped: bool = False) -> str:
-    """Return a normalized form of a file's URL, which is equal for all spellings of the same URL.
+    """Return a normalized form of a file's URL, to compare URLs that are written differently.
 
     Args:
         address: A URL.
@@ -174,7 +179,7 @@ def get_file_key(address: str, *, escaped: bool = False) -> str:
     return f"{scheme}:{re.sub('/+', '/', f'/{rest}')}"
 
 
-def _encoding(event: BatchFiles) -> BaseBatchFileEncoding:
+def _get_encoding(event: BatchFiles) -> BaseBatchFileEncoding:
     """Return the format and compression that a BATCH message declares.
 
     Raises:
@@ -183,23 +188,23 @@ def _encoding(event: BatchFiles) -> BaseBatchFileEncoding:
     try:
         encoding = BaseBatchFileEncoding.from_dict(event.format)
     except ConfigurationError as error:
-        raise _unsupported(event.stream, str(error)) from error
+        raise _unsupported_error(event.stream, str(error)) from error
     if encoding.format not in {JSONL, PARQUET}:
-        raise _unsupported(event.stream, f"their format is {encoding.format!r}")
+        raise _unsupported_error(event.stream, f"their format is {encoding.format!r}")
     if encoding.format == JSONL and encoding.compression not in {None, "none", "gzip"}:
-        raise _unsupported(event.stream, f"their compression is {encoding.compression!r}")
+        raise _unsupported_error(event.stream, f"their compression is {encoding.compression!r}")
     return encoding
 
 
-def _unsupported(stream: StreamId, reason: str) -> UnsupportedError:
+def _unsupported_error(stream: StreamId, reason: str) -> UnsupportedError:
     return UnsupportedError(
         f"Stream {stream}: the files of a BATCH message cannot be read: {reason}. Formats are"
         " jsonl (compression gzip or none) and parquet; set that in the tap's batch_config."
     )
 
 
-def _address(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -> str:
-    """Return the URL under which Spark reads a file that a BATCH message names.
+def _resolve_url(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -> str:
+    """Return the URL by which Spark reads a file that a BATCH message names.
 
     Raises:
         FilesError: The file does not exist, or Spark would skip or misread it because of its name.
@@ -208,14 +213,14 @@ def _address(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -> st
     if not name or name.startswith(("_", ".")):
         raise explain_unreadable(stream, path, "Spark skips files whose names begin with _ or .")
     if encoding.format == JSONL:
-        _check_ending(stream, path, name, encoding.compression == "gzip")
+        _check_suffix(stream, path, name, encoding.compression == "gzip")
     local = to_local_path(path)
     if local is None:
-        return _SCHEME.sub(lambda found: f"{_sparks(found[1])}://", path, count=1)
-    return f"file://{_existing(stream, path, local)}"
+        return _SCHEME.sub(lambda found: f"{_to_spark_scheme(found[1])}://", path, count=1)
+    return f"file://{_find_local_file(stream, path, local)}"
 
 
-def _check_reach(
+def _check_url_allowed(
     stream: StreamId, path: str, schemes: Collection[str], roots: Iterable[str]
 ) -> None:
     try:
@@ -224,13 +229,19 @@ def _check_reach(
         raise explain_unreadable(stream, path, str(error)) from None
 
 
-def _check_ending(stream: StreamId, path: str, name: str, gzipped: bool) -> None:
-    """Check that a file's name implies the compression that its BATCH message declares.
+def _check_suffix(stream: StreamId, path: str, name: str, gzipped: bool) -> None:
+    """Check that a file's name has the suffix of the compression that its BATCH message declares.
 
-    Spark detects compression by the suffix of the file name alone.
+    Spark detects the compression only by the suffix.
+
+    Args:
+        stream: The stream, for the error message.
+        path: The path as the BATCH message has it, for the error message.
+        name: The file name.
+        gzipped: True if the message declares gzip; False if it declares no compression.
 
     Raises:
-        FilesError: The suffix implies another compression, or none.
+        FilesError: The suffix does not match the declared compression.
     """
     ending = _COMPRESSED.search(name)
     if gzipped and (ending is None or ending[1].lower() != "gz"):
@@ -241,15 +252,20 @@ def _check_ending(stream: StreamId, path: str, name: str, gzipped: bool) -> None
         raise explain_unreadable(stream, path, reason)
 
 
-def _sparks(scheme: str) -> str:
+def _to_spark_scheme(scheme: str) -> str:
     return _SPARKS_SCHEMES.get(scheme.lower(), scheme.lower())
 
 
-def _existing(stream: StreamId, path: str, local: Path) -> Path:
-    """Return the absolute path of a local file, accepting percent-encoded and literal spellings.
+def _find_local_file(stream: StreamId, path: str, local: Path) -> Path:
+    """Return the absolute path of an existing local file.
+
+    Args:
+        stream: The stream, for the error message.
+        path: The path or ``file:`` URL as the BATCH message has it, tried without decoding.
+        local: The same path with percent escapes decoded, tried first.
 
     Raises:
-        FilesError: Neither spelling is a regular file.
+        FilesError: Neither path is a regular file.
     """
     literal = Path(_SCHEME.sub("", path, count=1))
     for candidate in (local, literal):
@@ -262,23 +278,26 @@ def _existing(stream: StreamId, path: str, local: Path) -> Path:
 
 
 def _is_text(schema: Any) -> bool:
-    """Return True if a property's JSON Schema allows only strings (and null)."""
+    """Return True if a property's JSON Schema allows only strings, or strings and null."""
     return {kind for kind, _ in split_variants(schema)} == {"string"}
 
 
-def _size(address: str) -> int:
+def _get_local_size(address: str) -> int:
     """Return the size in bytes of a file on this machine, or 0 for a remote file."""
     local = to_local_folder(address)
     return local.stat().st_size if local is not None else 0
 
 
 def _redact_address(address: str) -> str:
-    """Return a URL without credentials and query, for messages; a local path is unchanged."""
+    """Return a URL without its credentials and query, for messages.
+
+    A local path is returned unchanged.
+    """
     return address if to_local_path(address) is not None else redact_url(address, with_query=False)
 
 
 def explain_unreadable(stream: StreamId, address: str, reason: str) -> FilesError:
-    """Return a FilesError saying which batch file of a stream cannot be read and why."""
+    """Return a FilesError that names the stream, the unreadable batch file, and the reason."""
     return FilesError(
         f"Stream {stream}: batch file {_redact_address(address)} cannot be read: {reason}."
         f" {_NOTHING_COMMITTED}"

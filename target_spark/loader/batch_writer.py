@@ -113,7 +113,8 @@ class _PreparedColumns:
 
     Attributes:
         wanted: The table schema that the stream requires.
-        table_schema: The same columns with the types that the existing table has.
+        table_schema: The table schema to write with: the same columns, with the types that the
+            existing table has.
     """
 
     wanted: TableSchema
@@ -126,7 +127,8 @@ class _TableState:
 
     Attributes:
         commits: Number of commits that this run made to the table.
-        ordinal_shift: Shift of row ordinals caused by batch files.
+        ordinal_shift: Number to add to the ordinals (input positions) of the table's next rows,
+            because batch files hold many rows at one position.
         stages_rows: True after the first bad row; from then on batches are staged before the
             commit.
         prepared_columns: Result of the last column preparation, or None if it must be repeated.
@@ -159,7 +161,8 @@ class _TableState:
 class BatchWriter:
     """Commits batches of rows to tables of one format and quarantines rows that do not fit.
 
-    A load has one instance. Two writer threads may use it at the same time for different tables.
+    A load has one instance. Several writer threads may use the instance at the same time, each for
+    a different table.
     """
 
     def __init__(
@@ -195,21 +198,21 @@ class BatchWriter:
 
     @property
     def can_widen(self) -> CanWiden:
-        """Function of an old and a new type (DDL): True if the format can widen in place."""
+        """Function of an old and a new type (DDL): True if the table format can widen in place."""
         return self._writer.can_widen
 
     def write(self, request: CommitRequest) -> CommitResult:
         """Commit the rows of a request to its table, after quarantining the rows that do not fit.
 
-        Transient errors of the storage are retried. A repeated commit keeps its number, so no row
+        Transient errors of the storage are retried. A retry uses the same commit number, so no row
         is written twice.
 
         Raises:
             QuarantineError: More rows would be quarantined than the user allows.
-            RowCountError: Rows are missing, or there are more rows than were spooled.
+            RowCountError: The number of rows to commit differs from the number of rows spooled.
             CommitLostError: The table does not contain the commit after the write.
-            StorageError: The storage, the catalog or another writer blocked the commit for too
-                long.
+            StorageError: The storage, the catalog or another writer still prevented the commit
+                after all retries.
             DiskFullError: A disk is full.
         """
         state = self._tables[request.table.key]
@@ -243,12 +246,13 @@ class BatchWriter:
 
     @contextmanager
     def _with_spool_lines(self, request: CommitRequest) -> Iterator[tuple[CommitRequest, int]]:
-        """Context manager: convert the batch files of a commit request into spool lines.
+        """Context manager: convert the batch files of a commit request into spool files.
+
+        The converted files are removed when the block ends.
 
         Yields:
-            The commit request without batch files, and the number of rows that came from files (0
-                if the
-            request is unchanged). The converted lines are removed when the block ends.
+            The commit request without batch files, and the number of rows that were read from batch
+            files (0 if the request is unchanged).
         """
         files = [file for batch in request.batches for file in batch.files]
         state = self._tables[request.table.key]
@@ -294,7 +298,7 @@ class BatchWriter:
         return verified or self._write_good(spark, attempt, table_schema, frame)
 
     def prepare(self, table: Table, table_schema: TableSchema, layout: TableLayout) -> CommitResult:
-        """Create the table if it does not exist, or add and widen its columns for a table schema.
+        """Create a table, or add and widen the columns of an existing one to match a schema.
 
         Returns:
             A result without rows that lists the column changes.
@@ -325,7 +329,7 @@ class BatchWriter:
         return None
 
     def commit_state(self, table: Table, covered: CoveredState) -> None:
-        """Commit a state without rows to a table; retry after transient errors."""
+        """Store a state in a table by a commit without rows. Transient errors are retried."""
         marker = self._marker(table, covered)
         self._run_with_retries(
             table, lambda: self._writer.commit_empty(self._engine.spark(), table, marker)
@@ -335,7 +339,9 @@ class BatchWriter:
     def _run_with_retries(
         self, table: Table, step: Callable[[], _T], what: str | None = None
     ) -> _T:
-        """Call ``step``; repeat it after transient errors unless its commit has already succeeded.
+        """Call ``step``, and repeat the call after transient errors.
+
+        A step whose commit succeeded is not repeated; its error is raised.
 
         Args:
             table: The table that the step works on.
@@ -350,7 +356,7 @@ class BatchWriter:
         state = self._tables[table.key]
         commits = state.commits
 
-        def before_again(error: BaseException) -> None:
+        def before_retry(error: BaseException) -> None:
             self._raise_engine_failure(error)
             if state.commits != commits:
                 raise error
@@ -360,13 +366,14 @@ class BatchWriter:
 
         with disk_full_context(f"table {table.name} ({table.key})", "Free space there"):
             return retry_transient(
-                step, what or f"Table {table.name}", before_again, self._stopping
+                step, what or f"Table {table.name}", before_retry, self._stopping
             )
 
     def _raise_engine_failure(self, error: BaseException) -> None:
-        """Raise an EngineError from ``error`` if the Spark process has ended; otherwise return.
+        """Raise an EngineError from ``error`` if the Spark process has ended; otherwise do nothing.
 
-        If the connection to the JVM broke, wait up to 10 seconds for the process to end.
+        If ``error`` says that the connection to the JVM broke, wait up to 10 seconds for the
+        process to end.
         """
         end = time.monotonic() + (
             _DEATH_SECONDS if classify_failure(error) is FailureKind.CUT else 0
@@ -387,16 +394,17 @@ class BatchWriter:
         *,
         has_rows: bool = False,
     ) -> TableSchema:
-        """Create a table, or add and widen its columns, to fit a table schema.
+        """Create a table, or add and widen its columns, to match a table schema.
 
-        The result is cached until the schema changes or an attempt fails.
+        The result is cached until the required schema changes or an attempt fails.
 
         Args:
             spark: The session to use.
             table: The table to prepare.
             wanted: The table schema that the stream requires.
             layout: The partitioning, clustering and file size of a new table.
-            has_rows: True if the caller writes rows next.
+            has_rows: True if the caller writes rows next; then a format whose first write creates
+                the table need not create it now.
 
         Returns:
             The required schema, with the column types of the existing table.
@@ -451,17 +459,17 @@ class BatchWriter:
     def _find_layout_differences(
         self, spark: SparkSession, table: Table, wanted: TableSchema, layout: TableLayout
     ) -> tuple[str, ...]:
-        """Return remarks for the user if a table's partitioning differs from the settings.
+        """Return a remark for the user if a table's partitioning differs from the settings.
 
-        The table is not changed. An empty tuple means that there is no difference.
+        The table is not changed. The tuple is empty if there is no difference.
         """
         mismatch = self._writer.describe_layout_mismatch(spark, table, wanted, layout)
         return (f"the table is {mismatch}, which is not changed",) if mismatch else ()
 
     def _check_owner(self, spark: SparkSession, table: Table) -> None:
-        """Raise an error if the table's last commit was made by another job.
+        """Raise a TableOwnerError if the table's last commit was made by another job.
 
-        Two jobs must not load one table, since a run resumes from the state in the last commit.
+        Two jobs must not load one table, because a run resumes from the state in the last commit.
         """
         marker = self._writer.get_last_metadata(spark, table)
         if marker is None:
@@ -481,17 +489,19 @@ class BatchWriter:
         table_schema: TableSchema,
         frame: SpoolFrame,
     ) -> Verified | None:
-        """Write a batch to its table in one commit that fails on the first row that does not fit.
+        """Write all rows of a batch to its table in one commit.
+
+        The Spark job fails at the first row that does not fit the table's columns.
 
         Returns:
-            The verified result, or None if there was such a row; then nothing was written.
+            The verified commit, or None if a row did not fit. In that case nothing was written.
         """
         request, df = attempt.request, frame.good(strict=True)
         commit_rows = partial(
             self._commit_rows, spark, attempt, table_schema, rows=request.count, strict=True
         )
         try:
-            if self._reads_twice(spark, request):
+            if self._evaluates_twice(spark, request):
                 with stage_frame(spark, self._staging_area, df) as rows:
                     check_count(request, frame.counts(request.count).rows, 0)
                     written = commit_rows(rows)
@@ -505,10 +515,10 @@ class BatchWriter:
             return None
         return written.verify(request, frame.counts(request.count))
 
-    def _reads_twice(self, spark: SparkSession, request: CommitRequest) -> bool:
-        """Return True if the commit evaluates the rows' DataFrame more than once, as MERGE does.
+    def _evaluates_twice(self, spark: SparkSession, request: CommitRequest) -> bool:
+        """Return True if the commit evaluates the rows' DataFrame more than once, as a MERGE does.
 
-        Such a DataFrame is staged first, so that both evaluations see the same rows.
+        The caller stages such a DataFrame first, so that both evaluations see the same rows.
         """
         if request.mode is WriteMode.UPSERT:
             kept = self._writer.keeps_batch and not is_remote_session(
@@ -524,9 +534,9 @@ class BatchWriter:
         table_schema: TableSchema,
         frame: SpoolFrame,
     ) -> Verified:
-        """Stage the good rows, quarantine the others, then commit the staged rows.
+        """Stage the rows that fit, quarantine the others, then commit the staged rows.
 
-        A row is good if each value fits its column.
+        A row fits if each of its values can be stored in its column.
         """
         request = attempt.request
         state = self._tables[request.table.key]
@@ -567,7 +577,8 @@ class BatchWriter:
             df: The rows.
             rows: The number of rows in ``df``.
             strict: True if a row that does not fit makes the Spark job fail.
-            withheld: True if the commit must carry no state that covers these rows.
+            withheld: True to store only a state from before these rows, because too many were
+                quarantined.
         """
         request = attempt.request
         with spark_conf(spark, _file_size_settings(request.layout)):
@@ -590,10 +601,16 @@ class BatchWriter:
         strict: bool = False,
         withheld: bool = False,
     ) -> Written:
-        """Call ``write`` with the commit metadata and return what was written.
+        """Call ``write`` with the commit metadata and return the resulting commit.
 
-        The first call for an attempt prepares the metadata: the next commit number and the newest
-        state that the commit may carry. A retry uses the same metadata again.
+        The first call for an attempt creates the metadata: the next commit number and the newest
+        state that the commit may store. A retry uses the same metadata again.
+
+        Args:
+            attempt: The commit attempt.
+            write: The function that makes the commit.
+            strict: True if a row that does not fit makes the Spark job fail.
+            withheld: True to store only a state from before the rows of this commit.
         """
         table = attempt.request.table
         if attempt.prepared is None:
@@ -608,7 +625,8 @@ class BatchWriter:
     ) -> Verified:
         """Delete the rows of all table versions except ``version``, or mark them as deleted.
 
-        A new table of an Airbyte destination has no other versions, so it needs no commit.
+        Without hard delete the rows are marked. A new table of an Airbyte destination has no other
+        versions, so no commit is made.
         """
         request = attempt.request
         if self._has_single_generation and self._tables[request.table.key].is_new:
@@ -623,7 +641,7 @@ class BatchWriter:
         return written.verify(request, _NO_ROWS)
 
     def has_other_versions(self, table: Table, version: int) -> bool:
-        """Return True if a table has rows whose table version differs from ``version``."""
+        """Return True if a table has current rows of a table version other than ``version``."""
         column = self._versions_in
 
         def step() -> bool:
@@ -645,16 +663,22 @@ class BatchWriter:
     def _quarantine(
         self, spark: SparkSession, attempt: CommitAttempt, frame: SpoolFrame, count: int
     ) -> BadRows:
-        """Commit the rows of a batch that do not fit their schema to the table's quarantine table.
+        """Commit the rows of a batch that do not fit their schema to the quarantine table.
 
-        A retry of the same attempt does not quarantine the rows a second time.
+        If an earlier try of the same attempt has quarantined the rows, nothing is written again.
+
+        Args:
+            spark: The session to use.
+            attempt: The commit attempt.
+            frame: The rows of the batch.
+            count: The number of rows that do not fit.
 
         Returns:
             The number of bad rows and the reasons.
 
         Raises:
             QuarantineError: There are more bad rows than the user allows; nothing is written.
-            RowCountError: The good and the bad rows together are not the spooled rows.
+            RowCountError: The number of rows that do not fit is not ``count``.
         """
         if attempt.bad is not None and attempt.bad.are_quarantined:
             return attempt.bad
@@ -713,13 +737,14 @@ def _with_reachable_spool(
     """Context manager: yield a commit request whose spool files Spark can read.
 
     If Spark runs on other machines, local spool files are copied to the staging area for the
-    duration of the block; the originals are kept.
+    duration of the block. The originals are kept.
 
     Args:
         spark: Function that returns the session.
         staging_area: The staging area.
         request: The commit request.
-        with_retries: Function that runs the copy with retries; it gets the copy and its name.
+        with_retries: Function that runs a step with retries; called with the step, which copies the
+            files, and its name for log messages.
     """
     named = (path for batch in request.batches for path in batch.paths)
     paths = [path for path in named if to_local_folder(path) is not None]
@@ -754,9 +779,10 @@ def _warn_of_nulled(request: CommitRequest, count: int) -> None:
 
 
 def _file_size_settings(layout: TableLayout) -> dict[str, str]:
-    """Return Spark settings that keep output files near the configured size; empty if none is set.
+    """Return Spark settings that keep output files near the configured size.
 
-    The settings bound the bytes that a task reads and shuffles; the written file is smaller.
+    The settings limit the bytes that a task reads and shuffles; the written file is smaller. The
+    result is empty if the layout has no file size.
     """
     return (
         {}

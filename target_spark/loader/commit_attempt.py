@@ -37,13 +37,12 @@ class BadRows:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """First stage of a commit: its metadata is fixed, its outcome is unknown.
+    """First stage of a commit: its metadata is final, and the commit may or may not have been made.
 
     Attributes:
         marker: The metadata that the commit writes into the table.
-        covered: The state that the commit carries, or None.
-        strict: True if a bad row makes the Spark job fail, so that a batch with one is not
-            committed.
+        covered: The state that the commit stores, or None.
+        strict: True if a row that does not fit makes the Spark job fail; then nothing is committed.
     """
 
     marker: CommitMetadata
@@ -53,7 +52,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Second stage of a commit: the commit was read back from the table.
+    """Second stage of a commit: the table contains the commit.
 
     Attributes:
         commit: The prepared commit.
@@ -66,15 +65,18 @@ class Written:
     def verify(
         self, request: CommitRequest, counts: Counts, bad: BadRows | None = None
     ) -> Verified:
-        """Compare the rows written and quarantined with the rows spooled.
+        """Check that the rows written and quarantined add up to the rows spooled.
 
         Args:
-            request: The request, which has the number of spooled rows.
+            request: The commit request, which has the number of spooled rows.
             counts: The counts of the rows written.
             bad: The quarantined rows, or None if all rows fit.
 
+        Returns:
+            The last stage of the commit.
+
         Raises:
-            RowCountError: The counts differ.
+            RowCountError: The numbers differ.
         """
         check_count(request, counts.rows, bad.count if bad else 0)
         return Verified(counts.rows, counts, bad, self)
@@ -86,10 +88,11 @@ class Verified:
 
     Attributes:
         rows: The number of rows written.
-        counts: Counts of the written rows by kind.
+        counts: Counts of the written rows, such as rows in which a value became null.
         bad: The quarantined rows, or None.
-        written: The commit, or None if the overwrite of a table was withheld.
-        withheld: Why no state may cover the rows, or None.
+        written: The commit, or None if none was made: an overwrite was withheld because too many
+            rows were quarantined, or there was nothing to delete.
+        withheld: The reason for which no state after these rows may be emitted, or None.
     """
 
     rows: int
@@ -101,12 +104,13 @@ class Verified:
 
 @dataclass(slots=True)
 class CommitAttempt:
-    """A commit request and the stage that it has reached; a retry continues from there.
+    """Progress of one commit request; a retry continues from the stage that was reached.
 
     Attributes:
         request: The rows to commit.
-        bad: The rows that do not fit, once they are known.
-        prepared: The metadata of the commit, once it may have been made.
+        bad: The rows that do not fit; None until they are known.
+        prepared: The prepared commit; None until the commit is tried, and again if nothing was
+            committed.
     """
 
     request: CommitRequest
@@ -115,10 +119,15 @@ class CommitAttempt:
 
 
 def check_count(request: CommitRequest, written: int, quarantined: int) -> None:
-    """Compare the rows to be written and quarantined with the rows spooled.
+    """Check that the rows to be written and quarantined add up to the rows spooled.
+
+    Args:
+        request: The commit request, which has the number of spooled rows.
+        written: The number of rows to be written.
+        quarantined: The number of rows to be quarantined.
 
     Raises:
-        RowCountError: The counts differ.
+        RowCountError: The numbers differ.
     """
     if written + quarantined != request.count:
         raise RowCountError(

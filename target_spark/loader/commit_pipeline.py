@@ -46,7 +46,7 @@ _OLD_VERSIONS_STAY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Creation:
-    """Queued task: create the table of a stream without rows, or update its columns."""
+    """Queued task: create the table of a stream that has no rows, or update its columns."""
 
     stream: StreamId
     table: Table
@@ -69,13 +69,13 @@ _Task: TypeAlias = CommitRequest | _Creation | _Maintenance
 
 
 class CommitPipeline:
-    """Queues of closed batches per table, and the threads that commit them.
+    """Queues of closed batches, one per table, and the threads that commit them.
 
     Args:
-        new_writer: Creates the batch writer when it is first needed.
+        new_writer: Function that creates the batch writer when it is first needed.
         ledger: The batches and states of the run.
         report: The run report to update.
-        stopping: Set by a signal to stop the run.
+        stopping: Event that a signal handler sets to stop the run.
         threads: The largest number of writer threads.
     """
 
@@ -117,7 +117,7 @@ class CommitPipeline:
 
     @property
     def open_bytes(self) -> int:
-        """Spooled bytes in open batches, without those of streams that overwrite."""
+        """Spooled bytes in open batches, except those of streams that overwrite their table."""
         return self._open_bytes
 
     @property
@@ -145,10 +145,10 @@ class CommitPipeline:
         self.close_batch(stream, stream.spool.cut())
 
     def close_batch(self, stream: LoadedStream, batch: Batch) -> None:
-        """Queue the commit of a closed batch.
+        """Queue the commit of a closed batch; the stream's next rows start a new batch.
 
-        A batch of a stream that overwrites its table is kept until the stream is complete. The
-        stream's next rows open another batch.
+        If the stream overwrites its table, the batch is not queued but kept until the stream is
+        complete.
         """
         stream.waits_for_state = False
         self.ledger.close_batch(stream.id)
@@ -158,21 +158,22 @@ class CommitPipeline:
             stream.kept_batches.append(batch)
             return
         self._open_bytes -= batch.nbytes
-        self._enqueue(self._request(stream, (batch,), batch.first))
+        self._enqueue(self._make_request(stream, (batch,), batch.first))
 
     def replace_table(self, stream: LoadedStream, upto: int) -> None:
         """Queue the overwrite of a table with the kept batches of its stream.
 
-        ``upto`` is an ordinal at or after the first ordinal of each of these batches.
+        ``upto`` is a position in the input, at or after the first row of each of these batches.
         """
         self.ledger.close_batch(stream.id)
-        self._enqueue(self._request(stream, stream.valid_batches(), upto))
+        self._enqueue(self._make_request(stream, stream.valid_batches(), upto))
 
     def delete_versions(self, stream: LoadedStream, upto: int) -> None:
         """Queue the deletion of the rows of all table versions except the activated one.
 
-        The stream's open batch is queued first. Without hard delete the rows are marked as deleted.
-        ``upto`` is the ordinal of the ACTIVATE_VERSION message or of the end of the input.
+        The stream's open batch is queued first. Without hard delete the rows are only marked as
+        deleted. ``upto`` is the position in the input of the ACTIVATE_VERSION message or of the
+        end.
         """
         if stream.spool.count:
             self.queue_batch(stream)
@@ -180,7 +181,7 @@ class CommitPipeline:
             stream.mark_deletions()
         stream.versions.is_deletion_queued = True
         self.ledger.close_batch(stream.deletion_key)
-        self._enqueue(self._request(stream, (), upto, kept_version=stream.versions.activated))
+        self._enqueue(self._make_request(stream, (), upto, kept_version=stream.versions.activated))
 
     def create_table(self, stream: LoadedStream) -> None:
         """Queue a task that creates or alters the table of a stream without rows."""
@@ -191,9 +192,9 @@ class CommitPipeline:
         self._enqueue(_Maintenance(stream.id, stream.table, options))
 
     def commit_leftover_state(self) -> None:
-        """Store the last emitted state in a commit without rows, if no earlier commit carried it.
+        """Store the last emitted state by a commit without rows, if no earlier commit stores it.
 
-        Call it after all tasks have finished. Nothing happens if no table was written.
+        Call it after all tasks have finished. Nothing happens if this run wrote no table.
         """
         leftover = self.ledger.get_uncarried_state()
         if leftover is not None and self._last_table is not None:
@@ -207,20 +208,20 @@ class CommitPipeline:
     def wait(self) -> None:
         """Block until all tasks have finished, a task has failed, or a signal has arrived.
 
-        After `stop`, block only until the running tasks have finished.
+        After `stop`, it blocks only until the running tasks have finished.
         """
         with self._changed:
             while not (self._failure or self._is_idle() or self._is_interrupted()):
                 self._changed.wait(_WAIT_SECONDS)
 
     def wait_for_space(self, limit: int, until: float) -> None:
-        """Block until fewer than ``limit`` bytes are uncommitted, or a time is reached.
+        """Block until fewer than ``limit`` bytes are uncommitted, or until a given time.
+
+        A failed task, a signal, or the end of all tasks also ends the wait.
 
         Args:
             limit: The number of bytes.
-            until: The latest time to return, as `time.monotonic` counts.
-
-        A failed task, a signal, or the end of all tasks also ends the wait.
+            until: The latest time to return, as a value of `time.monotonic`.
         """
         with self._changed:
             while not (
@@ -233,7 +234,7 @@ class CommitPipeline:
                 self._changed.wait(_WAIT_SECONDS)
 
     def stop(self) -> None:
-        """Start no further task; running tasks finish."""
+        """Prevent further tasks from starting. Running tasks finish."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -248,14 +249,21 @@ class CommitPipeline:
             while thread.is_alive():
                 thread.join(_WAIT_SECONDS)
 
-    def _request(
+    def _make_request(
         self,
         stream: LoadedStream,
         batches: tuple[Batch, ...],
         upto: int,
         kept_version: int | None = None,
     ) -> CommitRequest:
-        """Return a request that commits batches, or deletes all versions but ``kept_version``."""
+        """Return a request that commits ``batches``, or deletes all versions but ``kept_version``.
+
+        Args:
+            stream: The stream.
+            batches: The batches to commit; empty for a deletion.
+            upto: A position in the input, at or after the first row of each batch.
+            kept_version: The table version to keep; None to commit the batches.
+        """
         return CommitRequest(
             stream=stream.id,
             table=stream.table,
@@ -340,7 +348,7 @@ class CommitPipeline:
             self.add_remark(task.stream, failure)
 
     def _commit(self, request: CommitRequest) -> None:
-        """Commit a request, report its result, and emit the states that are now covered.
+        """Commit a request, report its result, and emit the states that it no longer holds back.
 
         A deletion of old versions is skipped if too many rows of the stream were quarantined.
         """

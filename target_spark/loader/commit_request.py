@@ -32,9 +32,9 @@ class CommitRequest:
         mode: Append, upsert, overwrite or scd2.
         batches: One closed batch, or all batches of an overwrite. An overwrite with an empty tuple
             empties the table.
-        ledger: The ledger whose states wait for this commit.
-        waiting: The key under which the ledger knows the batches.
-        upto: The batches of this commit begin at or before this ordinal.
+        ledger: The ledger, which holds back states until this commit is made.
+        waiting: The key of the batches in the ledger.
+        upto: A position in the input, at or after the first row of each batch.
         layout: Partitioning, clustering and file size of a new table.
         hard_delete: True if a delete record removes the row; otherwise it sets the deletion time.
         kept_version: If not None, there are no batches: the rows of all versions except this one
@@ -56,10 +56,13 @@ class CommitRequest:
     cursor: str | None = None
 
     def covered(self, *, withheld: bool = False) -> CoveredState | None:
-        """Return the newest state that the commit may carry, or None.
+        """Return the newest state that may be stored in the commit, or None.
 
-        Call it right before the commit, since later commits and states change the answer. With
-        ``withheld`` the state must not cover the rows of this commit.
+        Call it right before the commit, because later commits and states change the result.
+
+        Args:
+            withheld: True to return a state from before the rows of this commit. Otherwise the
+                state may follow these rows.
         """
         if withheld:
             return self.ledger.state_before_commit()
@@ -72,7 +75,7 @@ class CommitRequest:
 
     @property
     def nbytes(self) -> int:
-        """Spooled bytes that the commit frees; always 0 for an overwrite."""
+        """Spooled bytes that the commit frees; 0 for an overwrite, whose bytes are not counted."""
         if self.mode is WriteMode.OVERWRITE:
             return 0
         return sum(batch.nbytes for batch in self.batches)
@@ -80,30 +83,30 @@ class CommitRequest:
     @property
     def received_at(self) -> datetime:
         """Time (UTC) at which the first row was received; 1970-01-01 if there are no batches."""
-        return _instant(self.batches[0].received_at if self.batches else 0)
+        return _to_utc_datetime(self.batches[0].received_at if self.batches else 0)
 
     @property
     def closed_at(self) -> datetime:
         """Time (UTC) at which the last batch was closed; 1970-01-01 if there are no batches."""
-        return _instant(self.batches[-1].closed_at if self.batches else 0)
+        return _to_utc_datetime(self.batches[-1].closed_at if self.batches else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """Outcome of one commit: row counts, column changes, and the state that it carried.
+    """Outcome of one commit: row counts, column changes, and the state that it stored.
 
     Attributes:
         written: Number of rows written to the table.
         quarantined: Number of rows written to the quarantine table.
-        carried: The state that the commit carried, or None.
+        carried: The state that the commit stored, or None.
         zoneless: Per column, the number of date-times without a time zone, which were read as UTC.
         effect: The statistics that the table format reports.
-        changes: The column changes that the table needed first.
+        changes: The column changes that were made before the commit.
         remarks: Further notes for the user.
         from_files: Number of rows that were read from batch files.
         nulled: Number of written rows with a null in place of a value that does not fit its column.
-        reasons: Why rows were quarantined.
-        withheld: Why no state may cover these rows yet, or None.
+        reasons: The reasons for which rows were quarantined.
+        withheld: The reason for which no state after these rows may be emitted yet, or None.
     """
 
     written: int
@@ -119,5 +122,5 @@ class CommitResult:
     withheld: str | None = None
 
 
-def _instant(seconds: float) -> datetime:
+def _to_utc_datetime(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, tz=timezone.utc)

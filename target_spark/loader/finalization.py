@@ -51,7 +51,7 @@ class TableFinalizer:
         engine: The Spark process, which starts when a step first needs it.
         report: The run report to update.
         can_delete: False if the table format cannot delete rows.
-        by_status: True if only a status message of the source completes a stream (Airbyte).
+        by_status: True if a stream is complete only after a status message of the source (Airbyte).
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class TableFinalizer:
     def hold_states(self, stream: LoadedStream, ordinal: int) -> None:
         """Hold back the states after ``ordinal`` until the stream's final step is committed.
 
-        A stream without a final step is not affected.
+        ``ordinal`` is a position in the input. A stream without a final step is not affected.
         """
         if stream.overwrites:
             if not self._by_status:
@@ -87,16 +87,20 @@ class TableFinalizer:
             self._pipeline.add_remark(stream.id, text)
 
     def add_state(self, streams: Iterable[LoadedStream], ordinal: int) -> None:
-        """Hold back the state at ``ordinal`` until the overwrites of its streams are committed.
+        """Hold back the state at ``ordinal`` until the tables of its streams are overwritten.
 
-        It applies only to protocols with status messages.
+        This affects only streams that overwrite their table, in protocols with status messages.
+
+        Args:
+            streams: The streams whose progress the state records.
+            ordinal: The position of the state in the input.
         """
         for stream in streams if self._by_status else ():
             if stream.overwrites:
                 self._ledger.record_rows(stream.id, ordinal)
 
     def add_version(self, stream: LoadedStream, ordinal: int) -> None:
-        """Process an ACTIVATE_VERSION message of a stream.
+        """Process an ACTIVATE_VERSION message, which is at the position ``ordinal`` of the input.
 
         If the message shows that the stream is complete, the deletion of old versions is queued.
         """
@@ -111,7 +115,7 @@ class TableFinalizer:
 
         Args:
             streams: The streams of the run.
-            ordinal: The ordinal of the end of the input.
+            ordinal: The position of the end of the input.
             final: True if the end of the input shows that every stream is complete.
         """
         for stream in streams:
@@ -175,14 +179,15 @@ class TableFinalizer:
             self._not_deleted.append(stream)
 
     def _queue_deletion(self, stream: LoadedStream, ordinal: int) -> None:
-        """Queue the deletion of other table versions, after the stream's remaining rows."""
+        """Queue the commit of the stream's remaining rows, then the deletion of other versions."""
         self._engine.begin()
         self._pipeline.delete_versions(stream, ordinal)
 
     def _has_other_versions(self, stream: LoadedStream) -> bool:
         """Return True if the stream's table has rows of versions other than the activated one.
 
-        If it has no such rows, the states that wait for their deletion are released.
+        If the table has no such rows, the states that were held back until their deletion are
+        released.
         """
         self._engine.begin()
         version = stream.versions.activated
@@ -194,6 +199,6 @@ class TableFinalizer:
         return False
 
     def _release_without_deletion(self, stream: LoadedStream) -> None:
-        """Release the states that wait for the deletion of a stream's other table versions."""
+        """Emit the states that were held back until a stream's other versions are deleted."""
         self._ledger.discard_open_batch(stream.deletion_key)
         self._ledger.release()

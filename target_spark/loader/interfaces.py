@@ -19,28 +19,29 @@ __all__ = ["EventReader", "ProtocolBinding"]
 
 
 class EventReader(Protocol):
-    """Parser that turns the bytes of a protocol's input into events."""
+    """Parser that converts the input of a protocol from bytes to events."""
 
     def feed(self, data: bytes) -> Iterator[Event]:
         """Parse a chunk of input and yield the events of all lines that end within it."""
 
     def close(self) -> Iterator[Event]:
-        """Signal the end of the input and yield the events that it produces."""
+        """Signal the end of the input and yield the remaining events."""
 
     def remarks(self) -> Iterator[str]:
-        """Yield messages for the user about the input as a whole; called after `close`."""
+        """Yield messages for the user about the input as a whole. Call it after `close`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProtocolBinding:
-    """The parts that a protocol provides to the loader.
+    """The parser, options and output format that a protocol provides to the loader.
 
     Attributes:
         decoder: Parses the input into events.
         options: The options of the load.
         outlet: Opens the output to which states are written.
         state_format: Encodes emitted states; None emits them unchanged.
-        renamed: Called with the old and the new name of each stream that stream maps rename.
+        renamed: Function called with the old and the new name of each stream that stream maps
+            rename.
     """
 
     decoder: EventReader

@@ -29,7 +29,8 @@ class LoadSession:
         engine: The Spark process.
         folder: The folder for spooled rows.
         run: The identity of the run.
-        at_end: Registers a function to call after the last commit has succeeded or failed.
+        at_end: Function that registers a callback, which runs after the last commit has succeeded
+            or failed.
     """
 
     loader: Loader
@@ -40,7 +41,7 @@ class LoadSession:
 
 
 class CommandTarget(Protocol):
-    """Interface of the target's class for the commands and servers that run a load.
+    """Interface of the target class, as used by the commands and servers that run a load.
 
     The commands get the class as an argument, so that they need not import it.
     """
@@ -74,7 +75,7 @@ class CommandTarget(Protocol):
         """Return a function that applies the configured stream maps to a sequence of events."""
 
     def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:
-        """Register a function to call at the first interrupt signal; None removes it."""
+        """Register ``leave``, a function to call at the first interrupt signal; None removes it."""
 
     def load(self, source: BinaryIO, binding: ProtocolBinding) -> list[BaseException]:
         """Read a protocol's messages from ``source`` and load them into tables.
@@ -90,11 +91,11 @@ class CommandTarget(Protocol):
         *,
         retries_tasks: bool = False,
     ) -> list[BaseException]:
-        """Run a load whose events come from the function ``feed``.
+        """Run a load whose events are produced by the function ``feed``.
 
         Args:
-            binding: The protocol's parts.
-            feed: Passes events to the loader of the session that it gets.
+            binding: The parser, options and output format of the protocol.
+            feed: Function that passes events to the loader of the session that is its argument.
             retries_tasks: True to let a local Spark retry failed tasks that read a source.
 
         Returns:

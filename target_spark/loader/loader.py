@@ -75,17 +75,17 @@ _AGE_CHECK_SECONDS: Final = 0.5
 class Loader:
     """Event loop of one load: spools rows, closes batches and passes states to the ledger.
 
-    Call `process_event` for each event, `poll` regularly, and at the end `finish` or, after a
-    signal, `stop`; then `close`.
+    Call `process_event` for each event, and `poll` regularly. At the end call `finish`, or `stop`
+    after a signal. Call `close` last.
 
     Args:
         options: The options of the load.
         engine: The Spark process, which starts when the first row arrives.
         folder: The folder for spooled rows.
-        commits: Creates the batch writer when it is first needed.
+        commits: Function that creates the batch writer when it is first needed.
         report: The run report to update.
-        emit: Writes a state to the output.
-        stopping: Set by a signal to stop the run.
+        emit: Function that writes a state to the output.
+        stopping: Event that a signal handler sets to stop the run.
         state_format: Encodes the states; None emits them as they were received.
     """
 
@@ -196,10 +196,9 @@ class Loader:
         return stream
 
     def _merge_schema(self, stream: LoadedStream, event: SchemaEvent, schema: JsonSchema) -> None:
-        """Extend a stream's table schema by that of a new SCHEMA message.
+        """Merge the table schema of a new SCHEMA message into that of the stream.
 
-        The open batch is closed first if its rows cannot share a commit with rows of the merged
-        schema.
+        The open batch is closed first if its rows cannot be written with the merged schema.
         """
         is_configured = stream.build_table_schema(self._options, event, schema)
         table_schema, _ = merge_table_schemas(
@@ -225,7 +224,10 @@ class Loader:
         self._pipeline.add_open_bytes(stream, nbytes)
 
     def _report_undeclared(self, stream: LoadedStream, body: bytes) -> None:
-        """Report properties of a stream's first record that its schema does not declare."""
+        """Report the properties of a record that the stream's schema does not declare.
+
+        Only the first record after each SCHEMA message is examined.
+        """
         stream.is_inspected = True
         if (remark := describe_undeclared(body, stream.table_schema)) is not None:
             self._pipeline.add_remark(stream.id, remark)
@@ -246,7 +248,7 @@ class Loader:
             self._pipeline.queue_batch(stream)
 
     def _add_spooled_rows(self, event: SpooledRows) -> None:
-        """Queue rows that other processes have spooled, as a separate batch."""
+        """Queue rows that other processes have spooled, as a batch separate from the open one."""
         stream = self._prepare_stream(event)
         if stream.spool.count:
             self._pipeline.queue_batch(stream)
@@ -257,16 +259,18 @@ class Loader:
             self._limit_batch(stream)
 
     def reserve(self, count: int) -> int:
-        """Reserve ``count`` consecutive ordinals and return the first.
+        """Reserve ``count`` consecutive ordinals (input positions) and return the first.
 
-        They number rows that other processes spool.
+        Other processes number the rows that they spool with these ordinals.
         """
         first = self._ordinal
         self._ordinal += count
         return first
 
     def _prepare_stream(self, event: Rows | BatchFiles | SpooledRows) -> LoadedStream:
-        """Return the stream that an event's rows belong to, and record the rows and their version.
+        """Return the stream of an event's rows, after recording that the rows have arrived.
+
+        The table version of the rows is recorded as well.
 
         Raises:
             RecordsWithoutSchemaException: The stream has no schema yet.
@@ -294,7 +298,10 @@ class Loader:
         self._last_state = event.state
 
     def _close_full_batches(self, scope: StreamId | None) -> None:
-        """Close the full batches that waited for a state of ``scope`` (None: of any stream)."""
+        """Close the full batches that were kept open until a state of their stream arrived.
+
+        ``scope`` is the stream of the received state; None means that the state is of all streams.
+        """
         for stream in tuple(self._full.values()):
             if stream.waits_for_state and scope in {None, stream.id}:
                 self._pipeline.queue_batch(stream)
@@ -302,9 +309,9 @@ class Loader:
                 del self._full[stream.id]
 
     def _make_covered_state(self, event: Checkpoint) -> CoveredState:
-        """Return a received state with its ordinal and the number of rows that it covers.
+        """Return a received state with its position in the input and the number of rows before it.
 
-        A state that covers streams whose overwrite is pending is held back.
+        If the tables of its streams are still to be overwritten, the state is held back.
         """
         if event.scope is None:
             self._finalizer.add_state(self._streams.values(), self._ordinal)
@@ -336,7 +343,10 @@ class Loader:
     # Batches
 
     def _limit_batch(self, stream: LoadedStream) -> None:
-        """Close the stream's batch if it is full; wait while too many bytes are uncommitted."""
+        """Close the stream's batch if it is full, and wait while too many bytes are uncommitted.
+
+        A full batch may stay open for some time until the next state arrives.
+        """
         options, spool = self._options, stream.spool
         fill = max(spool.count / options.flush_rows, spool.nbytes / options.flush_bytes)
         waits = self._has_states and stream.mode in {WriteMode.APPEND, WriteMode.SCD2}
@@ -364,7 +374,8 @@ class Loader:
     def finish(self, *, whole: bool) -> None:
         """Commit the remaining batches and run the final steps of complete streams.
 
-        ``whole`` is False if the input ended with an error.
+        Args:
+            whole: True if all input was read; False if the input ended with an error.
 
         Raises:
             IncompleteError: A stream is not known to be complete.
@@ -402,7 +413,7 @@ class Loader:
         self._pipeline.wait()
 
     def stop(self) -> None:
-        """Start no further commit, wait for those in progress, and emit the states they cover."""
+        """Wait for running commits, start no others, and emit the states that became ready."""
         self._pipeline.stop()
         self._pipeline.wait()
         self._raise_failure()

@@ -21,7 +21,8 @@ _LOAD: Final = "load"
 def job_timer(faults: Sequence[object]) -> Iterator[None]:
     """Context manager: log the duration of the run as a metric.
 
-    The run is logged as failed if the list ``faults`` is not empty when the block ends.
+    The run is logged as failed if ``faults``, the list of its errors, is not empty when the block
+    ends.
     """
     with Timer(Metric.JOB_DURATION, {Tag.JOB_TYPE: _LOAD}) as timer:
         yield

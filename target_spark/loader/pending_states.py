@@ -22,7 +22,8 @@ class CoveredState:
     """A received state and its position in the input.
 
     Attributes:
-        ordinal: Position in the input; the state covers all rows with a smaller ordinal.
+        ordinal: Position in the input. The state covers (includes the progress of) all rows before
+            it.
         state: The state as received, as JSON.
         scope: The stream that the state belongs to; None means all streams.
         rows: Number of rows of the scope that this run received before the state.
@@ -40,17 +41,18 @@ class StateFormat(Protocol):
     def format_output(self, covered: CoveredState) -> bytes:
         """Return the line to write to standard output for a state.
 
-        Called once for each emitted state, in order.
+        The method is called once for each emitted state, in input order.
         """
 
     def format_stored(self, states: Sequence[CoveredState]) -> bytes:
-        """Return the text that a commit stores for the newest state of each scope.
+        """Return the text that a commit stores for a list of states.
 
-        ``states`` has one state per scope, in input order.
+        ``states`` has the newest state of each scope (stream, or None for all streams), in input
+        order.
         """
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
-        """Record the number of rows of a stream that were committed to its quarantine table."""
+        """Record that ``rows`` rows of a stream were committed to its quarantine table."""
 
 
 class GlobalStateFormat:
@@ -61,7 +63,7 @@ class GlobalStateFormat:
         return covered.state
 
     def format_stored(self, states: Sequence[CoveredState]) -> bytes:
-        """Return the newest state, which covers all streams."""
+        """Return the last of the states, since each covers all streams."""
         return states[-1].state
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
@@ -69,7 +71,11 @@ class GlobalStateFormat:
 
 
 class PendingStates:
-    """Collection of the states that wait for their rows, and the last emitted state per scope."""
+    """States that are held back until all rows before them are committed.
+
+    The collection also keeps the last emitted state of each scope. A scope is one stream, or None
+    for all streams.
+    """
 
     def __init__(self) -> None:
         """Create a collection without states."""
@@ -84,8 +90,9 @@ class PendingStates:
     def add(self, state: CoveredState, last_first: int) -> None:
         """Add a state that was just received.
 
-        ``last_first`` is the first ordinal of the newest batch. An older waiting state of the same
-        scope after that ordinal is dropped, since both can only be released together.
+        An older waiting state of the same scope is dropped if no batch has begun since, because
+        both states would be released at the same time. ``last_first`` is the position in the input
+        at which the newest batch begins.
         """
         before = self._newest.get(state.scope)
         if before is not None and before >= last_first:
@@ -94,9 +101,10 @@ class PendingStates:
         self._newest[state.scope] = state.ordinal
 
     def take_releasable(self, frontier: int | None) -> list[CoveredState]:
-        """Remove and return the states to emit: the newest of each scope before the frontier.
+        """Remove the states before ``frontier``, and return the newest of them for each scope.
 
-        ``frontier`` is the first ordinal of the oldest uncommitted batch; None if there is none.
+        ``frontier`` is the position in the input at which the oldest uncommitted batch begins; None
+        if all batches are committed.
         """
         before = self._before(frontier)
         if not before:
@@ -110,18 +118,20 @@ class PendingStates:
         return released
 
     def covered(self, frontier: int | None) -> list[CoveredState]:
-        """Return the newest state per scope that was emitted or may be emitted, in input order.
+        """Return the newest state of each scope that was emitted or may be emitted, in input order.
 
-        ``frontier`` is the first ordinal of the oldest uncommitted batch; None if there is none.
+        ``frontier`` is the position in the input at which the oldest uncommitted batch begins; None
+        if all batches are committed. Only states before the frontier may be emitted.
         """
         newest = _newest_of_each([*self._emitted.values(), *self._before(frontier)])
         global_positions = [position for position, each in enumerate(newest) if each.scope is None]
         return newest[global_positions[-1] :] if global_positions else newest
 
     def drop_replaced(self, firsts: Sequence[int]) -> None:
-        """Drop states that can only be released together with a newer state of their scope.
+        """Drop each state that would be released at the same time as a newer state of its scope.
 
-        ``firsts`` are the sorted first ordinals of the uncommitted batches.
+        A scope is one stream, or all streams. ``firsts`` are the positions in the input at which
+        the uncommitted batches begin, sorted.
         """
         if len(self._waiting) < 2:  # noqa: PLR2004
             return
@@ -140,7 +150,10 @@ class PendingStates:
 
 
 def _newest_of_each(states: Sequence[CoveredState]) -> list[CoveredState]:
-    """Return the newest state of each scope; input and result are ordered by ordinal."""
+    """Return the newest state of each scope, which is one stream or all streams.
+
+    The input and the result are in input order.
+    """
     newest: dict[Hashable, CoveredState] = {}
     for each in states:
         newest.pop(each.scope, None)  # so that the newest state is last

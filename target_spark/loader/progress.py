@@ -37,9 +37,9 @@ def show_progress(
     """Context manager: show the progress of a run on standard error until the block ends.
 
     Args:
-        report: The run report that has the figures.
-        logger: The logger for progress lines if standard error is not a terminal.
-        seconds: The interval of these lines.
+        report: The run report with the row counts to show.
+        logger: The logger for progress lines, which are used if standard error is not a terminal.
+        seconds: The interval of the progress lines.
     """
     if sys.stderr is not None and sys.stderr.isatty():
         with _on_terminal(report):
@@ -93,7 +93,7 @@ def _on_terminal(report: Report) -> Iterator[None]:
 
 
 class _Rates:
-    """Computes the rows per second of each stream over the last five seconds."""
+    """Rows per second of each stream, measured over the last five seconds."""
 
     _OVER: Final = 5.0
 
@@ -101,7 +101,13 @@ class _Rates:
         self._seen: dict[str, list[tuple[float, int]]] = {}
 
     def of(self, stream: str, rows: int, now: float) -> float:
-        """Record a stream's row count at the time ``now`` (seconds); return its rows per second."""
+        """Record a stream's row count and return the stream's current rows per second.
+
+        Args:
+            stream: The name of the stream.
+            rows: The number of rows received so far.
+            now: The current time in seconds, as a value of `time.monotonic`.
+        """
         seen = self._seen.setdefault(stream, [])
         seen.append((now, rows))
         while len(seen) > 2 and now - seen[0][0] > self._OVER:  # noqa: PLR2004  (first and last)

@@ -43,9 +43,10 @@ class _DeclaredSchema:
 
     Attributes:
         message: The SCHEMA message.
-        table_schema: The table columns that it declares.
-        validator: A validator of the schema's structure (fields and types only).
-        certainly_fits: Fast check that is True only for valid records.
+        table_schema: The table columns that the message declares.
+        validator: A validator of the record's structure (fields and types only).
+        certainly_fits: Fast check of a record. True means that the record is valid; after False the
+            validator decides.
     """
 
     message: SchemaEvent
@@ -57,7 +58,8 @@ class _DeclaredSchema:
 class StrictCheck:
     """Callable that checks a record against its stream's schema and describes the first error.
 
-    The description completes a sentence that begins with the line number and the stream.
+    The description is the end of a sentence, such as ``with fields that its schema does not
+    declare: a``. The caller writes the beginning, which names the line and the stream.
     """
 
     def __init__(self, options: LoadOptions) -> None:
@@ -126,11 +128,13 @@ def _find_errors(record: Any, declared: _DeclaredSchema) -> Iterator[str]:
         yield f"with fields that its schema does not declare: {fields}{more}"
     if not declared.certainly_fits(record):
         errors = declared.validator.validator.iter_errors(record)
-        yield from map(_sentence, sorted(errors, key=lambda error: list(map(str, error.path))))
+        yield from map(
+            _describe_error, sorted(errors, key=lambda error: list(map(str, error.path)))
+        )
 
 
-def _sentence(error: Any) -> str:
-    """Describe a jsonschema error as the end of a sentence, without any value of the record."""
+def _describe_error(error: Any) -> str:
+    """Describe a jsonschema error as the end of a sentence, without values of the record."""
     path = "".join(
         f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path
     ).removeprefix(".")

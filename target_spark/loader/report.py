@@ -57,17 +57,17 @@ class StreamCounts:
         bytes: Bytes of the rows received.
         commits: Number of commits.
         seconds: Seconds spent in commits.
-        inserted: Rows inserted, as the table format reports them; so are the next four.
-        updated: Rows updated.
-        deleted: Rows deleted.
-        files: Files added to the table.
-        table_bytes: Bytes of these files.
+        inserted: Rows inserted, as the table format reports them.
+        updated: Rows updated, as the table format reports them.
+        deleted: Rows deleted, as the table format reports them.
+        files: Files added to the table, as the table format reports them.
+        table_bytes: Bytes of the added files, as the table format reports them.
         waiting: Bytes received and not committed yet.
         changes: Columns that were added or widened.
         zoneless: Per column, the number of date-times without a time zone, read as UTC.
         notes: Remarks for the user.
         quarantine: Table and reasons of the quarantined rows, or None if there are none.
-        withheld: Why no state may cover the stream's rows, or None.
+        withheld: The reason for which no state after the stream's rows may be emitted, or None.
     """
 
     table: str = ""
@@ -94,8 +94,8 @@ class StreamCounts:
 class Report:
     """Statistics of one run, updated by all threads and printed at the end.
 
-    ``config`` is the list of values of ``--config``, which the report repeats in suggested
-    commands.
+    ``config`` has the values of the option ``--config``; the report repeats them in the commands
+    that it suggests.
     """
 
     def __init__(self, config: Sequence[str] = ()) -> None:
@@ -122,7 +122,7 @@ class Report:
             self._remarks.append(text)
 
     def add_wait(self, seconds: float) -> None:
-        """Add seconds for which reading was paused because too many bytes were uncommitted."""
+        """Add seconds during which reading was paused because too many bytes were uncommitted."""
         with self._lock:
             self._held_back += seconds
 
@@ -156,7 +156,7 @@ class Report:
             quarantined: The number of rows written to the quarantine table.
             seconds: The duration of the commit.
             effect: The statistics that the table format reports.
-            nbytes: The spooled bytes of the rows, which no longer wait.
+            nbytes: The spooled bytes of the rows, which are subtracted from the waiting bytes.
         """
         with self._lock:
             counts = self._get_counts(stream)
@@ -179,8 +179,8 @@ class Report:
         Args:
             stream: The name of the stream.
             table: The name of the quarantine table.
-            place: The location of the quarantine table.
-            reasons: Why the rows were quarantined.
+            place: The catalog name of the quarantine table, or the path of its folder.
+            reasons: The reasons for which the rows were quarantined.
             can_replay: True if the rows can be loaded again with `target-spark replay`.
         """
         with self._lock:
@@ -191,12 +191,12 @@ class Report:
             counts.quarantine.add(reasons)
 
     def record_withheld(self, stream: str, why: str | None) -> None:
-        """Store why no state may cover a stream's rows; None if states may."""
+        """Store the reason for which states after a stream's rows are held back, or None."""
         with self._lock:
             self._get_counts(stream).withheld = why
 
     def count_nulled(self, stream: str, rows: int) -> None:
-        """Add written rows in which a value that did not fit its column was replaced by null."""
+        """Add the number of written rows in which null replaced a value that does not fit."""
         with self._lock:
             self._get_counts(stream).nulled += rows
 
@@ -210,16 +210,18 @@ class Report:
             column: The column's path, joined by dots.
             type: The new type, as DDL.
             kind: ``add`` or ``widen``.
-            beside: For a column that was added because its type could not be widened, the column
-                that
-                has the old values; else None.
+            beside: The column with the old values, if a new column was added because that column
+                could not be widened; else None.
         """
         change = {"column": column, "type": type, "kind": kind, "beside": beside}
         with self._lock:
             self._get_counts(stream).changes.append(change)
 
     def count_zoneless(self, stream: str, columns: Mapping[str, int]) -> None:
-        """Add a stream's date-times without a time zone, by column; they were read as UTC."""
+        """Add the number of a stream's date-times without a time zone, per column.
+
+        Such date-times are read as UTC.
+        """
         with self._lock:
             known = self._get_counts(stream).zoneless
             for column, count in columns.items():
@@ -234,7 +236,7 @@ class Report:
     def count_released_state(self, *, last: bool = True) -> None:
         """Add one to the number of states emitted.
 
-        ``last`` is True if no later state has been received.
+        ``last`` is True if this is the newest state received so far.
         """
         with self._lock:
             self._states += 1
@@ -275,7 +277,7 @@ class Report:
         return cast("dict[str, Any]", clean_document(document, redact, by_name=False))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the report as JSON to a file that only this user can read, atomically."""
+        """Write the report atomically, as a JSON file that only the current user can read."""
         final = Path(path)
         final.parent.mkdir(parents=True, exist_ok=True)
         replace_file(final, json.dumps(self.as_dict(), indent=2) + "\n")
@@ -298,7 +300,7 @@ class Report:
             for name, counts in streams.items()
             for note in (*counts.notes, *_zone_notes(counts))
         ]
-        lines = [*_head(document), *_table(streams), *document["remarks"], *notes]
+        lines = [*_head(document), *_format_table(streams), *document["remarks"], *notes]
         return [redact_line(line) for line in lines]
 
     def streams(self) -> dict[str, StreamCounts]:
@@ -309,7 +311,7 @@ class Report:
     def describe_quarantines(self) -> list[str]:
         """Return a text for each stream with quarantined rows.
 
-        It has their number, the reasons, the quarantine table and the remedy.
+        The text has the number of rows, the reasons, the quarantine table and the remedy.
         """
         return [
             f"Stream {name}: {self._describe_quarantine(counts)}"
@@ -318,7 +320,7 @@ class Report:
         ]
 
     def describe_incomplete(self, stream: str) -> str:
-        """Return a text that says why a stream with quarantined rows is not complete."""
+        """Return a text that explains why a stream with quarantined rows is not complete."""
         counts = self.streams()[stream]
         why = counts.withheld or "the rows of other versions stay in its table"
         return (
@@ -362,8 +364,11 @@ def _head(document: Mapping[str, Any]) -> Iterator[str]:
     yield f"{outcome} after {seconds:.1f} s{states}"
 
 
-def _table(streams: Mapping[str, StreamCounts]) -> list[str]:
-    """Return the statistics as lines of a text table, without columns that are all zero."""
+def _format_table(streams: Mapping[str, StreamCounts]) -> list[str]:
+    """Return the statistics as lines of a text table.
+
+    Most columns are omitted if they are zero for every stream.
+    """
     if not streams:
         return []
     shown = [
@@ -378,7 +383,7 @@ def _table(streams: Mapping[str, StreamCounts]) -> list[str]:
         (stream, *(_COLUMNS[name][1](getattr(counts, name)) for name in shown))
         for stream, counts in streams.items()
     ]
-    return _aligned([head, *rows])
+    return _align_columns([head, *rows])
 
 
 def _zone_notes(counts: StreamCounts) -> list[str]:
@@ -388,8 +393,8 @@ def _zone_notes(counts: StreamCounts) -> list[str]:
     ]
 
 
-def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
-    """Align table rows as lines of text: the first column left, the figures right."""
+def _align_columns(rows: list[tuple[str, ...]]) -> list[str]:
+    """Return table rows as lines of text, with the first column left-aligned, the others right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

@@ -16,15 +16,15 @@ _LONGEST_EMPTY: Final = 16
 
 
 def is_empty(state: bytes) -> bool:
-    """Return True if a state is ``null`` or ``{}``, which must not replace a stored state."""
+    """Return True if a state is ``null`` or ``{}``, and so must not replace a stored state."""
     return len(state) < _LONGEST_EMPTY and b"".join(state.split()) in {b"{}", b"null"}
 
 
 def is_final(state: bytes) -> bool:
-    """Return True if a state, as the last one of the input, comes from a sync that finished.
+    """Return True if the last state of an input shows that the tap's sync finished.
 
-    The result is False while the state names a stream in ``currently_syncing`` or holds progress
-    markers, which the tap promotes or removes at the end of the stream.
+    The result is False if the state names a stream in ``currently_syncing`` or contains progress
+    markers, because the tap removes both when a stream ends.
     """
     try:
         document = json.loads(state)

@@ -20,7 +20,7 @@ _OUTPUT = 1
 
 
 class StateMessageWriter:
-    """Writes states to the real standard output, one per line; created by `open`."""
+    """Writer of states to the original standard output, one per line. Create it with `open`."""
 
     def __init__(self, wire: StdoutWriter) -> None:
         self._wire = wire
@@ -30,8 +30,8 @@ class StateMessageWriter:
     def open(cls) -> Iterator[StateMessageWriter]:
         """Context manager: yield a writer with exclusive use of standard output.
 
-        File descriptor 1 refers to standard error until the block ends, so that prints of libraries
-        do not mix with states.
+        Until the block ends, file descriptor 1 refers to standard error, so that text printed by
+        libraries does not mix with states.
 
         Raises:
             StateOutputError: Standard output is closed.

@@ -28,12 +28,14 @@ __all__ = ["Ledger"]
 
 @dataclass(slots=True)
 class _StreamBatches:
-    """First ordinals of the uncommitted batches of one stream.
+    """Uncommitted batches of one stream, each identified by the ordinal of its first row.
+
+    The ordinal of a row is its position in the input.
 
     Attributes:
         closed: First ordinals of the closed batches, oldest first.
         open: First ordinal of the open batch, or None.
-        withheld: True if the oldest batch is committed but states must still wait for it.
+        withheld: True if the oldest batch is committed but states after it must still be held back.
     """
 
     closed: deque[int]
@@ -49,10 +51,13 @@ class _StreamBatches:
 
 
 class Ledger:
-    """Record of a run's uncommitted batches and waiting states; emits states once they are covered.
+    """Record of a run's uncommitted batches and of the states held back until they are committed.
+
+    A state is emitted when all rows before it are committed. Batches and states are ordered by
+    ordinal, the position in the input. Thread-safe.
 
     Args:
-        emit: Writes a line to the output.
+        emit: Function that writes a line to the output.
         report: The run report to update.
         state_format: Encodes the states; None emits them as they were received.
     """
@@ -81,26 +86,27 @@ class Ledger:
             self._report.count_state()
 
     def state_for_commit(self, stream: Hashable, upto: int) -> CoveredState | None:
-        """Return the newest state that all commits including the next one cover, or None.
+        """Return the newest state before which all rows are committed once the next commit is made.
+
+        The state may have been emitted before. None means that there is no such state.
 
         Args:
             stream: The key of the batches that the next commit writes.
-            upto: The batches begin at or before this ordinal.
-
-        The state may have been emitted before.
+            upto: A position in the input; batches of this key that begin at or before it belong to
+                the next commit.
         """
         with self._lock:
             return self._merge_covered(self._states.covered(self._frontier(stream, upto)))
 
     def state_before_commit(self) -> CoveredState | None:
-        """Return the newest state that the commits so far cover, or None."""
+        """Return the newest state before which all rows are already committed, or None."""
         with self._lock:
             return self._merge_covered(self._states.covered(self._frontier()))
 
     def release(self) -> None:
-        """Emit the newest state of each scope whose rows are all committed.
+        """Emit the states before which all rows are committed, only the newest of each scope.
 
-        A scope is the whole input or one stream.
+        A scope is one stream, or the whole input.
         """
         with self._lock:
             for state in self._states.take_releasable(self._frontier()):
@@ -109,7 +115,7 @@ class Ledger:
                 self._report.count_released_state(last=state.ordinal == self._newest_state)
 
     def get_uncarried_state(self) -> CoveredState | None:
-        """Return the emitted states merged into one, or None if a commit already carries them."""
+        """Return the emitted states merged into one, or None if a commit already stores them."""
         with self._lock:
             if self._last_emitted <= self._last_carried:
                 return None
@@ -118,9 +124,9 @@ class Ledger:
     # Batches
 
     def record_rows(self, stream: Hashable, ordinal: int) -> None:
-        """Record that rows of a stream were received from ``ordinal`` on.
+        """Record that rows of a stream were received from the position ``ordinal`` of the input on.
 
-        The first rows after a closed batch open a batch.
+        The first rows after a closed batch open a new batch.
         """
         with self._lock:
             self._advance(ordinal)
@@ -129,7 +135,10 @@ class Ledger:
                 batches.open = self._last_first = ordinal
 
     def close_batch(self, stream: Hashable) -> None:
-        """Close a stream's open batch, if any; the stream's next row opens another one."""
+        """Close a stream's open batch. Nothing happens if the stream has none.
+
+        The next row of the stream opens a new batch.
+        """
         with self._lock:
             batches = self._by_stream.get(stream)
             if batches is not None and batches.open is not None:
@@ -139,12 +148,12 @@ class Ledger:
     def mark_committed(
         self, stream: Hashable, upto: int, carried: CoveredState | None = None
     ) -> None:
-        """Mark closed batches as committed, so that states no longer wait for them.
+        """Mark closed batches as committed, so that they no longer hold back states.
 
         Args:
             stream: The key of the batches.
-            upto: Batches that begin at or before this ordinal are marked.
-            carried: The state that the commit carries, or None.
+            upto: A position in the input; batches that begin at or before it are marked.
+            carried: The state that the commit stores, or None.
 
         Raises:
             ValueError: No such batch was closed.
@@ -158,10 +167,14 @@ class Ledger:
             self._drop_replaced_states()
 
     def withhold(self, stream: Hashable, upto: int, carried: CoveredState | None = None) -> None:
-        """Record a commit whose rows no state may cover yet, because rows were quarantined.
+        """Record a commit that must still hold back states, because rows were quarantined.
 
-        States wait until a later batch of the stream is committed. The arguments are those of
-        `mark_committed`.
+        The states are held back until a later batch of the stream is committed.
+
+        Args:
+            stream: The key of the batches.
+            upto: A position in the input; batches that begin at or before it belong to the commit.
+            carried: The state that the commit stores, or None.
 
         Raises:
             ValueError: No such batch was closed.
@@ -182,7 +195,7 @@ class Ledger:
             return [stream for stream, batches in self._by_stream.items() if batches.withheld]
 
     def discard_open_batch(self, stream: Hashable) -> None:
-        """Remove a stream's open batch, so that states do not wait for it."""
+        """Remove a stream's open batch, so that it does not hold back states."""
         with self._lock:
             batches = self._by_stream.get(stream)
             if batches is not None:
@@ -190,7 +203,7 @@ class Ledger:
             self._drop_replaced_states()
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
-        """Record the number of rows of a stream that were committed to its quarantine table."""
+        """Record that ``rows`` rows of a stream were committed to its quarantine table."""
         with self._lock:
             self._state_format.count_rejected(stream, rows)
 
@@ -221,9 +234,10 @@ class Ledger:
         self._last = ordinal
 
     def _frontier(self, stream: Hashable = None, upto: int = -1) -> int | None:
-        """Return the first ordinal of the oldest uncommitted batch, or None if all are committed.
+        """Return the position in the input at which the oldest uncommitted batch begins.
 
-        Batches of ``stream`` that begin at or before ``upto`` count as committed.
+        Return None if all batches are committed. Batches of ``stream`` that begin at or before
+        ``upto`` count as committed.
         """
         firsts = (
             batches.oldest_after(upto) if name == stream else batches.oldest()

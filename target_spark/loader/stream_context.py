@@ -45,21 +45,21 @@ class LoadedStream:
     Attributes:
         schema_message: The newest SCHEMA message, without its JSON Schema.
         received_digest: Digest of the newest SCHEMA message as received.
-        normal_digest: Digest of the newest SCHEMA message in normal form.
+        normal_digest: Digest of the newest SCHEMA message after normalization, for comparisons.
         packed_schema: The JSON Schema of the columns, compressed.
         table: The table that the stream is loaded into.
         spool: The open batch.
         mode: Append, upsert, overwrite or scd2.
         table_schema: The table schema, merged from all SCHEMA messages.
         layout: Partitioning, clustering and file size of a new table.
-        hard_delete: True if a delete record removes the row.
+        hard_delete: True if a delete record removes the row; otherwise it sets the deletion time.
         versions: The table versions that occurred in this run.
         versioned: True if the table has a column for the table version.
         has_rows: True once a row was received.
         is_inspected: True once a record was searched for undeclared properties.
         complete: True once the source has reported the stream complete.
         received: Number of rows received.
-        waits_for_state: True while the open batch is full and waits for the next state.
+        waits_for_state: True while the open batch is full but kept open until the next state.
         kept_batches: Closed batches of an overwrite, kept until the stream is complete.
         remarks: Notes for the user about settings that do not apply to this stream.
     """
@@ -98,8 +98,8 @@ class LoadedStream:
 
         Args:
             event: The SCHEMA message.
-            schema: Its JSON Schema with references resolved.
-            normal_digest: The digest of the message in normal form.
+            schema: The JSON Schema of the message, with references resolved.
+            normal_digest: The digest of the message, as returned by `normalized_digest`.
             options: The options of the load.
             spool: The spool for the stream's rows.
             versions: The table versions seen so far.
@@ -137,7 +137,7 @@ class LoadedStream:
         return schema
 
     def set_schema_message(self, event: SchemaEvent, normal_digest: bytes) -> None:
-        """Store the newest SCHEMA message, whose normal form has the digest ``normal_digest``."""
+        """Store the newest SCHEMA message and the digest of its normalized form."""
         self.schema_message, self.received_digest, self.normal_digest = (
             replace(event, schema={}),
             schema_digest(event),
@@ -146,17 +146,17 @@ class LoadedStream:
         self.is_inspected = False
 
     def set_schema(self, schema: JsonSchema, table_schema: TableSchema) -> None:
-        """Store the newest JSON Schema, and the table schema merged from it and earlier ones."""
+        """Store the newest JSON Schema, and the table schema merged from all schemas so far."""
         self.packed_schema, self.table_schema = _compress(schema), table_schema
 
     @property
     def cursor(self) -> str | None:
-        """Property that the stream's replication key is read from, or None without a key."""
+        """Source name of the column with the stream's replication key; None without a key."""
         return _find_cursor_column(self.schema_message, self.table_schema)
 
     @property
     def deletion_key(self) -> Hashable:
-        """Ledger key under which states wait for the deletion of other table versions."""
+        """Ledger key by which states are held back until other table versions are deleted."""
         return ("other versions", self.id)
 
     @property
@@ -174,9 +174,11 @@ class LoadedStream:
         return build_table_schema(options, event, schema, versioned=self.versioned)
 
     def valid_batches(self) -> tuple[Batch, ...]:
-        """Return the kept batches to overwrite the table with.
+        """Return the kept batches that will overwrite the table.
 
-        After an ACTIVATE_VERSION these are the batches of that version, otherwise all.
+        After an ACTIVATE_VERSION these are the batches of that version and those without a version.
+        If no rows of that version were received, or no version was activated, all batches are
+        returned.
         """
         valid = self.versions.activated
         if valid is None or not self.versions.has_received(valid):
@@ -184,7 +186,7 @@ class LoadedStream:
         return tuple(batch for batch in self.kept_batches if batch.version in {valid, None})
 
     def mark_deletions(self) -> None:
-        """Add the column for the time of deletion to the table schema."""
+        """Add the column for the deletion time to the table schema."""
         self.table_schema = self.table_schema.with_metadata(DELETED_AT)
 
 
@@ -206,7 +208,7 @@ def _remark_on_append(event: SchemaEvent, mode: WriteMode, options: LoadOptions)
 def _remark_on_missing_cursor(
     event: SchemaEvent, table_schema: TableSchema, options: LoadOptions
 ) -> Iterator[str]:
-    """Yield a remark if rows are to be ordered by a cursor that has no column."""
+    """Yield a remark if rows are configured to be ordered by a cursor that has no column."""
     cursor = (
         _find_cursor_column(event, table_schema)
         if table_schema.keys and options.of(event.stream).by_cursor
@@ -241,10 +243,13 @@ def resolve_schema(event: SchemaEvent) -> JsonSchema:
 
 
 def normalized_digest(event: SchemaEvent, schema: JsonSchema) -> bytes:
-    """Return the SHA-256 digest of a SCHEMA message in normal form.
+    """Return the SHA-256 digest of a SCHEMA message after normalization of its JSON Schema.
 
-    Messages that differ only in spelling have the same digest. ``schema`` is the result of
-    `resolve_schema`.
+    Messages whose schemas are written differently but mean the same have the same digest.
+
+    Args:
+        event: The SCHEMA message.
+        schema: The result of `resolve_schema` for the message.
 
     Raises:
         UnsupportedError: The schema cannot be normalized.
@@ -289,7 +294,9 @@ _NAMED: Final = 10
 
 
 def _check_keys(event: SchemaEvent, schema: JsonSchema, keys: Sequence[str]) -> None:
-    """Check that the stream's keys are declared properties; else every row would be bad.
+    """Check that the stream's keys are declared properties.
+
+    With an undeclared key, every row would be quarantined.
 
     Raises:
         UnsupportedError: A key is not declared; the message suggests similar names.
@@ -317,11 +324,11 @@ def build_table_schema(
     Args:
         options: The options of the load.
         event: The SCHEMA message.
-        schema: Its JSON Schema, as returned by `resolve_schema`.
+        schema: The JSON Schema of the message, as returned by `resolve_schema`.
         versioned: True if the table has a column for the table version.
 
     Raises:
-        UnsupportedError: The schema cannot be a table.
+        UnsupportedError: The schema cannot be converted to table columns.
     """
     mode = options.mode(event.stream, keyed=bool(event.keys))
     columns = replace(options.columns, table_version=versioned, history=mode is WriteMode.SCD2)

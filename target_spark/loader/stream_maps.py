@@ -50,11 +50,12 @@ _Made: TypeAlias = tuple[list[bytes], list[str | None], list[bytes | None]]
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """One output stream of a mapped stream.
+    """Mapping of an input stream to one of its output streams.
 
     Attributes:
         stream: The output stream.
-        transform: The function that maps a record (None result: drop it); None if records stay.
+        transform: The function that maps a record, or returns None to drop it. None if records are
+            unchanged.
         map: The stream map.
     """
 
@@ -68,7 +69,7 @@ class StreamMapper:
 
     Args:
         mapper: The compiled stream maps of the settings.
-        renamed: Called with the input and the output name of each mapped stream.
+        renamed: Function called with the input and the output name of each mapped stream.
     """
 
     def __init__(
@@ -85,9 +86,9 @@ class StreamMapper:
         """Apply the stream maps to a sequence of events and yield the results, in order.
 
         Raises:
-            StreamMapConfigError: A map does not suit the schema of its stream.
-            MapExpressionError: An expression of a map is wrong.
-            UnsupportedError: Rows in files would have to be mapped.
+            StreamMapConfigError: A stream map does not fit the schema of its stream.
+            MapExpressionError: An expression of a stream map is wrong.
+            UnsupportedError: The rows of batch files would have to be mapped.
         """
         for event in events:
             if isinstance(event, SchemaEvent):
@@ -118,12 +119,15 @@ class StreamMapper:
             yield SchemaEvent(route.stream, schema, keys, event.cursor, event.nested)
 
     def _map_state(self, event: Checkpoint) -> Checkpoint:
-        """Return a state with its scope renamed, if its stream has exactly one output stream."""
+        """Return a state with its stream renamed, if the stream is mapped to exactly one stream.
+
+        Any other state is returned unchanged.
+        """
         routes = self._routes.get(event.scope) if event.scope else None
         return replace(event, scope=routes[0].stream) if routes and len(routes) == 1 else event
 
     def _get_routes(self, event: SchemaEvent) -> tuple[_Route, ...] | None:
-        """Return the output streams of a stream, or None if its events pass unchanged."""
+        """Return the output streams of an input stream, or None if its events are not changed."""
         from tap_core.mapper.stream_maps import RemoveRecordTransform
 
         name, schema = event.stream.name, dict(event.schema)
@@ -167,7 +171,10 @@ def _is_scalar(schema: Any) -> bool:
 def _map_event(
     event: Rows | ActivateVersion | BatchFiles | StreamStatus, routes: Sequence[_Route]
 ) -> Iterator[Event]:
-    """Yield a mapped event for each output stream; nothing if the stream's map is null."""
+    """Yield a copy of an event for each output stream, with its rows mapped.
+
+    Nothing is yielded for a stream without output streams.
+    """
     if isinstance(event, Rows):
         yield from _map_rows(event, routes)
         return
@@ -185,7 +192,7 @@ def _map_event(
 def _map_rows(event: Rows, routes: Sequence[_Route]) -> Iterator[Event]:
     """Yield the mapped rows of each output stream.
 
-    If a map fails, the rows before the failing one are yielded first.
+    If a map fails for a row, the rows before that row are yielded, and then the error is raised.
     """
     extracted_at, meta = event.extracted_at, event.meta
     each_time = (
@@ -198,7 +205,7 @@ def _map_rows(event: Rows, routes: Sequence[_Route]) -> Iterator[Event]:
     failure = None
     for body, row_time, row_meta in zip(event.rows, each_time, each_meta, strict=False):
         try:
-            bodies = _bodies(routes, body)
+            bodies = _map_record(routes, body)
         except Exception as error:  # noqa: BLE001  (raised below)
             failure = error
             break
@@ -215,16 +222,16 @@ def _map_rows(event: Rows, routes: Sequence[_Route]) -> Iterator[Event]:
         raise failure
 
 
-def _bodies(routes: Sequence[_Route], body: bytes) -> list[bytes | None]:
-    """Return a record mapped for each output stream, as JSON; None where the map drops it."""
+def _map_record(routes: Sequence[_Route], body: bytes) -> list[bytes | None]:
+    """Return the mapped record (JSON) for each output stream; None if the map drops it."""
     try:
         record = None if body[0] == _QUOTE else decode_record(body)
     except InvalidRecord:  # as a JSON string, which is quarantined later
         return [msgspec.json.encode(body.decode())] * len(routes)
-    return [_body(route, body, record) for route in routes]
+    return [_map_for_route(route, body, record) for route in routes]
 
 
-def _body(route: _Route, body: bytes, record: Record | None) -> bytes | None:
+def _map_for_route(route: _Route, body: bytes, record: Record | None) -> bytes | None:
     if record is None or route.transform is None:
         return body
     mapped = route.transform(record)

@@ -20,8 +20,9 @@ class VersionTracker:
 
     Attributes:
         activated: The version of the last ACTIVATE_VERSION message, or None.
-        closed: True while that message, after rows of its version, is the stream's last event.
-        is_deletion_queued: True once the deletion of all other versions is decided.
+        closed: True if the last ACTIVATE_VERSION message came after rows of its version, and no row
+            has followed it.
+        is_deletion_queued: True once the deletion of all other versions is queued.
     """
 
     activated: int | None = None
@@ -32,21 +33,21 @@ class VersionTracker:
 
     @property
     def is_versioned(self) -> bool:
-        """True if a row or an ACTIVATE_VERSION message of this stream has named a version."""
+        """True if a row or an ACTIVATE_VERSION message of this stream has had a version."""
         return self.activated is not None or bool(self._seen - {None})
 
     @property
     def has_pending_deletion(self) -> bool:
-        """True if a version was activated and rows of other versions are not deleted yet."""
+        """True if a version was activated and the deletion of other versions is not queued yet."""
         return self.activated is not None and not self.is_deletion_queued
 
     @property
     def may_delete_current_rows(self) -> bool:
-        """True if a deletion of other versions could remove rows received in this run."""
+        """True if deleting the other versions could remove rows received in this run."""
         return self._mixed or bool(self._seen and not self.has_received(self.activated))
 
     def record_rows(self, version: int | None) -> None:
-        """Record that rows of a table version were received; None: rows without a version."""
+        """Record that rows of a table version were received; None means rows without a version."""
         self.closed = False
         if version != self.activated:
             self._mixed = self._mixed or self.activated is not None
@@ -65,7 +66,7 @@ class VersionTracker:
     def may_delete_versions(self, *, final: bool) -> bool:
         """Return True if the rows of all versions except the activated one may be deleted now.
 
-        ``final`` is True at the end of an input that shows that the stream is complete.
+        ``final`` is True at the end of the input, if that end shows that the stream is complete.
         """
         return (
             self.has_pending_deletion

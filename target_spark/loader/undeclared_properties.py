@@ -27,7 +27,10 @@ _OURS: Final = ("_sdc_", "_airbyte_")
 
 
 def describe_undeclared(body: bytes, table_schema: TableSchema) -> str | None:
-    """Return a remark that lists the properties of a record without a column, or None."""
+    """Return a remark that lists the properties of a record for which the table has no column.
+
+    Return None if every property has a column.
+    """
     names = find_undeclared(body, table_schema)
     if not names:
         return None

@@ -52,13 +52,15 @@ def select_write_operation(
     options: StreamOptions,
     rows: int,
 ) -> Callable[[CommitMetadata], CommitStats]:
-    """Return a function that commits a batch with the commit metadata that it gets.
+    """Return the function that commits a batch to its table in the stream's write mode.
+
+    The returned function takes the commit metadata and returns the statistics of the commit.
 
     Args:
         writer: The writer of the table format.
         spark: The session.
         request: The commit request.
-        table_schema: The table schema, with the table's own types.
+        table_schema: The table schema, with the column types of the existing table.
         df: The rows.
         options: The user's options of the stream.
         rows: The number of rows in ``df``.
@@ -117,7 +119,14 @@ def empty_frame(spark: SparkSession, table_schema: TableSchema) -> DataFrame:
 def build_version_delete(
     request: CommitRequest, table_schema: TableSchema, version: int, column: str
 ) -> VersionDelete:
-    """Return the deletion of a table's rows whose version in ``column`` is not ``version``."""
+    """Return the deletion of all rows whose table version is not ``version``.
+
+    Args:
+        request: The commit request, which says if rows are removed or only marked as deleted.
+        table_schema: The table schema.
+        version: The table version to keep.
+        column: The column that holds the table version.
+    """
     return VersionDelete(
         version,
         deleted=None if request.hard_delete else DELETED_AT,
@@ -130,14 +139,15 @@ def build_version_delete(
 def has_other_versions(
     writer: Writer, spark: SparkSession, table: Table, version: int, column: str
 ) -> bool:
-    """Return True if a table has current rows whose version is not ``version``.
+    """Return True if a table has current rows whose table version is not ``version``.
 
-    Rows that are marked as deleted are ignored, and ended versions of an scd2 table.
+    Rows marked as deleted, and ended versions of an scd2 table, are ignored. The result is False if
+    the table does not exist.
 
     Args:
         writer: The writer of the table format.
         spark: The session.
-        table: The table; False if it does not exist.
+        table: The table.
         version: The table version to compare with.
         column: The column that holds the table version.
     """
@@ -155,10 +165,12 @@ def has_other_versions(
 
 
 def check_scd2_compatible(request: CommitRequest, table_schema: TableSchema) -> None:
-    """Check that a stream does not treat the history rows of an scd2 table as ordinary rows.
+    """Raise an error if a stream would upsert or append to an scd2 table.
+
+    An scd2 table keeps all versions of each row, which these write modes would corrupt.
 
     Raises:
-        UnsupportedError: The table has history rows, and the stream is upserted or appended.
+        UnsupportedError: The table is an scd2 table, and the stream is upserted or appended.
     """
     unfed = {column.name for column in table_schema.columns if not column.is_fed}
     if HISTORY_COLUMNS.keys() <= unfed and request.mode in {WriteMode.UPSERT, WriteMode.APPEND}:

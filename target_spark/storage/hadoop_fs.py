@@ -39,7 +39,7 @@ def is_remote_session(spark: SparkSession) -> bool:
 
 
 def list_folders(spark: SparkSession, address: str) -> list[str]:
-    """Return the sorted names of the folders inside a folder; empty if it does not exist.
+    """Return the sorted names of the folders inside a folder; empty if the folder does not exist.
 
     Raises:
         UnsupportedError: The folder is not on this machine, and Spark is used through Connect.
@@ -51,7 +51,7 @@ def list_folders(spark: SparkSession, address: str) -> list[str]:
             if (folder.is_dir())
             else []
         )
-    system, path = _hadoop(spark, address)
+    system, path = _get_hadoop_objects(spark, address)
     if not system.exists(path):
         return []
     folders = (each for each in system.listStatus(path) if each.isDirectory())
@@ -59,7 +59,7 @@ def list_folders(spark: SparkSession, address: str) -> list[str]:
 
 
 def remove_folder(spark: SparkSession, address: str) -> None:
-    """Delete a folder with its content, or a file; nothing happens if it does not exist.
+    """Delete a folder with its content, or a file. Nothing happens if the address does not exist.
 
     Raises:
         UnsupportedError: The folder is not on this machine, and Spark is used through Connect.
@@ -71,15 +71,15 @@ def remove_folder(spark: SparkSession, address: str) -> None:
         else:
             folder.unlink(missing_ok=True)
         return
-    system, path = _hadoop(spark, address)
+    system, path = _get_hadoop_objects(spark, address)
     system.delete(path, True)  # noqa: FBT003  (recursively)
 
 
 def remove_file(spark: SparkSession, address: str) -> None:
-    """Delete a file if it exists; refuse to delete a folder.
+    """Delete a file. Nothing happens if the file does not exist.
 
     Raises:
-        IsADirectoryError: The address is a folder.
+        IsADirectoryError: The address is a folder, which is not deleted.
         UnsupportedError: The file is not on this machine, and Spark is used through Connect.
     """
     if is_remote_session(spark):
@@ -88,7 +88,7 @@ def remove_file(spark: SparkSession, address: str) -> None:
             raise IsADirectoryError("it is a folder, not a file")
         file.unlink(missing_ok=True)
         return
-    system, path = _hadoop(spark, address)
+    system, path = _get_hadoop_objects(spark, address)
     if not system.exists(path):
         return
     if not system.getFileStatus(path).isFile():
@@ -97,12 +97,12 @@ def remove_file(spark: SparkSession, address: str) -> None:
 
 
 def upload_file(spark: SparkSession, path: str, address: str) -> None:
-    """Copy a file of this machine to an address of Spark's file systems, replacing a file there."""
+    """Copy a local file to an address in Spark's file systems. An existing file is replaced."""
     if is_remote_session(spark):
         spark.copyFromLocalToFs(path, to_spark_uri(address))
         return
-    system, target = _hadoop(spark, address)
-    _, source = _hadoop(spark, path)
+    system, target = _get_hadoop_objects(spark, address)
+    _, source = _get_hadoop_objects(spark, path)
     system.copyFromLocalFile(False, True, source, target)  # noqa: FBT003  (keep it; overwrite)
 
 
@@ -114,7 +114,7 @@ def fetch_file(spark: SparkSession, address: str, path: Path) -> None:
     """
     context: Any = spark.sparkContext
     hadoop, conf = context._jvm.org.apache.hadoop.fs, context._jsc.hadoopConfiguration()  # noqa: SLF001
-    system, source = _hadoop(spark, address)
+    system, source = _get_hadoop_objects(spark, address)
     status = system.getFileStatus(source)
     if not status.isFile():
         raise IsADirectoryError("it is not one file, but a folder")
@@ -124,11 +124,11 @@ def fetch_file(spark: SparkSession, address: str, path: Path) -> None:
 
 
 def get_last_modified(spark: SparkSession, address: str) -> float | None:
-    """Return the latest modification time of the files below an address, or None without files.
+    """Return the latest modification time of the files below an address, in seconds since 1970.
 
-    The time is in seconds since 1970.
+    Return None if there are no files.
     """
-    system, path = _hadoop(spark, address)
+    system, path = _get_hadoop_objects(spark, address)
     files, times = system.listFiles(path, True), list[float]()  # noqa: FBT003  (recursively)
     while files.hasNext():
         times.append(files.next().getModificationTime() / 1000)
@@ -136,7 +136,7 @@ def get_last_modified(spark: SparkSession, address: str) -> float | None:
 
 
 def sync(path: Path) -> None:
-    """Flush a local file, or the entries of a local folder, to the disk."""
+    """Flush the content of a local file, or the entries of a local folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -145,12 +145,14 @@ def sync(path: Path) -> None:
 
 
 def sync_table(folder: Path, files: Iterable[Path], hints: Iterable[Path] = ()) -> None:
-    """Flush files of a local table to the disk, with Hadoop's checksum files and all folders.
+    """Flush files of a local table to the disk, together with their folders.
+
+    Hadoop's checksum files (``.crc``) of the files are flushed as well.
 
     Args:
         folder: The table's folder.
         files: The files to flush.
-        hints: Files that other writers may delete meanwhile; missing ones are ignored.
+        hints: Further files to flush, which other writers may delete; missing ones are ignored.
     """
     files, folders = list(files), {folder, folder.parent}
     for file in files:
@@ -174,8 +176,8 @@ def _of_this_machine(address: str) -> Path:
     return folder
 
 
-def _hadoop(spark: SparkSession, address: str) -> tuple[Any, Any]:
-    """Return Hadoop's file system object for an address, and its path object."""
+def _get_hadoop_objects(spark: SparkSession, address: str) -> tuple[Any, Any]:
+    """Return Hadoop's Java objects for an address: the file system and the path."""
     context: Any = spark.sparkContext
     path = context._jvm.org.apache.hadoop.fs.Path(to_spark_uri(address))  # noqa: SLF001
     return path.getFileSystem(context._jsc.hadoopConfiguration()), path  # noqa: SLF001

@@ -43,7 +43,10 @@ _SHORT = 100
 
 
 def lock_file_path(warehouse: str, job: str) -> Path:
-    """Return the path of a job's lock file, equal for all spellings of the warehouse location."""
+    """Return the path of a job's lock file.
+
+    The path is the same for all spellings of the warehouse location.
+    """
     name = re.sub(r"[^A-Za-z0-9._-]", "_", job).lstrip(".")[:_SHORT]
     if name != job:
         name += "-" + hashlib.sha256(job.encode()).hexdigest()[:12]
@@ -57,10 +60,11 @@ def lock_file_path(warehouse: str, job: str) -> Path:
 
 
 def get_lock_holder(warehouse: str, job: str) -> str | None:
-    """Describe the process that holds a job's lock, or return None if it is free.
+    """Describe the process that holds a job's lock, or return None if no process holds it.
 
     Raises:
-        JobLockError: The file system has no locks, or the lock file is not trusted.
+        JobLockError: The file system does not support locks, or another user could control the lock
+            file.
         OSError: The lock file cannot be opened.
     """
     path = lock_file_path(warehouse, job)
@@ -69,7 +73,7 @@ def get_lock_holder(warehouse: str, job: str) -> str | None:
     except FileNotFoundError:
         return None
     except UntrustedPathError as error:
-        raise _untrusted(error, job) from None
+        raise _untrusted_lock_error(error, job) from None
     try:
         return None if _locked(file, path) else _describe_owner(_read_owner(file))
     finally:
@@ -77,9 +81,17 @@ def get_lock_holder(warehouse: str, job: str) -> str | None:
 
 
 def monotonic_run_start(warehouse: str, jobs: Collection[str], now: int) -> int:
-    """Return ``now``, or the last run's start plus 1 if that is later (both in milliseconds).
+    """Return a start time for a run that is later than the start of the job's last run.
 
-    ``jobs`` are the present and former names of one job.
+    The result is ``now``, unless the clock was set back.
+
+    Args:
+        warehouse: The location of the tables.
+        jobs: The present and former names of the job.
+        now: The current time, in milliseconds since 1970.
+
+    Returns:
+        The start time, in milliseconds since 1970.
     """
     return max(now, *(_last_start(warehouse, job) + 1 for job in jobs))
 
@@ -100,7 +112,13 @@ def _last_start(warehouse: str, job: str) -> int:
 def wait_for_orphaned_jvms(warehouse: str, prefix: str, wait_seconds: float = 60) -> None:
     """Wait until no JVM of a dead run can commit any more, for all jobs with a name prefix.
 
-    The names of such jobs are used once, so their lock files are deleted. Living runs are ignored.
+    Runs that are still active are ignored. Each of these job names is used for one run only, so the
+    lock files of dead runs are deleted.
+
+    Args:
+        warehouse: The location of the tables.
+        prefix: The prefix of the job names.
+        wait_seconds: The longest wait for each job.
 
     Raises:
         JobLockError: A JVM of a dead run did not end in time.
@@ -122,7 +140,10 @@ def wait_for_orphaned_jvms(warehouse: str, prefix: str, wait_seconds: float = 60
 
 
 class JobLock:
-    """The exclusive right to commit for a job, acquired by `acquire` and ended by `release`."""
+    """Exclusive lock of a job, which allows one run to commit.
+
+    Create it with `acquire` and end it with `release`.
+    """
 
     def __init__(self, path: Path, file: int, owner: Mapping[str, Any]) -> None:
         self._path = path
@@ -139,18 +160,20 @@ class JobLock:
         started: int = 0,
         wait_seconds: float = 60,
     ) -> JobLock:
-        """Acquire the lock of a job, waiting for the JVM of a dead owner to end.
+        """Acquire the lock of a job.
+
+        If the run that held the lock has died, wait for its JVM to end.
 
         Args:
             warehouse: The location of the tables.
             job: The name of the job.
             run: The id of the run.
             started: The start of the run in milliseconds since 1970, stored for the next run.
-            wait_seconds: The longest wait for the JVM of a dead owner.
+            wait_seconds: The longest wait for the JVM of a dead run.
 
         Raises:
-            JobLockError: Another run is alive, a dead run's JVM did not end in time, or the lock
-                file is not trusted.
+            JobLockError: Another run is active, a dead run's JVM did not end in time, or another
+                user could control the lock file.
             TableError: The folder cannot be written.
         """
         path = lock_file_path(warehouse, job)
@@ -176,7 +199,10 @@ class JobLock:
         return lock
 
     def fileno(self) -> int:
-        """Return the descriptor of the lock file, which the JVM must inherit."""
+        """Return the file descriptor of the lock file.
+
+        The JVM must inherit the descriptor, so that the lock lasts until the JVM ends.
+        """
         return self._file
 
     def record_jvm(self, pid: int) -> None:
@@ -190,14 +216,16 @@ class JobLock:
         return tuple(self._owner.get(_SESSIONS, ()))
 
     def record_sessions(self, names: Sequence[str]) -> None:
-        """Store the ids of the Spark Connect sessions that may still work on the server."""
+        """Store the ids of the Spark Connect sessions that may still be running on the server."""
         self._owner[_SESSIONS] = list(names)
         self._write()
 
     def release(self, *, remove: bool = False) -> None:
-        """Release the lock, even if the JVM still has the file open; a second call does nothing.
+        """Release the lock, even if the JVM still has the file open. A second call does nothing.
 
-        With ``remove`` the file is deleted, which is safe only for a job name that is used once.
+        Args:
+            remove: True to delete the lock file, which is safe only if the job name is used for one
+                run. False to keep the file for the next run.
         """
         if self._file < 0:
             return
@@ -225,7 +253,7 @@ def _open(warehouse: str, path: Path, job: str) -> int:
     try:
         return _open_file(warehouse, path, os.O_RDWR | os.O_CREAT)
     except UntrustedPathError as error:
-        raise _untrusted(error, job) from None
+        raise _untrusted_lock_error(error, job) from None
     except OSError as error:
         raise _not_written(error) from error
 
@@ -237,7 +265,7 @@ def _not_written(error: OSError) -> TableError:
     )
 
 
-def _untrusted(error: UntrustedPathError, job: str) -> JobLockError:
+def _untrusted_lock_error(error: UntrustedPathError, job: str) -> JobLockError:
     return JobLockError(
         f"The lock of job {job!r} cannot be trusted: {error}. Change its owner and mode, or remove"
         " it, while no run of the job is active; or choose a folder that only this user, or one"
@@ -280,7 +308,10 @@ def _locked(file: int, path: Path) -> bool:
 
 
 def _read_owner(file: int) -> dict[str, Any]:
-    """Return the owner's data in a lock file, or {} while the owner writes it."""
+    """Return the data of the lock's owner from a lock file.
+
+    The dictionary is empty if the owner is just writing the data.
+    """
     try:
         owner = json.loads(os.pread(file, 65536, 0))
     except ValueError:
@@ -292,13 +323,16 @@ def _this_process() -> dict[str, Any]:
     return {
         "pid": os.getpid(),
         "host": socket.gethostname(),
-        "born": _born(os.getpid()),
+        "born": _get_start_ticks(os.getpid()),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
 
 
 def _is_dead(owner: Mapping[str, Any]) -> bool:
-    """Return True if the owner's process has ended; False for processes of other machines."""
+    """Return True if the owner's process has ended.
+
+    For a process of another machine, which cannot be checked, the result is False.
+    """
     if owner.get("host") != socket.gethostname():
         return False
     pid = int(owner["pid"])
@@ -308,11 +342,14 @@ def _is_dead(owner: Mapping[str, Any]) -> bool:
         return True
     except PermissionError:
         pass  # the process exists and belongs to another user
-    return _born(pid) != owner.get("born")
+    return _get_start_ticks(pid) != owner.get("born")
 
 
-def _born(pid: int) -> str | None:
-    """Return the start time of a process in kernel ticks; None if it is unknown or a zombie."""
+def _get_start_ticks(pid: int) -> str | None:
+    """Return the start time of a process in kernel ticks since boot.
+
+    Return None if the time is unknown or the process is a zombie.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:

@@ -28,27 +28,30 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Sharing(NamedTuple):
-    """The user and the group that may use the locks of a warehouse, besides this user and root.
+    """The user and the group that may use a lock, besides the current user and root.
 
     Attributes:
-        owner: The user id of the warehouse folder's owner.
-        group: The group id of the folder if the group may write it, else None.
+        owner: The id of the user who owns the warehouse folder.
+        group: The group id of the warehouse folder if the group may write to the folder, else None.
     """
 
     owner: int
     group: int | None
 
     def fault(self, status: os.stat_result) -> str:
-        """Return why a file is not trusted, as a phrase that follows its name.
+        """Return the reason for which a file is not trusted; "" if the file is trusted.
 
-        "" if it is trusted.
+        The reason is a phrase that follows the file's name in an error message.
         """
         if status.st_gid == self.group:
             return ""
         return owner_fault(status, {self.owner})
 
     def tighten(self, file: int, status: os.stat_result, mode: int) -> None:
-        """Set the mode of an open file of this user, and its group if the lock is shared."""
+        """Set the mode of an open file, and its group if the lock is shared with a group.
+
+        A file of another user is not changed.
+        """
         if status.st_uid != os.geteuid():
             return
         with suppress(OSError):  # a user outside the group; a file system without modes
@@ -59,15 +62,18 @@ class _Sharing(NamedTuple):
 
 
 def open_lock_file(path: Path, flags: int, *, in_warehouse: bool) -> int:
-    """Open a lock file and return its descriptor; with ``O_CREAT`` its folders are created.
+    """Open a lock file and return its file descriptor.
+
+    If ``flags`` has ``O_CREAT``, missing folders are created.
 
     Args:
         path: The path of the lock file.
         flags: The flags of `os.open`.
-        in_warehouse: True if the warehouse's permissions decide who may share the lock.
+        in_warehouse: True if the permissions of the warehouse folder decide which users share the
+            lock; False if only the current user may use it.
 
     Raises:
-        UntrustedPathError: Another user controls the file or its folder, or it is a link.
+        UntrustedPathError: Another user controls the file or its folder, or the path is a link.
         OSError: The file does not exist or cannot be opened.
     """
     folder, warehouse = path.parent, path.parent.parent

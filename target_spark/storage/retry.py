@@ -47,7 +47,17 @@ _Names: TypeAlias = Sequence[tuple[str, str]]
 
 
 class FailureKind(Enum):
-    """Kinds of failures of a commit; the module's docstring says how each is retried."""
+    """Kinds of failures of a commit.
+
+    Attributes:
+        PASSING: The storage or the catalog is unreachable or busy; retried within a minute.
+        CONFLICT: Another writer changed the table; retried after short pauses.
+        STALE: The table changed after it was read; retried once.
+        FULL: A disk is full; not retried.
+        CUT: The connection to the JVM broke; not retried.
+        AWAY: The Spark Connect server does not respond or was restarted; retried within minutes.
+        LASTING: Any other failure; not retried.
+    """
 
     PASSING = "passing"
     CONFLICT = "conflict"
@@ -148,8 +158,11 @@ _WORDS: Final = {
 
 
 def classify_failure(error: BaseException) -> FailureKind:
-    """Return the kind of failure of an exception, from the names and texts in its chain."""
-    if _is_away(error):
+    """Return the kind of failure that an exception means.
+
+    The decision is based on the class names and messages of the exception and its causes.
+    """
+    if _is_server_unavailable(error):
         return FailureKind.AWAY
     python_names = [(f"{kind.__module__}.", kind.__name__) for kind in type(error).__mro__]
     if isinstance(error, OSError) and error.errno is not None and not _is_cut("", python_names):
@@ -164,20 +177,25 @@ def classify_failure(error: BaseException) -> FailureKind:
 def retry_transient(
     step: Callable[[], _T],
     what: str,
-    before_again: Callable[[BaseException], None],
+    before_retry: Callable[[BaseException], None],
     stopping: threading.Event | None = None,
 ) -> _T:
-    """Call a function, and repeat it after transient failures.
+    """Call a function, and call it again after transient failures.
 
     Args:
         step: The function to call.
         what: A description of the work for messages.
-        before_again: A function called with the failure before each retry; an exception that it
-            raises ends the retries.
-        stopping: Set by a signal; then no further pause is made.
+        before_retry: Function called with the failure before each retry. If it raises an exception,
+            there are no more retries.
+        stopping: Event that a signal handler sets to stop the run; then there are no more retries
+            after a failure.
+
+    Returns:
+        The result of the function.
 
     Raises:
-        StorageError: The failure persisted.
+        StorageError: All retries failed, or the failure is a permanent one of the storage or the
+            JVM.
     """
     failures: list[FailureKind] = []
     stopping = stopping or threading.Event()
@@ -185,14 +203,14 @@ def retry_transient(
         try:
             return step()
         except Exception as error:  # noqa: PERF203  (each attempt takes seconds)
-            before_again(error)
+            before_retry(error)
             fault = classify_failure(error)
             pauses = BACKOFF_SECONDS.get(fault, ())[failures.count(fault) :]
             failures.append(fault)
             if fault in _WORDS and (not pauses or stopping.is_set()):
-                raise _gave_up(what, fault, len(failures), error) from error
+                raise _retries_exhausted_error(what, fault, len(failures), error) from error
             if not pauses:
-                _raise_in_words(what, fault, error)
+                _raise_permanent_error(what, fault, error)
                 raise
             words = "%s: attempt %d failed and is repeated in %g s: %s"
             logger.warning(words, what, len(failures), pauses[0], first_error_line(error))
@@ -200,12 +218,12 @@ def retry_transient(
 
 
 @contextmanager
-def disk_full_context(place: str, way_out: str) -> Iterator[None]:
-    """Context manager: convert a full disk into an error that names the location and a remedy.
+def disk_full_context(place: str, remedy: str) -> Iterator[None]:
+    """Context manager: convert a disk-full error to one that names the location and a remedy.
 
     Args:
         place: The name of the location.
-        way_out: A sentence that says how to make space.
+        remedy: A sentence that says how to free space, without its full stop.
 
     Raises:
         DiskFullError: The block failed because a disk is full.
@@ -213,26 +231,32 @@ def disk_full_context(place: str, way_out: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        full = translate_disk_full(place, way_out, error)
+        full = translate_disk_full(place, remedy, error)
         if full is None:
             raise
         raise full from error
 
 
-def translate_disk_full(place: str, way_out: str, error: BaseException) -> DiskFullError | None:
-    """Return an error that names the location if ``error`` says that a disk is full, else None."""
+def translate_disk_full(place: str, remedy: str, error: BaseException) -> DiskFullError | None:
+    """Return a `DiskFullError` if ``error`` says that a disk is full, else None.
+
+    Args:
+        place: The name of the location, for the message.
+        remedy: A sentence that says how to free space, without its full stop.
+        error: The error to translate.
+    """
     if classify_failure(error) is not FailureKind.FULL:
         return None
     return DiskFullError(
         f"No space is left for {place}: {_describe_full_disk(error)}. Nothing of this batch is"
-        f" committed, and no state that covers it is emitted. {way_out}, and start again."
+        f" committed, and no state that covers it is emitted. {remedy}, and start again."
     )
 
 
 def first_error_line(error: BaseException) -> str:
-    """Return the message of an exception and of its last cause, without Java stack traces.
+    """Return the first line of an exception's message and of its root cause.
 
-    At most 1,000 characters are returned.
+    Java stack traces are omitted, and at most 1,000 characters are returned.
     """
     lines = [line for line in _format_error(error).splitlines() if line.strip(": ")]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
@@ -243,8 +267,8 @@ def first_error_line(error: BaseException) -> str:
     return (head if cause in head else f"{head} ({cause})")[:_LONGEST]
 
 
-def _is_away(error: BaseException) -> bool:
-    """Return True if a Spark Connect or gRPC error says that the server or session is gone."""
+def _is_server_unavailable(error: BaseException) -> bool:
+    """Return True if an error says that the Spark Connect server or session is unavailable."""
     exception: Any = error
     if type(error).__module__ in _CLIENT:  # a py4j error would call the JVM
         status = exception.getGrpcStatusCode() if hasattr(error, "getGrpcStatusCode") else None
@@ -283,7 +307,11 @@ def _is_passing(text: str, names: _Names) -> bool:
 
 
 def _format_error(error: BaseException) -> str:
-    """Return the message of an exception, also where PySpark replaces it by a generic one."""
+    """Return the message of an exception.
+
+    For some errors PySpark raises a generic message; then the message of the original error is
+    returned.
+    """
     text = _IN_WORDS.sub(r"Spark Connect: \1: \2", str(error))
     context = error.__context__
     return text if context is None or _WORDLESS not in text else str(context)
@@ -310,7 +338,9 @@ def _describe_full_disk(error: BaseException) -> str:
     return next(words for words in _FULL if words in text)
 
 
-def _gave_up(what: str, fault: FailureKind, tries: int, error: BaseException) -> StorageError:
+def _retries_exhausted_error(
+    what: str, fault: FailureKind, tries: int, error: BaseException
+) -> StorageError:
     return StorageError(
         f"{what}: {_WORDS[fault]}. Tried {tries} times; last error: {first_error_line(error)}."
         " Nothing of this batch is committed and no state that covers it is emitted; earlier"
@@ -318,10 +348,15 @@ def _gave_up(what: str, fault: FailureKind, tries: int, error: BaseException) ->
     )
 
 
-def _raise_in_words(what: str, fault: FailureKind, error: BaseException) -> None:
+def _raise_permanent_error(what: str, fault: FailureKind, error: BaseException) -> None:
     """Raise a `StorageError` for a permanent storage or JVM error; ignore other errors.
 
-    The error text of a Py4JJavaError is fetched now, because it is lost when the JVM ends.
+    The text of a Py4JJavaError is read now, because it is lost when the JVM ends.
+
+    Args:
+        what: A description of the work for the message.
+        fault: The kind of failure.
+        error: The failure.
 
     Raises:
         StorageError: The storage refused the request, or the error came from the JVM.
@@ -341,7 +376,7 @@ def _raise_in_words(what: str, fault: FailureKind, error: BaseException) -> None
 def _sleep(seconds: float, stopping: threading.Event) -> None:
     """Sleep for a number of seconds, but end early when ``stopping`` is set.
 
-    A signal handler sets it in the main thread, which therefore must poll it.
+    The event is polled, not waited for, because a signal handler in the same thread sets it.
     """
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0 and not stopping.is_set():

@@ -23,14 +23,20 @@ _ROWS: Final = (1 << _ROW_BITS) - 1
 
 
 def first_in_part(part: int) -> int:
-    """Return the line number of the first row of a part; parts are numbered within the run."""
+    """Return the provisional row number of the first row of a part.
+
+    A part is a section of the input that one process reads. Parts are numbered within the run.
+    """
     return _PARTS + (part << _ROW_BITS)
 
 
 def resolve_ordinals(number: str, starts: Mapping[int, int]) -> str:
-    """Return the SQL expression of a line's ordinal, given the SQL expression of its number.
+    """Return the SQL expression of a row's ordinal, the position of the row in the input.
 
-    ``starts`` maps each part that may have lines to the ordinal of its first row.
+    Args:
+        number: The SQL expression of the row's number in a spool file. The number is the ordinal,
+            or a provisional number of a row in a part; see `first_in_part`.
+        starts: The ordinal of the first row of each part that may have rows.
     """
     if not starts:
         return number

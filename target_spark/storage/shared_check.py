@@ -42,14 +42,14 @@ def check_shared(
     executors: Callable[[], int] = int,
     tasks: int = _FILES,
 ) -> None:
-    """Test that executors can read and write folders of this machine.
+    """Test that Spark's executors can read and write folders of this machine.
 
     Args:
         spark: A session whose settings no other code uses.
-        folders: The folder of each setting.
-        executors: A function that returns the current number of executors; the test repeats until
-            that many took part, at most three times.
-        tasks: The number of test files, and so of tasks.
+        folders: The folder of each setting, by the name of the setting.
+        executors: Function that returns the current number of executors. The test is repeated until
+            as many executors took part, at most three times.
+        tasks: The number of test files, each of which one Spark task reads.
 
     Raises:
         TableError: An executor cannot use a folder.
@@ -61,7 +61,7 @@ def check_shared(
 
 
 class _NotSharedError(Exception):
-    """Raised if executors do not see files that were written into a folder."""
+    """Raised if executors do not see files that were written into a folder, or the reverse."""
 
 
 def _check(spark: SparkSession, folder: Path, executors: Callable[[], int], tasks: int) -> None:
@@ -69,16 +69,17 @@ def _check(spark: SparkSession, folder: Path, executors: Callable[[], int], task
     with _temporary_folder(folder):
         _remove_leftovers(folder)
         for _ in range(_ROUNDS):
-            executors_seen |= _answers(spark, folder, tasks)
+            executors_seen |= _run_test_tasks(spark, folder, tasks)
             if len(executors_seen) >= executors():
                 return
 
 
-def _answers(spark: SparkSession, folder: Path, tasks: int) -> set[str]:
-    """Let tasks read test files and write them back; return the names of the executors.
+def _run_test_tasks(spark: SparkSession, folder: Path, tasks: int) -> set[str]:
+    """Let Spark tasks read test files and write them back; return the names of the executors.
 
     Raises:
-        _NotSharedError: A file was not seen by an executor, or its result is not seen here.
+        _NotSharedError: An executor did not see a file, or the file that it wrote is not visible
+            here.
     """
     probe = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=folder))
     try:
@@ -103,7 +104,7 @@ def _answers(spark: SparkSession, folder: Path, tasks: int) -> set[str]:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Delete the test folders that runs left when they were killed during their test."""
+    """Delete the test folders of runs that were killed during their test."""
     for leftover in folder.glob(f"{_PREFIX}*"):
         with suppress(OSError):
             if leftover.stat().st_mtime < time.time() - _OLD_SECONDS:
@@ -112,7 +113,10 @@ def _remove_leftovers(folder: Path) -> None:
 
 @contextmanager
 def _temporary_folder(folder: Path) -> Iterator[None]:
-    """Context manager: create a folder; at the end delete the new folders that are empty."""
+    """Context manager: create a folder if it does not exist, with its missing parents.
+
+    At the end, those of the created folders that are empty are deleted.
+    """
     new_folders = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -125,16 +129,16 @@ def _temporary_folder(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _errors_naming_setting(setting: str, folder: str) -> Iterator[None]:
-    """Context manager: convert failures into a TableError that names the setting."""
+    """Context manager: convert any failure to a TableError that names a setting and its folder."""
     try:
         yield
     except (OSError, _NotSharedError) as error:
-        raise _not_shared(setting, folder, str(error)) from error
+        raise _not_shared_error(setting, folder, str(error)) from error
     except Exception as error:
-        raise _not_shared(setting, folder, first_error_line(error)) from error
+        raise _not_shared_error(setting, folder, first_error_line(error)) from error
 
 
-def _not_shared(setting: str, folder: str, why: str) -> TableError:
+def _not_shared_error(setting: str, folder: str, why: str) -> TableError:
     return TableError(
         f"{setting}: Spark's executors cannot use {folder}: {why}. On a cluster it must be a"
         " folder that every worker has under the same path (a shared file system), and the"

@@ -65,12 +65,12 @@ _DELETED_AT: Final = b'"_sdc_deleted_at"'
 
 
 class _Line(msgspec.Struct, gc=False):
-    """A row as a line of a spool file; the keys are short because each line repeats them.
+    """A row as a line of a spool file. The keys are short because each line repeats them.
 
     Attributes:
-        n: The ordinal.
-        t: The time of extraction.
-        v: The table version.
+        n: The ordinal, which is the position of the row in the input.
+        t: The time of extraction, or None.
+        v: The table version, or None.
         r: The record.
     """
 
@@ -81,7 +81,7 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class _LineWithMeta(msgspec.Struct, gc=False):
-    """A row with metadata of the source (``m``) as a line of a spool file; see `_Line`."""
+    """A row as a line of a spool file, with metadata of the source in ``m``; see `_Line`."""
 
     n: int
     t: str | None
@@ -116,17 +116,17 @@ class Batch:
     Attributes:
         stream: The stream of the rows.
         paths: The spool files.
-        first: The ordinal of the first message.
-        last: The ordinal of the last message.
-        count: The number of rows in the spool; rows in ``files`` are not counted.
-        nbytes: The bytes of these rows.
+        first: The ordinal (position in the input) of the first row or message.
+        last: The ordinal of the last row or message.
+        count: The number of rows in the spool files; rows in ``files`` are not counted.
+        nbytes: The bytes of the rows in the spool files.
         version: The table version of the rows, or None.
-        has_deletes: False only if no row in the spool can be a delete record.
-        received_at: When the first row was received, in seconds since 1970.
-        closed_at: When the batch was closed, in seconds since 1970.
+        has_deletes: True if a row in the spool files may be a delete record; False if none can be.
+        received_at: The time at which the first row was received, in seconds since 1970.
+        closed_at: The time at which the batch was closed, in seconds since 1970.
         files: Batch files whose rows belong to the batch.
-        starts: First ordinals of the parts whose lines contain part numbers; see
-            `target_spark.storage.row_ordinals`.
+        starts: For rows spooled by other processes, the ordinal of the first row of each part of
+            the input; see `target_spark.storage.row_ordinals`.
         has_large_rows: True if a row has 2 MiB or more.
     """
 
@@ -148,7 +148,7 @@ class Batch:
     def of(cls, event: SpooledRows, ordinal: int) -> Batch:
         """Return a batch of rows that other processes spooled.
 
-        ``ordinal`` is the position in the input of the event that announces them.
+        ``ordinal`` is the position in the input of ``event``, which names the spool files.
         """
         now = time.time()
         return cls(
@@ -177,8 +177,10 @@ class Batch:
 def open_spool_folder(staging: str | None, content: str) -> SpoolFolder:
     """Create a spool folder in ``staging``, or in the system's temporary folder.
 
-    The latter is used if ``staging`` is None or remote; see `target_spark.storage.staging_upload`.
-    ``content`` names the folder's content in the error message.
+    Args:
+        staging: The setting ``staging``. For None and for a remote URL, the temporary folder is
+            used.
+        content: A phrase for the folder's content, for the error message.
 
     Raises:
         TableError: The folder cannot be written.
@@ -193,14 +195,14 @@ def open_spool_folder(staging: str | None, content: str) -> SpoolFolder:
 
 
 class SpoolFolder:
-    """A private folder for one run's spools and staged files.
+    """A private folder for one run's spool files and staged files.
 
     ``base`` is a folder that exists or can be created; None means the system's temporary folder.
-    Raises `OSError` if the folder cannot be written.
+    The constructor raises `OSError` if the folder cannot be written.
     """
 
     def __init__(self, base: str | os.PathLike[str] | None = None) -> None:
-        """Create and lock the folder, and delete the folders of dead runs beside it."""
+        """Create and lock the folder, and delete the spool folders of dead runs in ``base``."""
         root = Path(base) if base is not None else Path(tempfile.gettempdir())
         root.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(root)
@@ -208,11 +210,16 @@ class SpoolFolder:
         self._open_files: OrderedDict[Path, IO[bytes]] = OrderedDict()
 
     def new_path(self, name: str) -> Path:
-        """Return an unused path in the folder that starts with ``name``; nothing is created."""
+        """Return an unused path in the folder whose last part starts with ``name``.
+
+        No file is created.
+        """
         return self.path / f"{name}-{uuid.uuid4().hex[:12]}"
 
     def write(self, path: Path, data: bytes) -> None:
-        """Append bytes to a file of the folder; at most `MAX_OPEN_FILES` files stay open.
+        """Append bytes to a file of the folder, which stays open for further writes.
+
+        At most `MAX_OPEN_FILES` files stay open.
 
         Raises:
             DiskFullError: The disk is full.
@@ -260,23 +267,21 @@ class SpoolFolder:
 
 @dataclass
 class Spool:
-    """The open batch of one stream: its waiting rows, in order, and batch files.
-
-    `add` runs for every chunk of records, so its speed matters.
+    """The open batch of one stream: its spooled rows and its batch files.
 
     Attributes:
         folder: The spool folder.
         stream: The stream of the rows.
-        count: The number of rows and files; a file counts as one.
+        count: The number of rows and batch files; a batch file counts as one.
         nbytes: The bytes of the rows.
-        first: The ordinal of the first message.
-        last: The ordinal of the last message.
+        first: The ordinal (position in the input) of the first row or message.
+        last: The ordinal of the last row or message.
         version: The table version of the newest rows, or None.
-        has_deletes: False only if no row can be a delete record.
-        oldest: When the first row was received, as `time.monotonic` counts.
-        received_at: When the first row was received, in seconds since 1970.
-        large_bytes: The bytes of rows of 2 MiB and more.
-        files: Batch files.
+        has_deletes: True if a row may be a delete record; False if none can be.
+        oldest: The time at which the first row was received, as a value of `time.monotonic`.
+        received_at: The time at which the first row was received, in seconds since 1970.
+        large_bytes: The total bytes of the rows of 2 MiB and more.
+        files: The batch files.
     """
 
     folder: SpoolFolder
@@ -294,9 +299,9 @@ class Spool:
     _path: Path | None = None
 
     def add(self, rows: Rows, first_ordinal: int) -> int:
-        """Append a chunk of rows and return the number of bytes written.
+        """Append rows and return the number of bytes written.
 
-        ``first_ordinal`` is the ordinal of the chunk's first row.
+        ``first_ordinal`` is the position in the input of the first of these rows.
         """
         if not self.count:
             self._begin(first_ordinal)
@@ -316,7 +321,13 @@ class Spool:
         return nbytes
 
     def add_files(self, files: Sequence[BatchFile], ordinal: int, version: int | None) -> None:
-        """Append the batch files that the message at ``ordinal`` names."""
+        """Append batch files.
+
+        Args:
+            files: The batch files of one BATCH message.
+            ordinal: The position of the message in the input.
+            version: The table version of the rows in the files, or None.
+        """
         if not self.count:
             self._begin(ordinal)
         self.files += files
@@ -333,10 +344,10 @@ class Spool:
         return time.monotonic() - self.oldest if self.count else 0.0
 
     def cut(self) -> Batch:
-        """Close the batch, return it, and start an empty one.
+        """Close the batch and return it. The spool then holds an empty batch.
 
         Raises:
-            ValueError: Nothing is spooled.
+            ValueError: The batch is empty.
         """
         if not self.count:
             raise ValueError(f"Nothing is spooled for stream {self.stream}.")
@@ -365,7 +376,7 @@ class Spool:
 def _new_folder(root: Path) -> tuple[Path, IO[bytes]]:
     """Create a spool folder and lock it; return its path and the open lock file.
 
-    The attempt is repeated if another starting run deletes the folder before it is locked.
+    If another run deletes the folder before it is locked, a new one is created.
     """
     while True:
         # Under another name until the lock is held.
@@ -379,29 +390,39 @@ def _new_folder(root: Path) -> tuple[Path, IO[bytes]]:
 
 
 def _open_private(path: Path) -> IO[bytes]:
-    """Open a file for appending that only its owner may read."""
+    """Open a file for appending, with permissions for the current user only."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     file = os.open(path, flags, 0o600)
     return os.fdopen(file, "ab", buffering=_BUFFER_SIZE)
 
 
 def may_contain_deletes(lines: bytes) -> bool:
-    """Return True if spool lines may contain a delete record."""
+    """Return True if one of the given spool lines may contain a delete record."""
     return _DELETED_AT in lines
 
 
 def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
-    """Yield the spool lines of a chunk of rows, in one piece unless records are long.
+    """Yield rows as the lines of a spool file.
+
+    Usually all lines are yielded as one piece. If a record has 1 MiB or more, each row is yielded
+    in several pieces, so that no record is copied.
 
     Args:
         rows: The rows.
-        first_ordinal: The ordinal of the first row.
+        first_ordinal: The position of the first row in the input.
 
     Raises:
         InvalidInputLine: A record is too long for Spark.
     """
-    bodies = map(_deleted, rows.rows, _times(rows)) if rows.op is Op.DELETE else rows.rows
-    fields = (count(first_ordinal), _times(rows), repeat(rows.version), *_iterate_metadata(rows))
+    bodies = (
+        map(_to_delete_record, rows.rows, _get_times(rows)) if rows.op is Op.DELETE else rows.rows
+    )
+    fields = (
+        count(first_ordinal),
+        _get_times(rows),
+        repeat(rows.version),
+        *_iterate_metadata(rows),
+    )
     longest = max(map(len, rows.rows))
     if longest < _LONG:
         line = _Line if rows.meta is None else _LineWithMeta
@@ -420,15 +441,17 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
 
 
 def _iterate_metadata(rows: Rows) -> Iterator[Iterator[msgspec.Raw]]:
-    """Yield one iterator over the rows' metadata if the source provides any, else nothing."""
+    """Yield one iterator over the metadata of the rows; nothing if the source has no metadata."""
     if rows.meta is not None:
         yield (_NOTHING if each is None else msgspec.Raw(each) for each in rows.meta)
 
 
-def _deleted(row: bytes, at: str | None) -> bytes:
-    """Return a row as a delete record in Singer's form, with ``_sdc_deleted_at``.
+def _to_delete_record(row: bytes, at: str | None) -> bytes:
+    """Return a row as a Singer delete record, with ``_sdc_deleted_at`` added.
 
-    ``at`` is the time of extraction; None means now.
+    Args:
+        row: The record as JSON.
+        at: The time of extraction, used as the deletion time; None means the current time.
     """
     time = at or datetime.now(timezone.utc).isoformat()
     values = row.rstrip()[:-1].rstrip()
@@ -436,13 +459,13 @@ def _deleted(row: bytes, at: str | None) -> bytes:
     return b"%s%s%s:%s}" % (values, comma, _DELETED_AT, msgspec.json.encode(time))
 
 
-def _times(rows: Rows) -> Iterator[str | None] | Sequence[str | None]:
+def _get_times(rows: Rows) -> Iterator[str | None] | Sequence[str | None]:
     times = rows.extracted_at
     return repeat(times) if times is None or isinstance(times, str) else times
 
 
 def _remove_leftovers(root: Path) -> None:
-    """Delete the spool folders that this user's dead runs left in a folder."""
+    """Delete the spool folders of this user's dead runs in the folder ``root``."""
     for prefix in (_FOLDER_PREFIX, _NEW_FOLDER_PREFIX):
         for folder in root.glob(f"{prefix}*"):
             with contextlib.suppress(OSError):  # owned by another user, or deleted meanwhile
@@ -454,10 +477,11 @@ def _remove_leftovers(root: Path) -> None:
 
 
 def _is_locked(folder: Path) -> bool:
-    """Return True if a living process holds a spool folder.
+    """Return True if a spool folder must be kept, because a running process holds its lock.
 
-    A folder without a lock file belongs to another program, unless it has a spool folder's final
-    name: then it is the rest of an interrupted deletion.
+    A folder without a lock file counts as locked, because it may belong to another program. But if
+    the folder has a generated spool folder name, its deletion was interrupted, and it is not
+    locked.
     """
     try:
         with (folder / _LOCK_NAME).open("rb") as lock:

@@ -22,7 +22,7 @@ __all__ = ["stage_frame", "temporary_location", "translate_write_errors"]
 
 @contextmanager
 def temporary_location(spark: SparkSession, staging_area: StagingArea, name: str) -> Iterator[str]:
-    """Context manager: yield an unused URL for staged rows; delete its content at the end."""
+    """Context manager: yield an unused URL for staged rows, and delete its content at the end."""
     address = staging_area.new_address(name)
     try:
         yield address
@@ -31,7 +31,7 @@ def temporary_location(spark: SparkSession, staging_area: StagingArea, name: str
 
 
 def translate_write_errors(staging_area: StagingArea) -> AbstractContextManager[None]:
-    """Return a context manager that converts a full disk into an error naming the location.
+    """Return a context manager that converts a disk-full error to one that names the location.
 
     Raises:
         DiskFullError: The block failed because a disk is full.
@@ -48,7 +48,7 @@ def stage_frame(
 ) -> Iterator[DataFrame]:
     """Context manager: write a DataFrame to staging and yield the staged rows as a DataFrame.
 
-    The original is evaluated only once.
+    The rows of ``df`` are thus computed only once, however often the caller reads the result.
 
     Raises:
         DiskFullError: There is no space for the rows.

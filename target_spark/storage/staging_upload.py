@@ -64,7 +64,8 @@ class StagingArea:
         folder: The local spool folder.
         staging: The setting ``staging``: a local folder, a remote URL, or None.
         run: The identity of the run.
-        is_exclusive: True if the run holds the lock of its job.
+        is_exclusive: True if the run holds the lock of its job, so that other staging folders of
+            the job on this machine are unused. False if other runs may be active.
     """
 
     def __init__(
@@ -86,17 +87,17 @@ class StagingArea:
 
     @property
     def location(self) -> str:
-        """The location of waiting rows, for messages."""
+        """Location of the rows that wait for their commit, for messages."""
         return self._address or str(self._folder.path)
 
     def new_address(self, name: str) -> str:
-        """Return an unused URL for files that Spark writes; nothing is created."""
+        """Return an unused URL for files that Spark will write. No file is created."""
         if self._address is None:
             return to_spark_uri(str(self._folder.new_path(name)))
         return f"{self._address}/{name}-{uuid.uuid4().hex[:12]}"
 
     def upload(self, spark: SparkSession, paths: Iterable[str], address: str) -> list[str]:
-        """Upload local files to a folder URL; return the URLs of the copies, in order."""
+        """Upload local files to the folder URL ``address``; return the URLs of the copies."""
         self._clear(spark)
         copies: list[str] = []
         for path in paths:
@@ -108,7 +109,7 @@ class StagingArea:
     def delete(self, spark: SparkSession, address: str) -> None:
         """Delete the content of a staging URL.
 
-        After a failure, log it and retry at the next call.
+        A failure is logged, and the deletion is tried again at the next call.
         """
         folder = to_local_folder(address)
         if folder is not None:
@@ -124,7 +125,7 @@ class StagingArea:
             logger.warning(words, address, first_error_line(error))
 
     def _clear(self, spark: SparkSession) -> None:
-        """Delete the remote folders of this job's killed runs, at the first call only."""
+        """Delete the remote folders of this job's killed runs. Only the first call does this."""
         with self._clearing:
             if self._is_cleared or self._base is None or self._address is None:
                 return
@@ -151,7 +152,7 @@ def staged_for_spark(
 ) -> Iterator[Sequence[str]]:
     """Context manager: yield the URLs at which Spark can read local spool files.
 
-    If Spark runs elsewhere, the files are uploaded and the copies deleted at the end.
+    If Spark runs on other machines, the files are uploaded, and the copies are deleted at the end.
     """
     if not staging_area.is_remote:
         yield [to_spark_uri(path) for path in paths]

@@ -28,7 +28,7 @@ def to_local_folder(address: str) -> Path | None:
 
 
 def resolve_address(address: str) -> str:
-    """Return the normal form of a path or URL, equal for all spellings of the same folder.
+    """Return the normal form of a path or URL, to compare locations that are written differently.
 
     A local folder becomes absolute, without ``..`` and symbolic links. For any other URL the scheme
     becomes lower case, and the path has no ``.``, ``..``, double or trailing slash.
@@ -51,11 +51,11 @@ def get_scheme(address: str) -> str:
 
 
 def is_s3(address: str) -> bool:
-    """Return True if a URL is S3-compatible object storage, in Spark's spelling (s3a)."""
+    """Return True if a URL has the scheme of S3-compatible object storage in Spark (``s3a``)."""
     return get_scheme(address) == "s3a"
 
 
 def to_spark_uri(address: str) -> str:
-    """Return a path or URL as the URL for Spark, which does not decode percent escapes."""
+    """Return a path or URL as the URL to pass to Spark, which does not decode percent escapes."""
     folder = to_local_folder(address)
     return address if folder is None else f"file://{folder}"

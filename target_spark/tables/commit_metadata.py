@@ -30,12 +30,13 @@ class CommitMetadata:
     Attributes:
         job: Name of the job that loads the table.
         run: Id of the run.
-        run_started: Start of the run, in milliseconds since 1970.
+        run_started: Start of the run, in milliseconds since 1970. States are ordered by
+            ``run_started``, then by ``ordinal``.
         batch: Number of the commit within the run and table, from 1.
-        ordinal: Position of ``state`` in the input; with ``run_started`` it orders the states.
-        state: The newest state that the table's commits cover, or None.
-        replay: Id of the last run that reloaded rows from the table's quarantine, or None.
-        former: Names that earlier releases gave the job; not written.
+        ordinal: Position of ``state`` in the input of its run.
+        state: The newest state whose rows are all committed, or None.
+        replay: Id of the last run that loaded quarantined rows of the table again, or None.
+        former: Names that earlier releases gave the job; not stored in the commit.
     """
 
     job: str
@@ -54,7 +55,7 @@ class CommitMetadata:
         return fields
 
     def to_json(self) -> str:
-        """Return the metadata as one line of JSON, in an object under the key ``target_spark``."""
+        """Return the metadata as one line of JSON, with the single key ``target_spark``."""
         return json.dumps({_FIELD: self.as_dict()}, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
@@ -67,17 +68,18 @@ class CommitMetadata:
             return None
 
     def is_same_run(self, other: CommitMetadata | None) -> bool:
-        """Return True if both commits were made by the same run of the same job."""
+        """Return True if ``other`` was written by the same run of the same job."""
         return other is not None and (self.job, self.run) == (other.job, other.run)
 
     def same_batch(self, other: CommitMetadata | None) -> bool:
-        """Return True if both describe the same commit: equal job, run and commit number."""
+        """Return True if ``other`` describes the same commit: equal job, run and commit number."""
         return other is not None and self.is_same_run(other) and self.batch == other.batch
 
     def with_earlier_state(self, before: CommitMetadata | None) -> CommitMetadata:
-        """Return a copy completed with the state of the table's previous commit.
+        """Return a copy completed from ``before``, the metadata of the table's previous commit.
 
-        A missing state is replaced by that of ``before``; states of single streams are merged.
+        A missing state is filled in from ``before``. If both have per-stream states, the states are
+        merged.
         """
         if before is None:
             return self
@@ -97,8 +99,8 @@ class CommitMetadata:
 def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMetadata | None:
     """Merge the commit metadata of a job's tables into the one from which the next run resumes.
 
-    The result has the last position in the input among entries with a state, and the merged states
-    of all entries. None if ``markers`` has no metadata.
+    The result is the newest metadata with a state, completed with the merged states of all tables.
+    Return None if no table has metadata.
     """
     present = [marker for marker in markers if marker is not None]
     in_order = sorted(
@@ -111,19 +113,19 @@ def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMeta
 
 
 def txn_app_id(job: str, stream: str, run: str) -> str:
-    """Return the application id under which a run commits to a table in a transaction log.
+    """Return the application id that a run uses in a table's transaction log.
 
-    The id differs for each run, because a table format silently skips a transaction version that it
-    has seen, and after a restart the batches have other boundaries.
+    Each run needs another id. A table format silently skips a transaction number that the id has
+    already used, and after a restart equal numbers mean different batches.
     """
     return f"target-spark:{job}:{stream}:{run}"
 
 
 def merge_states(before: str, after: str) -> str:
-    """Merge the state text of an older and a newer commit.
+    """Merge the state text of an older and of a newer commit.
 
-    For states of all streams the result is ``after``. A JSON list holds one state per stream; a
-    stream that ``after`` does not mention keeps its state from ``before``.
+    If the text is a JSON list of per-stream states, a stream that is missing in ``after`` keeps its
+    state from ``before``. Otherwise the result is ``after``.
     """
     if not (before.startswith("[") and after.startswith("[")):
         return after

@@ -40,9 +40,10 @@ def is_not_null_violation(text: str) -> bool:
 
 
 def check_constraint_violation(table: Table, error: BaseException) -> None:
-    """Raise a TableError if Spark's error is a violation of a CHECK or length constraint.
+    """Raise a TableError if Spark's error means that a row violates a table constraint.
 
-    Any other error is ignored.
+    Recognized are CHECK constraints and the lengths of char and varchar columns. Any other error is
+    ignored.
 
     Raises:
         TableError: A row violates a constraint of the table.

@@ -67,7 +67,7 @@ _LONGEST_GIVEN_NAME = 200
 
 
 def quote(*parts: str) -> str:
-    """Return a column name or the path of a struct field, quoted with backticks for Spark SQL."""
+    """Return a column name, or the dotted path of a struct field, quoted for Spark SQL."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
 
 
@@ -77,22 +77,29 @@ def sql_literal(text: str) -> str:
 
 
 def format_instant(at: datetime) -> str:
-    """Return a datetime as a Spark SQL timestamp expression; without a time zone it is in UTC."""
+    """Return a datetime as a Spark SQL timestamp expression.
+
+    A datetime without a time zone is taken as UTC.
+    """
     aware = at if at.tzinfo else at.replace(tzinfo=timezone.utc)
     return f"timestamp_micros({(aware - _EPOCH) // timedelta(microseconds=1)}L)"
 
 
 def fold_case(name: str) -> str:
-    """Return a name in lower case, since tables ignore case when they compare names."""
+    """Return a name in lower case, to compare names as tables do, which ignore case."""
     return name.lower()
 
 
 def sanitize_names(names: Sequence[str], reserved: Collection[str] = ()) -> dict[str, str]:
-    """Return a valid column name for each source name, unique when case is ignored.
+    """Return a valid column name for each source name. The column names differ even without case.
 
-    If several names become the same column, the first in sorted order gets the name and the others
-    get ``_2``, ``_3`` and so on; an unchanged name has priority over changed names. ``reserved``
-    names are never used; internal names get an additional ``_`` at the front.
+    If several source names lead to the same column name, a source name that is unchanged keeps it,
+    or else the first in sorted order. The other columns get ``_2``, ``_3`` and so on appended. A
+    name with the prefix of an internal column gets an additional ``_`` in front.
+
+    Args:
+        names: The source names.
+        reserved: Column names that must not be used.
     """
     taken = {fold_case(name) for name in reserved}
     result: dict[str, str] = {}
@@ -115,7 +122,7 @@ def sanitize_names(names: Sequence[str], reserved: Collection[str] = ()) -> dict
 def is_internal(name: str) -> bool:
     """Return True if a name has a prefix of target-spark's internal columns.
 
-    Such columns exist in DataFrames only, never in a table.
+    Internal columns exist only in DataFrames, never in a table.
     """
     return fold_case(name).startswith(_INTERNAL)
 
@@ -128,9 +135,9 @@ def _allowed(name: str) -> str:
 def table_name(stream: StreamId) -> str:
     """Return the name of a stream's table, which is also the name of its folder.
 
-    The stream name is kept if it is a valid folder name, with its namespace and two underscores
-    before it. If the name had to be changed, or if another namespace and name could give the same
-    result, a hash of both is appended.
+    The name is the stream's name, after the namespace and two underscores if the stream has a
+    namespace. If this name is not a valid folder name, or another stream could get the same name,
+    it is made valid and a hash is appended.
     """
     plain = f"{stream.namespace}__{stream.name}" if stream.namespace else stream.name
     name = _REFUSED_IN_PATHS.sub("_", plain)
@@ -145,9 +152,9 @@ def table_name(stream: StreamId) -> str:
 def catalog_identifier(stream: StreamId) -> str:
     """Return the name of a stream's table in a catalog: lower-case letters, digits and ``_``.
 
-    Catalogs like Hive's accept no other characters and ignore case. The result is the folder's name
-    in lower case with hyphens replaced by ``_``; if anything else had to be changed, a hash is
-    appended.
+    Catalogs like Hive's accept no other characters and ignore case. The name is that of the table's
+    folder in lower case, with hyphens replaced by ``_``. If other characters had to be replaced, a
+    hash is appended.
     """
     folder, digest = table_name(stream), _digest(stream)
     candidate = folder.lower().replace("-", "_")

@@ -42,7 +42,8 @@ def resolve_layout(
         table_schema: The stream's table schema.
 
     Raises:
-        UnsupportedError: A setting of this one stream cannot be applied.
+        UnsupportedError: A setting for this stream in particular cannot be applied. A setting for
+            all streams causes a remark instead.
     """
     own = options.streams.get(str(stream), StreamOptions())
     settings, remarks = options.of(stream), list[str]()
@@ -89,9 +90,9 @@ def resolve_layout(
 def add_partition_columns(
     options: LoadOptions, stream: StreamId, table_schema: TableSchema
 ) -> TableSchema:
-    """Return the table schema with the text columns marked that must not be empty.
+    """Return the table schema with ``filled`` set to the text properties used as partition columns.
 
-    Delta stores an empty text in a partition column as null, so the value would be falsified.
+    A row with an empty text in such a property is rejected, because Delta would store null instead.
     """
     if options.format != "delta":
         return table_schema

@@ -33,8 +33,8 @@ class Table:
     Attributes:
         path: Path or URL of the folder; "" if the catalog chooses the location of the files.
         name: The name of the table within the job.
-        identifier: The name in a catalog (catalog, database, name, or the last parts of these);
-            empty for a table without a catalog.
+        identifier: The name in a catalog: catalog, database and table, of which the first ones may
+            be missing. Empty for a table without a catalog.
     """
 
     path: str
@@ -43,16 +43,16 @@ class Table:
 
     @property
     def key(self) -> str:
-        """The unique key of the table within a run: its catalog name, or else its path."""
+        """Unique key of the table within a run: its catalog name, or its path without a catalog."""
         return ".".join(self.identifier) or self.path
 
     @property
     def locations(self) -> tuple[str, ...]:
-        """The locations that the table occupies: its catalog name in lower case, and its folder."""
+        """The locations that the table uses: its catalog name in lower case, and its folder."""
         return tuple(filter(None, (".".join(self.identifier).lower(), self.path)))
 
     def with_suffix(self, suffix: str) -> Table:
-        """Return a reference to the table beside this one whose name has ``suffix`` appended."""
+        """Return a reference to another table, whose name and folder have ``suffix`` appended."""
         path = self.path and f"{self.path}{suffix}"
         name = self.identifier[-1:] and (f"{self.identifier[-1]}{suffix}",)
         return Table(path, f"{self.name}{suffix}", (*self.identifier[:-1], *name))
@@ -60,11 +60,12 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """One partition field of a table: a property of the stream, or a part of its value.
+    """One partition field of a table: the value of a stream property, or a part of its date.
 
     Attributes:
         source: The name of the property.
-        transform: ``identity`` for the value itself, else the part: year, month, day or hour.
+        transform: ``identity`` for the value, or the part of the date: ``year``, ``month``, ``day``
+            or ``hour``.
     """
 
     source: str
@@ -76,7 +77,7 @@ class TableLayout:
     """Configured partitioning, clustering, sort order and file size of a table.
 
     Attributes:
-        partition_by: Partition fields; they name properties of the stream, not columns.
+        partition_by: The partition fields. Their sources are properties of the stream, not columns.
         cluster_by: Properties of the stream to cluster by.
         sort_by: Properties of the stream by which the rows of each file are sorted.
         file_bytes: Target size of files in bytes; None means the format's default.
@@ -92,13 +93,13 @@ class TableLayout:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceOptions:
-    """Maintenance of a table after the last commit of a run.
+    """Options of a table's maintenance, which runs after the last commit of a run.
 
     Attributes:
         compact: True to merge many small files into large ones.
-        retain_days: Delete files that no longer belong to the table after this many days; None to
-            keep them.
-        file_bytes: Size in bytes of compacted files; None means the format's default.
+        retain_days: Number of days after which files that no longer belong to the table are
+            deleted; None to keep them.
+        file_bytes: Target size of compacted files in bytes; None means the format's default.
     """
 
     compact: bool = False
@@ -113,7 +114,7 @@ class MaintenanceOptions:
 
 @dataclass(frozen=True, slots=True)
 class CommitStats:
-    """Statistics of a commit, from the table's own metadata.
+    """Statistics of a commit, read from the table's own metadata.
 
     Rows that an overwrite removed are not counted, because a table records only their files.
 
@@ -122,7 +123,7 @@ class CommitStats:
         updated: Rows updated.
         deleted: Rows deleted.
         files: Files added.
-        nbytes: Size of these files in bytes.
+        nbytes: Total size of the added files in bytes.
     """
 
     inserted: int = 0

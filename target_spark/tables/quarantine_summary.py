@@ -25,7 +25,7 @@ _CATALOG: Final = "catalog.json"
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A reason why rows were quarantined.
+    """A reason for which rows were quarantined.
 
     Attributes:
         reason: The text.
@@ -38,7 +38,7 @@ class Reason:
     example: str | None = None
 
     def __str__(self) -> str:
-        """Return the reason, the number of rows and the example as part of a sentence."""
+        """Return the reason, the number of rows and the example, as part of a sentence."""
         rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
         example = "no value" if self.example is None else f"for example {self.example}"
         return f"{rows}: {self.reason} ({example})"
@@ -46,13 +46,13 @@ class Reason:
 
 @dataclass
 class QuarantineSummary:
-    """The quarantined rows of a stream in one run, for the report.
+    """Summary of the quarantined rows of one stream in a run, for the report.
 
     Attributes:
         table: The name of the quarantine table.
         place: The catalog name of the quarantine table, or the path of its folder.
-        replay: The command that loads the rows again; None if the next run loads the whole stream
-            anyway.
+        replay: The command that loads the quarantined rows again; None if the next run loads the
+            whole stream anyway.
         reasons: The most frequent reasons.
     """
 
@@ -62,7 +62,7 @@ class QuarantineSummary:
     reasons: list[Reason] = field(default_factory=list)
 
     def add(self, reasons: Iterable[Reason]) -> None:
-        """Add the reasons of further rows; keep the 100 most frequent, in order."""
+        """Add the reasons of further rows, and keep only the 100 most frequent reasons."""
         by_text = {each.reason: each for each in self.reasons}
         for each in reasons:
             before = by_text.get(each.reason)
@@ -79,7 +79,7 @@ class QuarantineSummary:
         Args:
             rows: The number of quarantined rows.
             received: The number of rows received.
-            withheld: True if no state covers the rows, so that the tap sends them again.
+            withheld: True if no state after the rows was emitted, so that the tap sends them again.
             dry_run: True if the rows were not written.
         """
         subject = f"{rows:,} of {received:,} rows do not fit their columns and"
@@ -102,7 +102,10 @@ class QuarantineSummary:
 
 
 def describe_reasons(reasons: Sequence[Reason]) -> str:
-    """Return the three most frequent reasons, and the number of others, as part of a sentence."""
+    """Return the three most frequent reasons, as part of a sentence.
+
+    If there are more reasons, their number is added.
+    """
     more = len(reasons) - _SHOWN
     parts = list(map(str, reasons[:_SHOWN]))
     return "; ".join([*parts, f"{more} more reasons"] if more > 0 else parts)
@@ -111,7 +114,7 @@ def describe_reasons(reasons: Sequence[Reason]) -> str:
 def replay_command(stream: str, config: Sequence[str]) -> str:
     """Return the command line that loads a stream's quarantined rows again.
 
-    ``config`` is the list of values of ``--config`` in this run.
+    ``config`` has the values of the option ``--config`` in this run.
     """
     arguments = [word for path in (config or ["config.json"]) for word in ("--config", path)]
     return shlex.join(["target-spark", "replay", stream, *arguments, "--schema", _CATALOG])

@@ -65,7 +65,8 @@ _OF_THE_VALUE: Final = re.compile(r"[:.\[]")
 class QuarantineGuard:
     """Limit on the number of quarantined rows of a run, over all tables and threads.
 
-    ``withholds`` is False in a replay: then states may cover a stream of which no row fitted.
+    ``withholds`` is True if states must be held back when too many rows of a stream are
+    quarantined. It is False in a replay, which loads quarantined rows again.
     """
 
     def __init__(self, limit: QuarantineLimit, *, withholds: bool = True) -> None:
@@ -87,9 +88,10 @@ class QuarantineGuard:
         Args:
             request: The commit request that contains the rows.
             count: The number of rows to be quarantined.
-            written: The stream's rows written in the run before this batch.
-            quarantined: The stream's rows quarantined in the run before this batch.
-            reasons: Why the rows do not fit, for the error message.
+            written: The number of rows of the stream that this run has written before this batch.
+            quarantined: The number of rows of the stream that this run has quarantined before this
+                batch.
+            reasons: The reasons for which the rows do not fit, for the error message.
 
         Raises:
             QuarantineError: The rows exceed the limit.
@@ -98,19 +100,21 @@ class QuarantineGuard:
         with self._lock:
             total = self._count + count
             if limit.rows is not None and total > limit.rows:
-                raise _too_many(request, count, f"That makes {total} in this run", limit, reasons)
+                raise _limit_exceeded_error(
+                    request, count, f"That makes {total} in this run", limit, reasons
+                )
             self._count = total
         bad_rows, rows = quarantined + count, written + quarantined + request.count
         if rows >= limit.judged_from and limit.is_exceeded(bad_rows, rows):
             so_far = f"That makes {bad_rows} of {rows} rows of this stream"
-            raise _too_many(request, count, so_far, limit, reasons)
+            raise _limit_exceeded_error(request, count, so_far, limit, reasons)
 
     def find_withhold_reason(self, written: int, quarantined: int) -> str | None:
-        """Return why no state may cover a stream's rows, or None if states may.
+        """Return the reason for which states after a stream's rows must be held back, or None.
 
         Args:
-            written: The stream's rows written so far in this run.
-            quarantined: The stream's rows quarantined so far in this run.
+            written: The number of rows of the stream that this run has written so far.
+            quarantined: The number of rows of the stream that this run has quarantined so far.
         """
         if not quarantined or not self._withholds:
             return None
@@ -121,7 +125,7 @@ class QuarantineGuard:
         return None
 
 
-def _too_many(
+def _limit_exceeded_error(
     request: CommitRequest,
     count: int,
     so_far: str,
@@ -136,14 +140,18 @@ def _too_many(
 
 
 def get_quarantine_table(table: Table) -> Table:
-    """Return the reference to the table that holds a table's quarantined rows."""
+    """Return the reference to a table's quarantine table."""
     return table.with_suffix(QUARANTINE)
 
 
 def get_values(batch: int, run: str) -> tuple[str, ...]:
-    """Return an SQL expression for each quarantine column, over the rows of `SpoolFrame.bad`.
+    """Return an SQL expression for each column of the quarantine table.
 
-    ``batch`` is the number of the commit and ``run`` the id of the run.
+    The expressions are evaluated on the DataFrame of `SpoolFrame.bad`.
+
+    Args:
+        batch: The number of the commit.
+        run: The id of the run.
     """
     computed = {
         "quarantined_at": "current_timestamp()",
@@ -155,9 +163,13 @@ def get_values(batch: int, run: str) -> tuple[str, ...]:
 
 
 def find_reasons(bad: DataFrame, table_schema: TableSchema) -> tuple[Reason, ...]:
-    """Return the reasons of bad rows, most frequent first, each with an example.
+    """Return the reasons of quarantined rows, most frequent first, each with an example.
 
     At most 100 reasons are returned.
+
+    Args:
+        bad: The rows that do not fit, as returned by `SpoolFrame.bad`.
+        table_schema: The table schema of the rows.
     """
     raw = f"if(octet_length(`raw`) <= {_LONGEST_RECORD}, `raw`, NULL) AS `raw`"
     rows = (
@@ -175,10 +187,16 @@ def find_reasons(bad: DataFrame, table_schema: TableSchema) -> tuple[Reason, ...
 
 
 def find_example(raw: str | None, reason: str, table_schema: TableSchema) -> str | None:
-    """Return the value that a reason refers to, redacted and shortened for a message.
+    """Return the value to which a reason refers, redacted and shortened for a message.
 
-    The result is the record if the reason concerns the whole record, and None if the record does
-    not contain the value or is over 1 MiB.
+    If the reason is about the whole record, the record is returned. Return None if the record does
+    not contain the value, or is over 1 MiB.
+
+    Args:
+        raw: The record as JSON, or None if it is over 1 MiB.
+        reason: The text of the reason, which starts with the name of a property if it is about a
+            value.
+        table_schema: The table schema of the record.
     """
     if raw is None:
         return None
@@ -186,7 +204,7 @@ def find_example(raw: str | None, reason: str, table_schema: TableSchema) -> str
         value = json.loads(raw)
     except (ValueError, RecursionError):
         return _format_example(raw, raw)
-    path = _path_in(reason, table_schema)
+    path = _find_value_path(reason, table_schema)
     for name in path:
         if not isinstance(value, dict) or name not in value:
             return None
@@ -196,8 +214,8 @@ def find_example(raw: str | None, reason: str, table_schema: TableSchema) -> str
     return _format_example(value, json.dumps(clean_document(value, redact), ensure_ascii=False))
 
 
-def _path_in(reason: str, table_schema: TableSchema) -> tuple[str, ...]:
-    """Return the path of the value that a reason refers to; empty for the whole record."""
+def _find_value_path(reason: str, table_schema: TableSchema) -> tuple[str, ...]:
+    """Return the path of the value to which a reason refers; empty for the whole record."""
     columns = [each for each in table_schema.columns if _mentions(reason, each.source)]
     if not columns:
         return ()

@@ -57,17 +57,19 @@ class MergeKeys:
             highest value is the newest.
         deleted: Column that is set in a delete record, or None. A delete record changes only this
             column, or removes the row with ``hard_delete``.
-        hard_delete: True if a delete record removes the row.
-        compared: Columns in which a row must differ to be another version (SCD2 only).
-        cursor: Column that grows from version to version, or None.
-        received: Time of records that have no time (SCD2 only).
-        sort_by: Order of the rows within each file, where rows are added without a merge.
+        hard_delete: True if a delete record removes the row; False if it only sets ``deleted``.
+        compared: Columns in which a row must differ from the current version to begin a new version
+            (SCD2 only).
+        cursor: Column whose value grows with each version of a row, or None.
+        received: Time that the run set on records without a time of their own (SCD2 only).
+        sort_by: Columns that sort the rows within each file, if rows are added without a merge.
         by_cursor: True if the row with the highest ``cursor`` is the newest (null is lowest), and
             ``order`` decides only between equal cursors. The rows of the table are compared in the
             same way.
         outdated: A column and a number, or None: every row of the batch replaces table rows whose
             value of the column is null or below the number.
-        removed: Column that removes the row if it is not null in the newest row, or None.
+        removed: Column of the batch; if it is not null in the newest row of a key, the row is
+            removed. None if there is no such column.
     """
 
     columns: tuple[str, ...]
@@ -85,13 +87,15 @@ class MergeKeys:
 
 @dataclass(frozen=True, slots=True)
 class VersionDelete:
-    """Deletion of the rows whose table version is not ``version``, for an ACTIVATE_VERSION message.
+    """Deletion of all rows whose table version is not ``version``, for an ACTIVATE_VERSION message.
 
     Attributes:
         version: The table version to keep; rows with a null version are deleted too.
-        deleted: None to remove the rows; otherwise the column that marks them as deleted.
+        deleted: None to remove the rows; otherwise the column with the deletion time, which marks a
+            row as deleted.
         at: The time to write into ``deleted`` where it is null.
-        history: True for an scd2 table: its current versions end, and no row is removed.
+        history: True for an scd2 table: the current version of each deleted row is ended, and no
+            row is removed. False for any other table.
         column: The column that holds the table version.
     """
 
@@ -107,7 +111,7 @@ class Writer(Protocol):
 
     @property
     def keeps_batch(self) -> bool:
-        """True if an upsert of this format caches the batch until its MERGE has read it."""
+        """True if an upsert caches the batch until its MERGE is done, so it need not be staged."""
         ...
 
     def can_widen(self, old: str, new: str, /) -> bool:
@@ -118,7 +122,7 @@ class Writer(Protocol):
         """Return the type (DDL) of each column, in table order, or None if there is no table.
 
         Raises:
-            TableError: There are files, but they are not a table of this format.
+            TableError: The table's folder has files that are not a table of this format.
         """
         ...
 
@@ -140,8 +144,7 @@ class Writer(Protocol):
             table_schema: The columns.
             layout: Partitioning, clustering and properties.
             has_rows: True if rows are written next. A format whose first write creates the table
-                may
-                then do nothing.
+                may then do nothing.
         """
         ...
 
@@ -158,7 +161,8 @@ class Writer(Protocol):
     def alter(self, spark: SparkSession, /, table: Table, changes: Sequence[SchemaChange]) -> None:
         """Add columns and nested fields to a table, and widen column types.
 
-        Each commit repeats the table's newest commit metadata, so that a later run finds it.
+        Each resulting commit repeats the table's newest commit metadata, so that a later run finds
+        it.
         """
         ...
 
@@ -170,7 +174,7 @@ class Writer(Protocol):
         ...
 
     def annotate(self, spark: SparkSession, /, table: Table, table_schema: TableSchema) -> None:
-        """Store the source property of each column in the table, and set the column comments."""
+        """Set the column comments, and store which stream property feeds each column."""
         ...
 
     def drop_not_null(self, spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:
@@ -188,6 +192,8 @@ class Writer(Protocol):
     ) -> CommitStats:
         """Add the rows of a batch to a table, in one commit.
 
+        All methods that commit raise the errors below.
+
         Args:
             spark: The session of the calling thread.
             table: The table to write to.
@@ -196,9 +202,7 @@ class Writer(Protocol):
             rows: The number of rows in ``df``; None if it is not known.
 
         Raises:
-            CommitLostError: The table does not have the batch after the write. This and the next
-                error
-                apply to all methods that commit.
+            CommitLostError: The table does not contain the batch after the write.
             RowCountError: The commit has more or fewer rows than the batch.
         """
         ...
@@ -212,7 +216,7 @@ class Writer(Protocol):
         commit: CommitMetadata,
         /,
     ) -> CommitStats:
-        """Replace the rows that have the batch's keys, and add the rows with new keys.
+        """Replace the table rows whose keys occur in the batch, and add the rows with new keys.
 
         Raises:
             UnsupportedError: The format has no MERGE.
@@ -228,7 +232,7 @@ class Writer(Protocol):
         commit: CommitMetadata,
         /,
     ) -> CommitStats:
-        """Add a version for each row that changed, and end the version that was current (SCD2).
+        """Add a version for each changed row, and end the previously current version (SCD2).
 
         Raises:
             UnsupportedError: The format has no MERGE.
@@ -244,7 +248,7 @@ class Writer(Protocol):
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Replace all rows of a table by those of ``df``, in one commit.
+        """Replace all rows of a table with those of ``df``, in one commit.
 
         ``rows`` is the number of rows in ``df``; None if it is not known.
         """
@@ -268,7 +272,7 @@ class Writer(Protocol):
     def maintain(self, spark: SparkSession, /, table: Table, options: MaintenanceOptions) -> None:
         """Compact a table's files and remove old ones, as the options configure.
 
-        Each commit repeats the table's newest commit metadata.
+        Each resulting commit repeats the table's newest commit metadata.
         """
         ...
 
@@ -281,7 +285,7 @@ class Writer(Protocol):
         ...
 
     def is_empty(self, spark: SparkSession, /, table: Table) -> bool:
-        """Return True if a table has no rows, so that an upsert reads its batch only once."""
+        """Return True if a table has no rows, so that an upsert can append instead of merging."""
         ...
 
     def rows(self, spark: SparkSession, /, table: Table) -> DataFrame:
@@ -298,19 +302,20 @@ def next_metadata(
 ) -> CommitMetadata:
     """Return the commit metadata to write for a batch.
 
-    A batch that carries no state repeats the state of the table's newest commit.
+    If the batch has no state, the result has the state of the table's newest commit.
 
     Args:
         before: The newest commit metadata in the table, or None.
         commit: The commit metadata of the batch.
         table: The table to write to.
-        acknowledged: True if this run knows that the table contains the batch. Without a response
-            to the commit the table may contain it too, and the batch may be committed again.
+        acknowledged: True if this run knows that the table contains the batch. False if it does not
+            know, because the commit was not tried or got no response; then the same batch may be
+            committed again.
 
     Raises:
         TableOwnerError: Another job has loaded the table since this run read its metadata.
-        CommitLostError: The batch number does not increase, so that the format would skip the batch
-            as one that the table already has.
+        CommitLostError: The batch number does not increase, so the format would skip the batch as
+            already committed.
     """
     if before is not None and before.job not in {commit.job, *commit.former}:
         raise table_owner_error(table, before.job, commit.job)
@@ -325,7 +330,12 @@ def next_metadata(
 
 
 def check_count(table: Table, rows: int, written: int) -> None:
-    """Compare the number of rows in the written files with the number of rows in the batch.
+    """Check that the written files have as many rows as the batch.
+
+    Args:
+        table: The table, for the error message.
+        rows: The number of rows in the batch.
+        written: The number of rows in the written files.
 
     Raises:
         RowCountError: The numbers differ; the files must not be committed.
@@ -357,9 +367,9 @@ def same_table(table: Table, expected: str | None, actual: str | None) -> str | 
 
 
 def table_owner_error(table: Table, owner: str, job: str) -> TableOwnerError:
-    """Return the error for a table that ``job`` wants to write to and that ``owner`` loads.
+    """Return the error that ``job`` must not write to a table that the job ``owner`` loads.
 
-    Two jobs must not share a table, since a run resumes from the state of the last commit.
+    Two jobs must not share a table, because a run resumes from the state of the last commit.
     """
     return TableOwnerError(
         f"Table {table.name} ({table.key}) is loaded by job {owner!r}, and this run is job"
@@ -369,7 +379,7 @@ def table_owner_error(table: Table, owner: str, job: str) -> TableOwnerError:
 
 
 def table_removed_error(table: Table) -> TableError:
-    """Return the error for a table that disappeared after this run had committed to it."""
+    """Return the error for a table that was removed after this run had committed to it."""
     return TableError(
         f"Table {table.name} ({table.key}) was removed while it was loaded, and with it rows"
         " that this run had committed. States that cover them may have been emitted. Start again"
@@ -390,8 +400,10 @@ def table_replaced_error(table: Table) -> TableError:
 def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
     """Return the newest row of each key, without the column ``keys.order``.
 
-    If the newest row is a delete record, return the newest full row of the batch with the deletion
-    time set. With ``keys.deleted`` the column `DELETE_ONLY_COLUMN` is added.
+    A delete record has only keys and a deletion time. If the newest row of a key is a delete
+    record, the result is the newest full row with that deletion time. With ``keys.deleted`` the
+    result also has the column `DELETE_ONLY_COLUMN`: True if the batch has only delete records for
+    the key.
     """
     order = _ordering_columns(keys)
     newest_first = [each.desc() for each in order]  # null is lower than anything
@@ -416,22 +428,22 @@ def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
 def _ordering_columns(keys: MergeKeys) -> list[Column]:
     """Return the columns that sort the rows of one key from oldest to newest.
 
-    The most significant column comes first.
+    The first column has the highest priority.
     """
     by_cursor = [keys.cursor] if keys.by_cursor and keys.cursor is not None else []
     return [F.col(quote(name)) for name in (*by_cursor, keys.order)]
 
 
 def sort_rows(df: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Return the DataFrame sorted by ``columns`` within each file that Spark writes.
+    """Return the DataFrame with its rows sorted by ``columns`` within each Spark partition.
 
-    Without columns the DataFrame is returned unchanged.
+    If ``columns`` is empty, the DataFrame is returned unchanged.
     """
     return df.sortWithinPartitions(*map(quote, columns)) if columns else df
 
 
 def column_ddl(field: T.StructField) -> str:
-    """Return the DDL type of a column, with the lengths of char and varchar types.
+    """Return the DDL type of a column, including the lengths of char and varchar types.
 
     Spark keeps these lengths only in the metadata of the field.
     """

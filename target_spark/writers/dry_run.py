@@ -24,9 +24,9 @@ __all__ = ["DryRunWriter"]
 
 
 class DryRunWriter:
-    """Writer of a dry run: wraps a format's writer and only reads.
+    """Writer of a dry run: wraps the writer of a format, reads tables and changes nothing.
 
-    It remembers the columns that each table would have after the changes so far.
+    The instance remembers the columns that each table would have after the changes so far.
     """
 
     keeps_batch = False
@@ -41,9 +41,9 @@ class DryRunWriter:
         return self._writer.can_widen(old, new)
 
     def get_column_types(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the types (DDL) that the table's columns would have by now.
+        """Return the types (DDL) that the table's columns would have after the changes so far.
 
-        None without a table.
+        Return None if the table does not exist and would not have been created.
         """
         if table.key not in self._types:
             return self._writer.get_column_types(spark, _strip_unknown_catalog(spark, table))
@@ -65,7 +65,10 @@ class DryRunWriter:
     def describe_layout_mismatch(
         self, spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
     ) -> str | None:
-        """Describe an existing table's partitioning if it differs from the settings, else None."""
+        """Describe an existing table's partitioning if it differs from the settings.
+
+        Return None if there is no difference or no table.
+        """
         if table.key in self._new:
             return None
         readable = _strip_unknown_catalog(spark, table)
@@ -75,7 +78,10 @@ class DryRunWriter:
         """Do nothing; `annotate` stores the resulting columns."""
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the stream property that feeds each column; empty for a table not created yet."""
+        """Return the stream property that feeds each column.
+
+        The mapping is empty for a table that does not exist yet.
+        """
         if table.key in self._new:
             return {}
         return self._writer.sources(spark, _strip_unknown_catalog(spark, table))
@@ -95,7 +101,7 @@ class DryRunWriter:
         _commit: CommitMetadata,
         _rows: int | None = None,
     ) -> CommitStats:
-        """Let Spark compute every row of the batch, and return their number; nothing is written."""
+        """Return the number of rows in the batch. Spark computes every row; nothing is written."""
         return CommitStats(inserted=_compute_rows(df))
 
     def replace(
@@ -106,7 +112,7 @@ class DryRunWriter:
         _commit: CommitMetadata,
         _rows: int | None = None,
     ) -> CommitStats:
-        """Let Spark compute every row of the batch, and return their number; nothing is written."""
+        """Return the number of rows in the batch. Spark computes every row; nothing is written."""
         return CommitStats(inserted=_compute_rows(df))
 
     def upsert(
@@ -135,9 +141,9 @@ class DryRunWriter:
         _keys: MergeKeys,
         _commit: CommitMetadata,
     ) -> CommitStats:
-        """Let Spark compute every row of the batch.
+        """Let Spark compute every row of the batch, to find errors; nothing is written.
 
-        The number of new versions is not determined.
+        The returned statistics do not have the number of new versions.
         """
         _compute_rows(df)
         return CommitStats()
@@ -162,11 +168,11 @@ class DryRunWriter:
         """Do nothing, since a dry run commits nothing."""
 
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-        """Return the newest commit metadata of target-spark in a table; None if it has none."""
+        """Return the newest commit metadata of target-spark in a table, or None if it has none."""
         return self._writer.get_last_metadata(spark, _strip_unknown_catalog(spark, table))
 
     def is_empty(self, _spark: SparkSession, _table: Table) -> bool:
-        """Return False, so that each batch is computed as if the table had rows."""
+        """Return False, so that each batch is processed as if the table had rows."""
         return False
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
@@ -178,7 +184,7 @@ class DryRunWriter:
 
 
 def _strip_unknown_catalog(spark: SparkSession, table: Table) -> Table:
-    """Return the table without its catalog name if its catalog does not contain it yet.
+    """Return the table without its catalog name if the catalog does not contain the table yet.
 
     A table at a path can then be read by its path.
     """
@@ -192,7 +198,7 @@ def _strip_unknown_catalog(spark: SparkSession, table: Table) -> Table:
 
 
 def _compute_rows(df: DataFrame) -> int:
-    """Let Spark compute every row of a DataFrame without storing it; return their number."""
+    """Let Spark compute every row of a DataFrame without storing it; return the number of rows."""
     observed = Observation()
     rows = df.observe(observed, F.count(F.lit(1)).alias("rows"))
     rows.write.format("noop").mode("overwrite").save()

@@ -38,17 +38,18 @@ REMOVE: Final = "remove"
 
 @dataclass(frozen=True, slots=True)
 class HistoryMerge:
-    """Builder of the MERGE that applies changes to a table of row versions.
+    """Builder of the MERGE that applies changes to a table that stores versions of rows.
+
+    Each change has an action: ``begin``, ``end``, ``touch`` (update without ending) or ``remove``.
 
     Attributes:
         columns: The columns of the table.
         keys: The columns that match a change to a version.
         ended: The SQL values, by column, that the action ``end`` sets.
         touched: The SQL values, by column, that the action ``touch`` sets.
-        current: The column that marks the current version, or None. With it, the keys identify a
-            row: a change applies to the row's current version, and ``begin`` always inserts.
-                Without
-            it, the keys identify a version, and ``begin`` replaces a version that exists already.
+        current: The column that marks the current version, or None. If it is set, the keys identify
+            a row, a change applies to the row's current version, and ``begin`` always inserts. If
+            it is None, the keys identify a version, and ``begin`` replaces an existing version.
     """
 
     columns: Sequence[str]
@@ -58,9 +59,11 @@ class HistoryMerge:
     current: str | None = None
 
     def merge(self, target: str, actions: Collection[str]) -> Merge:
-        """Return the MERGE of changes into the table with the SQL name ``target``.
+        """Return the MERGE that applies changes to a table.
 
-        ``actions`` are the actions that may occur in the changes.
+        Args:
+            target: The SQL name of the table.
+            actions: The actions that may occur in the changes.
         """
         on = match_keys(target, self.keys)
         if self.current is not None:

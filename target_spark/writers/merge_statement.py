@@ -29,8 +29,8 @@ class Matched:
     """WHEN MATCHED clause of a MERGE.
 
     Attributes:
-        put: The new SQL values by column; None to delete the row.
-        when: The SQL condition of the clause; None if it always applies.
+        put: The SQL values to set, by column; None to delete the row.
+        when: The SQL condition of the clause; None if the clause always applies.
     """
 
     put: Mapping[str, str] | None
@@ -44,9 +44,9 @@ class Merge:
     Attributes:
         target: The SQL name of the table.
         on: The SQL condition that matches a batch row with a table row.
-        matched: The clauses for matched rows; the first whose condition holds applies.
-        inserted: The columns of rows without a match to insert; empty to insert no rows.
-        inserted_when: The SQL condition of the insertion; None if it always applies.
+        matched: The clauses for matched rows; the first whose condition is true applies.
+        inserted: The columns to insert for batch rows without a match; empty to insert no rows.
+        inserted_when: The SQL condition of the insertion; None if every such row is inserted.
     """
 
     target: str
@@ -56,7 +56,7 @@ class Merge:
     inserted_when: str | None = None
 
     def run(self, batch: DataFrame) -> None:
-        """Merge a batch into the table; do nothing if the statement has no clauses."""
+        """Merge a batch into the table. Nothing happens if the statement has no clauses."""
         if not self.matched and not self.inserted:
             return
         merge = batch.alias(_BATCH).mergeInto(self.target, F.expr(self.on))
@@ -94,7 +94,7 @@ def match_keys(target: str, keys: Sequence[str]) -> str:
 def build_upsert(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
     """Return the MERGE that replaces table rows with equal keys and inserts the other rows.
 
-    Delete records remove or mark the rows with their keys.
+    For the keys of delete records, it removes the table rows or marks them as deleted.
     """
     is_newer = _newer_condition(target, keys)
     removed = [keys.removed] if keys.removed is not None else []
@@ -116,9 +116,9 @@ def build_upsert(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
 
 
 def _newer_condition(target: str, keys: MergeKeys) -> str | None:
-    """Return the SQL condition under which a batch row replaces the table row with its key.
+    """Return the SQL condition under which a batch row replaces the table row with the same key.
 
-    None means that it always does.
+    None means that the batch row always replaces the table row.
     """
     if not keys.by_cursor or keys.cursor is None:
         return None
@@ -131,9 +131,10 @@ def _newer_condition(target: str, keys: MergeKeys) -> str | None:
 
 
 def _deletion_clause(newer: str | None, keys: MergeKeys) -> Iterator[Matched]:
-    """Yield the MERGE clause that sets the deletion time of keys that have only a delete record.
+    """Yield the MERGE clause for keys of which the batch has only delete records.
 
-    Nothing is yielded if delete records remove rows or do not occur.
+    The clause sets the deletion time. Nothing is yielded if delete records remove rows or do not
+    occur.
     """
     if keys.deleted is not None and not keys.hard_delete:
         yield Matched(

@@ -77,10 +77,10 @@ class CommitManifest:
 
     @classmethod
     def read(cls, folder: Path) -> CommitManifest | None:
-        """Read the manifest of a folder; return None if there is none.
+        """Read the manifest of a folder, or return None if the folder has none.
 
         Raises:
-            TableError: The file is not a manifest.
+            TableError: The manifest file cannot be parsed.
         """
         path = folder / _MANIFEST
         try:
@@ -123,9 +123,9 @@ class _TableState:
     Attributes:
         manifest: The manifest that was last read or written, or None if there was none.
         was_read: True once the manifest was read or written.
-        sources: Source properties to write with the next manifest.
-        acknowledged: The metadata of the run's last successful commit.
-        effect: The statistics of that commit.
+        sources: The stream property that feeds each column, to be stored in the next manifest.
+        acknowledged: The commit metadata of the run's last successful commit.
+        effect: The statistics of the last successful commit.
     """
 
     manifest: CommitManifest | None = None
@@ -134,13 +134,13 @@ class _TableState:
     acknowledged: CommitMetadata | None = None
     effect: CommitStats = field(default_factory=CommitStats)
 
-    def read(self, manifest: CommitManifest | None) -> None:
-        """Store the manifest that the table has now."""
+    def set_manifest(self, manifest: CommitManifest | None) -> None:
+        """Store ``manifest`` as the one that the table currently has."""
         self.manifest, self.was_read = manifest, True
 
 
 class ParquetWriter:
-    """Writer of Parquet folders; an instance serves one run and keeps each table's manifest."""
+    """Writer of Parquet folders. An instance serves one run and keeps each table's manifest."""
 
     keeps_batch = False
 
@@ -155,11 +155,12 @@ class ParquetWriter:
         """Return the type (DDL) of each column, in table order, or None if there is no table.
 
         Raises:
-            TableError: There are files that target-spark did not write, or the table was removed.
+            TableError: The folder has files that target-spark did not write, or the table was
+                removed.
         """
         folder = _folder(table)
         manifest = self._read(table)
-        self._tables[table.key].read(manifest)
+        self._tables[table.key].set_manifest(manifest)
         if manifest is None:
             _refuse_other_files(folder)
             return None
@@ -175,9 +176,10 @@ class ParquetWriter:
         *,
         has_rows: bool = False,
     ) -> None:
-        """Create a Parquet table with one file without rows, which shows the columns to readers.
+        """Create a Parquet table with one file without rows, so that readers find the columns.
 
-        With ``has_rows`` nothing is written, since the first rows create the table.
+        If ``has_rows`` is True, nothing is written, because writing the first rows creates the
+        table.
         """
         self.annotate(spark, table, table_schema)
         if has_rows:
@@ -201,10 +203,10 @@ class ParquetWriter:
         return None
 
     def alter(self, _spark: SparkSession, /, table: Table, changes: Sequence[SchemaChange]) -> None:
-        """Accept new columns and fields, which the next files will have; refuse type changes.
+        """Accept new columns and fields, which the next files will have.
 
         Raises:
-            UnsupportedError: The type of a column would have to change.
+            UnsupportedError: The type of an existing column would have to change.
         """
         for change in changes:
             if change.kind == "widen":
@@ -214,14 +216,14 @@ class ParquetWriter:
                 )
 
     def sources(self, _spark: SparkSession, /, table: Table) -> Mapping[str, str]:
-        """Return the stream property that feeds each column, as stored or about to be stored."""
+        """Return the stream property that feeds each column, even if it is not stored yet."""
         manifest = CommitManifest.read(_folder(table)) or CommitManifest()
         return {**manifest.sources, **self._tables[table.key].sources}
 
     def annotate(self, _spark: SparkSession, /, table: Table, table_schema: TableSchema) -> None:
-        """Keep the source property of each column for the next manifest.
+        """Remember which stream property feeds each column, to store it with the next manifest.
 
-        Parquet has no column comments.
+        Column comments are ignored, because Parquet has none.
         """
         state = self._tables[table.key]
         state.sources = {**state.sources, **table_schema.sources}
@@ -294,7 +296,7 @@ class ParquetWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Replace all rows of a table; readers may see old and new rows for a moment."""
+        """Replace all rows of a table. For a moment, readers may see both old and new rows."""
         with self._committing(table):
             manifest = self._open(table, commit)
             marker = self._next(manifest, commit, table)
@@ -338,7 +340,7 @@ class ParquetWriter:
         with self._committing(table):
             manifest = self._open(table, commit)
             marker = self._next(manifest, commit, table)
-            self._seal(table, replace(manifest, marker=marker))
+            self._write_manifest(table, replace(manifest, marker=marker))
             self._tables[table.key].acknowledged = marker
 
     def get_last_metadata(self, _spark: SparkSession, /, table: Table) -> CommitMetadata | None:
@@ -376,7 +378,7 @@ class ParquetWriter:
         """Return the table's manifest, or None if it never had one.
 
         Raises:
-            TableError: This run has seen a manifest, which no longer exists.
+            TableError: The manifest that this run has read or written no longer exists.
         """
         manifest = CommitManifest.read(_folder(table))
         if manifest is None and self._tables[table.key].manifest is not None:
@@ -388,8 +390,8 @@ class ParquetWriter:
 
         Args:
             table: The table.
-            commit: The commit about to be made, or None. A manifest with its metadata is accepted,
-                since the response to an earlier attempt may have been lost.
+            commit: The commit about to be made, or None. A manifest of this commit is accepted,
+                because an earlier attempt may have succeeded although it reported an error.
 
         Raises:
             ConflictError: Another run has written a manifest since this run last read it.
@@ -401,7 +403,7 @@ class ParquetWriter:
         is_own = current is not None and commit is not None and commit.same_batch(current.marker)
         state = self._tables[table.key]
         is_unchanged = not state.was_read or current == state.manifest
-        state.read(current)
+        state.set_manifest(current)
         if not (is_own or is_unchanged):
             raise ConflictError(f"Another run has written to table {table.name} at the same time.")
         manifest = current or CommitManifest()
@@ -411,10 +413,10 @@ class ParquetWriter:
     def _write(
         self, df: DataFrame, table: Table, base: CommitManifest, expected: int | None
     ) -> None:
-        """Write the rows as files, and a manifest that lists them after the files of ``base``.
+        """Write rows as files, and then a manifest that lists the old and the new files.
 
-        The commit's statistics are stored first, since the manifest may be in place even after an
-        error.
+        The statistics of the commit are stored before the manifest is written, because the manifest
+        may be complete even if writing it raises an error.
 
         Args:
             df: The rows.
@@ -441,20 +443,22 @@ class ParquetWriter:
         nbytes = sum((folder / name).stat().st_size for name in names)
         effect = CommitStats(inserted=written, files=len(names), nbytes=nbytes)
         self._tables[table.key].effect = effect
-        self._seal(table, CommitManifest(commit, base.marker, (*base.parts, *names), schema))
+        self._write_manifest(
+            table, CommitManifest(commit, base.marker, (*base.parts, *names), schema)
+        )
 
-    def _seal(self, table: Table, manifest: CommitManifest) -> None:
+    def _write_manifest(self, table: Table, manifest: CommitManifest) -> None:
         before = self._tables[table.key].manifest or CommitManifest()
         sources = {**before.sources, **self._tables[table.key].sources}
         manifest = replace(manifest, sources=sources)
         if self._read(table) != self._tables[table.key].manifest:  # this run holds the lock
             raise table_replaced_error(table)
         manifest.write(_folder(table))
-        self._tables[table.key].read(manifest)
+        self._tables[table.key].set_manifest(manifest)
 
     @contextmanager
     def _committing(self, table: Table) -> Iterator[None]:
-        """Context manager: hold the table's lock while a commit is made.
+        """Context manager: hold the table's lock while the block makes a commit.
 
         Raises:
             TableError: The table was removed during the block.
@@ -469,7 +473,7 @@ class ParquetWriter:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Context manager: hold the lock of a table's folder, so that only one run writes at a time."""
+    """Context manager: hold the lock of a table's folder, so that only one run writes to it."""
     lock = folder / "_target_spark" / "commit.lease"
     file = open_lock_file(lock, os.O_RDWR | os.O_CREAT, in_warehouse=True)
     try:
@@ -480,9 +484,9 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _with_all_columns(df: DataFrame, schema: Mapping[str, str]) -> DataFrame:
-    """Return the rows with all columns of ``schema``; columns that they lack are null.
+    """Return the rows with all columns of ``schema``; columns missing in ``df`` are null.
 
-    Some readers take the schema of the whole table from one file.
+    Some readers derive the columns of the whole table from one file.
     """
     new = [name for name in df.columns if name not in schema]
     missing = {
@@ -516,13 +520,13 @@ def _refuse_other_files(folder: Path) -> None:
 
 
 def _remove_unfinished(folder: Path) -> None:
-    """Remove a folder's manifests that were written but not renamed into place."""
+    """Remove temporary manifests of a folder, which interrupted commits did not rename."""
     for manifest in folder.glob(f"{_MANIFEST}*{_UNFINISHED}"):
         manifest.unlink()
 
 
 def _remove_uncommitted_files(folder: Path, manifest: CommitManifest) -> None:
-    """Remove the Parquet files that the manifest does not list, as their commits did not finish."""
+    """Remove the Parquet files of unfinished commits, which the manifest does not list."""
     shutil.rmtree(folder / _STAGING, ignore_errors=True)
     if not folder.is_dir():
         return

@@ -39,10 +39,12 @@ def row_count(file: Path) -> int:
 
 
 def describe_file_fault(file: Path, size: int, rows: int | None) -> str:
-    """Describe how a file differs from its expected size or row count; "" if it does not.
+    """Describe how a file differs from the expected size and row count; "" if it does not.
 
-    ``size`` is in bytes. Row counts are compared only if ``rows`` is not None and the file is
-    Parquet.
+    Args:
+        file: The file.
+        size: The expected size in bytes.
+        rows: The expected number of rows, checked only for Parquet files; None to skip this check.
     """
     try:
         actual_size = file.stat().st_size
@@ -83,7 +85,7 @@ def delta_statistics(file: Path) -> str:
 def _get_column_bounds(chunks: list[Any]) -> tuple[Any, Any] | None:
     """Return the smallest and largest value of a column as JSON values, or None if unknown.
 
-    ``chunks`` are the statistics of the column in each row group.
+    ``chunks`` are the statistics of the column, one for each row group of the file.
     """
     nonempty = [each for each in chunks if each.has_min_max or each.num_values]
     if not nonempty or not all(each.has_min_max for each in nonempty):

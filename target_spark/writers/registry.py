@@ -27,7 +27,11 @@ FORMATS = tuple(_MAKERS)
 
 
 def get_writer(format: str, *, dry: bool = False) -> Writer:
-    """Return a new writer of a table format; with ``dry``, one for a dry run that only reads.
+    """Return a new writer for a table format.
+
+    Args:
+        format: The name of the format, such as ``delta``.
+        dry: True for a writer that only reads, for a dry run.
 
     Raises:
         UnsupportedError: There is no format of that name.

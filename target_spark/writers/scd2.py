@@ -70,12 +70,12 @@ _MOVED_ON = 1000
 def compute_changes(
     batch: DataFrame, table: DataFrame, keys: MergeKeys, run_started: int
 ) -> DataFrame:
-    """Return the changes that a batch makes to the versions in an SCD2 table.
+    """Return the changes that a batch makes to the row versions in an SCD2 table.
 
     Args:
         batch: The rows of the batch.
         table: The rows of the table.
-        keys: The key and the other columns that decide.
+        keys: The key columns, and the columns by which rows are ordered and compared.
         run_started: The start of the run, in microseconds since 1970.
 
     Returns:
@@ -86,7 +86,7 @@ def compute_changes(
     versions = _get_versions(events, table, keys)
     compared = _join_equal_versions(_join_current_state(events, versions, keys), versions, keys)
     new_events = _drop_repeated_events(compared, keys, run_started)
-    return _build_steps(new_events, keys, _columns(batch, keys))
+    return _build_changes(new_events, keys, _columns(batch, keys))
 
 
 def initial_versions(batch: DataFrame, keys: MergeKeys) -> DataFrame:
@@ -100,7 +100,7 @@ def initial_versions(batch: DataFrame, keys: MergeKeys) -> DataFrame:
             _SINCE: nothing.cast("bigint"),
         }
     )
-    first_versions = _build_steps(compared, keys, _columns(batch, keys)).where(
+    first_versions = _build_changes(compared, keys, _columns(batch, keys)).where(
         F.col(ACTION) == BEGIN
     )
     return sort_rows(first_versions.drop(ACTION, _AT, _MARK), keys.sort_by)
@@ -111,7 +111,7 @@ def _columns(batch: DataFrame, keys: MergeKeys) -> list[str]:
 
 
 def _add_states(batch: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add each record's time and the struct of its compared columns (null for a deletion)."""
+    """Add to each record its time and a struct of its compared columns (null for a deletion)."""
     state = _state_struct(keys.compared)
     if keys.deleted is not None:
         state = F.when(_col(keys.deleted).isNull(), state)
@@ -119,13 +119,13 @@ def _add_states(batch: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def _state_struct(compared: Sequence[str]) -> Column:
-    """Return all compared columns as one struct column, which is never null."""
+    """Return the compared columns as one struct column. The struct itself is never null."""
     named = (_col(name).alias(f"c{number}") for number, name in enumerate(compared))
     return F.struct(F.lit(0).alias("c"), *named)
 
 
 def _get_versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Return the versions in an SCD2 table whose keys occur in the batch."""
+    """Return the row versions in an SCD2 table whose keys occur in the batch."""
     cursor = F.lit(None).cast("string") if keys.cursor is None else _col(keys.cursor)
     deleted = F.lit(None).cast("string") if keys.deleted is None else _col(keys.deleted)
     rows = table.select(
@@ -142,7 +142,11 @@ def _get_versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataF
 
 
 def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add the current state of each record's key in the table, and the time of its last change."""
+    """Add to each record the current state of its key in the table.
+
+    The state is the values of the compared columns. The time of the last change of the key, the
+    table version of the current row version and the last cursor are added as well.
+    """
     names = _names(keys)
     state, begun = F.struct(_STATE, _VERSION_BEFORE), F.coalesce(_MICROS, F.lit(0))
     latest = versions.groupBy(*names).agg(
@@ -161,7 +165,10 @@ def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys)
 
 
 def _join_equal_versions(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add the times at which each record's key had the same values in the table, or was deleted."""
+    """Add to each record the start times of row versions with the same key and values.
+
+    To a delete record, the times of earlier deletions of its key are added.
+    """
     names, at, state = _names(keys), f"{_STATE}2", F.col(_STATE)
     none, no_mark = (F.lit(None).cast(versions.schema[name].dataType) for name in (_STATE, _MARK))
     steps = versions.select(*names, state.alias(at), _MICROS, no_mark.alias(_MARK))
@@ -190,8 +197,14 @@ def _version(df: DataFrame) -> Column:
     return _col(TABLE_VERSION) if TABLE_VERSION in df.columns else F.lit(None).cast("bigint")
 
 
-def _build_steps(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -> DataFrame:
-    """Return the changes of records to which the current state of their key was added."""
+def _build_changes(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -> DataFrame:
+    """Return the changes that records make to the versions in the table.
+
+    Args:
+        events: The records, with the current state of each record's key.
+        keys: The key columns, and the columns by which rows are ordered and compared.
+        columns: The columns of the batch to keep.
+    """
     numbered = _number_changes(events, keys)
     timed = _set_version_times(numbered.where(F.col(_CHANGED) | F.col(_TOUCHES)), keys)
     begins = F.col(_CHANGED) & F.col(_STATE).isNotNull()
@@ -209,14 +222,15 @@ def _build_steps(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -> 
 
 
 def _drop_repeated_events(events: DataFrame, keys: MergeKeys, run_started: int) -> DataFrame:
-    """Return the records without those that an earlier run or batch already loaded.
+    """Return the records without those that an earlier run or batch has already loaded.
 
-    ``run_started`` is in microseconds since 1970. The module's docstring has the rules.
+    The module's docstring lists the rules by which a record counts as loaded. ``run_started`` is
+    the start of the run, in microseconds since 1970.
     """
     micros, since, order = F.col(_MICROS), F.col(_SINCE), _col(keys.order)
     is_current = F.col(_STATE).eqNullSafe(F.col(_BEFORE))
     timeless = micros.eqNullSafe(F.unix_micros(F.lit(keys.received).cast("timestamp")))
-    judged = events.withColumns({_OLD: _is_older(keys), _NEWER: ~timeless & (micros > since)})
+    judged = events.withColumns({_OLD: _is_outdated(keys), _NEWER: ~timeless & (micros > since)})
     so_far = _by_key(keys).rowsBetween(Window.unboundedPreceding, Window.currentRow)
     all_known = F.min(_is_known(keys) & timeless).over(so_far)
     repeated = is_current & all_known & (since < run_started)
@@ -232,7 +246,10 @@ def _drop_repeated_events(events: DataFrame, keys: MergeKeys, run_started: int) 
 
 
 def _is_known(keys: MergeKeys) -> Column:
-    """Return a boolean column: the record equals a version or deletion of its key in the table."""
+    """Return a boolean column that is true if the table already contains the record.
+
+    The table contains it as a version of its key, or as a recorded deletion of its key.
+    """
     known = F.col(_TIMES).isNotNull()
     if keys.deleted is None or keys.hard_delete:
         return known
@@ -240,8 +257,11 @@ def _is_known(keys: MergeKeys) -> Column:
     return F.when(is_deletion, known & F.array_contains(_MARKS, mark)).otherwise(known)
 
 
-def _is_older(keys: MergeKeys) -> Column:
-    """Return a boolean column: the record equals a version before its key's last version."""
+def _is_outdated(keys: MergeKeys) -> Column:
+    """Return a boolean column that is true if the record equals an outdated version of its key.
+
+    An outdated version is any version before the last one, or an earlier deletion.
+    """
     micros, since, times = F.col(_MICROS), F.col(_SINCE), F.col(_TIMES)
     begun = F.exists(times, lambda at: at.between(micros, micros + _MOVED_ON))
     older = begun & (micros < since - _MOVED_ON)
@@ -255,7 +275,7 @@ def _is_older(keys: MergeKeys) -> Column:
 
 
 def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Mark the records that change their key's state, and number these changes per key."""
+    """Mark the records that change their key's state, and number these records per key."""
     by_key = _by_key(keys)
     before = F.when(F.row_number().over(by_key) == 1, F.col(_BEFORE)).otherwise(
         F.lag(_STATE).over(by_key)
@@ -281,7 +301,7 @@ def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def _set_version_times(changed: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Set the start and end time of each version; starts strictly increase within a key."""
+    """Set the start and end time of each version. Start times strictly increase within a key."""
     by_key = _by_key(keys)
     so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     earliest = F.max(F.col(_MICROS) - F.col(_NUMBER)).over(so_far)
@@ -302,7 +322,7 @@ def build_merge_sql(target: str, columns: Sequence[str], keys: MergeKeys) -> Mer
     Args:
         target: The SQL name of the table.
         columns: The columns of the changes that exist in the table.
-        keys: The key and the other columns that decide.
+        keys: The key columns, and the columns by which rows are ordered and compared.
     """
     ended = {VALID_TO: source_column(_AT), IS_CURRENT: "false"}
     if keys.deleted is not None and not keys.hard_delete:
@@ -313,10 +333,13 @@ def build_merge_sql(target: str, columns: Sequence[str], keys: MergeKeys) -> Mer
 
 
 def build_adoption_sql(target: str, micros: int, deleted: str | None) -> str:
-    """Return the UPDATE that fills the SCD2 columns of rows that have none.
+    """Return the UPDATE that turns rows without SCD2 columns into row versions.
 
-    The rows become versions that begin at ``micros`` (since 1970). Rows whose column ``deleted`` is
-    set become ended versions.
+    Args:
+        target: The SQL name of the table.
+        micros: The start time of the versions, in microseconds since 1970.
+        deleted: The column that marks a row as deleted, or None. A marked row becomes an ended
+            version.
     """
     at, is_current = f"timestamp_micros({micros}L)", quote(IS_CURRENT)
     alive = "true" if deleted is None else f"{quote(deleted)} IS NULL"

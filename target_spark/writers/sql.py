@@ -24,7 +24,7 @@ __all__ = [
     "build_alter_statements",
     "build_end_values",
     "build_version_delete",
-    "check_folder_is_table",
+    "check_folder_is_empty",
     "format_properties",
     "get_columns",
     "spark_conf",
@@ -36,7 +36,7 @@ BATCH_VIEW = "target_spark_batch"
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
-    """Return table properties as the SQL list that TBLPROPERTIES takes."""
+    """Return table properties as the list that follows TBLPROPERTIES in SQL."""
     return ", ".join(
         f"{sql_literal(key)} = {sql_literal(value)}" for key, value in properties.items()
     )
@@ -45,9 +45,9 @@ def format_properties(properties: Mapping[str, str]) -> str:
 def build_alter_statements(
     changes: Sequence[SchemaChange], *, to_widen: str | None = None
 ) -> Iterator[str]:
-    """Yield the ALTER TABLE clauses that make a sequence of column changes.
+    """Yield the ALTER TABLE clauses for a sequence of column changes.
 
-    ``to_widen`` is a clause to run before the first type is widened, or None.
+    ``to_widen`` is a clause to yield before the first type change, or None.
     """
     added = [change for change in changes if change.kind == "add"]
     widened = [change for change in changes if change.kind == "widen"]
@@ -74,9 +74,13 @@ def get_columns(table_schema: TableSchema) -> str:
 
 
 def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Return the rows of a batch to insert into an empty table, without deleted rows.
+    """Return the rows to insert into an empty table: the newest row of each key.
 
-    ``newest`` has the newest row of each key.
+    Rows that the batch itself deletes again are omitted, unless deleted rows are only marked.
+
+    Args:
+        newest: The newest row of each key, as `latest_by_key` returns it.
+        keys: The rules of the merge.
     """
     if keys.deleted is not None and keys.hard_delete:
         newest = newest.where(F.col(quote(keys.deleted)).isNull())
@@ -86,7 +90,7 @@ def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def version_delete_condition(deletion: VersionDelete) -> str:
-    """Return the SQL condition for the rows that a `VersionDelete` deletes, ends or marks."""
+    """Return the SQL condition for the rows that a `VersionDelete` removes, ends or marks."""
     others = f"NOT ({quote(deletion.column)} <=> {deletion.version}L)"
     if deletion.history:
         return f"{quote(IS_CURRENT)} AND {others}"
@@ -94,7 +98,10 @@ def version_delete_condition(deletion: VersionDelete) -> str:
 
 
 def build_end_values(deletion: VersionDelete) -> dict[str, str]:
-    """Return the SQL values, by column, that end or mark a row; empty if rows are removed."""
+    """Return the SQL values, by column, that end a row version or mark a row as deleted.
+
+    The dictionary is empty if the rows are removed.
+    """
     at = format_instant(deletion.at)
     put = {}
     if deletion.history:
@@ -106,7 +113,7 @@ def build_end_values(deletion: VersionDelete) -> dict[str, str]:
 
 
 def build_version_delete(target: str, deletion: VersionDelete) -> str:
-    """Return the DELETE or UPDATE statement for a `VersionDelete` in the table ``target``."""
+    """Return the DELETE or UPDATE statement that runs a `VersionDelete` on the table ``target``."""
     condition = version_delete_condition(deletion)
     put = ", ".join(
         f"{quote(name)} = {value}" for name, value in build_end_values(deletion).items()
@@ -132,10 +139,10 @@ def spark_conf(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[Non
                 spark.conf.set(key, old)
 
 
-def check_folder_is_table(
+def check_folder_is_empty(
     folder: Path, table_format: str, *, but: Collection[str] = frozenset()
 ) -> None:
-    """Check that a local folder without a table is empty, so that a table can be created in it.
+    """Check that a table can be created in a local folder that has no table yet.
 
     Hidden files and the names in ``but`` are ignored.
 

@@ -20,9 +20,9 @@ from target_spark.writers.sql import format_properties
 
 __all__ = [
     "build_annotations",
+    "build_drop_not_null",
     "build_properties",
     "get_table_properties",
-    "nullable_columns",
     "read_sources",
 ]
 
@@ -31,12 +31,12 @@ _KEEPS = f"{_SOURCE}kept"
 
 
 def build_properties(table_schema: TableSchema) -> dict[str, str]:
-    """Return the properties of a new table that store which property feeds each column."""
+    """Return the table properties that store which stream property feeds each column."""
     return {_KEEPS: "true", **_properties(table_schema.sources)}
 
 
 def get_table_properties(spark: SparkSession, ref: str) -> dict[str, str]:
-    """Return the properties of a table, as SHOW TBLPROPERTIES lists them.
+    """Return the properties of a table by name.
 
     ``ref`` is the table's quoted SQL name.
     """
@@ -60,8 +60,8 @@ def build_annotations(
 ) -> Iterator[str]:
     """Yield the ALTER TABLE clauses that store a schema's sources and comments in a table.
 
-    Sources become table properties, comments become column comments. Only values that differ are
-    changed, and a comment that the schema does not have is kept.
+    The source of a column, the stream property that feeds it, is stored as a table property. Only
+    values that differ are set. A comment is kept if the schema has none for the column.
 
     Args:
         properties: The table's current properties.
@@ -84,8 +84,8 @@ def build_annotations(
                 yield f"ALTER COLUMN {quote(field.name)} COMMENT {sql_literal(comment)}"
 
 
-def nullable_columns(schema: T.StructType, keep: Collection[str]) -> Iterator[str]:
-    """Yield the ALTER TABLE clauses that drop NOT NULL from all columns but those in ``keep``."""
+def build_drop_not_null(schema: T.StructType, keep: Collection[str]) -> Iterator[str]:
+    """Yield the ALTER TABLE clauses that drop NOT NULL from all columns not in ``keep``."""
     for path in _required(schema):
         if path[0] not in keep:
             yield f"ALTER COLUMN {quote(*path)} DROP NOT NULL"

@@ -25,12 +25,12 @@ from target_spark.writers.delta.deltalake_commit import DeltaSnapshot, create_ta
 from target_spark.writers.delta.layout import (
     build_layout_ddl,
     build_partition_specs,
-    generated_columns,
+    drop_generated_columns,
     get_clustering,
     layout_columns,
 )
 from target_spark.writers.delta.log_reader import NO_TABLE, delta_ref
-from target_spark.writers.sql import check_folder_is_table, format_properties, get_columns
+from target_spark.writers.sql import check_folder_is_empty, format_properties, get_columns
 from target_spark.writers.table_properties import build_properties, get_table_properties
 
 __all__ = [
@@ -54,12 +54,12 @@ _NO_CATALOG = {"REQUIRES_SINGLE_PART_NAMESPACE", "CATALOG_NOT_FOUND"}
 def get_types(spark: SparkSession, table: Table) -> Mapping[str, str] | None:
     """Return the type (DDL) of each column of a Delta table, in table order.
 
-    A table that exists at its path but not in its catalog is registered. None means that there is
-    no table.
+    If the table exists at its path but not in its catalog, it is registered in the catalog. None
+    means that there is no table.
 
     Raises:
         TableError: There are files or a catalog entry, but no Delta table.
-        UnsupportedError: Spark does not know the catalog.
+        UnsupportedError: Spark has no configuration for the catalog.
     """
     by_path = Table(table.path, table.name)
     if not table.identifier:
@@ -89,8 +89,8 @@ def create_catalog_table(
         table: The table to create.
         table_schema: The columns.
         layout: Partitioning, clustering and properties.
-        through_spark: False to let the library deltalake create a local table without partitions
-            or clusters, which is faster.
+        through_spark: True to create the table with Spark in any case. False to create a local
+            table without partitions or clusters with the library deltalake, which is faster.
     """
     clauses, properties = build_layout_ddl(table_schema, layout)
     properties |= _PROPERTIES | build_properties(table_schema)
@@ -158,7 +158,8 @@ def has_files(spark: SparkSession, table: Table) -> bool:
 def _read_snapshot(table: Table) -> DeltaSnapshot | None:
     """Return the newest version of a Delta table in a local folder, read without Spark.
 
-    None means that the table is elsewhere or that the library deltalake cannot read it.
+    None means that the table is in a catalog or remote, or that the library deltalake cannot read
+    it.
     """
     folder = None if table.identifier else to_local_folder(table.path)
     return None if folder is None else read_snapshot(folder)
@@ -200,16 +201,16 @@ def describe_layout_mismatch(
 def get_layout(spark: SparkSession, table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the partition columns and the clustering columns of a Delta table."""
     detail = _detail(spark, table)
-    return tuple(detail["partitionColumns"]), _unquoted(detail["clusteringColumns"])
+    return tuple(detail["partitionColumns"]), _unquote(detail["clusteringColumns"])
 
 
-def _unquoted(names: Sequence[str] | None) -> tuple[str, ...]:
-    """Return column names without the backticks that Delta puts around unusual names."""
+def _unquote(names: Sequence[str] | None) -> tuple[str, ...]:
+    """Return column names without the backticks in which Delta encloses unusual names."""
     return tuple(name.strip("`").replace("``", "`") for name in names or ())
 
 
 def _may_be_delta_table(table: Table) -> bool:
-    """Return False if a local folder is certainly not a Delta table; starts no Spark job.
+    """Return False if a local folder certainly contains no Delta table, without using Spark.
 
     Raises:
         TableError: The folder has other files.
@@ -217,7 +218,7 @@ def _may_be_delta_table(table: Table) -> bool:
     folder = to_local_folder(table.path)
     if folder is None or (folder / "_delta_log").is_dir():
         return True
-    check_folder_is_table(folder, "Delta")
+    check_folder_is_empty(folder, "Delta")
     return False
 
 
@@ -234,7 +235,7 @@ def _types(spark: SparkSession, table: Table) -> Mapping[str, str] | None:
         if error.getCondition() not in NO_TABLE:
             raise
         return None
-    return generated_columns({field.name: column_ddl(field) for field in schema.fields})
+    return drop_generated_columns({field.name: column_ddl(field) for field in schema.fields})
 
 
 def _check_format(spark: SparkSession, table: Table) -> None:

@@ -64,17 +64,20 @@ class DataFile:
 def write_files(
     df: DataFrame, table: Table, folder: Path, job: str, count: Count
 ) -> list[DataFile]:
-    """Write a DataFrame as Parquet files into a table's folder, before their commit.
+    """Write a DataFrame as Parquet files into a table's folder, without committing them.
 
     Args:
         df: The rows.
         table: The table, for error messages.
         folder: The table's folder.
         job: The job, which names the hidden staging folder.
-        count: Function from the number of rows in the files to the number that they must have.
+        count: Function that takes the number of rows in the files and returns the expected number.
+
+    Returns:
+        The files that have rows.
 
     Raises:
-        RowCountError: The files have more or fewer rows; all of them are removed.
+        RowCountError: The files have more or fewer rows than expected; all of them are removed.
     """
     staging = folder / f"{_staging_prefix(job)}{uuid.uuid4().hex}"
     try:
@@ -91,24 +94,27 @@ def write_files(
 
 
 def remove_stale_staging(folder: Path, job: str) -> None:
-    """Remove the staging folders that killed runs of a job left.
+    """Remove the staging folders that remain from killed runs of a job.
 
-    The caller holds the job's lock.
+    The caller must hold the lock of the job.
     """
     for left in folder.glob(f"{_staging_prefix(job)}*"):
         shutil.rmtree(left, ignore_errors=True)
 
 
 def check_commit(table: Table, folder: Path, version: int) -> int:
-    """Check the files that a commit adds, sync them and the log to disk, and count their rows.
+    """Check the files that a commit adds, and flush them and the log to the disk.
 
     Args:
         table: The table, for error messages.
         folder: The table's folder.
         version: The Delta version that the commit created.
 
+    Returns:
+        The number of rows in the files.
+
     Raises:
-        CommitLostError: A file is missing or differs from the one that the commit names.
+        CommitLostError: A file is missing, or its size or row count differs from the log.
     """
     log = folder / "_delta_log" / f"{version:020}.json"
     rows, files = 0, [log]
@@ -131,7 +137,7 @@ def check_commit(table: Table, folder: Path, version: int) -> int:
 
 
 def remove_files(files: Iterable[DataFile]) -> None:
-    """Delete data files that neither a commit nor a commit in progress can name."""
+    """Delete data files to which no commit refers, not even one still in progress."""
     for file in files:
         file.path.unlink(missing_ok=True)
 
@@ -159,7 +165,7 @@ def _added(log: Path) -> Iterator[dict[str, Any]]:
 
 
 def _local_path(folder: Path, path: str) -> Path | None:
-    """Return the local path of a file that a commit names, or None if it is not local."""
+    """Return the local path of a file listed in a commit, or None if the file is not local."""
     address = urlsplit(path)
     if address.scheme not in {"", "file"}:
         return None

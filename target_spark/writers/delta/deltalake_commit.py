@@ -77,7 +77,8 @@ class DeltaSnapshot:
         version: The version number.
         fields: The columns as Spark types.
         properties: The table properties.
-        takes_files: True if rows may be added by a commit of plain Parquet files.
+        takes_files: True if rows may be added by committing Parquet files without Spark. False if
+            the table has features, such as partitions or constraints, that only Spark supports.
     """
 
     folder: Path
@@ -93,7 +94,7 @@ class DeltaSnapshot:
         return bool(self.table.file_uris())
 
     def has_batch(self, app_id: str, batch: int) -> bool:
-        """Return True if the table's newest transaction of ``app_id`` has the version ``batch``."""
+        """Return True if the newest transaction of the application ``app_id`` is ``batch``."""
         return self.table.transaction_version(app_id) == batch
 
 
@@ -131,7 +132,7 @@ def read_snapshot(folder: Path) -> DeltaSnapshot | None:
 def create_table(folder: Path, schema: str, properties: Mapping[str, str]) -> None:
     """Create an empty Delta table in a local folder, without Spark.
 
-    A table that another writer has created meanwhile is left unchanged.
+    If another writer creates the table at the same time, that table is kept.
 
     Args:
         folder: The table's folder.
@@ -160,6 +161,8 @@ def commit_files(
 ) -> bool:
     """Commit data files (possibly none) as the version that follows ``snapshot``.
 
+    If an error is raised, the commit may or may not have been made.
+
     Args:
         snapshot: The version that was read.
         files: The data files to add.
@@ -167,8 +170,7 @@ def commit_files(
         app_id: The application id of the Delta transaction.
 
     Returns:
-        False if another writer has committed that version. After an error the commit may have been
-        made.
+        True if the commit was made; False if another writer has committed that version.
     """
     from deltalake import CommitProperties, Transaction
     from deltalake.exceptions import CommitFailedError

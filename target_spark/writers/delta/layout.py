@@ -32,7 +32,7 @@ __all__ = [
     "PartitionSpec",
     "build_layout_ddl",
     "build_partition_specs",
-    "generated_columns",
+    "drop_generated_columns",
     "get_clustering",
     "layout_columns",
 ]
@@ -57,9 +57,9 @@ class PartitionSpec(NamedTuple):
 
     Attributes:
         name: The name of the column.
-        ddl: Its type.
+        ddl: The type of the column, as DDL.
         made_by: The SQL expression of a generated column, such as the year of a date; None if the
-            stream writes the column.
+            stream has the column.
     """
 
     name: str
@@ -84,22 +84,22 @@ def layout_columns(parts: tuple[PartitionSpec, ...]) -> str:
 
 
 def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> tuple[str, dict[str, str]]:
-    """Return the SQL after ``USING delta`` in CREATE TABLE, and the properties that it needs."""
+    """Return the CREATE TABLE clauses after ``USING delta``, and the table properties they need."""
     parts = ", ".join(quote(part.name) for part in build_partition_specs(table_schema, layout))
     clustered = get_clustering(table_schema, layout)
     if parts or not clustered:
         return (f" PARTITIONED BY ({parts})" if parts else ""), {}
     clause = f" CLUSTER BY ({', '.join(map(quote, clustered))})"
-    return clause, _statistics(table_schema, clustered)
+    return clause, _build_statistics_property(table_schema, clustered)
 
 
 def get_clustering(table_schema: TableSchema, layout: TableLayout) -> tuple[str, ...]:
-    """Return the names of the clustering columns that a table gets from its layout."""
+    """Return the names of the clustering columns that a table gets from its configured layout."""
     columns = (table_schema.column_fed_by(source) for source in layout.cluster_by)
     return tuple(column.name for column in columns if column is not None)
 
 
-def generated_columns(types: Mapping[str, str]) -> dict[str, str]:
+def drop_generated_columns(types: Mapping[str, str]) -> dict[str, str]:
     """Return a table's columns and types without the generated partition columns."""
     return {name: ddl for name, ddl in types.items() if not _is_part(name, ddl, types)}
 
@@ -146,10 +146,12 @@ def _hour(name: str) -> str:
     return f"CONCAT(CAST({_day(seconds)} AS STRING), '-', {hour})"
 
 
-def _statistics(table_schema: TableSchema, clustered: tuple[str, ...]) -> dict[str, str]:
+def _build_statistics_property(
+    table_schema: TableSchema, clustered: tuple[str, ...]
+) -> dict[str, str]:
     """Return the table property that makes Delta collect statistics of the clustering columns.
 
-    The dictionary is empty if Delta collects them by default.
+    The dictionary is empty if Delta collects these statistics by default.
     """
     if len(table_schema.columns) <= _COUNTED and all(
         isinstance(column.type, _COMPARED) for column in table_schema.columns

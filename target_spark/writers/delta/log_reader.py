@@ -47,7 +47,10 @@ _OF_HISTORY = ("version", "userMetadata", "operationMetrics")
 
 
 def delta_ref(table: Table) -> str:
-    """Return the quoted SQL name of a Delta table: its catalog name, or ``delta.`` and its path."""
+    """Return the quoted SQL name of a Delta table.
+
+    The name is the table's catalog name, or ``delta.`` and the path for a table without a catalog.
+    """
     if table.identifier:
         return quote(*table.identifier)
     return f"delta.{quote(to_spark_uri(table.path))}"
@@ -82,7 +85,10 @@ class Commit(NamedTuple):
 
 
 def commits(spark: SparkSession, table: Table) -> Iterator[Commit]:
-    """Yield the commits in a Delta table's log, newest first; nothing if there is no table."""
+    """Yield the commits in a Delta table's log, newest first.
+
+    Nothing is yielded if there is no table.
+    """
     folder = None if table.identifier else to_local_folder(table.path)
     if folder is None:
         yield from _by_history(spark, table)
@@ -96,14 +102,17 @@ def find_latest_metadata(spark: SparkSession, table: Table) -> CommitMetadata | 
 
 
 def latest_commit(folder: Path) -> CommitMetadata | None:
-    """Return the newest commit metadata in a local Delta table, read without Spark, or None."""
+    """Return the newest commit metadata of target-spark in a local Delta table, or None.
+
+    The log is read without Spark.
+    """
     return _newest(_by_files(folder))
 
 
 def has_had_rows(folder: Path) -> bool:
     """Return True if any commit in a local Delta table's log added a data file.
 
-    A log with a checkpoint counts as one that did.
+    The result is also True if the log has a checkpoint, since older commits may then be missing.
     """
     log = folder / "_delta_log"
     if any(log.glob("*.checkpoint*.parquet")):

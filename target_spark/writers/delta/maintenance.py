@@ -29,7 +29,7 @@ _RETENTION: Final = "delta.deletedFileRetentionDuration"
 def optimize_and_vacuum(
     spark: SparkSession, ref: str, options: MaintenanceOptions, settings: Mapping[str, str]
 ) -> None:
-    """Run OPTIMIZE and VACUUM on a Delta table, as far as the options ask for them.
+    """Run OPTIMIZE and VACUUM on a Delta table, each only if the options configure it.
 
     Args:
         spark: The session of the calling thread.
@@ -47,9 +47,9 @@ def optimize_and_vacuum(
 
 
 def _set_retention(spark: SparkSession, ref: str, interval: str) -> None:
-    """Set how long a table keeps deleted files (``delta.deletedFileRetentionDuration``).
+    """Set how long VACUUM keeps a table's deleted files (``delta.deletedFileRetentionDuration``).
 
-    VACUUM reads this property. ``how_long`` is an SQL interval; an equal value is not set again.
+    ``interval`` is an SQL interval. If the property already has this value, no commit is made.
     """
     properties = spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()
     if (_RETENTION, interval) not in {(row.key, row.value) for row in properties}:

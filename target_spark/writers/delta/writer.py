@@ -80,7 +80,11 @@ from target_spark.writers.sql import (
     spark_conf,
     version_delete_condition,
 )
-from target_spark.writers.table_properties import build_annotations, nullable_columns, read_sources
+from target_spark.writers.table_properties import (
+    build_annotations,
+    build_drop_not_null,
+    read_sources,
+)
 from target_spark.writers.type_widening import delta_widens
 
 __all__ = ["MATERIALIZE_SOURCE_CONF", "DeltaWriter", "insert_first"]
@@ -105,31 +109,32 @@ class _TableState:
 
     Attributes:
         id: The Delta table id that the run saw first, or None.
-        newest: The newest commit metadata in the table, valid if ``looked_for``.
-        looked_for: True if ``newest`` was read; set to False after a failed commit.
-        acknowledged: The metadata of the run's last successful commit.
-        version: The table version of that commit.
-        batch: The number of that commit.
-        effect: The statistics of that commit.
+        newest: The newest commit metadata in the table, or None; only valid if ``is_newest_known``.
+        is_newest_known: True once ``newest`` was read. False again after a failed commit, which may
+            have changed the table.
+        acknowledged: The commit metadata of the run's last successful commit.
+        version: The Delta version of the last successful commit.
+        batch: The batch number of the last successful commit.
+        effect: The statistics of the last successful commit.
         is_empty: True if the table has no rows; None if unknown.
-        adopted: True once rows without SCD2 columns were converted.
+        is_converted: True once rows without SCD2 columns were converted to row versions.
         is_staging_clean: True once the staging folders of killed runs were removed.
     """
 
     id: str | None = None
     newest: CommitMetadata | None = None
-    looked_for: bool = False
+    is_newest_known: bool = False
     acknowledged: CommitMetadata | None = None
     version: int | None = None
     batch: int = 0
     effect: CommitStats = field(default_factory=CommitStats)
     is_empty: bool | None = None
-    adopted: bool = False
+    is_converted: bool = False
     is_staging_clean: bool = False
 
 
 class DeltaWriter:
-    """Writer of Delta tables; an instance serves one run and keeps state about each table."""
+    """Writer of Delta tables. An instance serves one run and keeps state about each table."""
 
     keeps_batch = True
 
@@ -145,7 +150,7 @@ class DeltaWriter:
         """Return the type (DDL) of each column, in table order, or None if there is no table.
 
         Raises:
-            TableError: There are files but no Delta table, or the table was replaced.
+            TableError: The folder has files but no Delta table, or the table was replaced.
         """
         self._check_same(spark, table)
         return get_types(spark, table)
@@ -164,13 +169,13 @@ class DeltaWriter:
             spark, table, table_schema, layout, through_spark=self._uses_spark_alone(spark)
         )
         state = self._tables[table.key]
-        state.is_empty, state.newest, state.looked_for = True, None, True
+        state.is_empty, state.newest, state.is_newest_known = True, None, True
         self._check_same(spark, table)
 
     def alter(self, spark: SparkSession, table: Table, changes: Sequence[SchemaChange]) -> None:
-        """Add columns and nested fields, and widen types.
+        """Add columns and nested fields to a table, and widen column types.
 
-        Each commit repeats the newest metadata.
+        Each resulting commit repeats the table's newest commit metadata.
         """
         self._alter(spark, table, build_alter_statements(changes, to_widen=_WIDENING))
 
@@ -179,16 +184,19 @@ class DeltaWriter:
         return read_sources(get_properties(spark, table))
 
     def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
-        """Store the source property of each column in the table, and set the column comments."""
+        """Set the column comments, and store which stream property feeds each column."""
         properties, schema = get_properties(spark, table), get_schema(spark, table)
         self._alter(spark, table, build_annotations(properties, schema, table_schema))
 
     def drop_not_null(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
         """Drop NOT NULL from all columns of a table except those in ``keep``."""
-        self._alter(spark, table, nullable_columns(get_schema(spark, table), keep))
+        self._alter(spark, table, build_drop_not_null(get_schema(spark, table), keep))
 
     def _alter(self, spark: SparkSession, table: Table, clauses: Iterable[str]) -> None:
-        """Run ALTER TABLE once per clause; each commit repeats the newest commit metadata."""
+        """Run one ALTER TABLE per clause.
+
+        Each resulting commit repeats the table's newest commit metadata.
+        """
         for clause in clauses:
             self._check_same(spark, table)
             before = self._before(spark, table)
@@ -214,7 +222,7 @@ class DeltaWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Replace all rows of a table in one commit; until then readers see the old rows."""
+        """Replace all rows of a table in one commit. Readers see the old rows until the commit."""
         return self._save(spark, table, df, commit, "overwrite", rows)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
@@ -232,9 +240,10 @@ class DeltaWriter:
         keys: MergeKeys,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Replace the rows that have the batch's keys, and add the rows with new keys, by MERGE.
+        """Replace the table rows whose keys occur in the batch, and add the rows with new keys.
 
-        A table without rows is appended to, which takes a quarter of the time.
+        A table with rows is changed by a MERGE. A table without rows is appended to, which takes a
+        quarter of the time.
         """
         newest = latest_by_key(df, keys)
         if self.is_empty(spark, table):  # no rows to match: an append takes a quarter of the time
@@ -252,7 +261,7 @@ class DeltaWriter:
         keys: MergeKeys,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Add a version for each row that changed, and end the version that was current (SCD2)."""
+        """Add a version for each changed row, and end the previously current version (SCD2)."""
         if self.is_empty(spark, table):
             return self._append_first_rows(spark, table, initial_versions(df, keys), commit)
         self._convert_to_versions(spark, table, keys.deleted, commit)
@@ -280,7 +289,7 @@ class DeltaWriter:
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
         """Read the newest commit metadata of target-spark in a table; None if it has none."""
         state = self._tables[table.key]
-        state.newest, state.looked_for = find_latest_metadata(spark, table), True
+        state.newest, state.is_newest_known = find_latest_metadata(spark, table), True
         return state.newest
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
@@ -294,18 +303,28 @@ class DeltaWriter:
     def describe_layout_mismatch(
         self, spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
     ) -> str | None:
-        """Describe a Delta table's partitioning and clustering if it differs from the settings."""
+        """Describe a Delta table's partitioning and clustering if it differs from the settings.
+
+        Returns:
+            A phrase such as "partitioned by day", or None if there is no difference.
+        """
         return describe_layout_mismatch(spark, table, table_schema, layout)
 
     def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
-        """Run OPTIMIZE and VACUUM as configured; each commit repeats the newest commit metadata."""
+        """Run OPTIMIZE and VACUUM as configured.
+
+        Each resulting commit repeats the table's newest commit metadata.
+        """
         self._check_same(spark, table)
         before = self._before(spark, table)
         metadata = {} if before is None else {_METADATA: before.to_json()}
         optimize_and_vacuum(spark, delta_ref(table), options, metadata)
 
     def is_empty(self, spark: SparkSession, table: Table) -> bool:
-        """Return True if a Delta table had no data files when this run last looked."""
+        """Return True if a Delta table has no data files.
+
+        The result is cached until the next commit of this run.
+        """
         state = self._tables[table.key]
         if state.is_empty is None:
             state.is_empty = not has_files(spark, table)
@@ -314,12 +333,20 @@ class DeltaWriter:
     def _convert_to_versions(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Fill the SCD2 columns of rows that have none, so that they are versions from this run on.
+        """Make each row without SCD2 columns a row version that begins with this run.
 
-        It is done once per table and run.
+        Such rows exist if the table was loaded in another write mode before. The conversion is done
+        once per table and run.
+
+        Args:
+            spark: The session of the calling thread.
+            table: The table.
+            deleted: The column that marks a row as deleted, or None; a marked row becomes an ended
+                version.
+            commit: The commit metadata of the batch, which has the start of the run.
         """
         state = self._tables[table.key]
-        if state.adopted:
+        if state.is_converted:
             return
         self._check_same(spark, table)
         is_unconverted = F.col(quote(IS_CURRENT)).isNull()
@@ -327,7 +354,7 @@ class DeltaWriter:
             before = self._before(spark, table)
             with spark_conf(spark, {} if before is None else {_METADATA: before.to_json()}):
                 spark.sql(build_adoption_sql(delta_ref(table), commit.run_started * 1000, deleted))
-        state.adopted = True
+        state.is_converted = True
 
     # Commits
 
@@ -351,10 +378,10 @@ class DeltaWriter:
     def _append_first_rows(
         self, spark: SparkSession, table: Table, df: DataFrame, commit: CommitMetadata
     ) -> CommitStats:
-        """Append the first rows of a Delta table.
+        """Append the first rows of an empty Delta table.
 
         Raises:
-            ConflictError: Another writer has added rows first, and nothing was written. The next
+            ConflictError: Another writer has added rows since; nothing was written. The next
                 attempt reads the table and its commit metadata again.
         """
         df, count = counted(df, None)
@@ -384,18 +411,23 @@ class DeltaWriter:
             table: The table to append to.
             df: The rows; None for a commit without rows.
             marker: The commit metadata.
-            count: Function that returns the number of rows that the files must have.
-            first: True to commit only after a version without data files.
+            count: Function that takes the number of rows in the files and returns the expected
+                number.
+            first: True if the table must have no data files before this commit.
 
         Returns:
-            False if nothing was done and Spark's Delta must make the commit.
+            True if the commit was made; False if nothing was done, and the caller must commit
+            through Spark.
+
+        Raises:
+            ConflictError: The table was changed, or has data files in spite of ``first``.
         """
         folder = _folder(table)
         snapshot = None if folder is None else read_snapshot(folder)
         if folder is None or snapshot is None or not self._allows_plain_files(spark, snapshot, df):
             return False
         if first and snapshot.has_files():
-            raise _filled_meanwhile(table)
+            raise _not_empty_error(table)
         files = [] if df is None else write_files(df, table, folder, marker.job, count)
         try:
             while not self._commit_files(spark, table, df, files, marker, first=first):
@@ -415,9 +447,22 @@ class DeltaWriter:
         *,
         first: bool,
     ) -> bool:
-        """Commit data files after a table's newest version; return False if that became outdated.
+        """Commit data files as the table version after the newest one.
 
-        The caller repeats the call then. An earlier attempt that succeeded counts as success.
+        If an earlier attempt has already committed the batch, the files are removed and the call
+        succeeds.
+
+        Args:
+            spark: The session of the calling thread.
+            table: The table to append to.
+            df: The rows of the files, for their column types; None for a commit without rows.
+            files: The data files.
+            marker: The commit metadata.
+            first: True if the table must have no data files before this commit.
+
+        Returns:
+            True if the commit is in the table; False if another writer has made the next version,
+            so that the caller must repeat the call.
 
         Raises:
             ConflictError: The table was changed in a way that the files may not fit.
@@ -433,7 +478,7 @@ class DeltaWriter:
             remove_files(files)  # an earlier attempt has made the commit with other files
             return True
         if first and snapshot.has_files():
-            raise _filled_meanwhile(table)
+            raise _not_empty_error(table)
         is_known = find_latest_metadata(spark, table) == state.newest
         if not is_known or not self._allows_plain_files(spark, snapshot, df):
             raise ConflictError(f"Table {table.name} was changed while rows were written to it.")
@@ -471,12 +516,14 @@ class DeltaWriter:
             spark: The session of the calling thread.
             table: The table to commit to.
             commit: The commit metadata of the batch.
-            rows: Returns the number of rows that the commit adds; None if unknown.
-            source: Returns the number of rows that its MERGE reads; None if unknown.
+            rows: Function that returns the number of rows that the commit must add; None if
+                unknown.
+            source: Function that returns the number of rows that a MERGE must read; None if
+                unknown.
 
         Yields:
-            The commit metadata to write, or None if the table has the batch already because the
-            response to an earlier commit was lost.
+            The commit metadata to write. None if the table already contains the batch, because an
+            earlier commit succeeded but its response was lost.
         """
         self._check_same(spark, table)
         state = self._tables[table.key]
@@ -491,7 +538,7 @@ class DeltaWriter:
             if not is_made:
                 _check_counts(table, made, rows, source)
         except BaseException as error:  # the commit may be in the table in spite of the error
-            state.looked_for, state.is_empty = False, None
+            state.is_newest_known, state.is_empty = False, None
             if isinstance(error, Exception) and not isinstance(error, TargetSparkError):
                 self._check_same(spark, table)  # the table may have been replaced
             raise
@@ -508,10 +555,11 @@ class DeltaWriter:
         state.id = same_table(table, state.id, get_table_id(spark, table))
 
     def _verify(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> Commit:
-        """Return this run's newest commit of a table, after checking that it is that of the batch.
+        """Return this run's newest commit of a table, after checking that it contains the batch.
 
         Raises:
-            CommitLostError: It has another batch, or there is no commit of this run.
+            CommitLostError: The newest commit has another batch, or this run has no commit in the
+                table.
             TableError: An earlier commit of this run is missing.
         """
         of_run = (
@@ -540,8 +588,8 @@ class DeltaWriter:
 
     def _before(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
         state = self._tables[table.key]
-        if not state.looked_for:
-            state.newest, state.looked_for = find_latest_metadata(spark, table), True
+        if not state.is_newest_known:
+            state.newest, state.is_newest_known = find_latest_metadata(spark, table), True
         return state.newest
 
     def _clean_staging(self, table: Table, job: str) -> None:
@@ -553,9 +601,9 @@ class DeltaWriter:
     def _allows_plain_files(
         self, spark: SparkSession, snapshot: DeltaSnapshot, df: DataFrame | None
     ) -> bool:
-        """Return True if rows may be committed as plain Parquet files, without Spark's Delta.
+        """Return True if rows may be committed as Parquet files without Spark.
 
-        The table's features, its column types and the user's Spark settings decide.
+        The result depends on the table's features, its column types and the user's Spark settings.
         """
         if not snapshot.takes_files or self._uses_spark_alone(spark):
             return False
@@ -566,7 +614,7 @@ class DeltaWriter:
     def _uses_spark_alone(self, spark: SparkSession) -> bool:
         """Return True if the user's Spark settings configure how Delta creates or writes tables.
 
-        The library deltalake does not know these settings, so Spark must make every commit.
+        The library deltalake does not read these settings, so Spark must make every commit.
         """
         if self._has_own_settings is None:  # read once: Spark returns hundreds of settings
             self._has_own_settings = any(
@@ -579,10 +627,10 @@ class DeltaWriter:
 def insert_first(spark: SparkSession, table: Table, rows: DataFrame) -> None:
     """Append the first rows of a table by an SQL statement that fails if the table has rows.
 
-    Delta reports a conflict if another writer adds rows meanwhile.
+    If another writer adds rows while the statement runs, Delta reports a conflict.
 
     Raises:
-        ConflictError: Another writer has added the first rows, and nothing was written.
+        ConflictError: The table already has rows of another writer; nothing was written.
     """
     ref, names = delta_ref(table), ", ".join(map(quote, rows.columns))
     statement = (
@@ -595,12 +643,12 @@ def insert_first(spark: SparkSession, table: Table, rows: DataFrame) -> None:
     except Exception as error:
         if _HAS_ROWS not in str(error):
             raise
-        raise _filled_meanwhile(table) from error
+        raise _not_empty_error(table) from error
     finally:
         spark.catalog.dropTempView(BATCH_VIEW)
 
 
-def _filled_meanwhile(table: Table) -> ConflictError:
+def _not_empty_error(table: Table) -> ConflictError:
     return ConflictError(f"Another writer has added the first rows to table {table.name}.")
 
 
@@ -619,8 +667,9 @@ def _check_counts(table: Table, made: Commit, rows: Count | None, source: Count 
     Args:
         table: The table, for the error message.
         made: The commit.
-        rows: Returns the number of rows to be added; None if unknown.
-        source: Returns the number of rows that the MERGE had to read; None if unknown.
+        rows: Function that returns the number of rows to be added; None if unknown.
+        source: Function that returns the number of rows that the MERGE had to read; None if
+            unknown.
 
     Raises:
         RowCountError: The counts differ.

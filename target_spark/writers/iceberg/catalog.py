@@ -57,7 +57,7 @@ class IcebergTableRef(NamedTuple):
 
 
 def resolve_table(spark: SparkSession, table: Table) -> IcebergTableRef:
-    """Return the name of an Iceberg table, and configure its catalog in this session.
+    """Return the name of an Iceberg table, after configuring its catalog in the Spark session.
 
     Raises:
         UnsupportedError: Spark has no configuration for the user's catalog.
@@ -94,7 +94,7 @@ def load(spark: SparkSession, table: IcebergTableRef) -> Any:
 
 
 def find_in_catalog(spark: SparkSession, table: IcebergTableRef) -> tuple[Any, Any]:
-    """Return Iceberg's Java catalog object, and the Java identifier of a table in it."""
+    """Return Iceberg's Java catalog object, and the Java identifier of a table in the catalog."""
     session: Any = spark
     jvm = session._jvm  # noqa: SLF001
     catalogs = session._jsparkSession.sessionState().catalogManager()  # noqa: SLF001
@@ -125,7 +125,7 @@ def _configure_catalog(spark: SparkSession, catalog: str, warehouse: str) -> Non
     Args:
         spark: The session to configure.
         catalog: The name of the catalog.
-        warehouse: The root URI of its tables.
+        warehouse: The URI of the folder that contains the tables.
     """
     key = f"{_CATALOGS}{catalog}"
     if spark.conf.get(key, None) is not None:

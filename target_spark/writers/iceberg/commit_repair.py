@@ -26,7 +26,7 @@ _MAIN = "main"
 def find_missing_file(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> str | None:
     """Return the path of a file that a snapshot added but that does not exist, or None.
 
-    A Spark Connect session reports missing metadata files by an error instead.
+    With a Spark Connect session, missing metadata files raise an error instead.
     """
     table_ref = resolve_table(spark, table)
     if is_remote_session(spark):
@@ -35,24 +35,25 @@ def find_missing_file(spark: SparkSession, table: Table, snapshot: IcebergSnapsh
     java_table = load(spark, table_ref)
     java_snapshot, io = java_table.snapshot(snapshot.id), java_table.io()
     manifest_list = java_snapshot.manifestListLocation()
-    if not _is_there(io, manifest_list):
+    if not _file_exists(io, manifest_list):
         return str(manifest_list)
     manifests = [
         file.path() for file in java_snapshot.allManifests(io) if file.snapshotId() == snapshot.id
     ]
-    manifest = next((path for path in manifests if not _is_there(io, path)), None)
+    manifest = next((path for path in manifests if not _file_exists(io, path)), None)
     if manifest is not None:
         return str(manifest)
     files = itertools.chain(java_snapshot.addedDataFiles(io), java_snapshot.addedDeleteFiles(io))
     paths = (file.location() for file in files)
-    return next((str(path) for path in paths if not _is_there(io, path)), None)
+    return next((str(path) for path in paths if not _file_exists(io, path)), None)
 
 
 def roll_back_snapshot(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> bool:
-    """Roll a table back to the parent of its newest snapshot.
+    """Roll a table back to the parent of ``snapshot``, its newest snapshot.
 
     Returns:
-        False, with nothing changed, if another commit has followed ``snapshot``.
+        True if the table was rolled back; False, with nothing changed, if another commit has
+        followed ``snapshot``.
     """
     session: Any = spark
     jvm = session._jvm  # noqa: SLF001
@@ -71,5 +72,5 @@ def roll_back_snapshot(spark: SparkSession, table: Table, snapshot: IcebergSnaps
     return True
 
 
-def _is_there(io: Any, path: str) -> bool:
+def _file_exists(io: Any, path: str) -> bool:
     return bool(io.newInputFile(path).exists())

@@ -29,7 +29,7 @@ _FUNCTIONS: Final[Mapping[Transform, str]] = {
 
 
 def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> str:
-    """Return the PARTITIONED BY and TBLPROPERTIES clauses of an Iceberg table's CREATE TABLE."""
+    """Return the PARTITIONED BY and TBLPROPERTIES clauses of a new Iceberg table."""
     parts = ", ".join(_parts(table_schema, layout.partition_by))
     clause = f" PARTITIONED BY ({parts})" if parts else ""
     properties = build_properties(table_schema) | dict(layout.properties)
@@ -42,8 +42,8 @@ def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> str:
 def build_sort_order(table_schema: TableSchema, layout: TableLayout) -> str:
     """Return the ALTER TABLE clause that sorts the rows of each file, or "" without sorting.
 
-    Rows of a partition still go to one task. Otherwise each task would write a file for each
-    partition.
+    The clause also sends all rows of a partition to one Spark task. Otherwise each task would write
+    a file for each partition.
     """
     order = ", ".join(quote(name) for name in _columns(table_schema, layout.sort_by))
     if not order:
@@ -55,9 +55,9 @@ def build_sort_order(table_schema: TableSchema, layout: TableLayout) -> str:
 def describe_partition_mismatch(
     statement: str, table_schema: TableSchema, layout: TableLayout
 ) -> str | None:
-    """Describe an Iceberg table's partitioning if it differs from the configured one, else None.
+    """Describe an Iceberg table's partitioning, or return None if it is as configured.
 
-    ``statement`` is the CREATE TABLE statement that Spark shows for the table.
+    ``statement`` is the table's CREATE TABLE statement, as SHOW CREATE TABLE returns it.
     """
     parts = _get_partitions(statement).replace("`", "")
     if parts == ", ".join(_parts(table_schema, layout.partition_by)).replace("`", ""):

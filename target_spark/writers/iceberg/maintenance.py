@@ -32,7 +32,7 @@ def compact(spark: SparkSession, table_ref: IcebergTableRef) -> None:
 
 
 def expire_snapshots(spark: SparkSession, table_ref: IcebergTableRef, days: float) -> None:
-    """Remove an Iceberg table's snapshots older than ``days``; keep at least the newest."""
+    """Remove an Iceberg table's snapshots older than ``days``, but never the newest one."""
     spark.sql(
         f"CALL {table_ref.procedures}.expire_snapshots(table => {sql_literal(table_ref.ref)},"
         f" {_older(days)}, retain_last => 1)"
@@ -42,9 +42,9 @@ def expire_snapshots(spark: SparkSession, table_ref: IcebergTableRef, days: floa
 def remove_orphan_files(
     spark: SparkSession, table: Table, table_ref: IcebergTableRef, days: float
 ) -> None:
-    """Remove data files older than ``days`` that no snapshot of an Iceberg table names.
+    """Remove data files older than ``days`` to which no snapshot of an Iceberg table refers.
 
-    Nothing is removed from a table in a catalog, or from a folder that contains another table.
+    Nothing is removed if the table is in a catalog, or if its folder contains another table.
     """
     data = f"{table.path.rstrip('/')}/data"
     if table.identifier or "metadata" in list_folders(spark, data):

@@ -22,10 +22,16 @@ __all__ = ["TableReplacement"]
 
 
 class TableReplacement:
-    """Replacement of all rows and columns of an Iceberg table that has not changed meanwhile."""
+    """Replacement of all rows and columns of an Iceberg table.
+
+    The replacement fails if the table has changed since the instance was created.
+    """
 
     def __init__(self, spark: SparkSession, table: Table) -> None:
-        """Remember the table's current version; read the rows for `commit` only afterwards."""
+        """Remember the table's current version.
+
+        The caller must read the table's rows only after this, so that `commit` detects changes.
+        """
         self._spark: Any = spark
         self._name = table.name
         self._catalog, self._identifier = find_in_catalog(spark, resolve_table(spark, table))
@@ -34,18 +40,19 @@ class TableReplacement:
         self._base = self._operations.current()
 
     def commit(self, rows: DataFrame, properties: Mapping[str, str]) -> None:
-        """Replace all rows and columns of the table by those of a DataFrame.
+        """Replace all rows and columns of the table with those of a DataFrame.
 
-        Partitioning and other properties are kept; the sort order is lost.
+        Partitioning and other properties are kept; the sort order is lost. If another writer
+        changes the table at the same moment, Iceberg may raise CommitFailedException instead of
+        ConflictError.
 
         Args:
             rows: The new rows.
             properties: Table properties to set.
 
         Raises:
-            ConflictError: The table has changed since the version that was read; nothing is
-                changed.
-                Iceberg may raise CommitFailedException for the same reason.
+            ConflictError: The table has changed since this instance was created; nothing is
+                written.
         """
         frame: Any = rows
         jvm, session = self._spark._jvm, self._spark._jsparkSession  # noqa: SLF001

@@ -27,7 +27,7 @@ from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.model import CommitStats, Table
 from target_spark.writers.iceberg.catalog import catalog_table_exists, load, resolve_table
 from target_spark.writers.parquet_footers import describe_file_fault
-from target_spark.writers.sql import check_folder_is_table
+from target_spark.writers.sql import check_folder_is_empty
 from target_spark.writers.table_properties import get_table_properties
 
 __all__ = [
@@ -64,7 +64,7 @@ _MERGED = "spark.merge-into.num-target-rows-"
 
 @dataclass(frozen=True, slots=True)
 class IcebergSnapshot:
-    """A snapshot (commit) of an Iceberg table: its id, its parent's id and its summary."""
+    """A snapshot (commit) of an Iceberg table, with its id, its parent's id and its summary."""
 
     id: int
     parent: int | None
@@ -84,21 +84,24 @@ class IcebergSnapshot:
 
     @property
     def changes_rows(self) -> bool:
-        """True if the commit added or removed rows, as a compaction does not."""
+        """True if the commit added or removed rows; False for a compaction, for example."""
         names = ("added-data-files", "deleted-data-files", "added-delete-files")
         has_changes = any(int(self.summary.get(name, "0")) for name in names)
         return has_changes and self.summary.get("operation") != "replace"
 
     @property
     def counts_merged(self) -> bool:
-        """True if the summary counts the rows that a MERGE inserted and updated (Spark 4.1)."""
+        """True if the summary has the numbers of rows that a MERGE inserted and updated.
+
+        Spark writes these numbers from version 4.1 on.
+        """
         return f"{_MERGED}inserted" in self.summary
 
 
 def snapshot_properties(marker: CommitMetadata) -> str:
-    """Return commit metadata as the text to store in a snapshot's summary.
+    """Return commit metadata as text for a snapshot's summary.
 
-    Text over 4 KiB is compressed, since every commit writes the summaries of all snapshots again.
+    Text over 4 KiB is compressed, because every commit writes the summaries of all snapshots again.
     """
     text = marker.to_json()
     if len(text) < _LONG:
@@ -117,7 +120,7 @@ class _MetadataSnapshot(msgspec.Struct, rename="kebab"):
 class _TableMetadata(msgspec.Struct, rename="kebab"):
     """The fields of an Iceberg table's metadata file that this module reads.
 
-    ``current-snapshot-id`` is -1 in files of old versions if there is no snapshot.
+    In files of old Iceberg versions, ``current-snapshot-id`` is -1 if there is no snapshot.
     """
 
     table_uuid: str | None = None
@@ -138,7 +141,8 @@ def table_exists(folder: Path) -> bool:
 def check_is_iceberg(folder: Path) -> None:
     """Check that an Iceberg table can be created in a local folder.
 
-    A run that was killed while it created the table may have left folders without a metadata file.
+    Folders without a metadata file are accepted, because a run that was killed while it created the
+    table may have made them.
 
     Raises:
         TableError: The folder has other files, or a table of another catalog.
@@ -149,7 +153,7 @@ def check_is_iceberg(folder: Path) -> None:
             f"{folder} is an Iceberg table of a catalog, and only the catalog may change it. Set"
             " catalog and database to that catalog, or set path to another folder."
         )
-    check_folder_is_table(folder, "Iceberg", but={"metadata", "data"})
+    check_folder_is_empty(folder, "Iceberg", but={"metadata", "data"})
 
 
 def snapshots(spark: SparkSession, table: Table) -> Iterator[IcebergSnapshot]:
@@ -174,7 +178,8 @@ def _line(current: int | None, by_id: Mapping[int, IcebergSnapshot]) -> Iterator
 def get_table_uuid(spark: SparkSession, table: Table) -> str | None:
     """Return the uuid of an Iceberg table, or None if there is no table.
 
-    The result is "" for a catalog table behind a Spark Connect server, which does not provide it.
+    For a catalog table behind a Spark Connect server the result is "", because the server does not
+    provide the uuid.
     """
     folder = table_folder(table)
     if folder is not None:
@@ -187,12 +192,12 @@ def get_table_uuid(spark: SparkSession, table: Table) -> str | None:
 
 
 def check_files(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> None:
-    """Check the files that a snapshot adds to a table in a local folder, and sync them to disk.
+    """Check the files that a snapshot adds to a local table, and flush them to the disk.
 
     A remote table is not checked.
 
     Raises:
-        CommitLostError: A file is missing or differs from the one that the snapshot names.
+        CommitLostError: A file is missing, or its size or row count differs from the snapshot.
     """
     folder = table_folder(table)
     if folder is None or is_remote_session(spark):
@@ -225,10 +230,10 @@ def check_files(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) ->
 
 
 def check_isolation(spark: SparkSession, ref: str) -> None:
-    """Check that a MERGE into a table conflicts with rows that other writers add meanwhile.
+    """Check that a MERGE into a table fails if another writer adds rows at the same time.
 
     Raises:
-        TableError: The table's isolation level allows such rows, so a key could occur twice.
+        TableError: The table's isolation level lets the MERGE succeed, so a key could occur twice.
     """
     level = get_table_properties(spark, ref).get(_ISOLATION, _SERIALIZABLE)
     if level.lower() != _SERIALIZABLE:
@@ -248,8 +253,11 @@ def find_latest_metadata(spark: SparkSession, table: Table) -> CommitMetadata | 
 def parse_summary(snapshot: IcebergSnapshot, *, merged: bool) -> CommitStats:
     """Return the row, file and byte counts of a commit, from the summary of its snapshot.
 
-    ``merged`` is True for a MERGE, which rewrites the unchanged rows of the files that it changes.
-    Spark 4.1 counts them separately; before, only the growth of the table is known.
+    Args:
+        snapshot: The snapshot of the commit.
+        merged: True for a MERGE, which also rewrites unchanged rows of the files that it changes.
+            Before Spark 4.1 the summary does not count these rows separately; then the inserted
+            rows are the growth of the table.
     """
     added, removed = _number(snapshot, "added-records"), _number(snapshot, "deleted-records")
     updated = 0
@@ -275,7 +283,7 @@ def _number(snapshot: IcebergSnapshot, name: str) -> int:
 def _newest_metadata(folder: Path) -> Path | None:
     """Return the metadata file with the highest version, or None if there is no table.
 
-    `version-hint.text` may be outdated, so it is not used.
+    The file `version-hint.text` is not used, because it may be outdated.
     """
     versions: dict[int, Path] = {}
     try:

@@ -89,8 +89,8 @@ from target_spark.writers.sql import (
 )
 from target_spark.writers.table_properties import (
     build_annotations,
+    build_drop_not_null,
     get_table_properties,
-    nullable_columns,
     read_sources,
 )
 from target_spark.writers.type_widening import iceberg_widens
@@ -117,29 +117,30 @@ class _TableState:
 
     Attributes:
         uuid: The table uuid that the run saw first, or None.
-        newest: The newest commit metadata in the table, valid if ``looked_for``.
-        looked_for: True if ``newest`` was read; set to False after a failed commit.
-        acknowledged: The metadata of the run's last successful commit.
-        snapshot: The snapshot id of that commit.
+        newest: The newest commit metadata in the table, or None; only valid if ``is_newest_known``.
+        is_newest_known: True once ``newest`` was read. False again after a failed commit, which may
+            have changed the table.
+        acknowledged: The commit metadata of the run's last successful commit.
+        snapshot: The snapshot id of the last successful commit.
         is_empty: True if the table has no rows; None if unknown.
         empty_at: The id of the snapshot without rows; None if the table has no snapshot.
-        is_unsure: True if a commit that failed may still arrive in the catalog.
-        adopted: True once rows without SCD2 columns were converted.
+        is_unsure: True if a failed commit may still reach the catalog later.
+        is_converted: True once rows without SCD2 columns were converted to row versions.
     """
 
     uuid: str | None = None
     newest: CommitMetadata | None = None
-    looked_for: bool = False
+    is_newest_known: bool = False
     acknowledged: CommitMetadata | None = None
     snapshot: int | None = None
     is_empty: bool | None = None
     empty_at: int | None = None
     is_unsure: bool = False
-    adopted: bool = False
+    is_converted: bool = False
 
 
 class IcebergWriter:
-    """Writer of Iceberg tables; an instance serves one run and keeps state about each table."""
+    """Writer of Iceberg tables. An instance serves one run and keeps state about each table."""
 
     keeps_batch = False
 
@@ -154,7 +155,7 @@ class IcebergWriter:
         """Return the type (DDL) of each column, in table order, or None if there is no table.
 
         Raises:
-            TableError: There are files but no Iceberg table, or the table was replaced.
+            TableError: The folder has files but no Iceberg table, or the table was replaced.
         """
         self._check_same(spark, table)
         folder = table_folder(table)
@@ -201,7 +202,7 @@ class IcebergWriter:
         return read_sources(get_table_properties(spark, resolve_table(spark, table).ref))
 
     def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
-        """Store the source property of each column in the table, and set the column comments."""
+        """Set the column comments, and store which stream property feeds each column."""
         ref = resolve_table(spark, table).ref
         clauses = build_annotations(
             get_table_properties(spark, ref), spark.table(ref).schema, table_schema
@@ -211,7 +212,7 @@ class IcebergWriter:
     def drop_not_null(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
         """Drop NOT NULL from all columns of a table except those in ``keep``."""
         schema = spark.table(resolve_table(spark, table).ref).schema
-        self._alter(spark, table, nullable_columns(schema, keep))
+        self._alter(spark, table, build_drop_not_null(schema, keep))
 
     def _alter(self, spark: SparkSession, table: Table, clauses: Iterable[str]) -> None:
         for clause in clauses:
@@ -242,7 +243,7 @@ class IcebergWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Replace all rows of a table in one commit; until then readers see the old rows."""
+        """Replace all rows of a table in one commit. Readers see the old rows until the commit."""
         df, count = counted(df, rows)
 
         def write(ref: str, marker: str) -> None:
@@ -267,9 +268,10 @@ class IcebergWriter:
         keys: MergeKeys,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Replace the rows that have the batch's keys, and add the rows with new keys, by MERGE.
+        """Replace the table rows whose keys occur in the batch, and add the rows with new keys.
 
-        A table without rows is appended to, which costs less.
+        A table with rows is changed by a MERGE. A table without rows is appended to, which costs
+        less.
         """
         newest = latest_by_key(df, keys)
         if self.is_empty(spark, table):  # nothing to meet: an append costs less
@@ -287,7 +289,7 @@ class IcebergWriter:
         keys: MergeKeys,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Add a version for each row that changed, and end the version that was current (SCD2)."""
+        """Add a version for each changed row, and end the previously current version (SCD2)."""
         if self.is_empty(spark, table):
             return self._append_first_rows(spark, table, initial_versions(df, keys), commit)
         self._convert_to_versions(spark, table, keys.deleted, commit)
@@ -318,7 +320,7 @@ class IcebergWriter:
     def describe_layout_mismatch(
         self, spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
     ) -> str | None:
-        """Describe an Iceberg table's partitioning if it differs from the settings, else None."""
+        """Describe an Iceberg table's partitioning, or return None if it is as configured."""
         if not layout.partition_by:
             return None
         (row,) = spark.sql(f"SHOW CREATE TABLE {resolve_table(spark, table).ref}").collect()
@@ -327,7 +329,7 @@ class IcebergWriter:
     def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
         """Compact a table, expire old snapshots and remove orphan files, as configured.
 
-        A snapshot with the commit metadata is always kept.
+        At least one snapshot with commit metadata of target-spark is always kept.
         """
         self._check_same(spark, table)
         table_ref = resolve_table(spark, table)
@@ -342,7 +344,7 @@ class IcebergWriter:
             remove_orphan_files(spark, table, table_ref, options.retain_days)
 
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-        """Return the newest commit metadata of target-spark in a table; None if it has none."""
+        """Return the newest commit metadata of target-spark in a table, or None if it has none."""
         return find_latest_metadata(spark, table)
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
@@ -358,7 +360,10 @@ class IcebergWriter:
         self._tables.pop(table.key, None)
 
     def is_empty(self, spark: SparkSession, table: Table) -> bool:
-        """Return True if an Iceberg table had no rows when this run last looked."""
+        """Return True if an Iceberg table has no rows.
+
+        The result is cached until the next commit of this run.
+        """
         state = self._tables[table.key]
         if state.is_empty is None:
             state.is_empty, state.empty_at = find_empty_snapshot(spark, table)
@@ -367,26 +372,37 @@ class IcebergWriter:
     def _convert_to_versions(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Fill the SCD2 columns of rows that have none, so that they are versions from this run on.
+        """Make each row without SCD2 columns a row version that begins with this run.
 
-        It is done once per table and run.
+        Such rows exist if the table was loaded in another write mode before. The conversion is done
+        once per table and run.
+
+        Args:
+            spark: The session of the calling thread.
+            table: The table.
+            deleted: The column that marks a row as deleted, or None; a marked row becomes an ended
+                version.
+            commit: The commit metadata of the batch, which has the start of the run.
         """
         state = self._tables[table.key]
-        if state.adopted:
+        if state.is_converted:
             return
         is_unconverted = F.col(quote(IS_CURRENT)).isNull()
         if not self.rows(spark, table).where(is_unconverted).isEmpty():
             self._check_same(spark, table)
             ref = resolve_table(spark, table).ref
             spark.sql(build_adoption_sql(ref, commit.run_started * 1000, deleted))
-        state.adopted = True
+        state.is_converted = True
 
     # Commits
 
     def _append_first_rows(
         self, spark: SparkSession, table: Table, df: DataFrame, commit: CommitMetadata
     ) -> CommitStats:
-        """Append the first rows of an Iceberg table; fail if another writer adds rows meanwhile."""
+        """Append the first rows of an empty Iceberg table.
+
+        The commit fails with a conflict if another writer has added rows in the meantime.
+        """
         df, count = counted(df, None)
         empty_at = self._tables[table.key].empty_at
 
@@ -414,9 +430,10 @@ class IcebergWriter:
             batch: The rows.
             merge: The MERGE statement.
             commit: The commit metadata of the batch.
-            counts: True if each row inserts or updates one row, so that the counts can be checked.
-            read_at: The snapshot from which the batch was computed; None if it does not depend on
-                the table.
+            counts: True if each batch row inserts or updates exactly one table row, so that the
+                commit's statistics can be checked against the batch size. False to skip this check.
+            read_at: The snapshot from which the batch was computed; None if the batch does not
+                depend on the table.
         """
         batch, count = counted(batch, None)
 
@@ -440,18 +457,19 @@ class IcebergWriter:
         source: Count | None = None,
         merged: bool = False,
     ) -> CommitStats:
-        """Write a batch unless the table has it already, and verify the resulting snapshot.
+        """Write a batch unless the table already contains it, and verify the resulting snapshot.
 
         Args:
             spark: The session of the calling thread.
             table: The table to commit to.
             commit: The commit metadata of the batch.
-            write: Makes the commit; it gets the table's SQL name and the encoded metadata.
-            rows: Returns the number of rows that the commit adds; None if unknown.
-            source: Returns the number of rows of which the MERGE inserts or updates one each; None
-                if
+            write: Function that makes the commit; called with the table's SQL name and the encoded
+                metadata.
+            rows: Function that returns the number of rows that the commit must add; None if
                 unknown.
-            merged: True if the commit is a MERGE.
+            source: Function that returns the number of batch rows, each of which a MERGE inserts or
+                uses to update a row; None if unknown.
+            merged: True if the commit is a MERGE; False if it is an append or overwrite.
 
         Returns:
             The statistics of the snapshot.
@@ -476,7 +494,7 @@ class IcebergWriter:
                 _check_counts(table, snapshot, effect, rows, source)
             check_files(spark, table, snapshot)
         except BaseException as error:  # the commit may be in the table, or may still be made
-            state.looked_for, state.is_empty = False, None
+            state.is_newest_known, state.is_empty = False, None
             fault = classify_failure(error)
             state.is_unsure |= fault in _UNSURE
             is_ours = not isinstance(error, Exception) or isinstance(error, TargetSparkError)
@@ -488,13 +506,16 @@ class IcebergWriter:
         return effect
 
     def _roll_back_batch(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
-        """Roll back this batch's snapshot if Iceberg removed its files after a reported failure.
+        """Roll back this batch's snapshot if its data files were deleted.
+
+        Iceberg deletes the files if the storage reports a failed commit that did succeed.
 
         Raises:
             ConflictError: The snapshot was rolled back, and the batch must be written again.
-            CommitLostError: Another writer's commit followed it.
+            CommitLostError: Another writer has committed after the snapshot, so it cannot be rolled
+                back.
         """
-        if self._tables[table.key].looked_for:
+        if self._tables[table.key].is_newest_known:
             return
         newest = next((each for each in snapshots(spark, table) if each.marker is not None), None)
         if newest is None or not commit.same_batch(newest.marker):
@@ -503,16 +524,17 @@ class IcebergWriter:
         if missing is None:
             return
         if not roll_back_snapshot(spark, table, newest):
-            raise _files_lost(table, newest, missing)
+            raise _files_lost_error(table, newest, missing)
         raise ConflictError(
             f"Snapshot {newest.id} of table {table.name} was made, but Iceberg took its commit for"
             f" failed and removed {missing}; the snapshot was rolled back"
         )
 
     def _block_pending_commit(self, spark: SparkSession, table: Table) -> None:
-        """Make an empty commit, if an earlier commit of this run may still arrive.
+        """Make an empty commit if an earlier, failed commit may still reach the catalog.
 
-        The late commit then conflicts, because its parent is no longer the current snapshot.
+        The earlier commit then fails with a conflict, because its parent snapshot is no longer
+        current.
         """
         state = self._tables[table.key]
         if state.is_unsure:
@@ -523,17 +545,17 @@ class IcebergWriter:
     def _find_committed_batch(
         self, spark: SparkSession, table: Table, commit: CommitMetadata
     ) -> tuple[CommitMetadata | None, bool]:
-        """Return the newest commit metadata, and True if the batch is already committed.
+        """Return the newest commit metadata, and True if the table already contains the batch.
 
-        An earlier attempt may have succeeded without a response; commits of other writers may
-        follow it.
+        An earlier attempt may have succeeded although its response was lost. Commits of other
+        writers may have followed.
         """
         state = self._tables[table.key]
-        if state.looked_for:
+        if state.is_newest_known:
             return state.newest, False
         all_snapshots = list(snapshots(spark, table))
         state.newest = next(filter(None, (snapshot.marker for snapshot in all_snapshots)), None)
-        state.looked_for = True
+        state.is_newest_known = True
         return state.newest, _newest_of_run(all_snapshots, commit) is not None
 
     def _check_same(self, spark: SparkSession, table: Table) -> None:
@@ -546,22 +568,27 @@ class IcebergWriter:
         state.uuid = same_table(table, state.uuid, get_table_uuid(spark, table))
 
     def _verify(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> IcebergSnapshot:
-        """Return this run's newest snapshot, after checking that it has the batch just written.
+        """Return this run's newest snapshot, after checking that it contains the batch.
 
         Raises:
-            CommitLostError: It has another batch, or there is no snapshot of this run.
+            CommitLostError: The newest snapshot has another batch, or this run has no snapshot.
         """
         _check_ancestry(spark, table, self._tables[table.key].snapshot)
         newest = _newest_of_run(snapshots(spark, table), commit)
         if newest is None:
-            raise _lost(table, commit)
+            raise _commit_lost_error(table, commit)
         return newest
 
 
 def _newest_of_run(
     candidates: Iterable[IcebergSnapshot], commit: CommitMetadata
 ) -> IcebergSnapshot | None:
-    """Return the newest snapshot of a run if it has the commit's batch, else None."""
+    """Return the newest snapshot of the commit's run, or None if it has another batch.
+
+    Args:
+        candidates: The snapshots of the table, newest first.
+        commit: The commit metadata of the batch.
+    """
     for snapshot in candidates:
         if commit.is_same_run(snapshot.marker):
             return snapshot if commit.same_batch(snapshot.marker) else None
@@ -586,14 +613,14 @@ def _make(
 
 
 def _check_ancestry(spark: SparkSession, table: Table, last: int | None) -> None:
-    """Check that a table's snapshots still include the run's last commit.
+    """Check that the run's last commit is still in the history of a table.
+
+    A last commit whose snapshot may have expired counts as present.
 
     Args:
         spark: The session of the calling thread.
         table: The table.
-        last: The snapshot id of that commit; None if there was none.
-
-    An expired snapshot is not missed.
+        last: The snapshot id of the run's last commit; None if the run has not committed.
 
     Raises:
         TableError: The table was created again or rolled back.
@@ -614,10 +641,17 @@ def _check_unchanged(
 ) -> None:
     """Check that no other writer changed rows between reading the table and this commit.
 
-    From Spark 4.1 on, the query that computes the batch reads the same snapshot as its MERGE.
+    The check is needed before Spark 4.1, where the query that computes a batch may read an older
+    snapshot than the MERGE.
+
+    Args:
+        spark: The session of the calling thread.
+        table: The table.
+        read_at: The snapshot from which the batch was computed.
+        commit: The commit metadata of the batch.
 
     Raises:
-        TableError: Another writer changed rows that the commit did not see.
+        TableError: Another writer changed rows after the batch was computed.
     """
     between = list(itertools.takewhile(lambda s: s.id != read_at.id, snapshots(spark, table)))
     others = [other for other in between if not commit.same_batch(other.marker)]
@@ -630,7 +664,7 @@ def _check_unchanged(
         )
 
 
-def _lost(table: Table, commit: CommitMetadata) -> CommitLostError:
+def _commit_lost_error(table: Table, commit: CommitMetadata) -> CommitLostError:
     return CommitLostError(
         f"Batch {commit.batch} of table {table.name} was written without an error, but no"
         " snapshot of the table has this batch's metadata: another writer replaced it, or the"
@@ -638,7 +672,7 @@ def _lost(table: Table, commit: CommitMetadata) -> CommitLostError:
     )
 
 
-def _files_lost(table: Table, snapshot: IcebergSnapshot, missing: str) -> CommitLostError:
+def _files_lost_error(table: Table, snapshot: IcebergSnapshot, missing: str) -> CommitLostError:
     return CommitLostError(
         f"Snapshot {snapshot.id} of table {table.name} names the file {missing}, which does not"
         " exist: the storage reported that its commit failed, and Iceberg removed its files."
@@ -656,26 +690,27 @@ def _check_counts(
 ) -> None:
     """Check the row counts in a snapshot's summary against the rows of the batch.
 
-    A row of a MERGE can update several rows if the table has its key more than once.
+    More rows than expected are accepted for a MERGE, because one batch row can update several table
+    rows with the same key.
 
     Args:
         table: The table, for the error message.
         snapshot: The snapshot.
-        effect: The counts in its summary.
-        rows: Returns the number of rows to be added; None if unknown.
-        source: Returns the number of rows of the MERGE's source; None if unknown.
+        effect: The counts in the snapshot's summary.
+        rows: Function that returns the number of rows to be added; None if unknown.
+        source: Function that returns the number of rows of the MERGE's source; None if unknown.
 
     Raises:
         RowCountError: The counts differ.
     """
     added, merged = effect.inserted, effect.inserted + effect.updated
     if rows is not None and (expected := rows(added)) != added:
-        raise _miscounted(table, snapshot, expected, f"has {added}")
+        raise _row_count_error(table, snapshot, expected, f"has {added}")
     if source is not None and snapshot.counts_merged and (expected := source(merged)) > merged:
-        raise _miscounted(table, snapshot, expected, f"inserted or updated {merged}")
+        raise _row_count_error(table, snapshot, expected, f"inserted or updated {merged}")
 
 
-def _miscounted(
+def _row_count_error(
     table: Table, snapshot: IcebergSnapshot, expected: int, actual: str
 ) -> RowCountError:
     back = "" if snapshot.parent is None else f"; roll the table back to snapshot {snapshot.parent}"
@@ -696,10 +731,14 @@ def find_empty_snapshot(spark: SparkSession, table: Table) -> tuple[bool, int | 
 
 
 def insert_first(rows: DataFrameWriterV2, empty_at: int | None) -> None:
-    """Append the first rows of a table, or fail if another writer has added rows.
+    """Append the first rows of a table, failing if another writer has added rows.
 
-    An overwrite of no rows is an append that Iceberg validates: it conflicts with files that were
-    added after the snapshot ``empty_at``, or with any file if that is None.
+    Iceberg's overwrite is used with a filter that matches nothing. Unlike a plain append, it fails
+    with a conflict if files were added since a given snapshot.
+
+    Args:
+        rows: The rows, as a writer for the table.
+        empty_at: The id of the snapshot without rows; None if the table had no snapshot.
     """
     options = {"isolation-level": "serializable", **FANOUT_OPTIONS}
     if empty_at is not None:
@@ -717,7 +756,10 @@ def _nothing(spark: SparkSession, ref: str) -> DataFrameWriterV2:
 
 @contextmanager
 def _translate_errors(table: Table) -> Iterator[None]:
-    """Context manager: raise Iceberg's rejections as TableError, without the JVM's stack trace."""
+    """Context manager: convert an error by which Iceberg rejects a table change to a TableError.
+
+    The message is that of Iceberg, without the Java stack trace.
+    """
     try:
         yield
     except Exception as error:

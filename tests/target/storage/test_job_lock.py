@@ -19,7 +19,7 @@ from target_spark.config import settings
 from target_spark.errors import JobLockError, TableError
 from target_spark.storage.job_lock import (
     JobLock,
-    _born,
+    _get_start_ticks,
     _locked,
     lock_file_path,
     monotonic_run_start,
@@ -227,7 +227,7 @@ def test_wait_for_orphaned_jvms_waits_and_removes_the_lock_file(owners, tmp_path
     ending = subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -9 {child}"])
     wait_for_orphaned_jvms(str(tmp_path), "jo", wait_seconds=60)
     ending.wait()
-    assert _born(child or 0) is None
+    assert _get_start_ticks(child or 0) is None
     assert not lock_file_path(str(tmp_path), "job").exists()
 
 

@@ -449,7 +449,7 @@ def test_concurrently_changed_history_has_one_current_version_per_key(
         def rows(self, spark: SparkSession, table: Table) -> DataFrame:
             found = super().rows(spark, table)
             found.schema  # noqa: B018  (the table is looked up)
-            if theirs_ != "nothing" and self._tables[table.key].adopted:
+            if theirs_ != "nothing" and self._tables[table.key].is_converted:
                 key = 1 if theirs_ == "the same key" else 7
                 new = version(spark, key, "theirs", 2).drop("at")
                 if key == 1:
