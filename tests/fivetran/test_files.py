@@ -351,7 +351,7 @@ def test_history_table_requires_its_version_columns(path: Path) -> None:
         list(reading.rows(RequestFile(str(path), FileKind.EARLIEST_START), 0))
 
 
-# ------------------------------------------------------------------ cells as they are texts_sent
+# ------------------------------------------------------------------ cells
 
 
 @pytest.mark.parametrize("size", [1, BLOCK_BYTES])
