@@ -89,6 +89,11 @@ class _RateLimitMessage(msgspec.Struct, frozen=True, array_like=True):
     seconds: float | None = None
 
 
+# Compiled at import: msgspec crashes if two threads use a type for the first time at once.
+_decode_message: Final = msgspec.json.Decoder(_RateLimitMessage).decode
+_decode_reservation: Final = msgspec.json.Decoder(Reservation).decode
+
+
 # ------------------------------------------------------------------------------ the driver
 class RateLimitServer:
     """Server on the driver that counts the HTTP requests of a Spark job; a context manager.
@@ -220,7 +225,7 @@ class RateLimitServer:
         return hmac.compare_digest(proof.strip(), _proof(self._key, challenge))
 
     def _respond(self, line: bytes) -> bytes:
-        message = msgspec.json.decode(line, type=_RateLimitMessage)
+        message = _decode_message(line)
         if message.weight:
             reservation = self._counters.ask(message.name, _whole(message.terms), message.weight)
             return msgspec.json.encode(reservation) + b"\n"
@@ -321,7 +326,7 @@ class _Client:
             wire = self._wire = self._wire or self._connected()
             wire.write(line)
             wire.flush()
-            return msgspec.json.decode(wire.readline(), type=Reservation)
+            return _decode_reservation(wire.readline())
         except BaseException:
             self._close()
             raise

@@ -128,6 +128,10 @@ class _TableMetadata(msgspec.Struct, rename="kebab"):
     snapshots: list[_MetadataSnapshot] = []
 
 
+# Compiled at import: msgspec crashes if two writer threads use a type for the first time at once.
+_decode_metadata: Final = msgspec.json.Decoder(_TableMetadata).decode
+
+
 def table_folder(table: Table) -> Path | None:
     """Return the local folder of a table, or None if it is in a catalog or remote."""
     return None if table.identifier else to_local_folder(table.path)
@@ -314,7 +318,7 @@ def _read_metadata(folder: Path) -> _TableMetadata | None:
     content = file.read_bytes()
     if ".gz" in file.suffixes:
         content = gzip.decompress(content)
-    return msgspec.json.decode(content, type=_TableMetadata)
+    return _decode_metadata(content)
 
 
 def _by_query(spark: SparkSession, table: Table) -> tuple[int | None, dict[int, IcebergSnapshot]]:
