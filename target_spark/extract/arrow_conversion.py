@@ -55,10 +55,10 @@ _INSTANT: Final = pa.timestamp("us", "UTC")
 
 
 class ConversionError(Exception):
-    """Raised if a value does not fit its column.
+    """Raised if a value cannot be converted exactly to the type of its column.
 
     Attributes:
-        row: The index of the record in its chunk.
+        row: The index of the record among those converted together, from 0.
     """
 
     def __init__(self, path: _Path, reason: str, row: int = 0) -> None:
@@ -90,8 +90,8 @@ class ArrowConverter:
 
     Args:
         table_schema: The table schema of the stream.
-        nulls: True to replace values that do not fit, and missing keys, by null. Otherwise they are
-            errors.
+        nulls: True to replace a value that cannot be converted by null, and to accept missing keys.
+            False to raise an error for both.
     """
 
     def __init__(self, table_schema: TableSchema, *, nulls: bool = False) -> None:
@@ -114,7 +114,8 @@ class ArrowConverter:
         """Convert records, each a JSON object, to a record batch.
 
         Raises:
-            ConversionError: A value does not fit, or a key is null or missing.
+            ConversionError: A value cannot be converted to its column's type, or a key is null or
+                missing.
         """
         try:
             return self._batch(bodies, self._records(bodies))
@@ -131,7 +132,7 @@ class ArrowConverter:
             raise
 
     def _records(self, bodies: Sequence[bytes]) -> list[Any]:
-        """Decode records with the fast msgspec type, or else with one that takes any scalar."""
+        """Decode records together, with a slower decoder if a value has an unexpected type."""
         joined = b"[%b]" % b",".join(bodies)
         try:
             records: list[Any] = self._fast_decoder.decode(joined)
@@ -146,10 +147,10 @@ class ArrowConverter:
         return records
 
     def _record(self, body: bytes) -> Any:
-        """Decode one record that may have a value of another structure than its column.
+        """Decode one record, column by column if a value does not have its column's structure.
 
         Raises:
-            ConversionError: It has such a value, and nulls were not requested.
+            ConversionError: Such a value occurs, and the converter does not replace it by null.
         """
         try:
             return self._exact_decoder.decode(b"[%b]" % body)[0]
@@ -177,7 +178,7 @@ class ArrowConverter:
 
     @cached_property
     def _column_decoders(self) -> list[msgspec.json.Decoder[Any]]:
-        """JSON decoders for the values of the columns, in column order."""
+        """One JSON decoder for the values of each column, in column order."""
         wires = (
             self._decoded_type(each.type, (each.source,), exact=True) for each in self._columns
         )
@@ -201,7 +202,11 @@ class ArrowConverter:
         return msgspec.defstruct("Record", fields, gc=False)
 
     def _decoded_type(self, type_: ColumnType, path: _Path, *, exact: bool) -> Any:
-        """Return the msgspec type as which a column's value is decoded; `Raw` accepts any value."""
+        """Return the msgspec type that decodes values of a column type at a path in the record.
+
+        ``exact`` is True to decode every scalar as `msgspec.Raw`, which accepts any JSON value, and
+        False to decode to Python types, which is faster but rejects unusual values.
+        """
         if isinstance(type_, Array):
             return list[self._decoded_type(type_.element, (*path, _ITEM), exact=exact)] | None  # type: ignore[misc]
         if isinstance(type_, Struct):
@@ -302,7 +307,7 @@ def _inside(values: list[Any], name: str) -> list[Any]:
 
 
 def _encode_json(value: Any) -> str | None:
-    """Return the JSON text of a raw value, or None for null."""
+    """Return the JSON text of a raw value (`msgspec.Raw`); None for null."""
     raw = bytes(value) if value is not None else _NULL
     return None if raw == _NULL else raw.decode()
 
@@ -318,7 +323,7 @@ def _text(value: Any) -> str | None:
 
 
 def _is_other(value: Any) -> bool:
-    """Return True if a raw value is neither a string nor null."""
+    """Return True if a value is raw JSON of another type than a string or null."""
     return isinstance(value, msgspec.Raw) and not bytes(value).startswith((_QUOTE, _NULL))
 
 
@@ -331,10 +336,10 @@ def _plain(values: list[Any], type_: ColumnType) -> pa.Array:
 
 
 def _decimals(values: list[Any], type_: Any) -> pa.Array:
-    """Convert numbers, quoted or not, without exponents and with few enough digits.
+    """Convert raw JSON numbers, quoted or not, to an Arrow array of decimals.
 
     Raises:
-        ValueError: A value is written differently.
+        ValueError: A number has an exponent or more digits than the type allows, or is no number.
     """
     cells = pa.array([None if value is None else bytes(value) for value in values], pa.binary())
     texts = pc.ascii_trim(cells.cast(pa.string()), characters='"')
@@ -390,7 +395,10 @@ def _reject(_values: list[Any], _type: ColumnType) -> pa.Array:
 
 
 def _stored(type_: ColumnType) -> pa.DataType:
-    """Return the Arrow type for values converted one by one, with the bits of their final type."""
+    """Return the Arrow type to build an array of separately converted values with.
+
+    It has the same binary representation as the final type: integers for timestamps.
+    """
     return pa.int64() if isinstance(type_, Timestamp) else arrow_type(type_)
 
 

@@ -108,7 +108,7 @@ def _load_tap(
 
 
 class _TapSync:
-    """Callable that syncs a tap and passes its rows to the loader of a load session."""
+    """Callable that syncs a tap and passes its records to the loader of a load session."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class _TapSync:
         self._state = state
 
     def __call__(self, opened: LoadSession) -> None:
-        """Sync the tap to its end, from the given state or the last state in the tables.
+        """Sync the tap completely, from the given state or the last state in the target's tables.
 
         Raises:
             Exception: An error of the tap or the loader.
@@ -153,9 +153,9 @@ class _TapSync:
             target.call_on_interrupt(None)
 
     def _count(self, opened: LoadSession) -> None:
-        """Start the server that counts the requests of the driver and all executors together.
+        """Start the rate limit server, which counts the HTTP requests of all processes.
 
-        Nothing is started with Spark Connect, whose executors cannot reach this process.
+        It is not started with Spark Connect, because executors then cannot reach this process.
         """
         server = RateLimitServer.of(opened.engine.spark())
         if server is not None:
@@ -165,14 +165,14 @@ class _TapSync:
             use_job_rate_limit(self._tap, server.address)
 
     def _redacted_error(self, error: Exception) -> ReadingError:
-        """Convert an error of the tap to a ReadingError without secrets of its settings."""
+        """Convert an error of the tap to a `ReadingError` without secrets of the settings."""
         hide = make_redactor(self._tap.config, self._tap._full_schema())  # noqa: SLF001
         if not isinstance(error, SingerSDKError):  # its message is enough without a traceback
             self._tap.logger.error("The tap failed.", exc_info=error)
         return ReadingError(hide(f"The tap failed: {type(error).__name__}: {error}"))
 
     def _last_state(self, opened: LoadSession) -> Mapping[str, Any]:
-        """Return the last state stored in the target's tables; {} if there is none."""
+        """Return the last state stored in the target's tables; {} if the tables have no state."""
         from target_spark.cli.last_state import find_recoverable_tables, get_job_metadata
 
         marker = get_job_metadata(
@@ -188,7 +188,10 @@ class _TapSync:
         return state
 
     def _spreader(self, opened: LoadSession) -> SparkDistributor | None:
-        """Return the distributor of partitions, or None if this process reads everything."""
+        """Return the object that distributes partitions to Spark's workers.
+
+        None means that this process must read all partitions; the reason is logged.
+        """
         from target_spark.extract.spark_distributor import SparkDistributor
         from target_spark.storage.staging_upload import StagingArea
 
@@ -216,7 +219,10 @@ class _TapSync:
 
 
 class _Outlet:
-    """Output of the tap: passes its events to the loader, and polls the loader regularly."""
+    """Output of the tap: passes its events to the loader, and polls the loader regularly.
+
+    A poll lets the loader emit states and close old batches.
+    """
 
     def __init__(
         self,
@@ -231,7 +237,7 @@ class _Outlet:
         self._lock = threading.RLock()
 
     def emit(self, event: Event) -> None:
-        """Apply stream maps to an event and pass the result to the loader."""
+        """Apply stream maps to an event and pass the resulting events to the loader."""
         with self._lock:
             for each in self._mapped([event]):
                 self._loader.process_event(each)
@@ -239,10 +245,7 @@ class _Outlet:
 
     @contextmanager
     def beating(self) -> Iterator[None]:
-        """Context manager: poll the loader twice a second, also while the source sends nothing.
-
-        Each poll emits states and closes old batches.
-        """
+        """Context manager: poll the loader twice a second, even while the source sends nothing."""
         ended = threading.Event()
         thread = threading.Thread(
             target=self._run_heartbeat, args=(ended,), name="beat", daemon=True
@@ -267,10 +270,10 @@ def _leave() -> None:
 def _split_settings(
     config: Mapping[str, Any], tap_class: type[Tap], plugin: type[CommandTarget]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split one settings file into the target's and the tap's settings.
+    """Split the settings of one file into those of the target and those of the tap.
 
     Raises:
-        ConfigurationError: Both declare a setting of the file.
+        ConfigurationError: The target and the tap both declare a setting of the file.
     """
     tap_names = frozenset(tap_class._full_schema()["properties"])  # noqa: SLF001
     target_names = frozenset(plugin._full_schema()["properties"])  # noqa: SLF001
@@ -285,7 +288,7 @@ def _split_settings(
 
 
 def _document(path: str | None, error: type[ConfigurationError]) -> Any:
-    """Read a JSON object from a file; return None without a path.
+    """Return the JSON object in a file, or None if ``path`` is None or empty.
 
     Raises:
         ConfigurationError: The file cannot be read; the exception is of the class ``error``.

@@ -47,12 +47,14 @@ _ALL_AT_ONCE: Final = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class PartitionGroup:
-    """Contexts of a stream that one Spark partition reads one after the other.
+    """The contexts of a stream that one Spark partition reads, one after the other.
+
+    A context is the part of a stream that the tap reads at once, such as one parent record.
 
     Attributes:
-        number: The index of the group.
+        number: The index of the group, from 0.
         of: The number of groups of the stream.
-        parts: The contexts; None is the whole stream.
+        parts: The contexts; None stands for the whole stream.
     """
 
     number: int
@@ -65,6 +67,8 @@ class PartitionGroup:
 
 def plan_groups(request: ReadOptions) -> list[PartitionGroup]:
     """Return the contexts of a stream, divided into at most ``request.partitions`` groups.
+
+    Without a maximum, each context is a separate group.
 
     Raises:
         FrameError: The tap cannot list the contexts.
@@ -95,7 +99,10 @@ def _collected(request: ReadOptions) -> list[WorkUnit | None]:
 
 
 class _Collected:
-    """Output and distributor of a sync that collects a stream's contexts and reads none."""
+    """Replacement for the output and the distributor of a tap's sync engine.
+
+    It collects the contexts of a stream that the engine would read, and reads none of them.
+    """
 
     most = _ALL_AT_ONCE
     encode = staticmethod(encode_body)
@@ -109,7 +116,7 @@ class _Collected:
         return self
 
     def emit(self, event: Event) -> None:
-        """Ignore an event, since only the contexts of the stream are needed."""
+        """Ignore an event, because only the contexts of the stream are needed."""
 
     def refuses(self, _stream: Any) -> str | None:
         return None
@@ -119,7 +126,10 @@ class _Collected:
         return WorkResults((), [WorkResult(part.number) for part in parts])
 
     def read_here(self, _context: Any) -> tuple[()]:
-        """Replacement for `get_records` of a stream that the engine does not distribute."""
+        """Return no records, and note that the engine reads this stream without distributing it.
+
+        This method replaces `get_records` of the stream.
+        """
         self.is_read_here = True
         return ()
 
@@ -128,10 +138,11 @@ class _Collected:
 
 
 def read_batches(request: ReadOptions, group: PartitionGroup) -> Iterator[pa.RecordBatch]:
-    """Read the contexts of a group, and yield their rows as record batches.
+    """Read the contexts of a group, and yield their rows as Arrow record batches.
 
     Raises:
-        FrameError: A context failed in every attempt, or a value does not fit.
+        FrameError: A context failed in every attempt, or a value cannot be converted to its
+            column's type.
     """
     converter = ArrowConverter(request.table_schema, nulls=request.nulls)
     for part in group.parts:
@@ -145,7 +156,9 @@ def read_batches(request: ReadOptions, group: PartitionGroup) -> Iterator[pa.Rec
 def _read_context(
     request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _Sink
 ) -> bool:
-    """Read a context into a sink, with retries; return True if it has rows.
+    """Read one context and write its rows to ``sink``, with retries. Return True if it has rows.
+
+    ``part`` is None to read the whole stream.
 
     Raises:
         FrameError: All attempts failed.
@@ -196,7 +209,7 @@ def _describe_part(request: ReadOptions, part: WorkUnit | None) -> str:
 
 
 class _Sink:
-    """Output of one context: writes the stream's rows as Arrow record batches to a file."""
+    """Output of one context: writes the rows as Arrow record batches to a file."""
 
     encode = staticmethod(encode_body)
 
@@ -207,7 +220,7 @@ class _Sink:
         self.begin()
 
     def begin(self) -> None:
-        """Discard the rows of a failed attempt and start again."""
+        """Discard the rows of an earlier attempt and start with an empty file."""
         self._file.seek(0)
         self._file.truncate()
         self._writer: Any = None
@@ -240,7 +253,7 @@ class _Sink:
         self._bodies, self._waiting = [], 0
 
     def end(self) -> bool:
-        """Finish the file; return True if it has rows."""
+        """Write the end of the file; return True if the file has rows."""
         if self._writer is None:
             return False
         self._writer.close()

@@ -55,15 +55,18 @@ _DIGITS: Final = re.compile(r"([1-9]\d?),(\d\d?)")
 class ReadOptions:
     """Parsed options for reading one stream of a tap.
 
+    A context is the part of a stream that the tap reads at once, such as one parent record.
+
     Attributes:
         source: The tap.
         stream: The tap's name of the stream.
-        name: The name of the output stream, which stream maps may change.
+        name: The name of the output stream; stream maps may change the tap's name to it.
         table_schema: The table schema of the stream.
         state: The state to continue from.
-        nulls: True to replace a value that does not fit its column by null.
+        nulls: True to replace a value that cannot be converted to its column's type by null; False
+            to raise an error.
         tries: The number of attempts to read a context.
-        partitions: The maximum number of partitions; None means one per context.
+        partitions: The maximum number of Spark partitions; None means one per context.
     """
 
     source: TapSpec
@@ -76,16 +79,16 @@ class ReadOptions:
     partitions: int | None = None
 
     def tap(self) -> Tap:
-        """Create a tap with the state and only this stream selected."""
+        """Create the tap, with the state loaded and only this stream selected."""
         return single_stream(self.source.new(self.state), self.stream)
 
     def describe_error(self, error: BaseException) -> str:
-        """Return the class and text of an error, without secrets of the settings."""
+        """Return the class and text of an error, with secrets of the tap's settings removed."""
         return _describe_error(self.source, error)
 
 
 def single_stream(tap: Tap, stream: str) -> Tap:
-    """Select only one stream of a tap, by its name, and return the tap."""
+    """Select the stream named ``stream`` and deselect all others; return the same tap."""
     for name, each in tap.streams.items():
         if each.selected != (name == stream):
             each.selected = name == stream
@@ -93,7 +96,7 @@ def single_stream(tap: Tap, stream: str) -> Tap:
 
 
 def parse_options(given: Mapping[str, str], config: Mapping[str, Any] | None = None) -> ReadOptions:
-    """Parse the options of a DataFrame reader, and read the stream's schema from the tap.
+    """Parse the options of a DataFrame reader; the stream's schema is read from the tap.
 
     Args:
         given: The options of the DataFrame reader.
@@ -102,6 +105,7 @@ def parse_options(given: Mapping[str, str], config: Mapping[str, Any] | None = N
     Raises:
         UnsupportedError: An option is unknown, missing or invalid.
         ConfigurationError: The tap, its settings, its catalog or its state cannot be used.
+        FrameError: The tap cannot list its streams.
     """
     options = _parse_options(given)
     tap, stream = _needed(options, "tap"), _needed(options, "stream")
@@ -147,12 +151,12 @@ def _describe_error(source: TapSpec, error: BaseException) -> str:
 
 
 def _described(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
-    """Return the schema of an output stream, and the tap's name of its source stream.
+    """Return the schema of an output stream, and the name of the tap's stream that it comes from.
 
     Stream maps may rename a stream, or make several output streams of one.
 
     Raises:
-        UnsupportedError: The tap has no such stream.
+        UnsupportedError: The tap has no output stream with this name.
     """
     streams = source.new().streams
     names: list[str] = []
@@ -187,9 +191,12 @@ def _column_options(options: Mapping[str, str]) -> ColumnOptions:
 def _settings(
     option: str | None, class_settings: Mapping[str, Any] | None, tap: str
 ) -> dict[str, Any]:
-    """Return the settings from the option ``config``, merged over those of the class.
+    """Return the tap's settings: those of the option ``config`` override those of the class.
 
-    ``asked`` is the option's value: JSON, or paths of settings files; None without the option.
+    Args:
+        option: The option's value: a JSON object, or paths of settings files; None if not set.
+        class_settings: The settings of a registered data source class, or None.
+        tap: The name of the tap's class.
     """
     if option is None:
         return dict(class_settings or {})
@@ -205,10 +212,10 @@ def _settings(
 
 
 def _inline(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Parse settings given as JSON in the option.
+    """Parse settings given as a JSON text in the option ``config``.
 
     Raises:
-        UnsupportedError: The text is not JSON or contains a secret.
+        UnsupportedError: The text is not JSON or contains a secret, which Spark would show.
     """
     try:
         parsed = parse_json(text.encode())
@@ -238,7 +245,12 @@ def _texts(value: Any) -> Iterator[str]:
 def _document(
     given: str | None, read: Callable[[str, str], dict[str, Any]], option: str
 ) -> dict[str, Any] | None:
-    """Return the document in an option, or in the file that the option names; None without it.
+    """Return the JSON object in an option, or in the file whose path is the option's value.
+
+    Args:
+        given: The option's value; None if not set, then the result is None.
+        read: A function that parses a text; its second argument names the source in errors.
+        option: The name of the option.
 
     Raises:
         UnsupportedError: The file cannot be read.

@@ -73,14 +73,17 @@ _TO_JSON: Final = (
 
 @dataclass(frozen=True, slots=True)
 class BatchFileFrame:
-    """Spool lines that Spark made from batch files.
+    """The spool files that Spark wrote from the files of BATCH messages.
+
+    A spool line is a received row as one line of JSON. An ordinal is the position of a row or
+    message in the input.
 
     Attributes:
-        paths: The folders of the spool lines.
-        rows: The number of lines.
-        ordinal_offsets: For each BATCH message (by its ordinal), the offset that its rows add to
-            the ordinals of all later messages.
-        nans_replaced: The number of rows in which NaN or an infinity became null.
+        paths: The folders of the spool files.
+        rows: The number of spool lines.
+        ordinal_offsets: Pairs of the ordinal of a BATCH message and its number of file lines. The
+            lines increase the ordinals of all later messages by that number.
+        nans_replaced: The number of rows in which NaN or an infinity was replaced by null.
         has_deletes: True if some rows may be delete records.
     """
 
@@ -93,17 +96,17 @@ class BatchFileFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A block of a file, as one Spark task reads it.
+    """A block of a file: the part that one Spark task reads.
 
     Attributes:
         file: The URL of the file.
         block: The offset of the block in bytes; 0 for Parquet.
-        first: Spark's id of the first line.
-        line_count: The number of lines, blank ones included.
+        first: The id that Spark gave to the first line; the ids within a block are consecutive.
+        line_count: The number of lines, including blank lines.
         rows: The number of lines that are not blank.
         deletes: The number of lines that may be delete records.
         broken: Spark's id of the first line that is not a JSON object, or None.
-        is_singer: True if the lines are Singer messages instead of records.
+        is_singer: True if all lines are Singer RECORD messages instead of plain records.
     """
 
     file: str
@@ -125,11 +128,12 @@ _Numbers: TypeAlias = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """Files that Spark reads together, each once.
+    """Files that Spark reads as one DataFrame; a file that occurs several times is read once.
 
     Attributes:
-        numbers: For each file, its positions among all files of the messages.
-        lines: The lines, with the columns ``file``, ``block``, ``id`` and ``value`` (the record).
+        numbers: For each file, its indexes in the list of all files.
+        lines: The lines, with the columns ``file``, ``block``, ``id`` and ``value`` (the record as
+            JSON).
         blocks: The blocks of the files.
     """
 
@@ -144,16 +148,17 @@ def spool_lines_from_files(
     path: str,
     ordinal_shift: int,
 ) -> BatchFileFrame:
-    """Write the rows of batch files, in order, as spool lines below ``path``.
+    """Write the rows of the files of BATCH messages to spool files, as one line of JSON each.
 
     Args:
         spark: The session of the calling thread.
-        files: The files of the BATCH messages, in order.
-        path: The folder for the spool lines.
-        ordinal_shift: The offset that the files of earlier batches add to the ordinals.
+        files: The files, in the order of the messages.
+        path: The folder for the spool files.
+        ordinal_shift: The number to add to all ordinals (positions in the input) for the lines of
+            files in earlier batches.
 
     Raises:
-        FilesError: A file is missing, truncated, or of another kind.
+        FilesError: A file is missing or truncated, or does not have the declared format.
     """
     with reading_files(files):
         scans = [scan for group in _groups(files) for scan in _scans(spark, files, group)]
@@ -179,14 +184,17 @@ def assign_ordinals(
     ordinal_offsets: Sequence[tuple[int, int]],
     ordinal_shift: int,
 ) -> None:
-    """Copy spool lines to ``path`` with the ordinal offsets of batch files added.
+    """Copy spool files, with ordinals that count the lines of batch files as rows.
+
+    A spool line holds the ordinal of its message, its position among the messages of the input. The
+    copy adds the number of lines in all batch files before the message.
 
     Args:
         spark: The session of the calling thread.
         paths: The spool files to copy.
         path: The folder for the copies.
-        ordinal_offsets: The offsets of the batch's files; see `BatchFileFrame`.
-        ordinal_shift: The offset of the files of earlier batches.
+        ordinal_offsets: The numbers of lines by BATCH message, as in `BatchFileFrame`.
+        ordinal_shift: The number of lines in the files of earlier batches.
     """
     lines = spark.read.option("lineSep", "\n").text(list(paths))
     digits = r"""regexp_extract(`value`, r'\A\{"n":([0-9]+)', 1) AS `digits`"""
@@ -201,7 +209,10 @@ def assign_ordinals(
 
 
 def _groups(files: Sequence[BatchFile]) -> list[list[int]]:
-    """Return the positions of the files, grouped by file format and by their JSON columns."""
+    """Group files that can be read together: same format, same columns that contain JSON as text.
+
+    Each group is a list of indexes in ``files``.
+    """
     groups: dict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
     for number, file in enumerate(files):
         groups[file.format, file.in_json].append(number)
@@ -211,9 +222,10 @@ def _groups(files: Sequence[BatchFile]) -> list[list[int]]:
 def _scans(
     spark: SparkSession, files: Sequence[BatchFile], group: Sequence[int]
 ) -> Iterator[_Scan]:
-    """Yield the scans that read a group of files.
+    """Yield the DataFrames that read the files with the indexes in ``group``.
 
-    There is one, or several if the Parquet files have incompatible types.
+    One DataFrame reads all files, unless Parquet files have incompatible types. Then each file has
+    a separate one.
     """
     numbers: dict[str, list[int]] = defaultdict(list)
     for number in group:
@@ -240,7 +252,8 @@ def _check(files: Sequence[BatchFile], numbers: _Numbers, blocks: Sequence[_Bloc
     """Check that each file has the format that its message declares.
 
     Raises:
-        FilesError: A file is a folder, has Singer messages, or a line that is not an object.
+        FilesError: A file is a folder, contains Singer messages, or has a line that is not a JSON
+            object.
     """
     before: dict[str, int] = defaultdict(int)
     for block in blocks:
@@ -261,9 +274,18 @@ def _check(files: Sequence[BatchFile], numbers: _Numbers, blocks: Sequence[_Bloc
 def _compute_ordinals(
     files: Sequence[BatchFile], scans: Sequence[_Scan], ordinal_shift: int
 ) -> tuple[list[_BlockStarts], tuple[tuple[int, int], ...]]:
-    """Return the first ordinals of each scan's blocks, and the offsets for later messages.
+    """Number the lines of all files consecutively, starting from the ordinals of their messages.
 
-    ``ordinal_shift`` is the offset of the files of earlier batches.
+    An ordinal is the position of a row in the input.
+
+    Args:
+        files: The files of all BATCH messages, in order.
+        scans: The DataFrames that read the files.
+        ordinal_shift: The number of lines in the files of earlier batches.
+
+    Returns:
+        For each scan, the first ordinal of each block; and for each BATCH message, a pair of its
+        ordinal and its number of lines, which increases the ordinals of later messages.
     """
     parts_by_file: dict[int, list[tuple[int, _Block]]] = defaultdict(list)
     for scan_number, scan in enumerate(scans):
@@ -281,9 +303,10 @@ def _compute_ordinals(
 
 
 def _build_offset_sql(ordinal_offsets: Sequence[tuple[int, int]], base_offset: int = 0) -> str:
-    """Return the SQL of the offset that earlier files add to the ordinal `n`, as a binary search.
+    """Return the SQL that counts the lines in batch files before the message number `` `n` ``.
 
-    ``base_offset`` is the offset of files that are before any of ``ordinal_offsets``.
+    The SQL is a binary search over ``ordinal_offsets``, pairs of the number (ordinal) of a BATCH
+    message and its count of lines. ``base_offset`` is the count of lines before the first pair.
     """
     if not ordinal_offsets:
         return str(base_offset)
@@ -307,7 +330,7 @@ def _text_lines(text: DataFrame) -> DataFrame:
 
 
 def _text_blocks(lines: DataFrame) -> list[_Block]:
-    """Return the blocks of JSONL files, with their counts of all, blank and invalid lines."""
+    """Return the blocks of JSONL files, each with its line counts and its first invalid line."""
     is_blank = "`value` = ''"
     has_rows = f"count_if(NOT {is_blank}) > 0"
     is_object = "startswith(`value`, '{') AND endswith(`value`, '}')"
@@ -355,9 +378,16 @@ def _expression(sql: str) -> Column:
 
 
 def _write(spark: SparkSession, read: DataFrame, starts: str, path: str) -> int:
-    """Write lines to the spool; return the number of lines in which NaN became null.
+    """Write lines to the folder ``path``; return the number of lines in which NaN became null.
 
-    Spark would copy an expression into each of its uses; it moves nothing across an observation.
+    The observation that counts these lines also keeps Spark from computing an expression again for
+    each of its uses.
+
+    Args:
+        spark: The session.
+        read: The lines to write.
+        starts: The SQL of a table with the first ordinal of each block.
+        path: The folder to write to.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812 - the usual name
@@ -389,7 +419,7 @@ def _write(spark: SparkSession, read: DataFrame, starts: str, path: str) -> int:
 
 
 def _build_starts_table(starts: _BlockStarts) -> str:
-    """Return the SQL of an inline table with the first ordinal and version of each block."""
+    """Return the SQL of an inline table with the first ordinal and table version of each block."""
     rows = []
     for block, start, version in (
         (block, *each) for block, times in starts.items() for each in times
@@ -410,9 +440,10 @@ def _as_text(value: str) -> str:
 
 
 def _record(schema: StructType, in_json: Collection[str]) -> str:
-    """Return the SQL of a Parquet row as a JSON object.
+    """Return the SQL that converts a Parquet row to a JSON object.
 
-    A text column in ``in_json`` is inserted as JSON if it is JSON.
+    A string column in ``in_json`` may contain JSON. Its value is inserted unquoted if it is valid
+    JSON, and as a JSON string otherwise.
     """
     texts = [
         each.name
@@ -440,9 +471,10 @@ def _spliced(name: str) -> str:
 
 
 def _finite(value: str, type_: DataType, depth: int = 0) -> str:
-    """Return the SQL of a value with NaN and infinities as null, since JSON has neither.
+    """Return the SQL of a value in which NaN and infinities are null, because JSON has neither.
 
-    ``depth`` is the nesting of lambdas, which names their arguments.
+    ``depth`` is the number of enclosing lambda functions, which makes the names of their arguments
+    unique.
     """
     kind: Any = type_
     name = type_.typeName()
@@ -464,9 +496,9 @@ def _finite(value: str, type_: DataType, depth: int = 0) -> str:
 
 @contextmanager
 def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
-    """Context manager: raise Spark's errors about unreadable files as FilesError.
+    """Context manager: convert Spark's errors about unreadable files to `FilesError`.
 
-    Transient failures of the storage are raised unchanged.
+    Failures of the storage that may be temporary are raised unchanged.
     """
     try:
         yield
@@ -485,7 +517,7 @@ def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
 
 
 def _restore_original_paths(files: Sequence[BatchFile], text: str) -> str:
-    """Replace the paths of local copies in an error text by the original addresses."""
+    """Replace the paths of local file copies in an error text by the original addresses."""
     names = {
         "/".join(Path(file.copy).parts[-2:]): file.redacted_address for file in files if file.copy
     }

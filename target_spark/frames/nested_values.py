@@ -51,7 +51,7 @@ def _field(column: Column | None, source: str) -> Column | None:
 
 
 def _in_json(text: str, path: tuple[str, ...]) -> str:
-    """Return the SQL of a value inside an object that is stored as JSON text."""
+    """Return the SQL that extracts the value at a path from an object stored as JSON text."""
     schema = "STRING"
     for part in reversed(path[1:]):
         schema = f"STRUCT<{quote(part)}: {schema}>"
