@@ -48,13 +48,13 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 def make_service(
     plugin: type[CommandTarget], sparks: SharedSpark, journal: JsonLogHandler, rules: CallRules
 ) -> Service:
-    """Return the gRPC service of a destination.
+    """Return the gRPC service of a Fivetran destination.
 
     Args:
         plugin: The target's class.
         sparks: The Spark that all calls share.
-        journal: The log of the server, from which secrets are removed.
-        rules: Restrictions on what a call may set.
+        journal: The server's log handler, which removes the secrets of calls.
+        rules: Rules for the settings that a call may set.
     """
     calls = _Calls(plugin, sparks, journal, rules)
     task = _with_task
@@ -86,7 +86,7 @@ def _with_task(kind: Any) -> Callable[[str], Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """Handlers of Fivetran's gRPC calls to a destination, and the objects that they share."""
+    """Handlers of Fivetran's gRPC calls to a destination."""
 
     plugin: type[CommandTarget]
     sparks: SharedSpark
@@ -94,7 +94,7 @@ class _Calls:
     rules: CallRules
 
     def test(self, request: Any, call: RpcCall) -> Any:
-        """Handle Test: run one of the connection tests of the form."""
+        """Handle Test: run one of the connection tests in the configuration form."""
         call.note(request.name[:NAME_LIMIT])
         if request.name not in TESTS:
             raise UnsupportedError(f"There is no such test; the tests are {', '.join(TESTS)}.")
@@ -112,7 +112,7 @@ class _Calls:
         raise find_refusal(error) or error
 
     def describe(self, request: Any, call: RpcCall) -> Any:
-        """Handle DescribeTable: return the columns of a table."""
+        """Handle DescribeTable: return the columns of a table, or that it does not exist."""
         with self._tables(request) as tables:
             existing = tables.described(request.schema_name, request.table_name)
         call.note(str(_stream(request.schema_name, request.table_name)))
@@ -140,7 +140,7 @@ class _Calls:
         return proto_messages.AlterTableResponse(success=True)
 
     def truncate(self, request: Any, call: RpcCall) -> Any:
-        """Handle Truncate: remove or mark the rows that were synced before a time."""
+        """Handle Truncate: delete the rows synced before a time, or mark them as deleted."""
         soft = request.soft.deleted_column if request.HasField("soft") else None
         before = _instant(request.utc_delete_before) if _has(request, "utc_delete_before") else None
         with self._at(request, request.table_name, call) as (tables, name):
@@ -149,14 +149,14 @@ class _Calls:
         return proto_messages.TruncateResponse(success=True)
 
     def write(self, request: Any, call: RpcCall) -> Any:
-        """Handle WriteBatch: write a batch of files into a table."""
+        """Handle WriteBatch: write the rows of batch files to a table."""
         from target_spark.fivetran.write_batch import write_batch
 
         files = self._files(request, FileKind.REPLACE, FileKind.UPDATE, FileKind.DELETE)
         return self._write(write_batch, request, files, call)
 
     def write_history(self, request: Any, call: RpcCall) -> Any:
-        """Handle WriteHistoryBatch: write a batch into a table that keeps row versions."""
+        """Handle WriteHistoryBatch: write batch files to a table with all versions of rows."""
         from target_spark.fivetran.write_history_batch import write_history_batch
 
         files = self._files(request, *FileKind)
@@ -177,7 +177,7 @@ class _Calls:
         """Yield the files of a request in the order in which they are applied.
 
         Raises:
-            BatchFileLoadError: The operator does not allow a file.
+            BatchFileLoadError: A file is not in a folder that the operator allows.
         """
         for kind in kinds:
             for path in getattr(request, f"{kind.name.lower()}_files"):
@@ -186,10 +186,10 @@ class _Calls:
     # Steps of every call
 
     def _config(self, request: Any) -> Mapping[str, Any]:
-        """Return the validated settings of a call, and hide them in the log from now on.
+        """Return the validated settings of a call, after registering their secrets with the log.
 
         Raises:
-            ConfigurationError: They are invalid, or a call may not set one of them.
+            ConfigurationError: A setting is invalid, or a call may not set it.
         """
         schema = self.plugin._full_schema()  # noqa: SLF001  a class method of every plugin
         self.rules.check_size(request.configuration)
@@ -215,7 +215,7 @@ class _Calls:
 
     @contextmanager
     def _at(self, request: Any, name: str, call: RpcCall) -> Iterator[tuple[TableService, str]]:
-        """Context manager: yield the table operations and the table's name, holding its lock."""
+        """Context manager: hold a table's lock; yield the table operations and the table's name."""
         stream = _stream(request.schema_name, name)
         call.note(str(stream))
         with self._tables(request) as tables:
@@ -270,7 +270,7 @@ def _instant(stamp: Any) -> datetime:
     """Return a protobuf timestamp as a datetime in UTC, truncated to microseconds.
 
     Raises:
-        UnsupportedError: The time is out of the range of `datetime`.
+        UnsupportedError: `datetime` cannot represent the time.
     """
     try:
         return _EPOCH + timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)

@@ -30,14 +30,17 @@ _SPECIAL: Final = "('NaN', 'Infinity', '-Infinity')"
 
 
 class Conversion(NamedTuple):
-    """Conversion of a column in SQL: the new value, and a condition that the old value is lost."""
+    """SQL conversion of a column: the new value, and a condition that the old value is lost.
+
+    The condition is true if the new type cannot hold the old value.
+    """
 
     value: str
     lost: str
 
 
 class _Step(NamedTuple):
-    """Conversion of a non-null value in SQL, and the condition that both values are equal."""
+    """SQL conversion of a non-null value, and a condition that the new value equals the old one."""
 
     value: str
     same: str
@@ -47,7 +50,7 @@ _Way: TypeAlias = Callable[[str, str, str], _Step]
 
 
 def get_conversion(value: str, old: str, new: str) -> Conversion:
-    """Return the SQL conversion of a value from one DDL type to another.
+    """Return the SQL that converts a value from the DDL type ``old`` to the DDL type ``new``.
 
     ``value`` is the SQL of the value.
     """
@@ -58,7 +61,10 @@ def get_conversion(value: str, old: str, new: str) -> Conversion:
 
 
 def _get_conversion(old: str, new: str) -> _Way:
-    """Return the function that converts values of the kind ``old`` to the kind ``new``."""
+    """Return the function that converts values of the kind ``old`` to the kind ``new``.
+
+    A kind is a group of similar types, such as "whole" for all integer types.
+    """
     if new == "text":
         return _to_text
     return _from_text if old == "text" else _STEPS.get((old, new), _lose_all)
@@ -100,7 +106,10 @@ def _from_text(value: str, _old: str, new: str) -> _Step:
 
 
 def _to_binary_number(text: str, new: str) -> _Step:
-    """Return the conversion of a text to the float or double with the same digits."""
+    """Return the conversion of a text to a float or double.
+
+    A number whose digits would change is lost.
+    """
     number = f"if({exact_cast(text, Double())} IS NOT NULL, try_cast({text} AS {new}), NULL)"
     special = f"CAST({text} AS {new})"
     value = f"CASE WHEN {text} IN {_SPECIAL} THEN {special} ELSE {number} END"
@@ -110,7 +119,10 @@ def _to_binary_number(text: str, new: str) -> _Step:
 
 
 def _digits(number: str) -> str:
-    """Return the SQL for the significant digits of a number: no zeros at either end."""
+    """Return the SQL of a number's significant digits, without leading and trailing zeros.
+
+    ``number`` is the SQL of the number as text.
+    """
     mantissa = f"substring_index(lower({number}), 'e', 1)"
     return f"rtrim('0', ltrim('0', replace(replace({mantissa}, '.', ''), '-', '')))"
 
@@ -155,12 +167,12 @@ def _to_truth(value: str, _old: str, _new: str) -> _Step:
 
 
 def _lose_all(_value: str, _old: str, new: str) -> _Step:
-    """Return the conversion between types without common values: every value is lost."""
+    """Return the conversion between types that have no values in common: each value is lost."""
     return _Step(f"CAST(NULL AS {new})", "false")
 
 
 def _exact_step(converted: str) -> _Step:
-    """Return a step whose SQL value is null if the new type cannot hold the old value."""
+    """Return a conversion whose SQL is null for each value that the new type cannot hold."""
     return _Step(converted, f"({converted}) IS NOT NULL")
 
 
