@@ -34,27 +34,31 @@ MODES: Final[Mapping[str, WriteMode]] = {
 
 @dataclass(frozen=True, slots=True)
 class CatalogRequest:
-    """Parsed form of a configured catalog.
+    """The content of a configured catalog in the form that the loader uses.
 
     Attributes:
         expected: The streams that the source will send.
-        options: The options of each stream.
+        options: The loader's options for each stream.
     """
 
     expected: tuple[ExpectedStream, ...]
     options: dict[StreamId, StreamOptions]
 
     def renamed(self, old: StreamId, new: StreamId) -> None:
-        """Copy the options of a stream to the name that a stream map gives it."""
+        """Apply the options of a stream to the new name that a stream map gives it.
+
+        Options of the new name that exist already are kept.
+        """
         if old in self.options:
             self.options.setdefault(new, self.options[old])
 
 
 def parse_catalog(catalog: ConfiguredCatalog, table_format: str) -> CatalogRequest:
-    """Return the expected streams and their options for a configured catalog.
+    """Convert a configured catalog to the loader's streams and options.
 
     Raises:
-        CatalogFileError: The catalog has errors for this table format; the message lists all.
+        CatalogFileError: The catalog has errors, or requests something that the table format does
+            not support. The message lists all errors.
     """
     faults = list(_faults(catalog.streams, table_format))
     if faults:
@@ -66,7 +70,7 @@ def parse_catalog(catalog: ConfiguredCatalog, table_format: str) -> CatalogReque
 
 
 def build_options(config: Mapping[str, Any], request: CatalogRequest) -> LoadOptions:
-    """Return the loader's options from the settings and the catalog, which takes precedence."""
+    """Return the loader's options from the settings and the catalog; the catalog has priority."""
     options = load_options(config)
     quarantines = with_defaults(config).get("misfits") == "quarantine"
     columns = replace(options.columns, airbyte=True, quarantines_misfits=quarantines)
@@ -128,10 +132,10 @@ def _holds_many(schema: Any) -> bool:
 
 
 def _expected(stream: ConfiguredStream) -> ExpectedStream:
-    """Return the expected stream for a stream of a configured catalog.
+    """Return a stream of a configured catalog in the form that the loader expects.
 
-    It truncates older generations if only the current one is to be kept; an overwrite does so
-    anyway.
+    Rows of older generations (complete refreshes) are removed if the catalog requests only the
+    current generation. In overwrite mode all old rows are replaced anyway.
     """
     generation = stream.generation_id
     truncates = bool(generation) and stream.minimum_generation_id == generation
@@ -158,7 +162,11 @@ def _described(stream: ConfiguredStream, *, with_keys: bool) -> SchemaEvent:
 
 
 def _names(paths: Sequence[_Path], schema: Mapping[str, object]) -> dict[_Path, str]:
-    """Return a column name for each path: its names joined by dots, with ``_`` added if taken."""
+    """Return a column name for each path of a nested key or cursor.
+
+    The name is the path's parts joined by dots, with ``_`` appended while another property has that
+    name.
+    """
     declared = schema.get("properties")
     taken = set(declared) if isinstance(declared, Mapping) else set()
     taken |= {path[0] for path in paths if len(path) == 1}
@@ -175,7 +183,7 @@ def _names(paths: Sequence[_Path], schema: Mapping[str, object]) -> dict[_Path, 
 def _options(stream: ConfiguredStream) -> StreamOptions:
     """Return the loader's options for a stream.
 
-    Delete records remove rows, as Airbyte users expect.
+    Delete records always delete rows instead of marking them, as Airbyte users expect.
     """
     mode = MODES[stream.destination_sync_mode]
     return StreamOptions(

@@ -17,7 +17,7 @@ __all__ = ["parse_schemas", "select_one"]
 
 
 def parse_schemas(text: str) -> list[SchemaEvent]:
-    """Return the schema of each stream in the text of a file, in order.
+    """Return the schemas in the text of a Singer catalog or of Singer messages, in order.
 
     Raises:
         UnsupportedError: The text is neither a JSON document nor Singer messages.
@@ -30,10 +30,10 @@ def parse_schemas(text: str) -> list[SchemaEvent]:
 
 
 def select_one(events: Iterable[Event], stream: str) -> SchemaEvent:
-    """Return the last schema of one stream, given by its name.
+    """Return the last schema of the stream named ``stream``.
 
     Raises:
-        UnsupportedError: The stream has no schema.
+        UnsupportedError: There is no schema for that stream.
     """
     schemas = [
         event for event in events if isinstance(event, SchemaEvent) and str(event.stream) == stream
@@ -48,10 +48,10 @@ def select_one(events: Iterable[Event], stream: str) -> SchemaEvent:
 
 
 def _documents(text: str) -> list[Any]:
-    """Return the JSON document of a text, or the documents of its SCHEMA lines.
+    """Return the JSON document that a text consists of, or else the SCHEMA messages in it.
 
     Raises:
-        UnsupportedError: A SCHEMA line is not JSON.
+        UnsupportedError: A line with a SCHEMA message is not JSON.
     """
     try:
         return [json.loads(text)]
@@ -83,7 +83,7 @@ def _of_catalog(document: Mapping[str, Any]) -> Iterator[SchemaEvent]:
 
 
 def _keys(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the keys of a catalog entry: ``key_properties``, or those in its metadata."""
+    """Return the key properties of a catalog entry, from ``key_properties`` or its metadata."""
     if entry.get("key_properties") is not None:
         return tuple(entry["key_properties"])
     for each in entry.get("metadata", ()):
