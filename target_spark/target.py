@@ -59,7 +59,7 @@ _FAULTS_OF_THE_INPUT: Final = (
 )
 """Errors caused by the input: the rows before the error are valid and committed."""
 
-_SAID_IN_WORDS: Final = (*_FAULTS_OF_THE_INPUT, TargetSparkError, OSError)
+_SELF_EXPLANATORY: Final = (*_FAULTS_OF_THE_INPUT, TargetSparkError, OSError)
 """Errors whose message is sufficient; all others are logged with their traceback."""
 
 
@@ -353,7 +353,7 @@ class TargetSpark(PluginBase):
     def _log(self, fault: BaseException, hide: Callable[[str], str]) -> None:
         """Log an error without secrets; add a traceback unless its message is sufficient."""
         message = hide(str(fault)) or type(fault).__name__
-        if isinstance(fault, _SAID_IN_WORDS):
+        if isinstance(fault, _SELF_EXPLANATORY):
             self.logger.error("%s", message)
             return
         self.logger.error("%s", message, exc_info=fault)

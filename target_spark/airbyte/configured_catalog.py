@@ -64,8 +64,8 @@ def parse_catalog(catalog: ConfiguredCatalog, table_format: str) -> CatalogReque
     if faults:
         raise CatalogFileError(f"Catalog '{catalog.source}': {' '.join(faults)}")
     return CatalogRequest(
-        tuple(map(_expected, catalog.streams)),
-        {stream.id: _options(stream) for stream in catalog.streams},
+        tuple(map(_build_expected_stream, catalog.streams)),
+        {stream.id: _build_stream_options(stream) for stream in catalog.streams},
     )
 
 
@@ -131,7 +131,7 @@ def _holds_many(schema: Any) -> bool:
     return bool(types) and types <= {"array", "object"}
 
 
-def _expected(stream: ConfiguredStream) -> ExpectedStream:
+def _build_expected_stream(stream: ConfiguredStream) -> ExpectedStream:
     """Return a stream of a configured catalog in the form that the loader expects.
 
     Rows of older generations (complete refreshes) are removed if the catalog requests only the
@@ -151,7 +151,7 @@ def _described(stream: ConfiguredStream, *, with_keys: bool) -> SchemaEvent:
     schema = singer_schema(stream.json_schema)
     if not with_keys:
         return SchemaEvent(stream.id, schema)
-    names = _names((*stream.primary_key, *filter(None, [stream.cursor])), schema)
+    names = _build_column_names((*stream.primary_key, *filter(None, [stream.cursor])), schema)
     return SchemaEvent(
         stream.id,
         schema,
@@ -161,7 +161,7 @@ def _described(stream: ConfiguredStream, *, with_keys: bool) -> SchemaEvent:
     )
 
 
-def _names(paths: Sequence[_Path], schema: Mapping[str, object]) -> dict[_Path, str]:
+def _build_column_names(paths: Sequence[_Path], schema: Mapping[str, object]) -> dict[_Path, str]:
     """Return a column name for each path of a nested key or cursor.
 
     The name is the path's parts joined by dots, with ``_`` appended while another property has that
@@ -180,7 +180,7 @@ def _names(paths: Sequence[_Path], schema: Mapping[str, object]) -> dict[_Path, 
     return names
 
 
-def _options(stream: ConfiguredStream) -> StreamOptions:
+def _build_stream_options(stream: ConfiguredStream) -> StreamOptions:
     """Return the loader's options for a stream.
 
     Delete records always delete rows instead of marking them, as Airbyte users expect.

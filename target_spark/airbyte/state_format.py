@@ -47,7 +47,7 @@ class PerStreamStateFormat:
         rejected = min(self._rejected[scope], received)
         self._counted[scope] = covered.rows
         self._rejected[scope] -= rejected
-        return b'{"type":"STATE","state":%b}' % _with_stats(
+        return b'{"type":"STATE","state":%b}' % _add_row_counts(
             covered.state, received - rejected, rejected
         )
 
@@ -61,7 +61,7 @@ class PerStreamStateFormat:
         self._rejected[_ALL] += rows
 
 
-def _with_stats(state: bytes, committed: int, rejected: int) -> bytes:
+def _add_row_counts(state: bytes, committed: int, rejected: int) -> bytes:
     """Return a state with the destination's row counts; existing counts are replaced."""
     stats = b'{"recordCount":%d.0}' % committed
     if rejected:

@@ -113,13 +113,13 @@ def checks(
         check: A function that returns the validated settings, or raises `ConfigurationError`.
         config_args: The values of the option ``--config``.
     """
-    config, faults = _configuration(check, config_args)
+    config, faults = _read_configuration(check, config_args)
     hide = make_redactor(config)
     for result in _checks(config, faults):
         yield replace(result, text=redact(hide(result.text)))
 
 
-def _configuration(
+def _read_configuration(
     check: Callable[[ConfigInput], Mapping[str, Any]], config_args: Sequence[str]
 ) -> tuple[Mapping[str, Any], list[str]]:
     """Return the settings and their errors; if there are errors, the settings as read.
@@ -151,7 +151,7 @@ def _checks(config: Mapping[str, Any], faults: Sequence[str]) -> Iterator[Check]
     yield _job_lock(config)
     if any(check.verdict == "failed" for check in results if check.name in _NEEDED):
         yield Check("spark", "skipped", "requires the checks that failed above")
-        yield from _security(config)
+        yield from _check_security(config)
         return
     yield from _with_spark(config)
 
@@ -229,7 +229,7 @@ def _jar(conf: Mapping[str, str], needed: str) -> str:
 def _staging(config: Mapping[str, Any]) -> Check:
     system = tempfile.gettempdir()  # rows are spooled there if staging is an address
     folder = to_local_folder(config.get("staging") or system) or Path(system)
-    fault = _cannot_write(folder)
+    fault = _explain_not_writable(folder)
     if fault:
         return Check("staging", "failed", f"{fault}. Set staging to a folder that can be written")
     wanted_bytes = settings.load_options(config).spool_bytes
@@ -247,7 +247,7 @@ def _check_path(config: Mapping[str, Any]) -> Iterator[Check]:
     folder = to_local_folder(settings.get_path(config)) if settings.get_path(config) else None
     if folder is None:
         return
-    fault = _cannot_write(folder)
+    fault = _explain_not_writable(folder)
     if fault:
         yield Check("path", "failed", f"{fault}. Set path to a folder that can be written")
         return
@@ -264,7 +264,7 @@ def _nearest_existing(folder: Path) -> Path:
     return next(each for each in (folder, *folder.absolute().parents) if each.exists())
 
 
-def _cannot_write(folder: Path) -> str:
+def _explain_not_writable(folder: Path) -> str:
     """Return the reason if a folder cannot be created or written to; "" if it can."""
     nearest = _nearest_existing(folder)
     if not nearest.is_dir():
@@ -302,26 +302,28 @@ def _with_spark(config: Mapping[str, Any]) -> Iterator[Check]:
             spark = session.spark()
         except TargetSparkError as error:
             yield Check("spark", "failed", str(error))
-            yield from _security(config)
+            yield from _check_security(config)
             yield Check("storage", "skipped", "requires Spark")
             return
         seconds = time.monotonic() - began
         text = f"Spark {spark.version} as {session.application}, started in {seconds:.1f} s"
         yield Check("spark", "ok", text)
-        yield from _security(config, spark)
+        yield from _check_security(config, spark)
         if shared:
             seen = " and ".join(f"{name} ({folder})" for name, folder in shared.items())
             yield Check("executors", "ok", f"they read and write in {seen}")
         options = settings.load_options(config)
         if options.staging and to_local_folder(options.staging) is None:
-            yield _staging_address(options.staging, spark)
+            yield _check_staging_address(options.staging, spark)
         yield from storage_checks(options, spark)
-        yield _tables(config, options, spark)
+        yield _check_tables(config, options, spark)
     finally:
         session.stop()
 
 
-def _security(config: Mapping[str, Any], spark: SparkSession | None = None) -> Iterator[Check]:
+def _check_security(
+    config: Mapping[str, Any], spark: SparkSession | None = None
+) -> Iterator[Check]:
     """Yield a warning for each missing protection of Spark's data from other users.
 
     If ``spark`` is a session, its effective settings are checked, including those in
@@ -339,7 +341,7 @@ def _security(config: Mapping[str, Any], spark: SparkSession | None = None) -> I
         yield Check("security", "ok", "all protections of Spark are on")
 
 
-def _staging_address(staging: str, spark: SparkSession) -> Check:
+def _check_staging_address(staging: str, spark: SparkSession) -> Check:
     """Check the URL for uncommitted rows: upload a file, read it with Spark, and delete it."""
     from target_spark.storage.staging_upload import StagingArea, staged_for_spark
 
@@ -443,7 +445,7 @@ def _remove_created_afterwards(spark: SparkSession, table: Table) -> Iterator[No
                 folder.rmdir()
 
 
-def _tables(config: Mapping[str, Any], options: LoadOptions, spark: SparkSession) -> Check:
+def _check_tables(config: Mapping[str, Any], options: LoadOptions, spark: SparkSession) -> Check:
     """Check that the existing tables belong to this job, and find the job's last state."""
     jobs = (settings.get_job_name(config), *settings.former_jobs(config))
     try:

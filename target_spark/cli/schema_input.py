@@ -23,7 +23,7 @@ def parse_schemas(text: str) -> list[SchemaEvent]:
         UnsupportedError: The text is neither a JSON document nor Singer messages.
     """
     schemas: list[SchemaEvent] = []
-    for document in _documents(text):
+    for document in _parse_documents(text):
         if isinstance(document, Mapping):
             schemas += [*_of_message(document), *_of_catalog(document)]
     return schemas
@@ -47,7 +47,7 @@ def select_one(events: Iterable[Event], stream: str) -> SchemaEvent:
     return schemas[-1]
 
 
-def _documents(text: str) -> list[Any]:
+def _parse_documents(text: str) -> list[Any]:
     """Return the JSON document that a text consists of, or else the SCHEMA messages in it.
 
     Raises:
@@ -79,10 +79,10 @@ def _of_catalog(document: Mapping[str, Any]) -> Iterator[SchemaEvent]:
     for entry in document.get("streams") or ():
         name = entry.get("stream") or entry.get("tap_stream_id")
         if name and entry.get("schema"):
-            yield SchemaEvent(StreamId(name), entry["schema"], _keys(entry))
+            yield SchemaEvent(StreamId(name), entry["schema"], _get_keys(entry))
 
 
-def _keys(entry: Mapping[str, Any]) -> tuple[str, ...]:
+def _get_keys(entry: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the key properties of a catalog entry, from ``key_properties`` or its metadata."""
     if entry.get("key_properties") is not None:
         return tuple(entry["key_properties"])

@@ -424,11 +424,11 @@ def _faults(config: Mapping[str, Any], refused: frozenset[str]) -> Iterator[str]
                     f" {config[name]}; remove one of the two"
                 )
     yield from validate_combinations(config)
-    yield from _faults_of_limit(config.get("max_quarantined"))
+    yield from _check_quarantine_limit(config.get("max_quarantined"))
     numbers = _DECIMAL.fullmatch(str(config.get("numbers_as_decimal") or "38,0"))
     if numbers and not int(numbers[2]) <= int(numbers[1]) <= _MAX_DIGITS:
         yield f"numbers_as_decimal: at most {_MAX_DIGITS} digits, and no more places than digits"
-    if _is_elsewhere(config) and not config.get("staging"):
+    if _is_distributed(config) and not config.get("staging"):
         yield (
             "'staging' is a required property with a cluster (master, remote): a folder that"
             " this machine and Spark's executors have under one path, or an address that all"
@@ -436,7 +436,7 @@ def _faults(config: Mapping[str, Any], refused: frozenset[str]) -> Iterator[str]
         )
 
 
-def _faults_of_limit(setting: Any) -> Iterator[str]:
+def _check_quarantine_limit(setting: Any) -> Iterator[str]:
     """Yield the error in the setting ``max_quarantined`` if it is an invalid text.
 
     The JSON Schema checks values that are not texts.
@@ -523,7 +523,7 @@ def _stream_options(config: Mapping[str, Any]) -> StreamOptions:
         table=config.get("table"),
         catalog=config.get("catalog"),
         database=config.get("database"),
-        partition_by=tuple(map(_partition, config.get("partition_by") or ())),
+        partition_by=tuple(map(_parse_partition, config.get("partition_by") or ())),
         cluster_by=tuple(config.get("cluster_by") or ()),
         sort_by=tuple(config.get("sort_by") or ()),
         file_bytes=config.get("target_file_size"),
@@ -531,7 +531,7 @@ def _stream_options(config: Mapping[str, Any]) -> StreamOptions:
     )
 
 
-def _partition(text: str) -> PartitionField:
+def _parse_partition(text: str) -> PartitionField:
     """Parse a partition field: a property such as ``x``, or a transform such as ``day(x)``."""
     match = _PART_OF.fullmatch(text)
     return PartitionField(match[2], cast("Transform", match[1])) if match else PartitionField(text)
@@ -548,7 +548,7 @@ def _column_options(config: Mapping[str, Any]) -> ColumnOptions:
     )
 
 
-def _is_elsewhere(config: Mapping[str, Any]) -> bool:
+def _is_distributed(config: Mapping[str, Any]) -> bool:
     """Return True if Spark's processes may run on other machines."""
     master = str(config.get("master") or "local")
     return bool(config.get("remote")) or not master.startswith("local")
@@ -560,7 +560,7 @@ def shared_folders(config: Mapping[str, Any], scratch: str = "") -> dict[str, st
     The result is empty for a local Spark. ``scratch`` is a private folder inside ``staging``, which
     replaces it in the result; "" for none.
     """
-    if not _is_elsewhere(config):
+    if not _is_distributed(config):
         return {}
     tables = "" if config.get("dry_run") else get_path(config)
     locations = {"staging": str(config.get("staging") or ""), "path": tables}

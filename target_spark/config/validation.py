@@ -51,7 +51,7 @@ def validate_combinations(config: _Settings) -> Iterator[str]:
         yield from _of_layout(table_format, prefix, merged)
     yield from _check_addresses(table_format, config)
     yield from _of_prefix(config)
-    yield from _shared_tables(config)
+    yield from _check_shared_tables(config)
     yield from _lost_history(config)
     yield from _check_remote(config)
     yield from _check_exact_values(config)
@@ -263,7 +263,7 @@ def _of_prefix(config: _Settings) -> Iterator[str]:
         )
 
 
-def _shared_tables(config: _Settings) -> Iterator[str]:
+def _check_shared_tables(config: _Settings) -> Iterator[str]:
     """Yield a sentence for each stream that is configured to use the table of another stream."""
     owners: dict[str, str] = {}
     for name, own in _streams(config):

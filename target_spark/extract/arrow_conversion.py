@@ -118,7 +118,7 @@ class ArrowConverter:
                 missing.
         """
         try:
-            return self._batch(bodies, self._records(bodies))
+            return self._batch(bodies, self._decode_records(bodies))
         except ConversionError:
             for row, body in enumerate(bodies):
                 self._check(body, row)
@@ -126,12 +126,12 @@ class ArrowConverter:
 
     def _check(self, body: bytes, row: int) -> None:
         try:
-            self._batch([body], self._records([body]))
+            self._batch([body], self._decode_records([body]))
         except ConversionError as error:
             error.row = row
             raise
 
-    def _records(self, bodies: Sequence[bytes]) -> list[Any]:
+    def _decode_records(self, bodies: Sequence[bytes]) -> list[Any]:
         """Decode records together, with a slower decoder if a value has an unexpected type."""
         joined = b"[%b]" % b",".join(bodies)
         try:
@@ -143,10 +143,10 @@ class ArrowConverter:
         try:
             records = self._exact_decoder.decode(joined)
         except msgspec.MsgspecError:
-            records = [self._record(body) for body in bodies]
+            records = [self._decode_record(body) for body in bodies]
         return records
 
-    def _record(self, body: bytes) -> Any:
+    def _decode_record(self, body: bytes) -> Any:
         """Decode one record, column by column if a value does not have its column's structure.
 
         Raises:
@@ -244,14 +244,16 @@ class ArrowConverter:
             )
             lengths = accumulate((len(value or ()) for value in values), initial=0)
             offsets = pa.array(lengths, pa.int32())
-            return pa.ListArray.from_arrays(offsets, inner, arrow_type(type_), mask=_mask(values))
+            return pa.ListArray.from_arrays(
+                offsets, inner, arrow_type(type_), mask=_build_null_mask(values)
+            )
         if isinstance(type_, Struct):
             fields = [
                 self._array(field.type, _inside(values, f"f{index}"), (*path, field.source))
                 for index, field in enumerate(type_.fields)
             ]
             return pa.StructArray.from_arrays(
-                fields, fields=list(arrow_type(type_)), mask=_mask(values)
+                fields, fields=list(arrow_type(type_)), mask=_build_null_mask(values)
             )
         return self._scalars(type_, values, path)
 
@@ -262,16 +264,16 @@ class ArrowConverter:
         except (ValueError, TypeError, OverflowError):
             pass
         if isinstance(type_, Text):
-            texts = [_text(value) for value in values]
-            if any(_is_other(value) for value in values):
+            texts = [_get_text(value) for value in values]
+            if any(_is_not_string(value) for value in values):
                 self._raw_paths.add(path)
             return pa.array(texts, pa.string())
-        return pa.array([self._value(value, type_, path) for value in values], _stored(type_)).view(
-            arrow_type(type_)
-        )
+        return pa.array(
+            [self._value(value, type_, path) for value in values], _get_storage_type(type_)
+        ).view(arrow_type(type_))
 
     def _value(self, value: Any, type_: ColumnType, path: _Path) -> Any:
-        text = _encode_json(value) if isinstance(type_, Boolean) else _text(value)
+        text = _encode_json(value) if isinstance(type_, Boolean) else _get_text(value)
         if text is None:
             return None
         try:
@@ -297,7 +299,7 @@ def _is_whole_record(bodies: Sequence[bytes]) -> pa.Array:
     return pa.array(bodies, pa.binary()).cast(pa.string())
 
 
-def _mask(values: list[Any]) -> pa.Array:
+def _build_null_mask(values: list[Any]) -> pa.Array:
     """Return a boolean Arrow array that is true where a value is None."""
     return pa.array([value is None for value in values], pa.bool_())
 
@@ -312,7 +314,7 @@ def _encode_json(value: Any) -> str | None:
     return None if raw == _NULL else raw.decode()
 
 
-def _text(value: Any) -> str | None:
+def _get_text(value: Any) -> str | None:
     """Return a string's content, or the JSON text of any other value; None for null."""
     if isinstance(value, msgspec.Raw):
         written = _encode_json(value)
@@ -322,7 +324,7 @@ def _text(value: Any) -> str | None:
     return value if value is None else str(value)
 
 
-def _is_other(value: Any) -> bool:
+def _is_not_string(value: Any) -> bool:
     """Return True if a value is raw JSON of another type than a string or null."""
     return isinstance(value, msgspec.Raw) and not bytes(value).startswith((_QUOTE, _NULL))
 
@@ -335,7 +337,7 @@ def _plain(values: list[Any], type_: ColumnType) -> pa.Array:
     return pa.array(values, arrow_type(type_))
 
 
-def _decimals(values: list[Any], type_: Any) -> pa.Array:
+def _convert_decimals(values: list[Any], type_: Any) -> pa.Array:
     """Convert raw JSON numbers, quoted or not, to an Arrow array of decimals.
 
     Raises:
@@ -394,7 +396,7 @@ def _reject(_values: list[Any], _type: ColumnType) -> pa.Array:
     raise ValueError
 
 
-def _stored(type_: ColumnType) -> pa.DataType:
+def _get_storage_type(type_: ColumnType) -> pa.DataType:
     """Return the Arrow type to build an array of separately converted values with.
 
     It has the same binary representation as the final type: integers for timestamps.
@@ -430,7 +432,7 @@ _QUICK: Final[Mapping[type[ColumnType], Callable[[list[Any], Any], pa.Array]]] =
         Integer: _plain,
         Double: _plain,
         Text: _plain,
-        Decimal: _decimals,
+        Decimal: _convert_decimals,
         Timestamp: _instants,
         Date: _days,
         Binary: _reject,

@@ -84,8 +84,8 @@ def _load_tap(
         if tap_input
         else _split_settings(config_input.config, tap_class, plugin)
     )
-    catalog = _document(arguments.catalog, CatalogFileError)
-    state = _document(arguments.state, StateFileError)
+    catalog = _read_json_object(arguments.catalog, CatalogFileError)
+    state = _read_json_object(arguments.state, StateFileError)
     tap = tap_class(
         config=tap_config,
         catalog=catalog,
@@ -134,25 +134,29 @@ class _TapSync:
         """
         opened.engine.begin()
         tap, target = self._tap, self._target
-        self._count(opened)
-        tap.load_state(dict(self._state if self._state is not None else self._last_state(opened)))
+        self._start_rate_limit_server(opened)
+        tap.load_state(
+            dict(self._state if self._state is not None else self._find_last_state(opened))
+        )
         tap.speak_by(
-            outlet := _Outlet(opened.loader, target.make_event_mapper(), self._spreader(opened))
+            outlet := _LoaderOutput(
+                opened.loader, target.make_event_mapper(), self._make_distributor(opened)
+            )
         )
         target.call_on_interrupt(lambda: tap.run.stop(_leave))
         try:
-            with outlet.beating():
+            with outlet.polling():
                 tap.sync_all()
         except SystemExit:  # a signal: the loader commits complete states
             return
         except TargetSparkError:
             raise
         except Exception as error:
-            raise self._redacted_error(error) from error
+            raise self._redact_error(error) from error
         finally:
             target.call_on_interrupt(None)
 
-    def _count(self, opened: LoadSession) -> None:
+    def _start_rate_limit_server(self, opened: LoadSession) -> None:
         """Start the rate limit server, which counts the HTTP requests of all processes.
 
         It is not started with Spark Connect, because executors then cannot reach this process.
@@ -164,14 +168,14 @@ class _TapSync:
             self._source = replace(self._source, permits=server.address)
             use_job_rate_limit(self._tap, server.address)
 
-    def _redacted_error(self, error: Exception) -> ReadingError:
+    def _redact_error(self, error: Exception) -> ReadingError:
         """Convert an error of the tap to a `ReadingError` without secrets of the settings."""
         hide = make_redactor(self._tap.config, self._tap._full_schema())  # noqa: SLF001
         if not isinstance(error, SingerSDKError):  # its message is enough without a traceback
             self._tap.logger.error("The tap failed.", exc_info=error)
         return ReadingError(hide(f"The tap failed: {type(error).__name__}: {error}"))
 
-    def _last_state(self, opened: LoadSession) -> Mapping[str, Any]:
+    def _find_last_state(self, opened: LoadSession) -> Mapping[str, Any]:
         """Return the last state stored in the target's tables; {} if the tables have no state."""
         from target_spark.cli.last_state import find_recoverable_tables, get_job_metadata
 
@@ -187,7 +191,7 @@ class _TapSync:
         self._tap.logger.info("The run continues from the last state in the tables.")
         return state
 
-    def _spreader(self, opened: LoadSession) -> SparkDistributor | None:
+    def _make_distributor(self, opened: LoadSession) -> SparkDistributor | None:
         """Return the object that distributes partitions to Spark's workers.
 
         None means that this process must read all partitions; the reason is logged.
@@ -218,7 +222,7 @@ class _TapSync:
         return distributor
 
 
-class _Outlet:
+class _LoaderOutput:
     """Output of the tap: passes its events to the loader, and polls the loader regularly.
 
     A poll lets the loader emit states and close old batches.
@@ -244,7 +248,7 @@ class _Outlet:
             self._loader.poll()
 
     @contextmanager
-    def beating(self) -> Iterator[None]:
+    def polling(self) -> Iterator[None]:
         """Context manager: poll the loader twice a second, even while the source sends nothing."""
         ended = threading.Event()
         thread = threading.Thread(
@@ -287,7 +291,7 @@ def _split_settings(
     return {name: value for name, value in config.items() if name not in tap}, tap
 
 
-def _document(path: str | None, error: type[ConfigurationError]) -> Any:
+def _read_json_object(path: str | None, error: type[ConfigurationError]) -> Any:
     """Return the JSON object in a file, or None if ``path`` is None or empty.
 
     Raises:

@@ -91,14 +91,14 @@ def _collected(request: ReadOptions) -> list[WorkUnit | None]:
     stream = tap.streams[request.stream]
     if explain_not_distributed(stream) is not None:
         return [None]
-    collected = _Collected()
+    collected = _ContextCollector()
     tap.speak_by(collected)
     vars(stream)["get_records"] = collected.read_here
     tap.sync_all()
     return [None] if collected.is_read_here else list(collected.parts)
 
 
-class _Collected:
+class _ContextCollector:
     """Replacement for the output and the distributor of a tap's sync engine.
 
     It collects the contexts of a stream that the engine would read, and reads none of them.
@@ -112,7 +112,7 @@ class _Collected:
         self.is_read_here = False
 
     @property
-    def spreader(self) -> _Collected:
+    def spreader(self) -> _ContextCollector:
         return self
 
     def emit(self, event: Event) -> None:
@@ -147,14 +147,16 @@ def read_batches(request: ReadOptions, group: PartitionGroup) -> Iterator[pa.Rec
     converter = ArrowConverter(request.table_schema, nulls=request.nulls)
     for part in group.parts:
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
-            if _read_context(request, group, part, _Sink(request.name, converter, file)):
+            if _read_context(
+                request, group, part, _RecordBatchOutput(request.name, converter, file)
+            ):
                 file.seek(0)
                 with closing(pa.ipc.open_stream(file)) as reader:
                     yield from reader
 
 
 def _read_context(
-    request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _Sink
+    request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _RecordBatchOutput
 ) -> bool:
     """Read one context and write its rows to ``sink``, with retries. Return True if it has rows.
 
@@ -179,7 +181,9 @@ def _read_context(
         raise FrameError(f"{where}: {error}") from None
 
 
-def _sync(request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _Sink) -> None:
+def _sync(
+    request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _RecordBatchOutput
+) -> None:
     if part is None:
         tap = request.tap()
         tap.speak_by(sink)
@@ -208,7 +212,7 @@ def _describe_part(request: ReadOptions, part: WorkUnit | None) -> str:
     return f"Stream {request.name}, {where}{f', from {window} on' if window else ''}"
 
 
-class _Sink:
+class _RecordBatchOutput:
     """Output of one context: writes the rows as Arrow record batches to a file."""
 
     encode = staticmethod(encode_body)

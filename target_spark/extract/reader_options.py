@@ -112,10 +112,10 @@ def parse_options(given: Mapping[str, str], config: Mapping[str, Any] | None = N
     source = TapSpec(
         id=uuid.uuid4().hex,
         tap=tap,
-        config=_settings(options.get("config"), config, tap),
-        catalog=_document(options.get("catalog"), parse_catalog, "catalog"),
+        config=_merge_settings(options.get("config"), config, tap),
+        catalog=_read_document(options.get("catalog"), parse_catalog, "catalog"),
     )
-    state = _document(options.get("state"), read_state, "state") or {}
+    state = _read_document(options.get("state"), read_state, "state") or {}
     described, origin = _discover_stream(source, stream)
     table_schema = schema_from_json_schema(
         resolve_schema(described), described.keys, _column_options(options)
@@ -137,7 +137,7 @@ def parse_options(given: Mapping[str, str], config: Mapping[str, Any] | None = N
 
 def _discover_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
     try:
-        return _described(source, name)
+        return _find_stream(source, name)
     except (TargetSparkError, ConfigurationError):
         raise
     except Exception as error:  # noqa: BLE001  it is reported without secrets
@@ -150,7 +150,7 @@ def _describe_error(source: TapSpec, error: BaseException) -> str:
     return make_redactor(source.config, schema)(f"{type(error).__name__}: {error}")
 
 
-def _described(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
+def _find_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
     """Return the schema of an output stream, and the name of the tap's stream that it comes from.
 
     Stream maps may rename a stream, or make several output streams of one.
@@ -188,7 +188,7 @@ def _column_options(options: Mapping[str, str]) -> ColumnOptions:
 # -------------------------------------------------------------------------------- settings
 
 
-def _settings(
+def _merge_settings(
     option: str | None, class_settings: Mapping[str, Any] | None, tap: str
 ) -> dict[str, Any]:
     """Return the tap's settings: those of the option ``config`` override those of the class.
@@ -203,7 +203,7 @@ def _settings(
     tap_class = import_tap_class(tap)
     schema = tap_class._full_schema()  # noqa: SLF001  (every plugin's)
     if option.lstrip().startswith("{"):
-        return {**(class_settings or {}), **_inline(option, schema)}
+        return {**(class_settings or {}), **_parse_inline_settings(option, schema)}
     config_input = ConfigInput.from_cli_args(*(path.strip() for path in option.split(",")))
     variables = {}
     if config_input.parse_env:
@@ -211,7 +211,7 @@ def _settings(
     return {**(class_settings or {}), **config_input.config, **variables}
 
 
-def _inline(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _parse_inline_settings(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Parse settings given as a JSON text in the option ``config``.
 
     Raises:
@@ -222,7 +222,7 @@ def _inline(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     except ValueError:
         raise UnsupportedError("The option config is not valid JSON.") from None
     hide = make_redactor(parsed, schema)
-    if any(hide(value) != value for value in _texts(parsed)):
+    if any(hide(value) != value for value in _iterate_strings(parsed)):
         raise UnsupportedError(
             "The option config contains a secret. Spark shows options in its UI and its event log:"
             " pass the path of a settings file instead, or ENV for environment variables, or"
@@ -232,17 +232,17 @@ def _inline(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _iterate_strings(value: Any) -> Iterator[str]:
     """Yield every string in a JSON document, at any depth."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        yield from (text for inner in value.values() for text in _texts(inner))
+        yield from (text for inner in value.values() for text in _iterate_strings(inner))
     elif isinstance(value, list):
-        yield from (text for inner in value for text in _texts(inner))
+        yield from (text for inner in value for text in _iterate_strings(inner))
 
 
-def _document(
+def _read_document(
     given: str | None, read: Callable[[str, str], dict[str, Any]], option: str
 ) -> dict[str, Any] | None:
     """Return the JSON object in an option, or in the file whose path is the option's value.

@@ -123,7 +123,7 @@ class SparkDistributor:
             PartitionsFailedError: The job failed, and none of its rows are loaded.
         """
         started = time.monotonic()
-        described = self._described(parts)
+        described = self._get_output_schemas(parts)
         first = self._parts
         self._parts += len(parts)
         task = SparkTask(self._source, tuple(parts), described, first)
@@ -145,7 +145,9 @@ class SparkDistributor:
         message = "%d contexts of %s: %d rows in %.1f s; %d failed."
         logger.info(message, len(parts), names, rows, seconds, len(failed))
         return WorkResults(
-            list(_events(results, described, address, self._versions(parts), starts)),
+            list(
+                _build_events(results, described, address, self._get_table_versions(parts), starts)
+            ),
             [each.result for each in results],
         )
 
@@ -178,7 +180,7 @@ class SparkDistributor:
             for address in self._addresses:
                 self._staging_area.delete(spark, address)
 
-    def _described(self, parts: Sequence[WorkUnit]) -> dict[str, SchemaEvent]:
+    def _get_output_schemas(self, parts: Sequence[WorkUnit]) -> dict[str, SchemaEvent]:
         """Return the schemas of all output streams of the partitions and of child streams."""
         family: dict[str, SyncStream] = {}
         for name in dict.fromkeys(part.stream for part in parts):
@@ -193,7 +195,7 @@ class SparkDistributor:
                 self._origins[str(schema.stream)] = each.name
         return schemas
 
-    def _versions(self, parts: Sequence[WorkUnit]) -> dict[str, int]:
+    def _get_table_versions(self, parts: Sequence[WorkUnit]) -> dict[str, int]:
         """Return the table version of each output stream that has one, by stream name."""
         by_stream = {name: version for part in parts for name, version in part.versions.items()}
         return {out: by_stream[name] for out, name in self._origins.items() if name in by_stream}
@@ -227,8 +229,9 @@ class SparkDistributor:
         except TargetSparkError:
             raise
         except Exception as error:
+            reason = _explain_failure(error)
             raise PartitionsFailedError(
-                f"The rows that Spark's workers read are lost and not loaded: {_reason(error)}"
+                f"The rows that Spark's workers read are lost and not loaded: {reason}"
             ) from error
 
     def _run(self, spark: SparkSession, task: SparkTask, address: str) -> list[PartResult]:
@@ -240,15 +243,15 @@ class SparkDistributor:
         folder = to_local_folder(address)
         task = replace(task, folder=None if folder is None else str(folder))
         blocks = map_in_arrow(numbers, task, _ROWS, "tap_rows")
-        _write(blocks.selectExpr("stream", "CAST(value AS STRING) AS value"), address)
+        _write_blocks(blocks.selectExpr("stream", "CAST(value AS STRING) AS value"), address)
         lines = spark.read.schema("value STRING").text(f"{address}/stream={RESULT_STREAM}")
         results = [PartResult.read(row.value) for row in lines.collect()]
         if folder is not None:
-            publish_files(str(folder), _files(results, task.streams))
+            publish_files(str(folder), _list_files(results, task.streams))
         return results
 
 
-def _files(results: Sequence[PartResult], streams: Iterable[str]) -> set[tuple[int, str]]:
+def _list_files(results: Sequence[PartResult], streams: Iterable[str]) -> set[tuple[int, str]]:
     """Return the stream number and file name of each file in which a task wrote rows.
 
     The number of a stream is its index in ``streams``.
@@ -257,7 +260,7 @@ def _files(results: Sequence[PartResult], streams: Iterable[str]) -> set[tuple[i
     return {(numbers[name], each.file) for each in results for name in each.result.counts}
 
 
-def _write(blocks: DataFrame, address: str) -> None:
+def _write_blocks(blocks: DataFrame, address: str) -> None:
     """Write spool lines (rows as lines of JSON) as text files, in one folder per stream."""
     blocks.write.partitionBy("stream").option("maxRecordsPerFile", 0).text(address)
 
@@ -269,10 +272,10 @@ def _copy_rows_below(spark: SparkSession, address: str, destination: str, ordina
     """
     lines = spark.read.schema("value STRING, stream INT").text(address)
     rows = lines.where(f"stream <> {RESULT_STREAM}").where(f"{_ORDINAL} < {ordinal}")
-    _write(rows.select("stream", "value"), destination)
+    _write_blocks(rows.select("stream", "value"), destination)
 
 
-def _events(
+def _build_events(
     results: Sequence[PartResult],
     described: Mapping[str, SchemaEvent],
     address: str,
@@ -295,7 +298,7 @@ def _events(
         rows.update(each.result.counts)
         nbytes.update(each.nbytes)
         deletes.update(each.deletes)
-        yield from map(_describe, each.described)
+        yield from map(_parse_schema_event, each.described)
     for number, (name, schema) in enumerate(described.items()):
         if rows[name]:
             yield SpooledRows(
@@ -309,7 +312,7 @@ def _events(
             )
 
 
-def _describe(document: Mapping[str, Any]) -> SchemaEvent:
+def _parse_schema_event(document: Mapping[str, Any]) -> SchemaEvent:
     """Return a schema event from the JSON object that a worker sent."""
     nested = {name: tuple(path) for name, path in document["nested"].items()}
     named = {
@@ -320,7 +323,7 @@ def _describe(document: Mapping[str, Any]) -> SchemaEvent:
     return SchemaEvent(**{**document, **named})
 
 
-def _reason(error: Exception) -> str:
+def _explain_failure(error: Exception) -> str:
     """Return why a job failed, in one line.
 
     If a module is missing in the workers, only that is reported.

@@ -94,18 +94,18 @@ def import_tap_class(name: str) -> type[Tap]:
 
 
 @lru_cache(maxsize=1)
-def _get_cached_tap(key: _Key) -> Tap:
+def _get_cached_tap(key: _CacheKey) -> Tap:
     return key.source.new()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Key:
+class _CacheKey:
     """Cache key of a tap; two keys are equal if they have the same run id."""
 
     source: TapSpec
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and other.source.id == self.source.id
+        return isinstance(other, _CacheKey) and other.source.id == self.source.id
 
     def __hash__(self) -> int:
         return hash(self.source.id)
@@ -113,7 +113,7 @@ class _Key:
 
 def get_tap(source: TapSpec) -> Tap:
     """Return this process's tap for a description; the first call creates the tap."""
-    return _get_cached_tap(_Key(source))
+    return _get_cached_tap(_CacheKey(source))
 
 
 def get_redactor(source: TapSpec) -> Callable[[str], str]:

@@ -95,12 +95,12 @@ class SparkTask:
         with closing(SpoolOutput(self.folder)) as lines:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    result = self._read(self.parts[number], lines)
+                    result = self._read_partition(self.parts[number], lines)
                     for stream, block in lines.take_blocks():
-                        yield _batch(stream, block)
-                    yield _batch(RESULT_STREAM, result.to_json() + b"\n")
+                        yield _build_record_batch(stream, block)
+                    yield _build_record_batch(RESULT_STREAM, result.to_json() + b"\n")
 
-    def _read(self, part: WorkUnit, lines: SpoolOutput) -> PartResult:
+    def _read_partition(self, part: WorkUnit, lines: SpoolOutput) -> PartResult:
         """Read a partition with retries; keep only the rows of the successful attempt."""
 
         def describe(error: BaseException) -> str:
@@ -119,13 +119,17 @@ class SparkTask:
 
     def _sync_once(self, part: WorkUnit, lines: SpoolOutput) -> PartResult:
         lines.drop()
-        sink = _Sink(lines, self.streams, first_in_part(self.first + part.number))
-        result = WorkResult(part.number, self._synced(part, sink, lines), dict(sink.counts))
+        sink = _PartitionOutput(lines, self.streams, first_in_part(self.first + part.number))
+        result = WorkResult(
+            part.number, self._sync_possibly_forked(part, sink, lines), dict(sink.counts)
+        )
         lines.keep()
         described = [asdict(each) for each in sink.described]
         return PartResult(result, lines.name, dict(sink.nbytes), sorted(sink.deletes), described)
 
-    def _synced(self, part: WorkUnit, sink: _Sink, lines: SpoolOutput) -> Mapping[str, Any]:
+    def _sync_possibly_forked(
+        self, part: WorkUnit, sink: _PartitionOutput, lines: SpoolOutput
+    ) -> Mapping[str, Any]:
         """Sync a partition in this process, or in a child process if Spark has repeated this task.
 
         The process of the first attempt may have crashed, and a crash of a child is only an error.
@@ -133,7 +137,7 @@ class SparkTask:
         Returns:
             The partition's bookmarks.
         """
-        if not _is_tried_again():
+        if not _is_task_retry():
             return sync_part(self.source, part, sink)
         lines.share(len(self.streams))
 
@@ -148,7 +152,7 @@ class SparkTask:
         return bookmarks
 
 
-def _is_tried_again() -> bool:
+def _is_task_retry() -> bool:
     """Return True if Spark has repeated this task, for example because its process died."""
     from pyspark import TaskContext
 
@@ -191,7 +195,7 @@ class _EventForwarder:
 _STATISTICS: Final = ("counts", "nbytes", "deletes", "described")
 
 
-class _Sink:
+class _PartitionOutput:
     """Output of one partition: writes rows as spool lines (lines of JSON) and counts them."""
 
     encode = staticmethod(encode_body)
@@ -236,7 +240,7 @@ class _Sink:
             setattr(self, name, value)
 
 
-def _batch(stream: int, lines: bytes) -> Any:
+def _build_record_batch(stream: int, lines: bytes) -> Any:
     """Return a record batch of one row: a stream number, and lines without the last newline."""
     import pyarrow as pa
 

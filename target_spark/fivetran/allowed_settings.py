@@ -252,7 +252,10 @@ class CallRules:
         # The object ``spark`` is checked key by key, also if the operator allowed ``spark``.
         refused = [name for name in config if name not in SETTINGS]
         self.allowance.check([*refused, *(key for key in keys if _rule(key) is None)])
-        faults = [*self._faulty_values(config, keys), *self._faulty_places(config, keys)]
+        faults = [
+            *self._find_disallowed_values(config, keys),
+            *self._find_disallowed_locations(config, keys),
+        ]
         if faults:
             raise ConfigurationError("; ".join(faults))
 
@@ -274,7 +277,9 @@ class CallRules:
             )
         return str(real)
 
-    def _faulty_values(self, config: Mapping[str, Any], keys: Mapping[str, Any]) -> Iterator[str]:
+    def _find_disallowed_values(
+        self, config: Mapping[str, Any], keys: Mapping[str, Any]
+    ) -> Iterator[str]:
         """Yield a message for each setting or Spark setting with a value that is not allowed."""
         for key, value in keys.items():
             rule = _rule(key)
@@ -288,14 +293,16 @@ class CallRules:
                 )
         others = {name: value for name, value in config.items() if name != _SPARK}
         for name, value in others.items():
-            if any(_is_odd(text) for text in _texts(value)) and not self.allowance.allows(name):
+            if any(_is_odd(text) for text in _iterate_strings(value)) and not self.allowance.allows(
+                name
+            ):
                 yield (
                     f"{name}: a call may not use '{_EXPANDED}', control characters or more than"
                     " 8,192 characters in it"
                 )
-        yield from self._untyped_catalogs(keys)
+        yield from self._find_untyped_catalogs(keys)
 
-    def _untyped_catalogs(self, keys: Mapping[str, Any]) -> Iterator[str]:
+    def _find_untyped_catalogs(self, keys: Mapping[str, Any]) -> Iterator[str]:
         """Yield a message for each Iceberg catalog without a type.
 
         Spark would use Hive for such a catalog, which is not allowed.
@@ -305,7 +312,9 @@ class CallRules:
             if is_catalog and f"{key}.type" not in keys and not self.allowance.allows(key):
                 yield f"{key}.type: a call that names a catalog must set it ({_TYPES})"
 
-    def _faulty_places(self, config: Mapping[str, Any], keys: Mapping[str, Any]) -> Iterator[str]:
+    def _find_disallowed_locations(
+        self, config: Mapping[str, Any], keys: Mapping[str, Any]
+    ) -> Iterator[str]:
         """Yield a message for each table location that the operator does not allow."""
         if not self.roots:
             return
@@ -324,17 +333,17 @@ class CallRules:
                 )
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _iterate_strings(value: Any) -> Iterator[str]:
     """Yield the strings in a JSON value at any depth, including the keys of objects."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             yield str(key)
-            yield from _texts(inner)
+            yield from _iterate_strings(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _texts(inner)
+            yield from _iterate_strings(inner)
 
 
 def _is_odd(text: str) -> bool:

@@ -104,7 +104,7 @@ def plan_changes(
     """
     requested, current = requested_schema.by_name, now.by_name
     kept = [
-        _changed(column, requested.get(column.name))
+        _apply_request(column, requested.get(column.name))
         for column in now.columns
         if column.name in requested or not drops
     ]
@@ -129,7 +129,7 @@ def plan_changes(
     )
 
 
-def _changed(
+def _apply_request(
     old: DestinationColumn, requested_schema: DestinationColumn | None
 ) -> DestinationColumn:
     """Return a column of the table with the requested type.

@@ -79,7 +79,7 @@ def apply_plan(
         changed = _add_generated_columns(
             changed, stream, existing, plan, build_partition_specs(table_schema, layout)
         )
-    properties = dict(_properties(existing, plan, options.format))
+    properties = dict(_build_properties(existing, plan, options.format))
     with committing(spark, existing):
         if old is not None:
             old.commit(changed, properties)
@@ -169,7 +169,7 @@ def _columns(
         yield f"CAST(NULL AS {ddl[column.column]}) AS {quote(column.column)}"
 
 
-def _properties(
+def _build_properties(
     existing: ExistingTable, plan: AlterPlan, table_format: str
 ) -> Iterator[tuple[str, str]]:
     """Yield the table properties to set before the columns change.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["OP", "ORDINAL", "find_file_error", "read_files", "unmodified_flag", "validate_files"]
 
 _MARK: Final = "target-spark batch file: "
-_TOLD: Final = re.compile(re.escape(_MARK) + r'("(?:[^"\\]|\\.)*")')
+_MARKED_MESSAGE: Final = re.compile(re.escape(_MARK) + r'("(?:[^"\\]|\\.)*")')
 
 
 def validate_files(
@@ -75,7 +75,7 @@ def find_file_error(error: BaseException) -> BatchFileLoadError | None:
     for each in iterate_causes(error):
         if isinstance(each, BatchFileLoadError):
             return each
-        if (match := _TOLD.search(str(each))) is not None:
+        if (match := _MARKED_MESSAGE.search(str(each))) is not None:
             return BatchFileLoadError(json.loads(match[1]))
     return None
 

@@ -78,11 +78,11 @@ def count_rows(
         BatchFileLoadError: A file cannot be parsed.
     """
     rows: Counter[FileKind] = Counter()
-    keys = _Keys(fivetran_schema)
+    keys = _KeyCollector(fivetran_schema)
     with get_reading_lock():
         for file in files:
             key_columns = fivetran_schema.keys if file.kind in compared else ()
-            for cells in _cells(
+            for cells in _read_cells(
                 file,
                 params,
                 fivetran_schema,
@@ -95,7 +95,7 @@ def count_rows(
     return BatchStats({kind: count for kind, count in rows.items() if count}, repeats)
 
 
-class _Keys:
+class _KeyCollector:
     """The keys of rows, collected to find repeated ones, with at most 64 MiB of memory.
 
     With more keys, or keys that cannot be compared exactly, repeated keys are assumed.
@@ -132,7 +132,7 @@ class _Keys:
         return bool(different.num_rows < keys.num_rows)
 
 
-def _cells(
+def _read_cells(
     file: RequestFile,
     params: FileParams,
     fivetran_schema: FivetranSchema,

@@ -66,7 +66,7 @@ def read_blocks(file: RequestFile, params: FileParams, size: int = BLOCK_BYTES) 
     """
     with ExitStack() as stack:
         yield from split_rows(
-            _content(file, params, size, stack), lambda words: file_error(file, words)
+            _open_content(file, params, size, stack), lambda words: file_error(file, words)
         )
 
 
@@ -127,7 +127,9 @@ def _find_last_row_end(chunk: bytes, is_open: bool) -> tuple[int, bool]:
     return 0, is_open_after
 
 
-def _content(file: RequestFile, params: FileParams, size: int, stack: ExitStack) -> Iterator[bytes]:
+def _open_content(
+    file: RequestFile, params: FileParams, size: int, stack: ExitStack
+) -> Iterator[bytes]:
     """Return an iterator over the decrypted, decompressed content of a file.
 
     Args:

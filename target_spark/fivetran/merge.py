@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 _MISFIT: Final = "target-spark misfit: "
-_TOLD: Final = re.compile(re.escape(_MISFIT) + r"(\d+)")
+_MISFIT_COLUMN: Final = re.compile(re.escape(_MISFIT) + r"(\d+)")
 
 
 def column_ref(column: DestinationColumn) -> Expression:
@@ -91,7 +91,7 @@ def find_cast_failure(
 
     Return None if ``error`` has another cause. ``name`` is the name of the table.
     """
-    match = _TOLD.search(str(error))
+    match = _MISFIT_COLUMN.search(str(error))
     if match is None:
         return None
     column = fivetran_schema.columns[int(match[1])]

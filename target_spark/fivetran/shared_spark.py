@@ -46,7 +46,7 @@ _REFLECTION: Final = ("reflect", "try_reflect", "java_method")
 """SQL functions that call any Java method; the text of a table or view can contain them."""
 
 
-def _refuse_reflection(*_: object) -> str:
+def _raise_permission_error(*_: object) -> str:
     """Raise PermissionError; registered in place of SQL functions that call Java methods."""
     raise PermissionError("SQL may not call Java in this server.")
 
@@ -111,7 +111,7 @@ class SharedSpark:
         """
         if spark not in self._are_guarded:
             for name in _REFLECTION:
-                spark.udf.register(name, _refuse_reflection)
+                spark.udf.register(name, _raise_permission_error)
             self._are_guarded.add(spark)
         return spark
 

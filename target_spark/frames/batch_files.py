@@ -161,14 +161,16 @@ def spool_lines_from_files(
         FilesError: A file is missing or truncated, or does not have the declared format.
     """
     with reading_files(files):
-        scans = [scan for group in _groups(files) for scan in _scans(spark, files, group)]
+        scans = [
+            scan for group in _group_files(files) for scan in _create_scans(spark, files, group)
+        ]
         starts, ordinal_offsets = _compute_ordinals(files, scans, ordinal_shift)
         nans_replaced = 0
         paths: list[str] = []
         for scan, block_starts in zip(scans, starts, strict=True):
             if scan.blocks:
                 paths.append(f"{path}/{len(paths)}")
-                nans_replaced += _write(
+                nans_replaced += _write_spool_lines(
                     spark, scan.lines, _build_starts_table(block_starts), paths[-1]
                 )
     begun = [(block, len(times)) for each in starts for block, times in each.items()]
@@ -208,7 +210,7 @@ def assign_ordinals(
 # Groups of files that are read together, and the ordinals of their rows
 
 
-def _groups(files: Sequence[BatchFile]) -> list[list[int]]:
+def _group_files(files: Sequence[BatchFile]) -> list[list[int]]:
     """Group files that can be read together: same format, same columns that contain JSON as text.
 
     Each group is a list of indexes in ``files``.
@@ -219,7 +221,7 @@ def _groups(files: Sequence[BatchFile]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _scans(
+def _create_scans(
     spark: SparkSession, files: Sequence[BatchFile], group: Sequence[int]
 ) -> Iterator[_Scan]:
     """Yield the DataFrames that read the files with the indexes in ``group``.
@@ -233,7 +235,7 @@ def _scans(
     patterns = [files[first].read_pattern for first, *_ in numbers.values()]
     if files[group[0]].format == JSONL:
         lines = _text_lines(spark.read.options(**WHOLE_FILES).text(patterns, lineSep="\n"))
-        blocks = _text_blocks(lines)
+        blocks = _find_text_blocks(lines)
     else:
         try:
             frame = spark.read.options(**WHOLE_FILES).parquet(*patterns, mergeSchema=True)
@@ -241,14 +243,14 @@ def _scans(
             if len(numbers) == 1 or _CLASH not in str(error):
                 raise
             for positions in numbers.values():
-                yield from _scans(spark, files, positions)
+                yield from _create_scans(spark, files, positions)
             return
-        lines, blocks = _parquet_lines(frame, files[group[0]].in_json), _parquet_blocks(frame)
-    _check(files, numbers, blocks)
+        lines, blocks = _parquet_lines(frame, files[group[0]].in_json), _find_parquet_blocks(frame)
+    _check_formats(files, numbers, blocks)
     yield _Scan(numbers, lines, blocks)
 
 
-def _check(files: Sequence[BatchFile], numbers: _Numbers, blocks: Sequence[_Block]) -> None:
+def _check_formats(files: Sequence[BatchFile], numbers: _Numbers, blocks: Sequence[_Block]) -> None:
     """Check that each file has the format that its message declares.
 
     Raises:
@@ -329,7 +331,7 @@ def _text_lines(text: DataFrame) -> DataFrame:
     )
 
 
-def _text_blocks(lines: DataFrame) -> list[_Block]:
+def _find_text_blocks(lines: DataFrame) -> list[_Block]:
     """Return the blocks of JSONL files, each with its line counts and its first invalid line."""
     is_blank = "`value` = ''"
     has_rows = f"count_if(NOT {is_blank}) > 0"
@@ -355,11 +357,11 @@ def _parquet_lines(frame: DataFrame, in_json: Collection[str]) -> DataFrame:
         "`_metadata`.`file_path` AS `file`",
         "0L AS `block`",
         "`_metadata`.`row_index` AS `id`",
-        f"{_record(frame.schema, in_json)} AS `value`",
+        f"{_build_record_sql(frame.schema, in_json)} AS `value`",
     )
 
 
-def _parquet_blocks(frame: DataFrame) -> list[_Block]:
+def _find_parquet_blocks(frame: DataFrame) -> list[_Block]:
     """Return one block per Parquet file, with its number of rows."""
     deletes = int(DELETED_AT in frame.columns)
     files = frame.selectExpr("`_metadata`.`file_path` AS `file`").groupBy("file").count()
@@ -377,7 +379,7 @@ def _expression(sql: str) -> Column:
     return F.expr(sql)
 
 
-def _write(spark: SparkSession, read: DataFrame, starts: str, path: str) -> int:
+def _write_spool_lines(spark: SparkSession, read: DataFrame, starts: str, path: str) -> int:
     """Write lines to the folder ``path``; return the number of lines in which NaN became null.
 
     The observation that counts these lines also keeps Spark from computing an expression again for
@@ -410,7 +412,7 @@ def _write(spark: SparkSession, read: DataFrame, starts: str, path: str) -> int:
     changed_error = "raise_error('a file was changed while it was read')"
     ordinal = f"if({is_in_block}, `start` + `id` - `first`, {changed_error})"
     version = "coalesce(CAST(`version` AS STRING), 'null')"
-    body = f"if({is_valid}, `record`, {_as_text('`value`')})"
+    body = f"if({is_valid}, `record`, {_encode_as_json('`value`')})"
     line = f"""concat('{{"n":', {ordinal}, ',"t":null,"v":', {version}, ',"r":', {body}, '}}')"""
     parsed.selectExpr(line).write.text(path)
     recount = parsed.selectExpr("count_if(`record` != `value`) AS `mended`")
@@ -430,7 +432,7 @@ def _build_starts_table(starts: _BlockStarts) -> str:
     return f"VALUES {', '.join(rows)} AS part(file, block, first, places, start, version)"
 
 
-def _as_text(value: str) -> str:
+def _encode_as_json(value: str) -> str:
     """Return the SQL that encodes a string as a JSON string."""
     encoded = f"to_json(named_struct('r', make_valid_utf8({value})))"
     return f"substring({encoded}, 6, length({encoded}) - 6)"
@@ -439,7 +441,7 @@ def _as_text(value: str) -> str:
 # Parquet's rows as JSON
 
 
-def _record(schema: StructType, in_json: Collection[str]) -> str:
+def _build_record_sql(schema: StructType, in_json: Collection[str]) -> str:
     """Return the SQL that converts a Parquet row to a JSON object.
 
     A string column in ``in_json`` may contain JSON. Its value is inserted unquoted if it is valid
@@ -451,7 +453,7 @@ def _record(schema: StructType, in_json: Collection[str]) -> str:
         if each.dataType.typeName() == "string" and each.name in in_json
     ]
     values = [
-        f"{_finite(quote(each.name), each.dataType)} AS {quote(each.name)}"
+        f"{_replace_nan(quote(each.name), each.dataType)} AS {quote(each.name)}"
         for each in schema
         if each.name not in texts
     ]
@@ -466,11 +468,11 @@ def _record(schema: StructType, in_json: Collection[str]) -> str:
 def _spliced(name: str) -> str:
     value, key = quote(name), json.dumps(name, ensure_ascii=False)
     is_json = f"{value} != 'null' AND {_ONE_VALUE.format(value)}"
-    body = f"if({is_json}, {value}, {_as_text(value)})"
+    body = f"if({is_json}, {value}, {_encode_as_json(value)})"
     return f"if({value} IS NULL, '', concat({sql_literal(f',{key}:')}, {body}))"
 
 
-def _finite(value: str, type_: DataType, depth: int = 0) -> str:
+def _replace_nan(value: str, type_: DataType, depth: int = 0) -> str:
     """Return the SQL of a value in which NaN and infinities are null, because JSON has neither.
 
     ``depth`` is the number of enclosing lambda functions, which makes the names of their arguments
@@ -482,14 +484,14 @@ def _finite(value: str, type_: DataType, depth: int = 0) -> str:
         return f"if(isnan({value}) OR abs({value}) = double('Infinity'), NULL, {value})"
     item = f"`i{depth}`"
     if name == "array":
-        inner = _finite(item, kind.elementType, depth + 1)
+        inner = _replace_nan(item, kind.elementType, depth + 1)
         return value if inner == item else f"transform({value}, {item} -> {inner})"
     if name == "map":
-        inner = _finite(item, kind.valueType, depth + 1)
+        inner = _replace_nan(item, kind.valueType, depth + 1)
         return value if inner == item else f"transform_values({value}, (`k`, {item}) -> {inner})"
     if name == "struct":
         fields = [(quote(each.name), f"{value}.{quote(each.name)}", each.dataType) for each in kind]
-        inner = ", ".join(f"{_finite(at, each, depth)} AS {own}" for own, at, each in fields)
+        inner = ", ".join(f"{_replace_nan(at, each, depth)} AS {own}" for own, at, each in fields)
         return f"if({value} IS NULL, NULL, struct({inner}))"
     return value
 

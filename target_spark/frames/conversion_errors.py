@@ -105,10 +105,10 @@ def build_error_columns(table_schema: TableSchema) -> ErrorColumns:
         f"transform({faults}, `f` -> concat({sql_literal(source)}, `f`.`path`, ': ', `f`.`why`))"
         for source, faults in fault_arrays.items()
     ]
-    line_errors = _line_errors(table_schema)
+    line_errors = _find_line_errors(table_schema)
     conditions = ["`_corrupt` IS NOT NULL", *line_errors.values(), *misfits]
     cases = ", ".join(f"CASE WHEN {condition} THEN 1 END" for condition in conditions)
-    reasons = f"concat({', '.join((_reasons(line_errors), *value_reasons))})"
+    reasons = f"concat({', '.join((_build_reasons_sql(line_errors), *value_reasons))})"
     changes = _changes(fault_arrays) if table_schema.nulls_misfits else None
     return ErrorColumns(precomputed, f"(coalesce({cases}) IS NOT NULL)", reasons, changes)
 
@@ -131,7 +131,7 @@ def _faults_of_a_value(type_: ColumnType, *, truncate: bool) -> str:
     return f"array_compact(array({cases}))" if cases else _NONE
 
 
-def _reasons(faults: Mapping[str, str]) -> str:
+def _build_reasons_sql(faults: Mapping[str, str]) -> str:
     """Return the SQL of an array with the text of each error whose condition is true.
 
     ``faults`` maps each text to its SQL condition.
@@ -143,7 +143,7 @@ def _reasons(faults: Mapping[str, str]) -> str:
     return f"array_compact(array({', '.join(cases)}))"
 
 
-def _line_errors(table_schema: TableSchema) -> dict[str, str]:
+def _find_line_errors(table_schema: TableSchema) -> dict[str, str]:
     """Return the errors that quarantine a whole line: each error text with its SQL condition.
 
     Such errors are a null record, a missing key, or an empty string in a partition column.
@@ -194,7 +194,7 @@ def build_unparsed_reasons(table_schema: TableSchema) -> UnparsedReasons:
     precomputed, conditions = by_type(
         columns, is_unreadable, "_unread", lambda c: f"to_json({quote('_variants', c.source)})"
     )
-    reasons = _reasons(
+    reasons = _build_reasons_sql(
         {
             f"{c.source}: not of the declared type {_format_type(c.type)}": conditions[c.source]
             for c in columns

@@ -134,7 +134,7 @@ class SpoolFrame:
         empty if Spark's JSON reader could not parse the record. Values with errors are null.
         """
         faults = build_error_columns(self._table_schema)
-        return self._exact().selectExpr(
+        return self._convert_lines().selectExpr(
             *tolerant_plan(self._table_schema).values,
             f"{_LINE_ORDINAL} AS {quote(ORDINAL)}",
             f"if({faults.any}, {faults.reasons}, NULL) AS `reasons`",
@@ -154,11 +154,12 @@ class SpoolFrame:
         if strict:
             plan = fast_plan(self._table_schema)
             lines = _with(
-                self._lines(usual=True).where(build_row_check(self._table_schema)), plan.precomputed
+                self._parse_lines(usual=True).where(build_row_check(self._table_schema)),
+                plan.precomputed,
             )
             return self._observed(lines, plan)
         plan, faults = tolerant_plan(self._table_schema), build_error_columns(self._table_schema)
-        lines = self._exact().where(f"NOT {faults.any}")
+        lines = self._convert_lines().where(f"NOT {faults.any}")
         return self._observed(lines, plan, counts_nulled=faults.changes is not None)
 
     def _observed(
@@ -207,7 +208,7 @@ class SpoolFrame:
         """
         faults = build_error_columns(self._table_schema)
         faulty = (
-            self._exact()
+            self._convert_lines()
             .where(faults.any)
             .selectExpr(
                 f"{_LINE_ORDINAL} AS `ordinal`",
@@ -228,7 +229,7 @@ class SpoolFrame:
             "`raw`", f"{reasons} AS `reasons`", "`ordinal`", "`extracted_at`", "`version`"
         )
 
-    def _exact(self) -> DataFrame:
+    def _convert_lines(self) -> DataFrame:
         """Return the lines with converted values and error columns, each computed only once.
 
         Spark would otherwise repeat a conversion for each use of its result. A call of ``observe``
@@ -238,13 +239,13 @@ class SpoolFrame:
 
         faults = build_error_columns(self._table_schema)
         lines = _with(
-            self._lines(), tolerant_plan(self._table_schema).precomputed + faults.precomputed
+            self._parse_lines(), tolerant_plan(self._table_schema).precomputed + faults.precomputed
         )
         if faults.changes is not None:
             lines = lines.selectExpr("*", f"{faults.changes} AS `_changes`")
         return lines.observe("target_spark_lines", F.count(F.lit(1)).alias("lines"))
 
-    def _lines(self, *, usual: bool = False) -> DataFrame:
+    def _parse_lines(self, *, usual: bool = False) -> DataFrame:
         """Return the parsed lines, with the batch's constants and extracted nested values added.
 
         If the schema keeps rows with errors, values of a wrong structure are replaced by null.

@@ -142,7 +142,7 @@ def _when(text: str, pattern: str, value: str, otherwise: str = "NULL") -> str:
 
 def _conversion(text: str, type_: ColumnType, *, truncate: bool) -> _Conversion:
     if isinstance(type_, Integer):
-        return _integer(text, type_)
+        return _convert_integer(text, type_)
     if isinstance(type_, Decimal):
         return _decimal(text, type_)
     if isinstance(type_, Timestamp | LocalTimestamp):
@@ -150,21 +150,21 @@ def _conversion(text: str, type_: ColumnType, *, truncate: bool) -> _Conversion:
     return _UNSIZED[type(type_)](text)
 
 
-def _integer(text: str, type_: Integer) -> _Conversion:
+def _convert_integer(text: str, type_: Integer) -> _Conversion:
     """Return the SQL conversion to an integer, which accepts ``1.0`` and ``1e3`` too."""
     return _Conversion(
         f"{_WHOLE}([.]0+)?",
         f"try_cast(substring_index({text}, '.', 1) AS {type_.ddl})",
-        f"try_cast({_scientific(text, Decimal(38, 0))} AS {type_.ddl})",
+        f"try_cast({_convert_scientific(text, Decimal(38, 0))} AS {type_.ddl})",
     )
 
 
 def _decimal(text: str, type_: Decimal) -> _Conversion:
     places = f"[.][0-9]{{1,{type_.scale}}}0*" if type_.scale else "[.]0+"
-    return _Conversion(f"{_WHOLE}({places})?", _cast(text, type_), _scientific(text, type_))
+    return _Conversion(f"{_WHOLE}({places})?", _cast(text, type_), _convert_scientific(text, type_))
 
 
-def _scientific(text: str, type_: Decimal) -> str:
+def _convert_scientific(text: str, type_: Decimal) -> str:
     """Return the SQL that converts a number with an exponent, such as ``1.5e3``, to a decimal type.
 
     The result is null if the type has too few decimal places. The number needs those of its

@@ -124,7 +124,7 @@ class ConnectSession:
             logger.warning("The session on the Spark Connect server has ended; a new one begins.")
             self._local.spark = session = None
         if session is None:
-            session = self._local.spark = self._new()
+            session = self._local.spark = self._create_session()
         return session
 
     def thread_session(self) -> SparkSession:
@@ -192,7 +192,7 @@ class ConnectSession:
         load_libraries(connect=True)
         os.environ[_MODE] = "1"
         warnings.filterwarnings("ignore", module=_TALKATIVE)
-        spark = self._new()
+        spark = self._create_session()
         try:
             self._application, self.version = spark.conf.get("spark.app.id", None), spark.version
             check_server(spark, self._settings.format)
@@ -201,7 +201,7 @@ class ConnectSession:
             self._end_session(spark)  # only this thread uses it
         self._is_up = True
 
-    def _new(self) -> SparkSession:
+    def _create_session(self) -> SparkSession:
         """Create a session with the user's settings and those that keep values exact."""
         spark = self._connected(self._settings.remote or "")
         with self._guard:

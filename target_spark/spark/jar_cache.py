@@ -58,7 +58,7 @@ def cached(folder: Path, coordinates: Sequence[str]) -> list[str] | None:
         SparkUnavailableError: Another user can change the cache, or a jar differs from the
             published one.
     """
-    jars = {name: _jar(folder, name) for name in coordinates}
+    jars = {name: _get_jar_path(folder, name) for name in coordinates}
     try:
         if not folder.exists():
             return None
@@ -83,12 +83,12 @@ def remove_incomplete_jars(folder: Path, coordinates: Sequence[str]) -> None:
 
     Spark's resolver would not replace them, because it checks only the file name.
     """
-    for jar in (_jar(folder, name) for name in coordinates):
+    for jar in (_get_jar_path(folder, name) for name in coordinates):
         if jar.is_file() and not zipfile.is_zipfile(jar):
             jar.unlink()
 
 
-def _jar(folder: Path, coordinates: str) -> Path:
+def _get_jar_path(folder: Path, coordinates: str) -> Path:
     """Return the path of the cached jar with the given Maven coordinates."""
     return folder / "jars" / f"{coordinates.replace(':', '_', 1).replace(':', '-')}.jar"
 
@@ -175,7 +175,7 @@ def fetch(conf: Mapping[str, str], home: Path, lock: int) -> bool:
     properties |= {"spark.master": "local[1]", "spark.submit.deployMode": "client"}
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".conf") as file:
         # In a private file, since addresses of repositories may hold passwords.
-        file.writelines(f"{key}={_escaped(value)}\n" for key, value in properties.items())
+        file.writelines(f"{key}={_escape_property(value)}\n" for key, value in properties.items())
         file.flush()
         command = [str(home / "bin" / "spark-submit"), "--properties-file", file.name]
         command += ["--load-spark-defaults", "--class", "org.apache.ivy.Main"]
@@ -192,6 +192,6 @@ def fetch(conf: Mapping[str, str], home: Path, lock: int) -> bool:
     return result.returncode == 0
 
 
-def _escaped(value: str) -> str:
+def _escape_property(value: str) -> str:
     """Return a value escaped for a Java properties file."""
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")

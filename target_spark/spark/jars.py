@@ -245,7 +245,9 @@ def format_conf(
     packages, ivy = conf.get("spark.jars.packages"), conf.get("spark.jars.ivy")
     user_jars = (*jars, conf.get("spark.jars"), packages)
     local, missing, excludes = [*jars], list[str](), list[str](EXCLUDES)
-    for library in _libraries(table_format, conf, addresses, user_jars, spark_version):
+    for library in _find_required_libraries(
+        table_format, conf, addresses, user_jars, spark_version
+    ):
         paths = cached(ivy_folder(ivy), library.all_jars)
         local += paths or []
         if paths is None:
@@ -263,7 +265,7 @@ def format_conf(
     return out
 
 
-def _libraries(
+def _find_required_libraries(
     table_format: str,
     conf: Mapping[str, str],
     addresses: Iterable[str],
@@ -303,13 +305,15 @@ def with_fetched(conf: Mapping[str, str], home: Path) -> dict[str, str]:
         "spark.jars.packages": _joined(*requested),
         "spark.jars.excludes": _joined(*excludes, conf.get("spark.jars.excludes")),
     }
-    jars = _fetched(resolver_conf, libraries, home)
+    jars = _get_verified_jars(resolver_conf, libraries, home)
     remaining = _joined(*(name for name in packages if name not in requested))
     out = {**conf, "spark.jars": _joined(*jars, conf.get("spark.jars"))}
     return out | {"spark.jars.packages": remaining} if remaining else _without_packages(out)
 
 
-def _fetched(conf: Mapping[str, str], libraries: Sequence[Library], home: Path) -> list[str]:
+def _get_verified_jars(
+    conf: Mapping[str, str], libraries: Sequence[Library], home: Path
+) -> list[str]:
     """Return the paths of verified jars; jars that are not in the cache are downloaded.
 
     Raises:

@@ -71,7 +71,7 @@ def launch_environment(
             if key in settings:
                 file = folder / f"java-{number}.options"
                 settings[key] = _hide_options(key, settings[key], file)
-        variables = _library_path(java, settings, environment)
+        variables = _get_library_path(java, settings, environment)
         if environment.get(_SUBMIT_OPTIONS):
             file = folder / "java-submit.options"
             variables[_SUBMIT_OPTIONS] = _hide_options(
@@ -87,7 +87,9 @@ def launch_environment(
         yield {**variables, _SUBMIT_ARGUMENTS: shlex.join([*arguments, *rest])}
 
 
-def _library_path(java: str, conf: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+def _get_library_path(
+    java: str, conf: Mapping[str, str], environ: Mapping[str, str]
+) -> dict[str, str]:
     """Return the ``LD_LIBRARY_PATH`` that keeps ``java`` from executing itself again, or {}.
 
     If the library path begins with another folder than its own, ``java`` puts its own folder first

@@ -18,7 +18,7 @@ _LOGGERS: Final = ("", "py4j.java_gateway", "py4j.clientserver")
 _BROKEN: Final = {"Py4JNetworkError", "OSError"}
 
 
-class _Quiet(logging.Filter):
+class _DisconnectFilter(logging.Filter):
     """Log filter that drops py4j's records about a broken connection to a JVM that has ended."""
 
     def __init__(self, is_gone: Callable[[], bool]) -> None:
@@ -39,7 +39,7 @@ def silence_disconnects(is_gone: Callable[[], bool]) -> logging.Filter:
         The log filter, to be passed to `restore`.
     """
     logging.getLogger("py4j").setLevel(logging.WARNING)  # INFO has each closed socket
-    quiet = _Quiet(is_gone)
+    quiet = _DisconnectFilter(is_gone)
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(quiet)
     return quiet

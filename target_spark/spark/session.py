@@ -211,8 +211,8 @@ def spark_conf(
         spark_version: The version of Spark.
         archive: The path of a class archive, used if the file exists; None for no archive.
     """
-    conf = _small_spark_conf(settings.master) | _upload_buffers(settings)
-    conf["spark.sql.warehouse.dir"] = _default_database(settings.scratch)
+    conf = _small_spark_conf(settings.master) | _build_upload_buffer_conf(settings)
+    conf["spark.sql.warehouse.dir"] = _get_default_database(settings.scratch)
     conf |= settings.conf
     conf |= exact_conf()
     conf |= format_conf(
@@ -247,7 +247,7 @@ def _small_spark_conf(master: str) -> dict[str, str]:
     return conf
 
 
-def _default_database(scratch: str) -> str:
+def _get_default_database(scratch: str) -> str:
     """Return the folder URL of Spark's default database, in which no table is ever stored.
 
     Spark creates the folder at its start if it does not exist. If ``scratch`` is "", the URL is
@@ -257,7 +257,7 @@ def _default_database(scratch: str) -> str:
     return to_spark_uri(str(folder))
 
 
-def _upload_buffers(settings: SparkSettings) -> dict[str, str]:
+def _build_upload_buffer_conf(settings: SparkSettings) -> dict[str, str]:
     """Return the setting that puts upload buffers for object storage into the scratch folder.
 
     Hadoop's default folder is readable by all users. The result is empty without a scratch folder,
@@ -271,7 +271,7 @@ def _upload_buffers(settings: SparkSettings) -> dict[str, str]:
     return {"spark.hadoop.fs.s3a.buffer.dir": settings.scratch}
 
 
-def _scratch(settings: SparkSettings) -> dict[str, str]:
+def _build_scratch_environment(settings: SparkSettings) -> dict[str, str]:
     """Return the variable that puts Spark's temporary files into the scratch folder.
 
     Spark's default folder is readable by all users. The result is empty without a scratch folder,
@@ -371,8 +371,8 @@ class Session:
         if self._failure is None and self._spark is not None and process is not None:
             code = process.poll()
             if code is not None:
-                self._failure = _death(code, self._settings)
-            elif self._is_ended():
+                self._failure = _explain_jvm_exit(code, self._settings)
+            elif self._is_application_ended():
                 self._failure = SparkDiedError(_ENDED)
         return self._failure
 
@@ -411,7 +411,7 @@ class Session:
             self._failure = SparkUnavailableError(_STILL_WAITING)
             self.kill()
 
-    def _is_ended(self) -> bool:
+    def _is_application_ended(self) -> bool:
         """Return True if a cluster has ended the application although the JVM still runs."""
         spark = self._spark
         if spark is None or self._closing or self._settings.master.startswith("local"):
@@ -425,7 +425,7 @@ class Session:
     def _process(self) -> Any:
         return getattr(self._gateway, "proc", None)
 
-    def _is_gone(self) -> bool:
+    def _wait_for_jvm_exit(self) -> bool:
         """Wait at most ten seconds until the JVM has ended; return True if it has."""
         try:
             self._process().wait(_DEATH_SECONDS)
@@ -439,7 +439,9 @@ class Session:
             self._application = self._spark.sparkContext.applicationId
             self._check_shared(self._spark)
         except TargetSparkError as error:
-            self._failure = self._failure or (SparkDiedError(_ENDED) if self._is_ended() else error)
+            self._failure = self._failure or (
+                SparkDiedError(_ENDED) if self._is_application_ended() else error
+            )
         except Exception as error:  # noqa: BLE001  (`spark` raises it)
             self._failure = SparkUnavailableError(
                 f"Spark did not start: {_explain_failure(error, self._settings.master)}"
@@ -461,7 +463,7 @@ class Session:
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)
         warn_if_open(self._settings.master, conf)
-        with _environment(**_executor_python(conf)):
+        with _set_environment(**_get_executor_python(conf)):
             self._launch(conf, home, java)
             return self._connect(conf)
 
@@ -496,16 +498,18 @@ class Session:
 
         launch: Any = java_gateway.launch_gateway  # it has no types
         popen: dict[str, Any] = {
-            "stdout": _stderr_or_nothing(),
+            "stdout": _get_output_descriptor(),
             "start_new_session": True,
             "pass_fds": self._pass_fds,
         }
-        private = _scratch(self._settings) | loopback_environment(self._settings.master)
+        private = _build_scratch_environment(self._settings) | loopback_environment(
+            self._settings.master
+        )
         try:
             with (
                 resolve_lock(conf),
                 launch_environment(conf, java) as arguments,
-                _environment(SPARK_HOME=str(home), **private, **arguments),
+                _set_environment(SPARK_HOME=str(home), **private, **arguments),
             ):
                 self._gateway = launch(None, popen)
         except PySparkRuntimeError as error:
@@ -516,7 +520,7 @@ class Session:
                     or " Check master and the spark settings."
                 )
             ) from error
-        self._quiet = silence_disconnects(self._is_gone)
+        self._quiet = silence_disconnects(self._wait_for_jvm_exit)
         pid = self.jvm_pid
         if pid is not None and self._on_jvm is not None:
             self._on_jvm(pid)
@@ -576,7 +580,7 @@ def _explain_failure(error: Exception, master: str) -> str:
     )
 
 
-def _death(code: int, settings: SparkSettings) -> SparkDiedError:
+def _explain_jvm_exit(code: int, settings: SparkSettings) -> SparkDiedError:
     """Return the error for a JVM that ended during the run; the message explains its exit code."""
     memory = settings.conf.get(_MEMORY) or _small_spark_conf(settings.master)[_MEMORY]
     if code in _OUT_OF_MEMORY:
@@ -596,14 +600,14 @@ def _death(code: int, settings: SparkSettings) -> SparkDiedError:
     )
 
 
-def _executor_python(conf: Mapping[str, str]) -> dict[str, str]:
+def _get_executor_python(conf: Mapping[str, str]) -> dict[str, str]:
     """Return the variable that sets the executors' Python; empty if the user configured none."""
     python = conf.get("spark.pyspark.python")
     return {"PYSPARK_PYTHON": python} if python else {}
 
 
 @contextlib.contextmanager
-def _environment(**values: str) -> Iterator[None]:
+def _set_environment(**values: str) -> Iterator[None]:
     """Context manager: set environment variables, and restore the previous values at the end."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
@@ -617,7 +621,7 @@ def _environment(**values: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _stderr_or_nothing() -> int:
+def _get_output_descriptor() -> int:
     """Return the file descriptor for the JVM's output: standard error, or the null device.
 
     The null device is used if standard error is closed.
