@@ -326,8 +326,8 @@ def _check_security(
 ) -> Iterator[Check]:
     """Yield a warning for each missing protection of Spark's data from other users.
 
-    If ``spark`` is a session, its effective settings are checked, including those in
-    ``spark-defaults.conf``. If it is None, the configured settings are checked.
+    The effective settings of the session ``spark`` are checked, including those in
+    ``spark-defaults.conf``. Without a session, the configured settings are checked.
     """
     spark_settings = settings.spark_settings(config)
     if spark_settings.remote:

@@ -300,7 +300,7 @@ def _is_whole_record(bodies: Sequence[bytes]) -> pa.Array:
 
 
 def _build_null_mask(values: list[Any]) -> pa.Array:
-    """Return a boolean Arrow array that is true where a value is None."""
+    """Return a boolean Arrow array that is true for each None in ``values``."""
     return pa.array([value is None for value in values], pa.bool_())
 
 

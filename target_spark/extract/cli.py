@@ -292,7 +292,7 @@ def _split_settings(
 
 
 def _read_json_object(path: str | None, error: type[ConfigurationError]) -> Any:
-    """Return the JSON object in a file, or None if ``path`` is None or empty.
+    """Return the JSON object in a file; return None without a path.
 
     Raises:
         ConfigurationError: The file cannot be read; the exception is of the class ``error``.

@@ -86,7 +86,7 @@ def _answer(work: Callable[[], object]) -> bytes:
 
 
 def _describe_exit_code(code: int) -> str:
-    """Return an exit code as text; a negative code stands for a signal, which is named."""
+    """Return an exit code as text; a negative code is a signal, whose name is returned."""
     if code > 0:
         return f"exit code {code}"
     with contextlib.suppress(ValueError):

@@ -54,7 +54,7 @@ class PartitionGroup:
     Attributes:
         number: The index of the group, from 0.
         of: The number of groups of the stream.
-        parts: The contexts; None stands for the whole stream.
+        parts: The contexts; None means the whole stream.
     """
 
     number: int
@@ -101,7 +101,7 @@ def _collected(request: ReadOptions) -> list[WorkUnit | None]:
 class _ContextCollector:
     """Replacement for the output and the distributor of a tap's sync engine.
 
-    It collects the contexts of a stream that the engine would read, and reads none of them.
+    It collects the contexts of a stream that the engine would read, without reading them.
     """
 
     most = _ALL_AT_ONCE
@@ -160,7 +160,7 @@ def _read_context(
 ) -> bool:
     """Read one context and write its rows to ``sink``, with retries. Return True if it has rows.
 
-    ``part`` is None to read the whole stream.
+    With ``part=None``, the whole stream is read.
 
     Raises:
         FrameError: All attempts failed.

@@ -147,8 +147,8 @@ class RateLimitServer:
         """Return a server for the executors of a Spark session, not yet opened.
 
         It listens on the driver's address, on the port in the setting ``spark.tap.permits.port`` or
-        else any free port. With Spark Connect the result is None: the driver is on another machine,
-        and executors cannot reach this process.
+        else any free port. Return None for Spark Connect: its driver is on another machine, and
+        executors cannot reach this process.
 
         Raises:
             RateLimitServerError: The port is invalid.

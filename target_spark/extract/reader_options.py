@@ -248,7 +248,7 @@ def _read_document(
     """Return the JSON object in an option, or in the file whose path is the option's value.
 
     Args:
-        given: The option's value; None if not set, then the result is None.
+        given: The option's value. With None, the option is not set, and the result is None too.
         read: A function that parses a text; its second argument names the source in errors.
         option: The name of the option.
 

@@ -190,8 +190,8 @@ class _FileRowReader:
     def _unmodified_flags(self, cells: Any | None, rows: int) -> Any:
         """Return a boolean array that is true for each cell whose old value is kept.
 
-        ``cells`` is None for a column that is not in the file. All its values are kept if this is
-        an update file.
+        Pass None as ``cells`` for a column that is not in the file. In an update file all its
+        values are kept.
         """
         if cells is None or not self.unmodified:
             return pa.repeat(self.kind is FileKind.UPDATE and cells is None, rows)

@@ -36,7 +36,7 @@ def dump_metadata(*fivetran_schemas: FivetranSchema) -> str:
 
 
 def load_metadata(text: str | None) -> tuple[FivetranSchema, ...]:
-    """Parse the schemas stored in the table property; ``text`` is None if it is not set.
+    """Parse the schemas stored in the table property; return () if ``text`` is not set.
 
     Raises:
         ValueError: The text cannot be parsed.

@@ -28,7 +28,7 @@ _INSTANTS: Final = (DataType.UTC_DATETIME, DataType.NAIVE_DATETIME)
 def matching_rows(
     existing: ExistingTable, stream: StreamId, synced: str, before: datetime | None
 ) -> str:
-    """Return the SQL condition for rows synced before a time; "true" if ``before`` is None.
+    """Return the SQL condition for rows synced before a time; "true" without a time.
 
     Args:
         existing: The table.
@@ -37,7 +37,7 @@ def matching_rows(
         before: The time, in UTC if it has no time zone; None for all rows.
 
     Raises:
-        TableError: The table has no such column, or it does not contain timestamps.
+        TableError: The table has no such column, or the column does not contain timestamps.
     """
     if before is None:
         return "true"

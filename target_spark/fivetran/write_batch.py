@@ -71,7 +71,7 @@ def write_batch(
 ) -> BatchResult:
     """Write a batch of files to a table; return its number of rows and files.
 
-    ``fivetran_schema`` has the columns of the request. If none of them is a key, the keys stored
+    ``fivetran_schema`` has the columns of the request. If it has no key columns, the keys stored
     with the table are used, or else ``_fivetran_id``.
 
     Raises:

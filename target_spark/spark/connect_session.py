@@ -143,7 +143,7 @@ class ConnectSession:
 
     @property
     def failure(self) -> TargetSparkError | None:
-        """The error that prevented the connection, or None if there is none yet; never waits."""
+        """The error that prevented the connection, or None until one occurs; never waits."""
         return self._failure
 
     def stop(self, wait_seconds: float = 30) -> None:  # noqa: ARG002  (nothing here takes long)

@@ -363,7 +363,7 @@ class Session:
 
     @property
     def failure(self) -> TargetSparkError | None:
-        """The error that prevented the start or ended Spark, or None if there is none yet.
+        """The error that prevented the start or ended Spark, or None until one occurs.
 
         Reading it never waits.
         """
