@@ -183,7 +183,8 @@ def _build_column_names(paths: Sequence[_Path], schema: Mapping[str, object]) ->
 def _build_stream_options(stream: ConfiguredStream) -> StreamOptions:
     """Return the loader's options for a stream.
 
-    Delete records always delete rows instead of marking them, as Airbyte users expect.
+    A delete record always removes its row instead of marking the row as deleted, as Airbyte users
+    expect.
     """
     mode = MODES[stream.destination_sync_mode]
     return StreamOptions(

@@ -143,8 +143,8 @@ class StreamOptions:
         sort_by: The properties to sort the rows of each file by.
         file_bytes: The target size of files in bytes.
         hard_delete: True to delete rows; False to mark them as deleted.
-        by_cursor: True to keep the row with the greatest cursor of several rows with the same key,
-            and the last of equal ones; otherwise the last row in the input is kept.
+        by_cursor: True to keep, of several rows with the same key, the row with the greatest cursor
+            (of equal cursors the last row). Otherwise the last row in the input is kept.
         least_version: Rows with a version below this number are treated as the oldest ones.
         sync_id: Airbyte's id of the sync, for the metadata of rows.
     """

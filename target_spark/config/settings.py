@@ -390,7 +390,10 @@ Spark's settings.
 
 
 def get_path(config: Mapping[str, Any]) -> str:
-    """Return the setting ``path`` (or its alias ``warehouse``), the tables' root; "" if not set."""
+    """Return the root location of the tables: ``path``, or its alias ``warehouse``.
+
+    The result is "" if neither is set.
+    """
     return str(config.get("path") or config.get("warehouse") or "")
 
 
@@ -557,8 +560,8 @@ def _is_distributed(config: Mapping[str, Any]) -> bool:
 def shared_folders(config: Mapping[str, Any], scratch: str = "") -> dict[str, str]:
     """Return the folders that the executors of a cluster must be able to access, by setting.
 
-    The result is empty for a local Spark. ``scratch`` is a private folder inside ``staging``, which
-    replaces it in the result; "" for none.
+    The result is empty for a local Spark. If ``scratch`` is a folder inside ``staging``, it is
+    returned in place of ``staging``.
     """
     if not _is_distributed(config):
         return {}

@@ -67,7 +67,8 @@ def _streams(config: _Settings) -> Iterator[tuple[str, _Settings]]:
 def _iterate_settings(config: _Settings) -> Iterator[tuple[str, _Settings]]:
     """Yield the settings of all streams, then those set for each single stream.
 
-    Each is preceded by the prefix of its setting names in messages, such as "streams.users.".
+    Each item is a pair: the prefix of setting names in messages, such as "streams.users.", and the
+    settings.
     """
     yield "", config
     for name, own in _streams(config):
@@ -75,10 +76,10 @@ def _iterate_settings(config: _Settings) -> Iterator[tuple[str, _Settings]]:
 
 
 def _effective_settings(config: _Settings) -> Iterator[tuple[str, _Settings]]:
-    """Yield the settings of all streams, then for each single stream its settings with defaults.
+    """Yield the settings of all streams, then the effective settings of each configured stream.
 
-    Defaults are the settings of all streams. Each item is preceded by the prefix of its setting
-    names in messages, such as "streams.users.".
+    Each item is a pair: the prefix of setting names in messages, such as "streams.users.", and the
+    settings.
     """
     yield "", config
     for name, own in _streams(config):

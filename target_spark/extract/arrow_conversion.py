@@ -58,7 +58,7 @@ class ConversionError(Exception):
     """Raised if a value cannot be converted exactly to the type of its column.
 
     Attributes:
-        row: The index of the record among those converted together, from 0.
+        row: The index of the record in the list that was converted, from 0.
     """
 
     def __init__(self, path: _Path, reason: str, row: int = 0) -> None:

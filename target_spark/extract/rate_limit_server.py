@@ -303,7 +303,7 @@ class _Client:
         self._wire: BinaryIO | None = None
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve ``weight`` requests at the server; the result has the time to wait before them.
+        """Reserve ``weight`` requests; return the time to wait before sending them.
 
         Raises:
             RateLimitServerError: The server does not respond.

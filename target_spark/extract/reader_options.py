@@ -191,7 +191,7 @@ def _column_options(options: Mapping[str, str]) -> ColumnOptions:
 def _merge_settings(
     option: str | None, class_settings: Mapping[str, Any] | None, tap: str
 ) -> dict[str, Any]:
-    """Return the tap's settings: those of the option ``config`` override those of the class.
+    """Return the settings of the tap; the option ``config`` overrides settings of the class.
 
     Args:
         option: The option's value: a JSON object, or paths of settings files; None if not set.

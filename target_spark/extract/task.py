@@ -232,7 +232,7 @@ class _PartitionOutput:
         return {name: getattr(self, name) for name in _STATISTICS}
 
     def restore_statistics(self, statistics: Mapping[str, Any]) -> None:
-        """Replace the counts and schemas by those of a child process.
+        """Replace the counts and schemas with the counts and schemas of a child process.
 
         The child process wrote its rows to the same files.
         """

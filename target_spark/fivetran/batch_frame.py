@@ -71,7 +71,10 @@ def read_files(
 
 
 def find_file_error(error: BaseException) -> BatchFileLoadError | None:
-    """Return the batch file's error if that made a Spark action fail, else None."""
+    """Return the error of a batch file if it made a Spark action fail, else None.
+
+    ``error`` is the error of the action.
+    """
     for each in iterate_causes(error):
         if isinstance(each, BatchFileLoadError):
             return each

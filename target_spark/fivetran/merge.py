@@ -89,7 +89,13 @@ def find_cast_failure(
 ) -> TableError | None:
     """Return the error for a value that its column cannot hold, if that caused ``error``.
 
-    Return None if ``error`` has another cause. ``name`` is the name of the table.
+    Return None if ``error`` has another cause.
+
+    Args:
+        error: The error of a Spark action on the result of `cast_to_table`.
+        name: The name of the table.
+        existing: The table.
+        fivetran_schema: The columns of the batch.
     """
     match = _MISFIT_COLUMN.search(str(error))
     if match is None:

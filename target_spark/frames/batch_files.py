@@ -224,10 +224,10 @@ def _group_files(files: Sequence[BatchFile]) -> list[list[int]]:
 def _create_scans(
     spark: SparkSession, files: Sequence[BatchFile], group: Sequence[int]
 ) -> Iterator[_Scan]:
-    """Yield the DataFrames that read the files with the indexes in ``group``.
+    """Yield the scans that read the files with the indexes in ``group``.
 
-    One DataFrame reads all files, unless Parquet files have incompatible types. Then each file has
-    a separate one.
+    A scan is one DataFrame that reads several files together. Usually one scan reads all files. If
+    Parquet files have incompatible types, each file has a separate scan.
     """
     numbers: dict[str, list[int]] = defaultdict(list)
     for number in group:

@@ -169,7 +169,7 @@ class UnparsedReasons(NamedTuple):
 
     Attributes:
         record: Column definitions to add first.
-        precomputed: Column definitions to add next; they use those in ``record``.
+        precomputed: Column definitions to add next; they use the columns in ``record``.
         reasons: An array of texts that describe the errors.
     """
 

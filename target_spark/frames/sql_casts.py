@@ -167,8 +167,8 @@ def _decimal(text: str, type_: Decimal) -> _Conversion:
 def _convert_scientific(text: str, type_: Decimal) -> str:
     """Return the SQL that converts a number with an exponent, such as ``1.5e3``, to a decimal type.
 
-    The result is null if the type has too few decimal places. The number needs those of its
-    mantissa, less the exponent, less the trailing zeros of the mantissa.
+    The result is null if the type's scale is too small. The required scale is the number of decimal
+    places of the mantissa, minus the exponent, minus the trailing zeros of the mantissa.
     """
     mantissa = f"substring_index(lower({text}), 'e', 1)"
     exponent = f"int(substring_index(lower({text}), 'e', -1))"

@@ -153,7 +153,7 @@ def key_values(table_schema: TableSchema) -> dict[str, str]:
 
 
 def find_corrupted_keys(table_schema: TableSchema) -> dict[str, str]:
-    """Return, by key, a SQL condition that the JSON reader may have changed the key's value.
+    """Return, by key, the SQL condition that the JSON reader may have changed the key's value.
 
     In records that are read as text, the reader replaces an unpaired surrogate (an invalid Unicode
     escape) by a question mark. The result is empty if records are not read as text.

@@ -171,10 +171,7 @@ def s3_library(hadoop: str, sdk: str) -> Library:
 
 
 def every_library() -> Iterator[Library]:
-    """Yield the jars of each table format and of object storage, for each version of Spark.
-
-    Only supported versions are included.
-    """
+    """Yield the jars of all table formats and of object storage, for each supported Spark."""
     yield from map(format_library, ARTIFACTS.values())
     yield from (s3_library(*releases) for releases in HADOOP_AWS.values())
 

@@ -85,8 +85,8 @@ def spark_home(master: str, spark_version: str) -> Path:
 def archive_file(java: str, home: Path) -> Path:
     """Return the path of the class archive for a Java program and a Spark folder.
 
-    It is below the Python environment, because an archive works only with the jars of one
-    environment. The file may not exist.
+    A class archive makes a JVM start faster. It is stored in the folder of the Python environment,
+    because it works only with the jars of that environment. The file may not exist.
     """
     return _share() / f"classes-{_key(os.path.realpath(java), str(home))}.jsa"
 

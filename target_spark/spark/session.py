@@ -250,8 +250,8 @@ def _small_spark_conf(master: str) -> dict[str, str]:
 def _get_default_database(scratch: str) -> str:
     """Return the folder URL of Spark's default database, in which no table is ever stored.
 
-    Spark creates the folder at its start if it does not exist. If ``scratch`` is "", the URL is
-    that of an existing folder.
+    It is a new folder in ``scratch``. If ``scratch`` is "", it is an existing folder instead,
+    because Spark creates a missing one.
     """
     folder = Path(scratch, "warehouse") if scratch else Path(__file__).parent
     return to_spark_uri(str(folder))
@@ -471,7 +471,7 @@ class Session:
         """Check that the executors of a cluster can access the shared folders.
 
         Raises:
-            TableError: They cannot.
+            TableError: An executor cannot access a folder.
         """
         if not self._settings.shared:
             return
