@@ -51,19 +51,19 @@ __all__ = [
 
 
 class TargetSparkError(Exception):
-    """Base class of the target's errors; the message has the reason and the remedy."""
+    """Base class of the target's errors; the message explains the reason and the remedy."""
 
 
 class SparkUnavailableError(TargetSparkError):
-    """Spark could not be started because of Java, the jars or the settings."""
+    """Spark could not be started or connected to, because of Java, its jars or its settings."""
 
 
 class SparkDiedError(TargetSparkError):
-    """Spark's JVM, or its application on a cluster, ended while it was needed."""
+    """Spark's JVM, or its application on a cluster, ended before the run was finished."""
 
 
 class JobLockError(TargetSparkError):
-    """Another run of the same job holds its lock, or another user controls the lock file."""
+    """The lock of the job is held by another run, or its file is controlled by another user."""
 
 
 class UnsupportedError(TargetSparkError):
@@ -71,59 +71,62 @@ class UnsupportedError(TargetSparkError):
 
 
 class TableError(TargetSparkError):
-    """A folder is not a table that the target may write, or it cannot be written."""
+    """The target may not or cannot write to a table, or the location has no valid table."""
 
 
 class TableOwnerError(TargetSparkError):
-    """A table was last loaded by another job."""
+    """The table belongs to another job, which loaded it last."""
 
 
 class CommitLostError(TargetSparkError):
-    """A write returned without an error, but its batch is not in the table."""
+    """A write seemed to succeed, but its rows are not in the table."""
 
 
 class ConflictError(TargetSparkError):
-    """Another writer changed a table during a commit; nothing was written, so it may be retried."""
+    """Another writer changed a table during a commit. Nothing was written; a retry is possible."""
 
 
 class StorageError(TargetSparkError):
-    """The storage, the catalog or another writer prevented a commit in all attempts."""
+    """All attempts of a commit failed because of the storage, the catalog or another writer."""
 
 
 class DiskFullError(TargetSparkError):
-    """A disk has no space for waiting rows or for a table."""
+    """A disk has no free space for uncommitted rows or for a table."""
 
 
 class FilesError(TargetSparkError):
-    """A file that a BATCH message names is missing, truncated, or differs from its description."""
+    """A file named by a BATCH message is missing, truncated, or not of the declared format."""
 
 
 class ReadingError(TargetSparkError):
-    """A tap that runs in the same process failed; the rows before the failure are valid."""
+    """The tap that runs in this process failed; rows before the failure are still committed."""
 
 
 class BatchFileLoadError(TargetSparkError):
-    """A Fivetran batch file is missing, cannot be opened, or has values that do not fit."""
+    """A Fivetran batch file is missing, cannot be opened, or has invalid values."""
 
 
 class RowCountError(TargetSparkError):
-    """The numbers of written and quarantined rows differ from the number of rows received."""
+    """The number of rows written and quarantined differs from the number of rows received."""
 
 
 class QuarantineError(TargetSparkError):
-    """More rows would be quarantined than the setting ``max_quarantined`` allows."""
+    """More rows are invalid than the setting ``max_quarantined`` allows to quarantine."""
 
 
 class IncompleteError(TargetSparkError):
-    """A stream that overwrites its table is not known to be complete; the old rows stay."""
+    """An overwrite was not completed, because the source did not confirm that it sent all rows.
+
+    The old rows stay in the table.
+    """
 
 
 class StateOutputError(TargetSparkError):
-    """States cannot be emitted, because standard output is closed or its reader is gone."""
+    """States cannot be emitted, because standard output or its reader was closed."""
 
 
 class RateLimitServerError(TargetSparkError):
-    """The driver's server that counts the requests of a job cannot be started or reached."""
+    """The server that counts a job's HTTP requests cannot be started or reached."""
 
 
 class FrameError(TargetSparkError):

@@ -59,7 +59,7 @@ _FAULTS_OF_THE_INPUT: Final = (
 )
 """Errors caused by the input: the rows before the error are valid and committed."""
 
-_SAID_IN_WORDS: Final = (*_FAULTS_OF_THE_INPUT, TargetSparkError, OSError)
+_SELF_EXPLANATORY: Final = (*_FAULTS_OF_THE_INPUT, TargetSparkError, OSError)
 """Errors whose message is sufficient; all others are logged with their traceback."""
 
 
@@ -86,7 +86,7 @@ class TargetSpark(PluginBase):
         """Read and validate the settings.
 
         Raises:
-            ConfigValidationError: The settings are invalid; the error lists all faults.
+            ConfigValidationError: Settings are invalid; the message lists all errors.
         """
         self._signals: list[int] = []
         self._stopping = threading.Event()
@@ -118,7 +118,10 @@ class TargetSpark(PluginBase):
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:
-        """Return the command for the first argument or ``--port``; the default is Singer's."""
+        """Return the command that the arguments select; without a match, Singer's load.
+
+        A command is selected by the first argument, or by the option ``--port``.
+        """
         if args and args[0] in AIRBYTE_COMMANDS:
             from target_spark.airbyte.cli import airbyte_command
 
@@ -144,7 +147,7 @@ class TargetSpark(PluginBase):
         return [*super()._faults_beyond_schema(), *settings.find_faults(self.config)]
 
     def listen(self, source: BinaryIO) -> int:
-        """Load Singer messages until ``source`` ends; return the exit code."""
+        """Load the Singer messages in ``source`` until it ends; return the exit code."""
         options = settings.load_options(self.config)
         check = None
         if options.strict:
@@ -155,7 +158,11 @@ class TargetSpark(PluginBase):
         return 1 if self.load(source, binding) else 0
 
     def load(self, source: BinaryIO, binding: ProtocolBinding) -> list[BaseException]:
-        """Read a protocol's messages from ``source`` until it ends, and load them into tables.
+        """Read a protocol's messages from ``source`` until it ends, and load their rows.
+
+        Args:
+            source: The input.
+            binding: The protocol's reader, state format and options.
 
         Returns:
             The errors that occurred; empty on success.
@@ -171,15 +178,14 @@ class TargetSpark(PluginBase):
     ) -> list[BaseException]:
         """Run a load whose events come from the function ``feed``.
 
-        The report contains the same errors as the result.
-
         Args:
-            binding: The protocol's parts.
-            feed: Passes events to the loader of the session that it gets.
-            retries_tasks: True to let a local Spark retry failed tasks that read a source.
+            binding: The protocol's reader, state format and options.
+            feed: A function that gets a load session and passes events to its loader.
+            retries_tasks: True to let a local Spark retry failed tasks, because they read a source
+                that may fail.
 
         Returns:
-            The errors that occurred; empty on success.
+            The errors that occurred, which are also in the report; empty on success.
         """
         report = Report(self.config_args)
         faults: list[BaseException] = []
@@ -212,7 +218,7 @@ class TargetSpark(PluginBase):
         *,
         retries_tasks: bool,
     ) -> Iterator[LoadSession]:
-        """Context manager: create the objects of a run, and close them in the right order."""
+        """Context manager: create the objects of a run, and close them in reverse order."""
         job, location = settings.get_job_name(self.config), settings.get_location(self.config)
         former = settings.former_jobs(self.config)
         started = monotonic_run_start(location, (job, *former), self.initialized_at)
@@ -252,7 +258,7 @@ class TargetSpark(PluginBase):
     def _load(
         self, opened: LoadSession, feed: Callable[[LoadSession], None]
     ) -> list[BaseException]:
-        """Process the input and finish the load; return the errors of the input and of its end."""
+        """Process the input and finish the load; return the errors of both."""
         faults: list[BaseException] = []
         loader = opened.loader
         try:
@@ -290,7 +296,7 @@ class TargetSpark(PluginBase):
     ) -> Callable[[Iterable[Event]], Iterator[Event]]:
         """Return a function that applies the configured stream maps and flattening to events.
 
-        ``renamed`` is called with the old and the new name of each stream that is renamed.
+        ``renamed`` is a function called with the old and the new name of each renamed stream.
         """
         if self._mapper is None:
             return iter
@@ -306,11 +312,14 @@ class TargetSpark(PluginBase):
     # Signals
 
     def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:
-        """Register a function that the first signal calls to interrupt the main thread."""
+        """Set the function that is called at the first signal, to interrupt the main thread.
+
+        None removes it.
+        """
         self._leave = leave
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Record the first signal; end the process at once at the second."""
+        """Begin to stop the run at the first signal; end the process at once at the second."""
         if self._wake_up is None:
             super()._handle_termination(signum, frame)
         if self._signals:
@@ -342,9 +351,9 @@ class TargetSpark(PluginBase):
         write_to_stderr("\n".join([*report.lines(), f"REPORT: {text}", ""]))
 
     def _log(self, fault: BaseException, hide: Callable[[str], str]) -> None:
-        """Log an error without secrets, with a traceback if its message is not sufficient."""
+        """Log an error without secrets; add a traceback unless its message is sufficient."""
         message = hide(str(fault)) or type(fault).__name__
-        if isinstance(fault, _SAID_IN_WORDS):
+        if isinstance(fault, _SELF_EXPLANATORY):
             self.logger.error("%s", message)
             return
         self.logger.error("%s", message, exc_info=fault)
@@ -370,7 +379,7 @@ def _commits(
     folder: SpoolFolder,
     stopping: threading.Event,
 ) -> BatchWriter:
-    """Create the batch writer, after importing Spark's libraries."""
+    """Return the batch writer, which commits rows with Spark; import Spark's libraries first."""
     load_libraries()
     from target_spark.loader.batch_writer import BatchWriter
 

@@ -41,7 +41,7 @@ _FLAGS: Final[Mapping[str, CommandArgs]] = {
 
 
 def airbyte_command(plugin: type[CommandTarget], word: str) -> ProgramCommand:
-    """Return the Airbyte command ``word``: spec, check or write."""
+    """Return the command object for the Airbyte command ``word``: spec, check or write."""
     return ProgramCommand(plugin.name, partial(_run, plugin, word))
 
 
@@ -63,7 +63,7 @@ def _run(plugin: type[CommandTarget], word: str, arguments: list[str], program: 
 
 
 class _CommandState:
-    """State of a running Airbyte command: its standard output and the secrets to redact."""
+    """State of a running Airbyte command: its output, and the secrets to remove from it."""
 
     def __init__(self, plugin: type[CommandTarget], wire: StdoutWriter) -> None:
         self.plugin = plugin
@@ -72,11 +72,11 @@ class _CommandState:
         self._hide: Callable[[str], str] = str
 
     def hide(self, text: str) -> str:
-        """Return a text without the secrets of the settings that were read."""
+        """Return a text without the secrets of the settings that have been read."""
         return self._hide(text)
 
     def read_settings(self, path: str) -> ConfigInput:
-        """Read the settings file, and redact its secrets in all later output.
+        """Read a settings file; its secrets are removed from all later output.
 
         Raises:
             ConfigFileError: The file cannot be read.
@@ -86,10 +86,10 @@ class _CommandState:
         return config_input
 
     def target(self, config_input: ConfigInput) -> CommandTarget:
-        """Create the target with its settings.
+        """Create the target with the settings in ``config_input``.
 
         Raises:
-            ConfigValidationError: A setting is invalid; the message lists all faults.
+            ConfigValidationError: Settings are invalid; the message lists all errors.
         """
         target = self.plugin(config=config_input.config, parse_env_config=config_input.parse_env)
         target.config_args = config_input.args
@@ -97,11 +97,11 @@ class _CommandState:
         return target
 
     def write_message(self, kind: str, field: str, body: Mapping[str, Any]) -> None:
-        """Write one Airbyte message of the type ``kind`` with its body under the key ``field``."""
+        """Write an Airbyte message of the type ``kind``, with ``body`` under the key ``field``."""
         self._wire.write(line(kind, field, body))
 
     def write_error(self, fault: BaseException) -> None:
-        """Write an error as an ERROR trace, or to standard error if standard output is closed."""
+        """Write an error as an ERROR trace; if standard output is closed, to standard error."""
         try:
             self._wire.write(trace_line("ERROR", error_body(fault, self.hide)))
         except OSError:

@@ -34,39 +34,43 @@ MODES: Final[Mapping[str, WriteMode]] = {
 
 @dataclass(frozen=True, slots=True)
 class CatalogRequest:
-    """Parsed form of a configured catalog.
+    """The content of a configured catalog in the form that the loader uses.
 
     Attributes:
         expected: The streams that the source will send.
-        options: The options of each stream.
+        options: The loader's options for each stream.
     """
 
     expected: tuple[ExpectedStream, ...]
     options: dict[StreamId, StreamOptions]
 
     def renamed(self, old: StreamId, new: StreamId) -> None:
-        """Copy the options of a stream to the name that a stream map gives it."""
+        """Apply the options of a stream to the new name that a stream map gives it.
+
+        Options of the new name that exist already are kept.
+        """
         if old in self.options:
             self.options.setdefault(new, self.options[old])
 
 
 def parse_catalog(catalog: ConfiguredCatalog, table_format: str) -> CatalogRequest:
-    """Return the expected streams and their options for a configured catalog.
+    """Convert a configured catalog to the loader's streams and options.
 
     Raises:
-        CatalogFileError: The catalog has errors for this table format; the message lists all.
+        CatalogFileError: The catalog has errors, or requests something that the table format does
+            not support. The message lists all errors.
     """
     faults = list(_faults(catalog.streams, table_format))
     if faults:
         raise CatalogFileError(f"Catalog '{catalog.source}': {' '.join(faults)}")
     return CatalogRequest(
-        tuple(map(_expected, catalog.streams)),
-        {stream.id: _options(stream) for stream in catalog.streams},
+        tuple(map(_build_expected_stream, catalog.streams)),
+        {stream.id: _build_stream_options(stream) for stream in catalog.streams},
     )
 
 
 def build_options(config: Mapping[str, Any], request: CatalogRequest) -> LoadOptions:
-    """Return the loader's options from the settings and the catalog, which takes precedence."""
+    """Return the loader's options from the settings and the catalog; the catalog has priority."""
     options = load_options(config)
     quarantines = with_defaults(config).get("misfits") == "quarantine"
     columns = replace(options.columns, airbyte=True, quarantines_misfits=quarantines)
@@ -127,11 +131,11 @@ def _holds_many(schema: Any) -> bool:
     return bool(types) and types <= {"array", "object"}
 
 
-def _expected(stream: ConfiguredStream) -> ExpectedStream:
-    """Return the expected stream for a stream of a configured catalog.
+def _build_expected_stream(stream: ConfiguredStream) -> ExpectedStream:
+    """Return a stream of a configured catalog in the form that the loader expects.
 
-    It truncates older generations if only the current one is to be kept; an overwrite does so
-    anyway.
+    Rows of older generations (complete refreshes) are removed if the catalog requests only the
+    current generation. In overwrite mode all old rows are replaced anyway.
     """
     generation = stream.generation_id
     truncates = bool(generation) and stream.minimum_generation_id == generation
@@ -147,7 +151,7 @@ def _described(stream: ConfiguredStream, *, with_keys: bool) -> SchemaEvent:
     schema = singer_schema(stream.json_schema)
     if not with_keys:
         return SchemaEvent(stream.id, schema)
-    names = _names((*stream.primary_key, *filter(None, [stream.cursor])), schema)
+    names = _build_column_names((*stream.primary_key, *filter(None, [stream.cursor])), schema)
     return SchemaEvent(
         stream.id,
         schema,
@@ -157,8 +161,12 @@ def _described(stream: ConfiguredStream, *, with_keys: bool) -> SchemaEvent:
     )
 
 
-def _names(paths: Sequence[_Path], schema: Mapping[str, object]) -> dict[_Path, str]:
-    """Return a column name for each path: its names joined by dots, with ``_`` added if taken."""
+def _build_column_names(paths: Sequence[_Path], schema: Mapping[str, object]) -> dict[_Path, str]:
+    """Return a column name for each path of a nested key or cursor.
+
+    The name is the path's parts joined by dots, with ``_`` appended while another property has that
+    name.
+    """
     declared = schema.get("properties")
     taken = set(declared) if isinstance(declared, Mapping) else set()
     taken |= {path[0] for path in paths if len(path) == 1}
@@ -172,10 +180,11 @@ def _names(paths: Sequence[_Path], schema: Mapping[str, object]) -> dict[_Path, 
     return names
 
 
-def _options(stream: ConfiguredStream) -> StreamOptions:
+def _build_stream_options(stream: ConfiguredStream) -> StreamOptions:
     """Return the loader's options for a stream.
 
-    Delete records remove rows, as Airbyte users expect.
+    A delete record always removes its row instead of marking the row as deleted, as Airbyte users
+    expect.
     """
     mode = MODES[stream.destination_sync_mode]
     return StreamOptions(

@@ -26,7 +26,11 @@ _decode_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class PerStreamStateFormat:
-    """State format of Airbyte: each emitted state has the number of rows that it covers."""
+    """Format of Airbyte states: each emitted state includes the number of rows before it.
+
+    The count begins at the previous state of the same scope. The scope of a state is one stream, or
+    all streams for a global state.
+    """
 
     def __init__(self) -> None:
         """Create the format with all row counts at zero."""
@@ -34,31 +38,31 @@ class PerStreamStateFormat:
         self._rejected: Counter[Hashable] = Counter()
 
     def format_output(self, covered: CoveredState) -> bytes:
-        """Return a STATE message with the row counts since the scope's last state.
+        """Return a STATE message with the numbers of committed and of rejected rows.
 
-        The scope is one stream, or all streams. The message counts committed and rejected rows.
+        Rows are counted from the previous state of the same scope: one stream, or all streams.
         """
         scope = covered.scope
         received = covered.rows - self._counted[scope]
         rejected = min(self._rejected[scope], received)
         self._counted[scope] = covered.rows
         self._rejected[scope] -= rejected
-        return b'{"type":"STATE","state":%b}' % _with_stats(
+        return b'{"type":"STATE","state":%b}' % _add_row_counts(
             covered.state, received - rejected, rejected
         )
 
     def format_stored(self, states: Sequence[CoveredState]) -> bytes:
-        """Return the states as a JSON list, one per scope."""
+        """Return the states as a JSON list, with one state per stream or one for all streams."""
         return b"[%b]" % b",".join(each.state for each in states)
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
-        """Record the number of rows of a stream that were committed to its quarantine table."""
+        """Add to the number of rows of a stream that were written to its quarantine table."""
         self._rejected[stream] += rows
         self._rejected[_ALL] += rows
 
 
-def _with_stats(state: bytes, committed: int, rejected: int) -> bytes:
-    """Return a state with the destination's row counts, replacing any that it had."""
+def _add_row_counts(state: bytes, committed: int, rejected: int) -> bytes:
+    """Return a state with the destination's row counts; existing counts are replaced."""
     stats = b'{"recordCount":%d.0}' % committed
     if rejected:
         stats = stats[:-1] + b',"rejectedRecordCount":%d.0}' % rejected

@@ -61,11 +61,12 @@ _NAMED: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class ProgramCommand:
-    """A command of the program, callable like a click command.
+    """A command of the program; it can be called like a click command.
 
     Attributes:
         name: The name of the program.
-        run: Runs the command with its arguments and the program's name; returns the exit code.
+        run: A function that runs the command. It gets the arguments and the program's name, and
+            returns the exit code.
     """
 
     name: str
@@ -79,12 +80,12 @@ class ProgramCommand:
     ) -> int:
         """Run the command and return its exit code.
 
-        In click's standalone mode (the default) the process exits with the code instead.
+        In click's standalone mode (the default) the process exits with that code instead.
 
         Args:
-            args: The command line after the program's name; None means that of this process.
-            prog_name: The program's name in messages; None means ``name``.
-            **extra: ``standalone_mode``.
+            args: The command line after the program's name; None for that of this process.
+            prog_name: The program's name in messages; None for ``name``.
+            **extra: ``standalone_mode``: False to return the exit code, True to exit.
         """
         arguments = list(sys.argv[1:] if args is None else args)[1:]
         code = self.run(arguments, prog_name or self.name)
@@ -94,7 +95,7 @@ class ProgramCommand:
 
 
 def subcommand(plugin: type[CommandTarget], word: str) -> ProgramCommand:
-    """Return the subcommand ``word``: doctor, last-state or replay."""
+    """Return the command object for the subcommand ``word``: doctor, last-state or replay."""
     return ProgramCommand(plugin.name, partial(_run, plugin, word))
 
 
@@ -123,10 +124,7 @@ def _run(plugin: type[CommandTarget], word: str, arguments: list[str], program: 
 
 
 def _create_target(plugin: type[CommandTarget], config_input: ConfigInput) -> CommandTarget:
-    """Create the target with its settings, but without ``report``.
-
-    So the report file of the last run is not overwritten.
-    """
+    """Create the target without its setting ``report``, to keep the last run's report file."""
     config = {**config_input.config, "report": None}
     return plugin(config=config, parse_env_config=config_input.parse_env)
 

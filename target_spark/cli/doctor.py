@@ -64,12 +64,12 @@ _ROOM: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check and its result.
+    """A check of the configuration or the environment, with its result.
 
     Attributes:
         name: The name of the check.
         verdict: ``ok``, ``warning``, ``failed`` or ``skipped``.
-        text: The result, with the remedy if the check failed.
+        text: The result as text, with the remedy if the check failed.
     """
 
     name: str
@@ -87,12 +87,12 @@ def run_checks(
     *,
     as_json: bool = False,
 ) -> int:
-    """Run all checks and print them; return the exit code, 1 if a check failed, else 0.
+    """Run all checks and print their results; return exit code 1 if a check failed, else 0.
 
     Args:
-        check: Returns the settings of a configuration input, or raises `ConfigurationError`.
-        config_args: The values of ``--config``.
-        as_json: True to print one JSON document instead of lines.
+        check: A function that returns the validated settings, or raises `ConfigurationError`.
+        config_args: The values of the option ``--config``.
+        as_json: True to print one JSON document; False to print one line per check.
     """
     results = []
     for result in checks(check, config_args):
@@ -107,20 +107,25 @@ def run_checks(
 def checks(
     check: Callable[[ConfigInput], Mapping[str, Any]], config_args: Sequence[str]
 ) -> Iterator[Check]:
-    """Run all checks and yield each result, with secrets removed.
+    """Run all checks and yield each result, with secrets removed from its text.
 
-    The arguments are those of `run_checks`.
+    Args:
+        check: A function that returns the validated settings, or raises `ConfigurationError`.
+        config_args: The values of the option ``--config``.
     """
-    config, faults = _configuration(check, config_args)
+    config, faults = _read_configuration(check, config_args)
     hide = make_redactor(config)
     for result in _checks(config, faults):
         yield replace(result, text=redact(hide(result.text)))
 
 
-def _configuration(
+def _read_configuration(
     check: Callable[[ConfigInput], Mapping[str, Any]], config_args: Sequence[str]
 ) -> tuple[Mapping[str, Any], list[str]]:
-    """Return the settings as far as they can be read, and their faults."""
+    """Return the settings and their errors; if there are errors, the settings as read.
+
+    The settings are empty if they cannot be read.
+    """
     config: Mapping[str, Any] = {}
     try:
         config_input = ConfigInput.from_cli_args(*config_args)
@@ -146,13 +151,16 @@ def _checks(config: Mapping[str, Any], faults: Sequence[str]) -> Iterator[Check]
     yield _job_lock(config)
     if any(check.verdict == "failed" for check in results if check.name in _NEEDED):
         yield Check("spark", "skipped", "requires the checks that failed above")
-        yield from _security(config)
+        yield from _check_security(config)
         return
     yield from _with_spark(config)
 
 
 def preflight_checks(config: Mapping[str, Any]) -> Iterator[Check]:
-    """Run the checks of valid settings that do not need Spark, and yield each result."""
+    """Run the checks that do not start Spark, and yield each result.
+
+    ``config`` must be valid settings.
+    """
     yield from _programs(config)
     if not config.get("remote"):  # a server's jars are checked later
         yield _tried("jars", lambda: _jars(config))
@@ -181,10 +189,11 @@ def _version() -> str:
 
 
 def _jars(config: Mapping[str, Any]) -> str:
-    """Return a text that says where the jars of the table format come from.
+    """Return a text that explains the origin of the table format's jars.
 
     Raises:
-        SparkUnavailableError: There are no jars for this Spark, or a configured jar is missing.
+        SparkUnavailableError: The format does not support this Spark, or a configured jar is
+            missing.
     """
     spark_settings, version = settings.spark_settings(config), _version()
     missing = [
@@ -220,7 +229,7 @@ def _jar(conf: Mapping[str, str], needed: str) -> str:
 def _staging(config: Mapping[str, Any]) -> Check:
     system = tempfile.gettempdir()  # rows are spooled there if staging is an address
     folder = to_local_folder(config.get("staging") or system) or Path(system)
-    fault = _cannot_write(folder)
+    fault = _explain_not_writable(folder)
     if fault:
         return Check("staging", "failed", f"{fault}. Set staging to a folder that can be written")
     wanted_bytes = settings.load_options(config).spool_bytes
@@ -238,7 +247,7 @@ def _check_path(config: Mapping[str, Any]) -> Iterator[Check]:
     folder = to_local_folder(settings.get_path(config)) if settings.get_path(config) else None
     if folder is None:
         return
-    fault = _cannot_write(folder)
+    fault = _explain_not_writable(folder)
     if fault:
         yield Check("path", "failed", f"{fault}. Set path to a folder that can be written")
         return
@@ -251,12 +260,12 @@ def _check_path(config: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _nearest_existing(folder: Path) -> Path:
-    """Return a folder, or the nearest folder above it that exists."""
+    """Return a folder if it exists, else its nearest existing parent folder."""
     return next(each for each in (folder, *folder.absolute().parents) if each.exists())
 
 
-def _cannot_write(folder: Path) -> str:
-    """Return why a folder cannot be created or written; "" if it can."""
+def _explain_not_writable(folder: Path) -> str:
+    """Return the reason if a folder cannot be created or written to; "" if it can."""
     nearest = _nearest_existing(folder)
     if not nearest.is_dir():
         return f"{nearest} is a file"
@@ -293,30 +302,32 @@ def _with_spark(config: Mapping[str, Any]) -> Iterator[Check]:
             spark = session.spark()
         except TargetSparkError as error:
             yield Check("spark", "failed", str(error))
-            yield from _security(config)
+            yield from _check_security(config)
             yield Check("storage", "skipped", "requires Spark")
             return
         seconds = time.monotonic() - began
         text = f"Spark {spark.version} as {session.application}, started in {seconds:.1f} s"
         yield Check("spark", "ok", text)
-        yield from _security(config, spark)
+        yield from _check_security(config, spark)
         if shared:
             seen = " and ".join(f"{name} ({folder})" for name, folder in shared.items())
             yield Check("executors", "ok", f"they read and write in {seen}")
         options = settings.load_options(config)
         if options.staging and to_local_folder(options.staging) is None:
-            yield _staging_address(options.staging, spark)
+            yield _check_staging_address(options.staging, spark)
         yield from storage_checks(options, spark)
-        yield _tables(config, options, spark)
+        yield _check_tables(config, options, spark)
     finally:
         session.stop()
 
 
-def _security(config: Mapping[str, Any], spark: SparkSession | None = None) -> Iterator[Check]:
-    """Yield warnings about data in Spark that other users could read.
+def _check_security(
+    config: Mapping[str, Any], spark: SparkSession | None = None
+) -> Iterator[Check]:
+    """Yield a warning for each missing protection of Spark's data from other users.
 
-    The settings in force are those of ``spark``, which may include ``spark-defaults.conf``; without
-    a session, the configured settings are checked.
+    The effective settings of the session ``spark`` are checked, including those in
+    ``spark-defaults.conf``. Without a session, the configured settings are checked.
     """
     spark_settings = settings.spark_settings(config)
     if spark_settings.remote:
@@ -330,8 +341,8 @@ def _security(config: Mapping[str, Any], spark: SparkSession | None = None) -> I
         yield Check("security", "ok", "all protections of Spark are on")
 
 
-def _staging_address(staging: str, spark: SparkSession) -> Check:
-    """Check the staging URL: upload a file, read it with Spark, and delete it."""
+def _check_staging_address(staging: str, spark: SparkSession) -> Check:
+    """Check the URL for uncommitted rows: upload a file, read it with Spark, and delete it."""
     from target_spark.storage.staging_upload import StagingArea, staged_for_spark
 
     with contextlib.closing(SpoolFolder()) as folder:
@@ -350,7 +361,7 @@ def _staging_address(staging: str, spark: SparkSession) -> Check:
 
 
 def storage_checks(options: LoadOptions, spark: SparkSession) -> Iterator[Check]:
-    """Check that a table can be created, written, read and dropped in each location of tables."""
+    """Check that tables can be created, written, read and dropped in each configured location."""
     for table in _probe_tables(options):
         yield _storage(options, spark, table)
 
@@ -385,7 +396,7 @@ def _storage(options: LoadOptions, spark: SparkSession, table: Table) -> Check:
 
 
 def _try_table(options: LoadOptions, spark: SparkSession, table: Table) -> Iterator[str]:
-    """Create, write, read and drop a table; yield the name of each completed step."""
+    """Create, write, read and drop a table; yield the name of each step after its completion."""
     from target_spark.writers import get_writer
 
     writer = get_writer(options.format)
@@ -415,7 +426,10 @@ def _check_read_rows(rows: Sequence[tuple[Any, ...]]) -> None:
 
 @contextlib.contextmanager
 def _remove_created_afterwards(spark: SparkSession, table: Table) -> Iterator[None]:
-    """Context manager: remove the table's database and folder if they did not exist before."""
+    """Context manager: at the end, remove the table's database and folder if they are new.
+
+    They are removed only if they did not exist before and are empty.
+    """
     database = quote(*table.identifier[:-1])
     fresh_database = bool(database) and not spark.catalog.databaseExists(database)
     folder = to_local_folder(table.path.rpartition("/")[0]) if table.path else None
@@ -431,8 +445,8 @@ def _remove_created_afterwards(spark: SparkSession, table: Table) -> Iterator[No
                 folder.rmdir()
 
 
-def _tables(config: Mapping[str, Any], options: LoadOptions, spark: SparkSession) -> Check:
-    """Check which jobs own the existing tables, and find the job's last state."""
+def _check_tables(config: Mapping[str, Any], options: LoadOptions, spark: SparkSession) -> Check:
+    """Check that the existing tables belong to this job, and find the job's last state."""
     jobs = (settings.get_job_name(config), *settings.former_jobs(config))
     try:
         tables = find_recoverable_tables(options, lambda: spark)

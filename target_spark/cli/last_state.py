@@ -33,11 +33,11 @@ __all__ = ["RecoveredTable", "find_recoverable_tables", "get_job_metadata"]
 
 @dataclass(frozen=True, slots=True)
 class RecoveredTable:
-    """A table and the commit metadata of its newest commit.
+    """A table with the metadata of its newest commit.
 
     Attributes:
         table: The name of the table.
-        marker: The commit metadata, or None if it has none.
+        marker: The commit metadata of target-spark, or None if the table has none.
         unknown: True if the table has rows but no commit metadata.
     """
 
@@ -49,7 +49,7 @@ class RecoveredTable:
 def get_job_metadata(
     jobs: Collection[str], tables: Iterable[RecoveredTable]
 ) -> CommitMetadata | None:
-    """Return the commit metadata to resume a job from, or None if no table holds a state.
+    """Return the commit metadata with the last state of a job; None if no table has a state.
 
     ``jobs`` are the job's name and its former names.
     """
@@ -62,9 +62,10 @@ def get_job_metadata(
 def find_recoverable_tables(
     options: LoadOptions, spark: Callable[[], SparkSession]
 ) -> list[RecoveredTable]:
-    """Find the tables of all streams, and return each with its newest commit metadata.
+    """Find the tables in all configured locations; return each with its newest commit metadata.
 
-    ``spark`` returns a session; it is called only if a table cannot be read as local files.
+    ``spark`` is a function that returns a session. It is called only if tables cannot be read as
+    local files.
 
     Raises:
         TargetSparkError: Spark cannot start, or a table cannot be read.
@@ -80,7 +81,7 @@ def find_recoverable_tables(
 
 
 def _get_catalog_databases(options: LoadOptions) -> list[tuple[str | None, str | None]]:
-    """Return each catalog and database in which a stream may have its table; both may be None."""
+    """Return each pair of catalog and database that the settings name; both may be None."""
     options_of_streams = [
         options.every,
         *(each.with_defaults(options.every) for each in options.streams.values()),

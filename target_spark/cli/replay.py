@@ -59,16 +59,16 @@ _TIME: Final = "date_format(`extracted_at`, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'\")
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """Outcome of a replay.
+    """Result of a replay, which loads the records in a stream's quarantine table again.
 
     Attributes:
         stream: The name of the stream.
-        table: The name of its table.
-        found: The number of records in the quarantine.
+        table: The name of the stream's table.
+        found: The number of records that were in the quarantine.
         loaded: The number of records that are now in the table.
         unfit: The number of records that still do not match their schema.
-        kept: The number of records that stay in the quarantine because their key exists in the
-            table.
+        kept: The number of records that remain in the quarantine because the table already has a
+            row with their key.
     """
 
     stream: str
@@ -79,7 +79,7 @@ class ReplayResult:
     kept: int = 0
 
     def describe(self) -> str:
-        """Return the outcome of the replay as text, with a hint on the remaining records."""
+        """Return the result as text, with a hint about the records that were not loaded."""
         if not self.found:
             return f"{self.stream}: the quarantine of table {self.table} is empty."
         parts = [f"{self.stream}: {self.loaded} of {self.found} records are now in {self.table}"]
@@ -99,13 +99,14 @@ def replay(config: Mapping[str, Any], described: SchemaEvent, *, overwrite: bool
     Records that are not loaded stay in the quarantine.
 
     Args:
-        config: Validated settings.
+        config: The validated settings.
         described: The schema of the stream.
-        overwrite: True to replace rows of the table that have the same key.
+        overwrite: True to replace rows of the table with the same key; False to keep the records
+            with such a key in the quarantine.
 
     Raises:
         JobLockError: A run of the job is active.
-        UnsupportedError: Each run overwrites the stream, or dry_run is set.
+        UnsupportedError: Each run overwrites the stream, or ``dry_run`` is set.
         TargetSparkError: The records could not be loaded.
     """
     options = settings.load_options(config)
@@ -135,7 +136,20 @@ def reload_records(
     *,
     overwrite: bool = False,
 ) -> ReplayResult:
-    """Load the records in a stream's quarantine table again with a running Spark; see `replay`."""
+    """Load the records in a stream's quarantine table again, with a Spark that is running.
+
+    Args:
+        engine: The Spark of the run.
+        options: The options of the load.
+        run: The identity of the run.
+        folder: The local folder for uncommitted rows.
+        described: The schema of the stream.
+        overwrite: As in `replay`.
+
+    Raises:
+        UnsupportedError: Each run overwrites the stream.
+        TargetSparkError: The records could not be loaded.
+    """
     stream = described.stream
     if options.mode(stream, keyed=bool(described.keys)) is WriteMode.OVERWRITE:
         raise UnsupportedError(
@@ -178,7 +192,11 @@ def _as_one_batch(options: LoadOptions) -> LoadOptions:
 
 
 class ReplayWriter(BatchWriter):
-    """Batch writer of a replay, which has one batch: claims records, commits, removes them."""
+    """Batch writer of a replay, which commits one batch.
+
+    It marks the quarantined records with the run's id, commits their rows, and removes the records
+    from the quarantine. So an interrupted replay can be completed by the next one.
+    """
 
     def __init__(
         self,
@@ -199,12 +217,12 @@ class ReplayWriter(BatchWriter):
 
     @property
     def unreadable(self) -> int:
-        """Number of records that cannot be parsed as JSON objects."""
+        """The number of records that cannot be parsed as JSON objects."""
         return len(self._unreadable)
 
     @contextmanager
     def opened(self, table: Table) -> Iterator[int]:
-        """Context manager: stage a copy of a table's quarantine.
+        """Context manager: copy a table's quarantine to temporary storage.
 
         Yield the number of its records.
         """
@@ -223,7 +241,7 @@ class ReplayWriter(BatchWriter):
             yield count
 
     def records(self, described: SchemaEvent) -> Iterator[Rows]:
-        """Yield the quarantined records as events, in the order in which they were quarantined."""
+        """Yield the quarantined records as events, in the order of their quarantine."""
         positioned = self._source.selectExpr(
             f"`{_PLACE}` AS place", "raw", f"{_TIME} AS extracted", "version"
         )
@@ -236,10 +254,10 @@ class ReplayWriter(BatchWriter):
                 yield rows
 
     def write(self, request: CommitRequest) -> CommitResult:
-        """Claim the records, commit their rows, and remove the records from the quarantine.
+        """Mark the quarantined records, commit their rows, and remove the records.
 
         Raises:
-            RuntimeError: It is called a second time.
+            RuntimeError: The method is called a second time.
         """
         if self._written:
             raise RuntimeError("a replay has only one batch, so that it is loaded atomically")
@@ -264,7 +282,7 @@ class ReplayWriter(BatchWriter):
         return self._staged
 
     def _get_unloaded_records(self, spark: SparkSession, table: Table) -> DataFrame:
-        """Return the quarantined records that no replay has loaded yet, each with its position."""
+        """Return the quarantined records that were never loaded again, each with its position."""
         quarantined = self._writer.rows(spark, self._quarantine_table)
         missing = {
             name: F.lit(None).cast(ddl)
@@ -283,7 +301,10 @@ class ReplayWriter(BatchWriter):
         )
 
     def _find_existing_keys(self, spark: SparkSession, request: CommitRequest) -> frozenset[int]:
-        """Return the ordinals of quarantined rows whose key already exists in the table."""
+        """Return the ordinals of the quarantined rows whose key is already in the table.
+
+        An ordinal is the position of a row in the input of the replay.
+        """
         if (
             request.mode is WriteMode.APPEND
             or self._writer.get_column_types(spark, request.table) is None
@@ -303,7 +324,10 @@ class ReplayWriter(BatchWriter):
         return frozenset(row[0] for row in matching.select(quote(ordinal)).toLocalIterator())
 
     def _claim_records(self, spark: SparkSession, stay: Collection[int]) -> DataFrame:
-        """Return the quarantine with this run's id in each record not at a position in ``stay``."""
+        """Return the quarantined records, marked with this run's id except those in ``stay``.
+
+        ``stay`` has the positions of records that remain in the quarantine.
+        """
         path = self._folder.new_path("stay")
         path.write_text("".join(f'{{"{_PLACE}":{place}}}\n' for place in stay), "ascii")
         staying = spark.read.schema(f"`{_PLACE}` BIGINT, `stays` BOOLEAN").json(
@@ -315,12 +339,15 @@ class ReplayWriter(BatchWriter):
         return joined.select(*SCHEMA.types)
 
     def _remove(self, spark: SparkSession) -> None:
-        """Remove the records that this run loaded or quarantined again from the quarantine."""
+        """Remove the records that this run marked from the quarantine.
+
+        These were loaded, or quarantined again as new records.
+        """
         quarantined = self._writer.rows(spark, self._quarantine_table)
         self._rewrite(spark, quarantined.where(f"`replay` IS NULL OR `replay` <> '{self._run.id}'"))
 
     def _rewrite(self, spark: SparkSession, rows: DataFrame) -> None:
-        """Replace the content of the quarantine table by the given rows, in one commit."""
+        """Replace the content of the quarantine table by ``rows``, in one commit."""
         table = self._quarantine_table
         with stage_frame(spark, self._staging_area, rows) as staged:
             marker = self._marker(table, None)
@@ -335,7 +362,11 @@ def _decode_record(
 ) -> Rows | None:
     """Return a quarantined record as an event, or None if it is not a valid record.
 
-    ``raw`` is the record as JSON, ``at`` its time of extraction.
+    Args:
+        described: The schema of the stream.
+        raw: The record as JSON.
+        at: The extraction time of the record, or None.
+        version: The table version of the record, or None.
     """
     head: dict[str, Any] = {"type": "RECORD", "stream": described.stream.name, "time_extracted": at}
     if version is not None:
@@ -349,7 +380,10 @@ def _decode_record(
 
 
 def _remove_rows(batch: Batch, left: Collection[int], folder: SpoolFolder) -> Batch:
-    """Return the batch without the rows whose ordinal is in ``left``, in a new spool file."""
+    """Return the batch without the rows with an ordinal in ``left``, in a new spool file.
+
+    An ordinal is the position of a row in the input.
+    """
     if not left:
         return batch
     path, count = folder.new_path("rows"), 0

@@ -17,23 +17,23 @@ __all__ = ["parse_schemas", "select_one"]
 
 
 def parse_schemas(text: str) -> list[SchemaEvent]:
-    """Return the schema of each stream in the text of a file, in order.
+    """Return the schemas in the text of a Singer catalog or of Singer messages, in order.
 
     Raises:
         UnsupportedError: The text is neither a JSON document nor Singer messages.
     """
     schemas: list[SchemaEvent] = []
-    for document in _documents(text):
+    for document in _parse_documents(text):
         if isinstance(document, Mapping):
             schemas += [*_of_message(document), *_of_catalog(document)]
     return schemas
 
 
 def select_one(events: Iterable[Event], stream: str) -> SchemaEvent:
-    """Return the last schema of one stream, given by its name.
+    """Return the last schema of the stream named ``stream``.
 
     Raises:
-        UnsupportedError: The stream has no schema.
+        UnsupportedError: There is no schema for that stream.
     """
     schemas = [
         event for event in events if isinstance(event, SchemaEvent) and str(event.stream) == stream
@@ -47,11 +47,11 @@ def select_one(events: Iterable[Event], stream: str) -> SchemaEvent:
     return schemas[-1]
 
 
-def _documents(text: str) -> list[Any]:
-    """Return the JSON document of a text, or the documents of its SCHEMA lines.
+def _parse_documents(text: str) -> list[Any]:
+    """Return the JSON document that a text consists of, or else the SCHEMA messages in it.
 
     Raises:
-        UnsupportedError: A SCHEMA line is not JSON.
+        UnsupportedError: A line with a SCHEMA message is not JSON.
     """
     try:
         return [json.loads(text)]
@@ -79,11 +79,11 @@ def _of_catalog(document: Mapping[str, Any]) -> Iterator[SchemaEvent]:
     for entry in document.get("streams") or ():
         name = entry.get("stream") or entry.get("tap_stream_id")
         if name and entry.get("schema"):
-            yield SchemaEvent(StreamId(name), entry["schema"], _keys(entry))
+            yield SchemaEvent(StreamId(name), entry["schema"], _get_keys(entry))
 
 
-def _keys(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the keys of a catalog entry: ``key_properties``, or those in its metadata."""
+def _get_keys(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the key properties of a catalog entry, from ``key_properties`` or its metadata."""
     if entry.get("key_properties") is not None:
         return tuple(entry["key_properties"])
     for each in entry.get("metadata", ()):

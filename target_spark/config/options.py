@@ -43,7 +43,7 @@ _ALLOWED_WHEN_JUDGED: Final = 10
 
 
 class WriteMode(Enum):
-    """Effect of a run's rows on the rows that are already in the table."""
+    """Effect of the rows of a run on the rows that are already in the table."""
 
     APPEND = "append"
     UPSERT = "upsert"
@@ -53,11 +53,13 @@ class WriteMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QuarantineLimit:
-    """Limit on quarantined rows: a number of rows per run, or a share of each stream's rows.
+    """Maximum of quarantined rows: per run as a number, or per stream as a share of its rows.
+
+    Without either limit, any number of rows may be quarantined.
 
     Attributes:
-        rows: The number of rows of a run; None for no such limit.
-        share: The share of each stream's rows, from 0 to 1; None for no such limit.
+        rows: The maximum number of quarantined rows in a run; None for no such limit.
+        share: The maximum share of each stream's rows, from 0 to 1; None for no such limit.
     """
 
     rows: int | None = None
@@ -65,10 +67,10 @@ class QuarantineLimit:
 
     @classmethod
     def parse(cls, setting: int | str | None) -> QuarantineLimit:
-        """Return the limit for a value of the setting ``max_quarantined``.
+        """Return the limit for a value of the setting ``max_quarantined``; None means no limit.
 
         Raises:
-            ValueError: The value is neither a number of rows nor a share of at most 100 %.
+            ValueError: The value is neither a number of rows nor a percentage up to 100 %.
         """
         if setting is None:
             return cls()
@@ -86,13 +88,14 @@ class QuarantineLimit:
 
     @property
     def judged_from(self) -> int:
-        """Number of a stream's rows from which an exceeded share ends the run early."""
+        """Minimum number of a stream's rows before an exceeded share ends the run early."""
         return max(_FEWEST_JUDGED, ceil(_ALLOWED_WHEN_JUDGED / (self.share or 1)))
 
     def is_exceeded(self, quarantined: int, rows: int) -> bool:
-        """Return True if more of a stream's rows are quarantined than the share allows.
+        """Return True if more of a stream's rows are quarantined than ``share`` allows.
 
-        ``quarantined`` is the number of quarantined rows, ``rows`` the number of all rows.
+        ``quarantined`` is the number of quarantined rows, and ``rows`` the number of all rows. The
+        result is always False without a share.
         """
         return self.share is not None and quarantined > self.share * rows
 
@@ -109,9 +112,9 @@ class RunInfo:
         job: The name of the job.
         id: A unique id of the run.
         started: The start of the run, in milliseconds since 1970.
-        replays: True if the run reloads rows of a quarantine.
-        former: Names that earlier releases gave the job; the job owns tables and locks with these
-            names too.
+        replays: True if the run loads quarantined rows again.
+        former: Names that earlier releases gave the job. Tables and locks with these names belong
+            to the job too.
     """
 
     job: str
@@ -135,14 +138,14 @@ class StreamOptions:
         table: The name of the table.
         catalog: The catalog of the table.
         database: The database of the table.
-        partition_by: Partition fields.
-        cluster_by: Properties to cluster by.
-        sort_by: Properties by which the rows of each file are sorted.
-        file_bytes: Target size of files in bytes.
-        hard_delete: True to delete rows instead of marking them.
-        by_cursor: True to keep, of several rows with the same key, the one with the greatest cursor
-            regardless of its order in the input; among equal cursors the last.
-        least_version: Rows with a version below this count as older than any other.
+        partition_by: The partition fields.
+        cluster_by: The properties to cluster by.
+        sort_by: The properties to sort the rows of each file by.
+        file_bytes: The target size of files in bytes.
+        hard_delete: True to delete rows; False to mark them as deleted.
+        by_cursor: True to keep, of several rows with the same key, the row with the greatest cursor
+            (of equal cursors the last row). Otherwise the last row in the input is kept.
+        least_version: Rows with a version below this number are treated as the oldest ones.
         sync_id: Airbyte's id of the sync, for the metadata of rows.
     """
 
@@ -160,7 +163,7 @@ class StreamOptions:
     sync_id: int | None = None
 
     def with_defaults(self, general: StreamOptions) -> StreamOptions:
-        """Return a copy in which options that are not set have the values of ``general``."""
+        """Return a copy in which each option that is not set has the value in ``general``."""
         chosen: dict[str, Any] = {}
         for option in fields(self):
             own = getattr(self, option.name)
@@ -176,33 +179,35 @@ _FILE_LIMITS: Final = FileLimits.from_config({LINE_SETTING: 4 << 20})
 class LoadOptions:
     """The settings of one load.
 
-    A batch is closed when it reaches ``flush_rows``, ``flush_bytes`` or ``flush_seconds``.
+    Rows are committed in batches. A batch is closed when it reaches ``flush_rows``, ``flush_bytes``
+    or ``flush_seconds``.
 
     Attributes:
         path: The root location of the tables.
         format: The table format.
         every: Options of all streams.
         streams: Options of single streams, by name; they override ``every``.
-        full_refresh: Names of streams that are overwritten in this run.
-        table_prefix: Prefix of the names of tables.
-        flush_rows: Largest number of rows in a batch.
-        flush_bytes: Largest size of a batch in bytes.
-        flush_seconds: Largest age of a batch in seconds.
-        spool_bytes: Limit of the uncommitted bytes on disk over all streams; above it the loader
-            stops reading.
-        max_quarantined: Limit on quarantined rows.
-        always_overwrite: True if the end of the input alone completes an overwrite.
+        full_refresh: Names of streams whose tables are overwritten in this run.
+        table_prefix: The prefix of table names.
+        flush_rows: The maximum number of rows in a batch.
+        flush_bytes: The maximum size of a batch in bytes.
+        flush_seconds: The maximum age of a batch in seconds.
+        spool_bytes: The maximum size of the uncommitted rows of all streams on disk, in bytes.
+            Above it the loader stops reading until rows are committed.
+        max_quarantined: The limit on quarantined rows.
+        always_overwrite: True if an overwrite is complete when the input ends, even if the source
+            does not confirm it.
         columns: Options for columns.
-        writers: Number of parallel commits.
+        writers: The number of parallel commits.
         dry_run: True to write nothing.
-        maintenance: Maintenance after the last commit.
-        delete_files: True to delete the files of BATCH messages once their rows are committed.
+        maintenance: The maintenance of tables after the last commit.
+        delete_files: True to delete the files of BATCH messages after their rows are committed.
         batch_limits: Limits on the files of BATCH messages.
         configured: Options from the protocol's catalog, which override ``streams`` and ``every``.
-        by_status: True if only a status message of the source completes a stream.
+        by_status: True if a stream is complete only after a status message of the source.
         namespaces_as_databases: True to use a stream's namespace as its database, if a catalog but
             no database is set.
-        staging: Folder or URL for waiting rows; None for the system's temporary folder.
+        staging: The folder or URL for uncommitted rows; None for the system's temporary folder.
         strict: True to validate each record against its schema before it is loaded.
     """
 
@@ -236,24 +241,24 @@ class LoadOptions:
         return self.format not in APPENDING_FORMATS
 
     def of(self, stream: StreamId) -> StreamOptions:
-        """Return the options of a stream, including those for all streams."""
+        """Return the options of a stream, completed with the options of all streams."""
         return self._get_stream_options(stream).with_defaults(self.every)
 
     def _get_stream_options(self, stream: StreamId) -> StreamOptions:
-        """Return the options that are set for one stream, without those for all streams."""
+        """Return the options that are set for this one stream, without those of all streams."""
         own = self.streams.get(str(stream), StreamOptions())
         return self.configured[stream].with_defaults(own) if stream in self.configured else own
 
     def unknown(self, streams: Iterable[str]) -> list[str]:
-        """Return the stream names in the settings that are not among ``streams``, sorted."""
+        """Return the stream names in the settings that are not in ``streams``, sorted."""
         return sorted({*self.streams, *self.full_refresh} - set(streams))
 
     def table(self, stream: StreamId) -> Table:
-        """Return a stream's table: a folder below the path, or a name in a catalog.
+        """Return the table of a stream: a folder below ``path``, or a name in a catalog.
 
-        The files of a catalog's table are below the path too if a path is set; otherwise the
-        catalog chooses the location. Iceberg tables without a catalog are always folders; a
-        database is then a folder above them.
+        The files of a table in a catalog are below ``path`` if that is set. Otherwise the catalog
+        chooses their location. Iceberg tables without a catalog are always folders; a database is
+        then a parent folder.
         """
         options = self.of(stream)
         if self.namespaces_as_databases and options.catalog and not options.database:
@@ -276,7 +281,7 @@ class LoadOptions:
     def mode(self, stream: StreamId, *, keyed: bool) -> WriteMode:
         """Return the write mode of a stream.
 
-        The default is upsert if the stream has keys and the format supports it, else append. A
+        The default is upsert if the stream has keys and the format can replace rows, else append. A
         stream without keys is appended even if upsert is set for all streams.
 
         Args:
@@ -284,7 +289,7 @@ class LoadOptions:
             keyed: True if the stream has keys.
 
         Raises:
-            UnsupportedError: Upsert or scd2 is set for this one stream, and it has no keys.
+            UnsupportedError: Upsert or scd2 is set for this stream, which has no keys.
         """
         if str(stream) in self.full_refresh:
             return WriteMode.OVERWRITE
@@ -301,14 +306,18 @@ class LoadOptions:
 
 
 def uses_paths(table_format: str, catalog: str | None) -> bool:
-    """Return True if tables of a format are folders below the path, even with a database set."""
+    """Return True if tables of a format are always folders below the path.
+
+    That is the case for Iceberg without a catalog, even if a database is set.
+    """
     return table_format == "iceberg" and not catalog
 
 
 def split_identifier(catalog: str | None, database: str | None) -> tuple[str, ...]:
-    """Return the catalog and database levels of a table's name; empty for a folder.
+    """Return the levels of a table's name above the table: catalog and database.
 
-    Dots in a database separate the levels of a catalog with nested namespaces.
+    A dot in the database separates nested namespaces. The result is empty if neither is set; a
+    missing database is named ``default``.
     """
     if not catalog and not database:
         return ()

@@ -338,7 +338,10 @@ SCHEMA: Final[JsonSchema] = {
 
 
 def _require_text(name: str, **more: Any) -> JsonSchema:
-    """Return a JSON Schema that requires a setting to be a non-empty string."""
+    """Return a JSON Schema that requires the setting ``name`` to be a non-empty string.
+
+    ``more`` are further keywords for the value.
+    """
     return {
         "required": [name],
         "properties": {name: {"type": "string", "minLength": 1, **more}},
@@ -387,14 +390,17 @@ Spark's settings.
 
 
 def get_path(config: Mapping[str, Any]) -> str:
-    """Return the configured location of the tables (``path`` or ``warehouse``); "" if not set."""
+    """Return the root location of the tables: ``path``, or its alias ``warehouse``.
+
+    The result is "" if neither is set.
+    """
     return str(config.get("path") or config.get("warehouse") or "")
 
 
 def find_faults(config: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each fault of a configuration that the JSON Schema cannot express.
+    """Return a sentence for each error in the settings that the JSON Schema cannot express.
 
-    Settings that the schema rejects are reported elsewhere and skipped here.
+    Settings that the JSON Schema rejects are skipped, because they are reported elsewhere.
     """
     refused = frozenset(name for name, value in config.items() if not _fits(name, value))
     return list(_faults({k: v for k, v in config.items() if k not in refused}, refused))
@@ -421,11 +427,11 @@ def _faults(config: Mapping[str, Any], refused: frozenset[str]) -> Iterator[str]
                     f" {config[name]}; remove one of the two"
                 )
     yield from validate_combinations(config)
-    yield from _faults_of_limit(config.get("max_quarantined"))
+    yield from _check_quarantine_limit(config.get("max_quarantined"))
     numbers = _DECIMAL.fullmatch(str(config.get("numbers_as_decimal") or "38,0"))
     if numbers and not int(numbers[2]) <= int(numbers[1]) <= _MAX_DIGITS:
         yield f"numbers_as_decimal: at most {_MAX_DIGITS} digits, and no more places than digits"
-    if _is_elsewhere(config) and not config.get("staging"):
+    if _is_distributed(config) and not config.get("staging"):
         yield (
             "'staging' is a required property with a cluster (master, remote): a folder that"
             " this machine and Spark's executors have under one path, or an address that all"
@@ -433,8 +439,11 @@ def _faults(config: Mapping[str, Any], refused: frozenset[str]) -> Iterator[str]
         )
 
 
-def _faults_of_limit(setting: Any) -> Iterator[str]:
-    """Yield the fault of a text value of ``max_quarantined``; the schema checks other types."""
+def _check_quarantine_limit(setting: Any) -> Iterator[str]:
+    """Yield the error in the setting ``max_quarantined`` if it is an invalid text.
+
+    The JSON Schema checks values that are not texts.
+    """
     try:
         QuarantineLimit.parse(setting if isinstance(setting, str) else None)
     except ValueError as error:
@@ -442,20 +451,24 @@ def _faults_of_limit(setting: Any) -> Iterator[str]:
 
 
 def get_location(config: Mapping[str, Any]) -> str:
-    """Return the common location of the tables: a folder, a URL, or ``catalog:`` and its name."""
+    """Return the common location of all tables: a folder, a URL, or ``catalog:`` and a name.
+
+    The result is "" if none is set.
+    """
     levels = split_identifier(config.get("catalog"), config.get("database"))
     return get_path(config) or (f"catalog:{'.'.join(levels)}" if levels else "")
 
 
 def get_job_name(config: Mapping[str, Any]) -> str:
-    """Return the job name: the setting, or a hash of format and resolved location."""
+    """Return the job name: the setting ``job``, or by default a hash of format and location."""
     return str(config.get("job") or _default_job(config, resolve_address(get_location(config))))
 
 
 def former_jobs(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the default job names that earlier releases used for this configuration.
 
-    Up to 0.1 a default name was a hash of the path as spelled in the settings.
+    Up to version 0.1 the default name was a hash of the path as written in the settings; now the
+    path is resolved first. The result is empty if the name has not changed.
     """
     former = _default_job(config, to_spark_uri(get_location(config)).rstrip("/"))
     return () if config.get("job") or former == get_job_name(config) else (former,)
@@ -469,7 +482,7 @@ def _default_job(config: Mapping[str, Any], location: str) -> str:
 
 
 def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings without nulls, with defaults and the values implied by `strict`."""
+    """Return the settings without nulls, with defaults and the values implied by ``strict``."""
     defaults = {
         name: setting["default"]
         for name, setting in SCHEMA["properties"].items()
@@ -480,7 +493,7 @@ def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_options(config: Mapping[str, Any]) -> LoadOptions:
-    """Convert a validated configuration to the loader's options."""
+    """Convert validated settings to the loader's options."""
     complete = with_defaults(config)
     return LoadOptions(
         path=get_path(complete),
@@ -513,7 +526,7 @@ def _stream_options(config: Mapping[str, Any]) -> StreamOptions:
         table=config.get("table"),
         catalog=config.get("catalog"),
         database=config.get("database"),
-        partition_by=tuple(map(_partition, config.get("partition_by") or ())),
+        partition_by=tuple(map(_parse_partition, config.get("partition_by") or ())),
         cluster_by=tuple(config.get("cluster_by") or ()),
         sort_by=tuple(config.get("sort_by") or ()),
         file_bytes=config.get("target_file_size"),
@@ -521,8 +534,8 @@ def _stream_options(config: Mapping[str, Any]) -> StreamOptions:
     )
 
 
-def _partition(text: str) -> PartitionField:
-    """Parse ``x`` or ``day(x)`` into a partition field."""
+def _parse_partition(text: str) -> PartitionField:
+    """Parse a partition field: a property such as ``x``, or a transform such as ``day(x)``."""
     match = _PART_OF.fullmatch(text)
     return PartitionField(match[2], cast("Transform", match[1])) if match else PartitionField(text)
 
@@ -538,18 +551,19 @@ def _column_options(config: Mapping[str, Any]) -> ColumnOptions:
     )
 
 
-def _is_elsewhere(config: Mapping[str, Any]) -> bool:
+def _is_distributed(config: Mapping[str, Any]) -> bool:
     """Return True if Spark's processes may run on other machines."""
     master = str(config.get("master") or "local")
     return bool(config.get("remote")) or not master.startswith("local")
 
 
 def shared_folders(config: Mapping[str, Any], scratch: str = "") -> dict[str, str]:
-    """Return the folders that the executors of a cluster must see, by setting.
+    """Return the folders that the executors of a cluster must be able to access, by setting.
 
-    It is empty for a local Spark. ``scratch`` is a private folder in ``staging``, or "".
+    The result is empty for a local Spark. If ``scratch`` is a folder inside ``staging``, it is
+    returned in place of ``staging``.
     """
-    if not _is_elsewhere(config):
+    if not _is_distributed(config):
         return {}
     tables = "" if config.get("dry_run") else get_path(config)
     locations = {"staging": str(config.get("staging") or ""), "path": tables}
@@ -559,10 +573,10 @@ def shared_folders(config: Mapping[str, Any], scratch: str = "") -> dict[str, st
 
 
 def spark_settings(config: Mapping[str, Any], scratch: str = "") -> SparkSettings:
-    """Convert a configuration to Spark settings.
+    """Convert the target's settings to Spark settings.
 
-    ``scratch`` is a private folder for temporary files, or "". Only a run passes it; it also makes
-    the executors test the shared folders at start.
+    ``scratch`` is a private folder for temporary files; "" for none. If a folder is passed,
+    executors of a cluster also test the shared folders at the start of Spark.
     """
     return SparkSettings(
         master=config.get("master") or "local[*]",

@@ -42,7 +42,7 @@ _Settings = Mapping[str, Any]
 
 
 def validate_combinations(config: _Settings) -> Iterator[str]:
-    """Yield a sentence for each invalid combination of settings, over all streams."""
+    """Yield a sentence for each invalid combination of settings."""
     table_format = config.get("format") or "delta"
     for prefix, own in _iterate_settings(config):
         yield from _of_format(table_format, prefix, own)
@@ -51,7 +51,7 @@ def validate_combinations(config: _Settings) -> Iterator[str]:
         yield from _of_layout(table_format, prefix, merged)
     yield from _check_addresses(table_format, config)
     yield from _of_prefix(config)
-    yield from _shared_tables(config)
+    yield from _check_shared_tables(config)
     yield from _lost_history(config)
     yield from _check_remote(config)
     yield from _check_exact_values(config)
@@ -65,16 +65,21 @@ def _streams(config: _Settings) -> Iterator[tuple[str, _Settings]]:
 
 
 def _iterate_settings(config: _Settings) -> Iterator[tuple[str, _Settings]]:
-    """Yield the settings for all streams and of each stream, with the prefix for messages."""
+    """Yield the settings of all streams, then those set for each single stream.
+
+    Each item is a pair: the prefix of setting names in messages, such as "streams.users.", and the
+    settings.
+    """
     yield "", config
     for name, own in _streams(config):
         yield f"streams.{name}.", own
 
 
 def _effective_settings(config: _Settings) -> Iterator[tuple[str, _Settings]]:
-    """Yield the settings that apply to all streams and to each configured stream.
+    """Yield the settings of all streams, then the effective settings of each configured stream.
 
-    The first value is the prefix for messages.
+    Each item is a pair: the prefix of setting names in messages, such as "streams.users.", and the
+    settings.
     """
     yield "", config
     for name, own in _streams(config):
@@ -121,7 +126,7 @@ def _of_layout(table_format: str, prefix: str, merged: _Settings) -> Iterator[st
 
 
 def _check_remote(config: _Settings) -> Iterator[str]:
-    """Yield a sentence for each setting that a Spark Connect server (``remote``) rules out."""
+    """Yield a sentence for each setting that is invalid with a Spark Connect server."""
     if not config.get("remote"):
         return
     if not str(config["remote"]).startswith("sc://"):
@@ -222,7 +227,7 @@ def _of_catalog(config: _Settings, prefix: str, merged: _Settings) -> Iterator[s
 
 
 def _check_spark_catalog_location(prefix: str, merged: _Settings) -> Iterator[str]:
-    """Yield a sentence if Spark's own catalog has no permanent location for its tables."""
+    """Yield a sentence if tables in Spark's own catalog would have no permanent location."""
     spark = merged.get("spark") or {}
     if merged.get("path") or merged.get("warehouse") or f"{_CATALOGS}{_SPARKS_CATALOG}" in spark:
         return
@@ -240,7 +245,7 @@ def _check_spark_catalog_location(prefix: str, merged: _Settings) -> Iterator[st
 
 
 def _uses_spark_catalog(merged: _Settings) -> bool:
-    """Return True if tables go to Spark's own catalog: in memory, or Hive's metastore."""
+    """Return True if tables are in Spark's own catalog, which is in memory or Hive's metastore."""
     default = (merged.get("spark") or {}).get("spark.sql.defaultCatalog")
     return (merged.get("catalog") or default or _SPARKS_CATALOG) == _SPARKS_CATALOG
 
@@ -259,8 +264,8 @@ def _of_prefix(config: _Settings) -> Iterator[str]:
         )
 
 
-def _shared_tables(config: _Settings) -> Iterator[str]:
-    """Yield a sentence for each stream whose table is also another stream's table."""
+def _check_shared_tables(config: _Settings) -> Iterator[str]:
+    """Yield a sentence for each stream that is configured to use the table of another stream."""
     owners: dict[str, str] = {}
     for name, own in _streams(config):
         if not own.get("table"):

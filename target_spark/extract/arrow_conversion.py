@@ -55,10 +55,10 @@ _INSTANT: Final = pa.timestamp("us", "UTC")
 
 
 class ConversionError(Exception):
-    """Raised if a value does not fit its column.
+    """Raised if a value cannot be converted exactly to the type of its column.
 
     Attributes:
-        row: The index of the record in its chunk.
+        row: The index of the record in the list that was converted, from 0.
     """
 
     def __init__(self, path: _Path, reason: str, row: int = 0) -> None:
@@ -90,8 +90,8 @@ class ArrowConverter:
 
     Args:
         table_schema: The table schema of the stream.
-        nulls: True to replace values that do not fit, and missing keys, by null. Otherwise they are
-            errors.
+        nulls: True to replace a value that cannot be converted by null, and to accept missing keys.
+            False to raise an error for both.
     """
 
     def __init__(self, table_schema: TableSchema, *, nulls: bool = False) -> None:
@@ -114,10 +114,11 @@ class ArrowConverter:
         """Convert records, each a JSON object, to a record batch.
 
         Raises:
-            ConversionError: A value does not fit, or a key is null or missing.
+            ConversionError: A value cannot be converted to its column's type, or a key is null or
+                missing.
         """
         try:
-            return self._batch(bodies, self._records(bodies))
+            return self._batch(bodies, self._decode_records(bodies))
         except ConversionError:
             for row, body in enumerate(bodies):
                 self._check(body, row)
@@ -125,13 +126,13 @@ class ArrowConverter:
 
     def _check(self, body: bytes, row: int) -> None:
         try:
-            self._batch([body], self._records([body]))
+            self._batch([body], self._decode_records([body]))
         except ConversionError as error:
             error.row = row
             raise
 
-    def _records(self, bodies: Sequence[bytes]) -> list[Any]:
-        """Decode records with the fast msgspec type, or else with one that takes any scalar."""
+    def _decode_records(self, bodies: Sequence[bytes]) -> list[Any]:
+        """Decode records together, with a slower decoder if a value has an unexpected type."""
         joined = b"[%b]" % b",".join(bodies)
         try:
             records: list[Any] = self._fast_decoder.decode(joined)
@@ -142,14 +143,14 @@ class ArrowConverter:
         try:
             records = self._exact_decoder.decode(joined)
         except msgspec.MsgspecError:
-            records = [self._record(body) for body in bodies]
+            records = [self._decode_record(body) for body in bodies]
         return records
 
-    def _record(self, body: bytes) -> Any:
-        """Decode one record that may have a value of another structure than its column.
+    def _decode_record(self, body: bytes) -> Any:
+        """Decode one record, column by column if a value does not have its column's structure.
 
         Raises:
-            ConversionError: It has such a value, and nulls were not requested.
+            ConversionError: Such a value occurs, and the converter does not replace it by null.
         """
         try:
             return self._exact_decoder.decode(b"[%b]" % body)[0]
@@ -177,7 +178,7 @@ class ArrowConverter:
 
     @cached_property
     def _column_decoders(self) -> list[msgspec.json.Decoder[Any]]:
-        """JSON decoders for the values of the columns, in column order."""
+        """One JSON decoder for the values of each column, in column order."""
         wires = (
             self._decoded_type(each.type, (each.source,), exact=True) for each in self._columns
         )
@@ -201,7 +202,11 @@ class ArrowConverter:
         return msgspec.defstruct("Record", fields, gc=False)
 
     def _decoded_type(self, type_: ColumnType, path: _Path, *, exact: bool) -> Any:
-        """Return the msgspec type as which a column's value is decoded; `Raw` accepts any value."""
+        """Return the msgspec type that decodes values of a column type at a path in the record.
+
+        ``exact`` is True to decode every scalar as `msgspec.Raw`, which accepts any JSON value, and
+        False to decode to Python types, which is faster but rejects unusual values.
+        """
         if isinstance(type_, Array):
             return list[self._decoded_type(type_.element, (*path, _ITEM), exact=exact)] | None  # type: ignore[misc]
         if isinstance(type_, Struct):
@@ -239,14 +244,16 @@ class ArrowConverter:
             )
             lengths = accumulate((len(value or ()) for value in values), initial=0)
             offsets = pa.array(lengths, pa.int32())
-            return pa.ListArray.from_arrays(offsets, inner, arrow_type(type_), mask=_mask(values))
+            return pa.ListArray.from_arrays(
+                offsets, inner, arrow_type(type_), mask=_build_null_mask(values)
+            )
         if isinstance(type_, Struct):
             fields = [
                 self._array(field.type, _inside(values, f"f{index}"), (*path, field.source))
                 for index, field in enumerate(type_.fields)
             ]
             return pa.StructArray.from_arrays(
-                fields, fields=list(arrow_type(type_)), mask=_mask(values)
+                fields, fields=list(arrow_type(type_)), mask=_build_null_mask(values)
             )
         return self._scalars(type_, values, path)
 
@@ -257,16 +264,16 @@ class ArrowConverter:
         except (ValueError, TypeError, OverflowError):
             pass
         if isinstance(type_, Text):
-            texts = [_text(value) for value in values]
-            if any(_is_other(value) for value in values):
+            texts = [_get_text(value) for value in values]
+            if any(_is_not_string(value) for value in values):
                 self._raw_paths.add(path)
             return pa.array(texts, pa.string())
-        return pa.array([self._value(value, type_, path) for value in values], _stored(type_)).view(
-            arrow_type(type_)
-        )
+        return pa.array(
+            [self._value(value, type_, path) for value in values], _get_storage_type(type_)
+        ).view(arrow_type(type_))
 
     def _value(self, value: Any, type_: ColumnType, path: _Path) -> Any:
-        text = _encode_json(value) if isinstance(type_, Boolean) else _text(value)
+        text = _encode_json(value) if isinstance(type_, Boolean) else _get_text(value)
         if text is None:
             return None
         try:
@@ -292,8 +299,8 @@ def _is_whole_record(bodies: Sequence[bytes]) -> pa.Array:
     return pa.array(bodies, pa.binary()).cast(pa.string())
 
 
-def _mask(values: list[Any]) -> pa.Array:
-    """Return a boolean Arrow array that is true where a value is None."""
+def _build_null_mask(values: list[Any]) -> pa.Array:
+    """Return a boolean Arrow array that is true for each None in ``values``."""
     return pa.array([value is None for value in values], pa.bool_())
 
 
@@ -302,12 +309,12 @@ def _inside(values: list[Any], name: str) -> list[Any]:
 
 
 def _encode_json(value: Any) -> str | None:
-    """Return the JSON text of a raw value, or None for null."""
+    """Return the JSON text of a raw value (`msgspec.Raw`); None for null."""
     raw = bytes(value) if value is not None else _NULL
     return None if raw == _NULL else raw.decode()
 
 
-def _text(value: Any) -> str | None:
+def _get_text(value: Any) -> str | None:
     """Return a string's content, or the JSON text of any other value; None for null."""
     if isinstance(value, msgspec.Raw):
         written = _encode_json(value)
@@ -317,8 +324,8 @@ def _text(value: Any) -> str | None:
     return value if value is None else str(value)
 
 
-def _is_other(value: Any) -> bool:
-    """Return True if a raw value is neither a string nor null."""
+def _is_not_string(value: Any) -> bool:
+    """Return True if a value is raw JSON of another type than a string or null."""
     return isinstance(value, msgspec.Raw) and not bytes(value).startswith((_QUOTE, _NULL))
 
 
@@ -330,11 +337,11 @@ def _plain(values: list[Any], type_: ColumnType) -> pa.Array:
     return pa.array(values, arrow_type(type_))
 
 
-def _decimals(values: list[Any], type_: Any) -> pa.Array:
-    """Convert numbers, quoted or not, without exponents and with few enough digits.
+def _convert_decimals(values: list[Any], type_: Any) -> pa.Array:
+    """Convert raw JSON numbers, quoted or not, to an Arrow array of decimals.
 
     Raises:
-        ValueError: A value is written differently.
+        ValueError: A number has an exponent or more digits than the type allows, or is no number.
     """
     cells = pa.array([None if value is None else bytes(value) for value in values], pa.binary())
     texts = pc.ascii_trim(cells.cast(pa.string()), characters='"')
@@ -389,8 +396,11 @@ def _reject(_values: list[Any], _type: ColumnType) -> pa.Array:
     raise ValueError
 
 
-def _stored(type_: ColumnType) -> pa.DataType:
-    """Return the Arrow type for values converted one by one, with the bits of their final type."""
+def _get_storage_type(type_: ColumnType) -> pa.DataType:
+    """Return the Arrow type to build an array of separately converted values with.
+
+    It has the same binary representation as the final type: integers for timestamps.
+    """
     return pa.int64() if isinstance(type_, Timestamp) else arrow_type(type_)
 
 
@@ -422,7 +432,7 @@ _QUICK: Final[Mapping[type[ColumnType], Callable[[list[Any], Any], pa.Array]]] =
         Integer: _plain,
         Double: _plain,
         Text: _plain,
-        Decimal: _decimals,
+        Decimal: _convert_decimals,
         Timestamp: _instants,
         Date: _days,
         Binary: _reject,

@@ -30,11 +30,14 @@ _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT"
 
 
 class AuthenticatedConnections:
-    """The open connections of a server, divided into proven and unproven ones.
+    """The open connections of a server whose clients must prove that they know a secret key.
+
+    If a new connection exceeds a limit, an old one is closed: the oldest one without a proof, or
+    else the proven one that has been idle longest.
 
     Args:
-        most: The largest number of connections.
-        most_unproven: The largest number of connections whose client has not proven the key yet.
+        most: The maximum number of connections.
+        most_unproven: The maximum number of connections whose client has not yet proven the key.
     """
 
     def __init__(self, most: int, most_unproven: int = _MOST_UNPROVEN) -> None:
@@ -44,7 +47,7 @@ class AuthenticatedConnections:
         self._proven: OrderedDict[asyncio.StreamWriter, None] = OrderedDict()
 
     def add(self, connection: asyncio.StreamWriter) -> None:
-        """Add a connection without a proof; close another one if there are too many."""
+        """Add a connection whose client has not proven the key; at a limit, close an old one."""
         if len(self._unproven) >= self._most_unproven:
             self._close_first(self._unproven)
         elif len(self) >= self._most:
@@ -55,7 +58,7 @@ class AuthenticatedConnections:
         """Mark a connection as proven, after its client has shown that it knows the key.
 
         Raises:
-            ConnectionAbortedError: The connection was closed because there were too many.
+            ConnectionAbortedError: The connection has been closed because there were too many.
         """
         if connection not in self._unproven:
             raise ConnectionAbortedError
@@ -63,10 +66,10 @@ class AuthenticatedConnections:
         self._proven[connection] = None
 
     def touch(self, connection: asyncio.StreamWriter) -> None:
-        """Mark a proven connection as the one used most recently.
+        """Mark a proven connection as the most recently used one.
 
         Raises:
-            ConnectionAbortedError: The connection was closed because there were too many.
+            ConnectionAbortedError: The connection has been closed because there were too many.
         """
         if connection not in self._proven:
             raise ConnectionAbortedError
@@ -88,7 +91,10 @@ class AuthenticatedConnections:
 
 
 def get_max_connections() -> int:
-    """Return the maximum number of connections: at most half of the file descriptors."""
+    """Return the maximum number of connections: half of the process's limit of open files.
+
+    It is at least 1 and at most 4096.
+    """
     try:
         import resource
     except ImportError:  # Windows has no limit of file descriptors
@@ -100,9 +106,9 @@ def get_max_connections() -> int:
 async def serve_connections(listener: socket.socket) -> AsyncIterator[socket.socket]:
     """Accept connections on a listening socket and yield each of them.
 
-    One connection is yielded per turn of the event loop, so that others are served. If the process
-    has no file descriptors left, one warning is logged and the next attempt follows a second later;
-    connections wait in the kernel meanwhile.
+    After each connection, other tasks of the event loop run. If the process has no file descriptors
+    left, a warning is logged once, and accepting is retried every second; meanwhile connections
+    wait in the operating system's queue.
     """
     loop = asyncio.get_running_loop()
     has_warned = False

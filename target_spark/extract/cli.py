@@ -84,8 +84,8 @@ def _load_tap(
         if tap_input
         else _split_settings(config_input.config, tap_class, plugin)
     )
-    catalog = _document(arguments.catalog, CatalogFileError)
-    state = _document(arguments.state, StateFileError)
+    catalog = _read_json_object(arguments.catalog, CatalogFileError)
+    state = _read_json_object(arguments.state, StateFileError)
     tap = tap_class(
         config=tap_config,
         catalog=catalog,
@@ -108,7 +108,7 @@ def _load_tap(
 
 
 class _TapSync:
-    """Callable that syncs a tap and passes its rows to the loader of a load session."""
+    """Callable that syncs a tap and passes its records to the loader of a load session."""
 
     def __init__(
         self,
@@ -127,35 +127,39 @@ class _TapSync:
         self._state = state
 
     def __call__(self, opened: LoadSession) -> None:
-        """Sync the tap to its end, from the given state or the last state in the tables.
+        """Sync the tap completely, from the given state or the last state in the target's tables.
 
         Raises:
             Exception: An error of the tap or the loader.
         """
         opened.engine.begin()
         tap, target = self._tap, self._target
-        self._count(opened)
-        tap.load_state(dict(self._state if self._state is not None else self._last_state(opened)))
+        self._start_rate_limit_server(opened)
+        tap.load_state(
+            dict(self._state if self._state is not None else self._find_last_state(opened))
+        )
         tap.speak_by(
-            outlet := _Outlet(opened.loader, target.make_event_mapper(), self._spreader(opened))
+            outlet := _LoaderOutput(
+                opened.loader, target.make_event_mapper(), self._make_distributor(opened)
+            )
         )
         target.call_on_interrupt(lambda: tap.run.stop(_leave))
         try:
-            with outlet.beating():
+            with outlet.polling():
                 tap.sync_all()
         except SystemExit:  # a signal: the loader commits complete states
             return
         except TargetSparkError:
             raise
         except Exception as error:
-            raise self._redacted_error(error) from error
+            raise self._redact_error(error) from error
         finally:
             target.call_on_interrupt(None)
 
-    def _count(self, opened: LoadSession) -> None:
-        """Start the server that counts the requests of the driver and all executors together.
+    def _start_rate_limit_server(self, opened: LoadSession) -> None:
+        """Start the rate limit server, which counts the HTTP requests of all processes.
 
-        Nothing is started with Spark Connect, whose executors cannot reach this process.
+        It is not started with Spark Connect, because executors then cannot reach this process.
         """
         server = RateLimitServer.of(opened.engine.spark())
         if server is not None:
@@ -164,15 +168,15 @@ class _TapSync:
             self._source = replace(self._source, permits=server.address)
             use_job_rate_limit(self._tap, server.address)
 
-    def _redacted_error(self, error: Exception) -> ReadingError:
-        """Convert an error of the tap to a ReadingError without secrets of its settings."""
+    def _redact_error(self, error: Exception) -> ReadingError:
+        """Convert an error of the tap to a `ReadingError` without secrets of the settings."""
         hide = make_redactor(self._tap.config, self._tap._full_schema())  # noqa: SLF001
         if not isinstance(error, SingerSDKError):  # its message is enough without a traceback
             self._tap.logger.error("The tap failed.", exc_info=error)
         return ReadingError(hide(f"The tap failed: {type(error).__name__}: {error}"))
 
-    def _last_state(self, opened: LoadSession) -> Mapping[str, Any]:
-        """Return the last state stored in the target's tables; {} if there is none."""
+    def _find_last_state(self, opened: LoadSession) -> Mapping[str, Any]:
+        """Return the last state stored in the target's tables; {} if the tables have no state."""
         from target_spark.cli.last_state import find_recoverable_tables, get_job_metadata
 
         marker = get_job_metadata(
@@ -187,8 +191,11 @@ class _TapSync:
         self._tap.logger.info("The run continues from the last state in the tables.")
         return state
 
-    def _spreader(self, opened: LoadSession) -> SparkDistributor | None:
-        """Return the distributor of partitions, or None if this process reads everything."""
+    def _make_distributor(self, opened: LoadSession) -> SparkDistributor | None:
+        """Return the object that distributes partitions to Spark's workers.
+
+        None means that this process must read all partitions; the reason is logged.
+        """
         from target_spark.extract.spark_distributor import SparkDistributor
         from target_spark.storage.staging_upload import StagingArea
 
@@ -215,8 +222,11 @@ class _TapSync:
         return distributor
 
 
-class _Outlet:
-    """Output of the tap: passes its events to the loader, and polls the loader regularly."""
+class _LoaderOutput:
+    """Output of the tap: passes its events to the loader, and polls the loader regularly.
+
+    A poll lets the loader emit states and close old batches.
+    """
 
     def __init__(
         self,
@@ -231,18 +241,15 @@ class _Outlet:
         self._lock = threading.RLock()
 
     def emit(self, event: Event) -> None:
-        """Apply stream maps to an event and pass the result to the loader."""
+        """Apply stream maps to an event and pass the resulting events to the loader."""
         with self._lock:
             for each in self._mapped([event]):
                 self._loader.process_event(each)
             self._loader.poll()
 
     @contextmanager
-    def beating(self) -> Iterator[None]:
-        """Context manager: poll the loader twice a second, also while the source sends nothing.
-
-        Each poll emits states and closes old batches.
-        """
+    def polling(self) -> Iterator[None]:
+        """Context manager: poll the loader twice a second, even while the source sends nothing."""
         ended = threading.Event()
         thread = threading.Thread(
             target=self._run_heartbeat, args=(ended,), name="beat", daemon=True
@@ -267,10 +274,10 @@ def _leave() -> None:
 def _split_settings(
     config: Mapping[str, Any], tap_class: type[Tap], plugin: type[CommandTarget]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split one settings file into the target's and the tap's settings.
+    """Split the settings of one file into those of the target and those of the tap.
 
     Raises:
-        ConfigurationError: Both declare a setting of the file.
+        ConfigurationError: The target and the tap both declare a setting of the file.
     """
     tap_names = frozenset(tap_class._full_schema()["properties"])  # noqa: SLF001
     target_names = frozenset(plugin._full_schema()["properties"])  # noqa: SLF001
@@ -284,8 +291,8 @@ def _split_settings(
     return {name: value for name, value in config.items() if name not in tap}, tap
 
 
-def _document(path: str | None, error: type[ConfigurationError]) -> Any:
-    """Read a JSON object from a file; return None without a path.
+def _read_json_object(path: str | None, error: type[ConfigurationError]) -> Any:
+    """Return the JSON object in a file; return None without a path.
 
     Raises:
         ConfigurationError: The file cannot be read; the exception is of the class ``error``.

@@ -34,7 +34,7 @@ _NO_STREAMING = (
 
 
 class TapDataSource(DataSource):
-    """Spark data source that reads one stream of a tap.
+    """Spark data source that reads one stream of a tap as a DataFrame.
 
     `target_spark.extract.reader_options.OPTIONS` lists the options.
     """
@@ -47,7 +47,7 @@ class TapDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the format for `spark.read.format`."""
+        """Return the format name of the data source, for `spark.read.format`."""
         return "tap"
 
     def schema(self) -> StructType:
@@ -59,10 +59,10 @@ class TapDataSource(DataSource):
         return _build_struct(self._request())
 
     def reader(self, schema: StructType) -> TapReader:
-        """Return a reader of the stream; ``schema`` must be the stream's own.
+        """Return a reader of the stream.
 
         Raises:
-            UnsupportedError: The requested schema differs from the stream's.
+            UnsupportedError: ``schema`` differs from the schema of the stream.
         """
         request = self._request()
         if schema != _build_struct(request):
@@ -81,7 +81,7 @@ class TapDataSource(DataSource):
         raise UnsupportedError(_NO_STREAMING)
 
     def _request(self) -> ReadOptions:
-        """Return the parsed options; they are parsed once and pickled with this object."""
+        """Return the options, parsed at the first call and pickled with this object."""
         options: ReadOptions | None = self.__dict__.get("_parsed")
         if options is None:
             from target_spark.extract.reader_options import parse_options
@@ -97,16 +97,17 @@ class TapReader(DataSourceReader):
         self._request = request
 
     def partitions(self) -> list[TapPartition]:
-        """Return the input partitions, each with some contexts of the stream.
+        """Return Spark's input partitions, each with one or more contexts of the stream.
 
-        For a child stream, the parent's records are read first.
+        A context is the part of a stream that the tap reads at once, such as one parent record. To
+        find the contexts of a child stream, the records of its parent stream are read.
         """
         from target_spark.extract.partition_reader import plan_groups
 
         return [TapPartition(group) for group in plan_groups(self._request)]
 
     def read(self, partition: TapPartition) -> Iterator[Any]:  # type: ignore[override]
-        """Read the contexts of one partition in a worker, and yield the rows as record batches."""
+        """Read the contexts of one partition in a worker; yield their rows as record batches."""
         from target_spark.extract.partition_reader import read_batches
         from target_spark.spark.arrow_workers import reuse_worker
 
@@ -115,7 +116,7 @@ class TapReader(DataSourceReader):
 
 @dataclass
 class TapPartition(InputPartition):
-    """Spark input partition: the contexts of a stream that one task reads."""
+    """Spark input partition: a group of a stream's contexts that one task reads."""
 
     group: PartitionGroup
 
@@ -123,12 +124,13 @@ class TapPartition(InputPartition):
 def register_source(
     name: str, settings: Mapping[str, Any] | None = None, **preset: str
 ) -> type[TapDataSource]:
-    """Return a data source class for ``spark.dataSource.register``, with the format ``name``.
+    """Return a data source class with the format ``name``, for ``spark.dataSource.register``.
 
     Args:
-        name: Name for `spark.read.format`.
-        settings: Settings of the tap. They may hold secrets, and appear in no plan and no log.
-        **preset: Default values of options.
+        name: The name for `spark.read.format`.
+        settings: The settings of the tap. They may contain secrets: Spark does not show them in
+            plans or logs.
+        **preset: Default values of the data source's options.
     """
 
     class Registered(TapDataSource):

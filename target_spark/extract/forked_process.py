@@ -26,18 +26,18 @@ _PARENT_DEATH: Final = 1
 
 
 class ProcessDiedError(SingerSDKError):
-    """Raised if a forked child process ended without a result."""
+    """Raised if a forked child process ended without returning a result."""
 
 
 def run_in_fork(work: Callable[[], _T]) -> _T:
     """Call a function in a forked child process and return its result.
 
-    Results and errors are pickled.
+    The child sends the result or the error pickled.
 
     Raises:
-        ProcessDiedError: The child was killed or exited.
-        BaseException: The error that ``work`` raised, or a RuntimeError with its text if it cannot
-            be pickled.
+        ProcessDiedError: The child was killed or exited before it sent a result.
+        BaseException: The error that ``work`` raised, or a RuntimeError with its text if the error
+            cannot be pickled.
     """
     with tempfile.TemporaryFile() as output:
         pid = os.fork()
@@ -58,7 +58,10 @@ def run_in_fork(work: Callable[[], _T]) -> _T:
 
 
 def _run_child(work: Callable[[], object], output: BinaryIO) -> None:
-    """Call the function in the child, write the pickled outcome, and exit without cleanup."""
+    """Call ``work`` in the child process, write its pickled result or error, and exit.
+
+    The process exits without the cleanup of the interpreter.
+    """
     code = 1
     try:
         with contextlib.suppress(OSError, AttributeError):  # prctl exists only on Linux
@@ -83,7 +86,7 @@ def _answer(work: Callable[[], object]) -> bytes:
 
 
 def _describe_exit_code(code: int) -> str:
-    """Return the name of the signal in an exit code of `os.waitstatus_to_exitcode`, or the code."""
+    """Return an exit code as text; a negative code is a signal, whose name is returned."""
     if code > 0:
         return f"exit code {code}"
     with contextlib.suppress(ValueError):

@@ -47,12 +47,14 @@ _ALL_AT_ONCE: Final = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class PartitionGroup:
-    """Contexts of a stream that one Spark partition reads one after the other.
+    """The contexts of a stream that one Spark partition reads, one after the other.
+
+    A context is the part of a stream that the tap reads at once, such as one parent record.
 
     Attributes:
-        number: The index of the group.
+        number: The index of the group, from 0.
         of: The number of groups of the stream.
-        parts: The contexts; None is the whole stream.
+        parts: The contexts; None means the whole stream.
     """
 
     number: int
@@ -65,6 +67,8 @@ class PartitionGroup:
 
 def plan_groups(request: ReadOptions) -> list[PartitionGroup]:
     """Return the contexts of a stream, divided into at most ``request.partitions`` groups.
+
+    Without a maximum, each context is a separate group.
 
     Raises:
         FrameError: The tap cannot list the contexts.
@@ -87,15 +91,18 @@ def _collected(request: ReadOptions) -> list[WorkUnit | None]:
     stream = tap.streams[request.stream]
     if explain_not_distributed(stream) is not None:
         return [None]
-    collected = _Collected()
+    collected = _ContextCollector()
     tap.speak_by(collected)
     vars(stream)["get_records"] = collected.read_here
     tap.sync_all()
     return [None] if collected.is_read_here else list(collected.parts)
 
 
-class _Collected:
-    """Output and distributor of a sync that collects a stream's contexts and reads none."""
+class _ContextCollector:
+    """Replacement for the output and the distributor of a tap's sync engine.
+
+    It collects the contexts of a stream that the engine would read, without reading them.
+    """
 
     most = _ALL_AT_ONCE
     encode = staticmethod(encode_body)
@@ -105,11 +112,11 @@ class _Collected:
         self.is_read_here = False
 
     @property
-    def spreader(self) -> _Collected:
+    def spreader(self) -> _ContextCollector:
         return self
 
     def emit(self, event: Event) -> None:
-        """Ignore an event, since only the contexts of the stream are needed."""
+        """Ignore an event, because only the contexts of the stream are needed."""
 
     def refuses(self, _stream: Any) -> str | None:
         return None
@@ -119,7 +126,10 @@ class _Collected:
         return WorkResults((), [WorkResult(part.number) for part in parts])
 
     def read_here(self, _context: Any) -> tuple[()]:
-        """Replacement for `get_records` of a stream that the engine does not distribute."""
+        """Return no records, and note that the engine reads this stream without distributing it.
+
+        This method replaces `get_records` of the stream.
+        """
         self.is_read_here = True
         return ()
 
@@ -128,24 +138,29 @@ class _Collected:
 
 
 def read_batches(request: ReadOptions, group: PartitionGroup) -> Iterator[pa.RecordBatch]:
-    """Read the contexts of a group, and yield their rows as record batches.
+    """Read the contexts of a group, and yield their rows as Arrow record batches.
 
     Raises:
-        FrameError: A context failed in every attempt, or a value does not fit.
+        FrameError: A context failed in every attempt, or a value cannot be converted to its
+            column's type.
     """
     converter = ArrowConverter(request.table_schema, nulls=request.nulls)
     for part in group.parts:
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
-            if _read_context(request, group, part, _Sink(request.name, converter, file)):
+            if _read_context(
+                request, group, part, _RecordBatchOutput(request.name, converter, file)
+            ):
                 file.seek(0)
                 with closing(pa.ipc.open_stream(file)) as reader:
                     yield from reader
 
 
 def _read_context(
-    request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _Sink
+    request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _RecordBatchOutput
 ) -> bool:
-    """Read a context into a sink, with retries; return True if it has rows.
+    """Read one context and write its rows to ``sink``, with retries. Return True if it has rows.
+
+    With ``part=None``, the whole stream is read.
 
     Raises:
         FrameError: All attempts failed.
@@ -166,7 +181,9 @@ def _read_context(
         raise FrameError(f"{where}: {error}") from None
 
 
-def _sync(request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _Sink) -> None:
+def _sync(
+    request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _RecordBatchOutput
+) -> None:
     if part is None:
         tap = request.tap()
         tap.speak_by(sink)
@@ -195,8 +212,8 @@ def _describe_part(request: ReadOptions, part: WorkUnit | None) -> str:
     return f"Stream {request.name}, {where}{f', from {window} on' if window else ''}"
 
 
-class _Sink:
-    """Output of one context: writes the stream's rows as Arrow record batches to a file."""
+class _RecordBatchOutput:
+    """Output of one context: writes the rows as Arrow record batches to a file."""
 
     encode = staticmethod(encode_body)
 
@@ -207,7 +224,7 @@ class _Sink:
         self.begin()
 
     def begin(self) -> None:
-        """Discard the rows of a failed attempt and start again."""
+        """Discard the rows of an earlier attempt and start with an empty file."""
         self._file.seek(0)
         self._file.truncate()
         self._writer: Any = None
@@ -240,7 +257,7 @@ class _Sink:
         self._bodies, self._waiting = [], 0
 
     def end(self) -> bool:
-        """Finish the file; return True if it has rows."""
+        """Write the end of the file; return True if the file has rows."""
         if self._writer is None:
             return False
         self._writer.close()

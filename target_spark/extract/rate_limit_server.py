@@ -63,23 +63,28 @@ _T = TypeVar("_T")
 
 
 def use_job_rate_limit(tap: object, permits: RateLimitAddress | StaticShare | None) -> None:
-    """Let a tap count its HTTP requests together with those of the whole Spark job.
+    """Let a tap count its HTTP requests together with all other processes of its Spark job.
 
-    ``permits`` is the job's server or a static share; with None the tap counts on its own.
+    Args:
+        tap: The tap.
+        permits: The address of the job's rate limit server, or this worker's static share of the
+            limits. None lets the tap count its own requests only.
     """
     if permits is not None:
         use_shared_counters(tap, permits.counters())
 
 
 class _RateLimitMessage(msgspec.Struct, frozen=True, array_like=True):
-    """A message to the rate limit server: a request for a slot, or a report of the source.
+    """A message to the rate limit server.
+
+    It either reserves requests, or reports the remaining requests that the source allows.
 
     Attributes:
         name: The name of the limit.
         terms: The rates of the limit.
         weight: The number of requests to reserve; 0 in a report.
-        left: The remaining requests that the source reported, or None.
-        seconds: The time until the source resets the limit, or None.
+        left: The number of remaining requests that the source reported, or None.
+        seconds: The seconds until the source resets the limit, or None.
     """
 
     name: str
@@ -122,7 +127,7 @@ class RateLimitServer:
         self.close()
 
     def open(self) -> None:
-        """Start the server in a thread and return when it listens.
+        """Start the server in a thread; return as soon as it accepts connections.
 
         Raises:
             RateLimitServerError: The server cannot listen on the address.
@@ -144,11 +149,11 @@ class RateLimitServer:
 
     @classmethod
     def of(cls, spark: SparkSession) -> RateLimitServer | None:
-        """Return a server for the executors of a Spark session, not yet open.
+        """Return a server for the executors of a Spark session, not yet opened.
 
-        It listens on the driver's address, on the port ``spark.tap.permits.port`` if that is set.
-        None is returned for Spark Connect: the driver is on another machine, and executors cannot
-        reach this process.
+        It listens on the driver's address, on the port in the setting ``spark.tap.permits.port`` or
+        else any free port. Return None for Spark Connect: its driver is on another machine, and
+        executors cannot reach this process.
 
         Raises:
             RateLimitServerError: The port is invalid.
@@ -166,7 +171,7 @@ class RateLimitServer:
 
     @property
     def address(self) -> RateLimitAddress:
-        """Host, port and key of the server, for the workers."""
+        """Host, port and key of the server, to send to the workers."""
         return RateLimitAddress(self._host, self._port, self._key)
 
     def _run(self) -> None:
@@ -234,7 +239,11 @@ class RateLimitServer:
 
 
 def _close(accepted: socket.socket, task: asyncio.Task[None]) -> None:
-    """Close the socket of a connection whose task has ended or was cancelled before its start."""
+    """Close the socket of a connection whose task has ended.
+
+    It runs even if the task was cancelled before its start, when the task could not close the
+    socket.
+    """
     accepted.close()
     if not task.cancelled():
         task.exception()  # retrieved, so that asyncio does not log it
@@ -263,7 +272,7 @@ def _proof(key: bytes, challenge: bytes) -> bytes:
 
 
 def _without_infinity(terms: RateLimits) -> RateLimits:
-    """Return rate limits in a form that JSON can represent, with -1 for an unlimited number."""
+    """Return rate limits in a form that JSON can represent, with -1 for unlimited requests."""
     rates = tuple((-1.0 if math.isinf(most) else most, each) for most, each in terms.rates)
     return RateLimits(terms.kind, rates)
 
@@ -276,20 +285,20 @@ def _whole(terms: RateLimits) -> RateLimits:
 # ----------------------------------------------------------------------------- the workers
 @dataclass(frozen=True, slots=True)
 class RateLimitAddress:
-    """Host, port and key of the rate limit server of a Spark job, sent to workers."""
+    """Host, port and secret key of a Spark job's rate limit server, sent to the workers."""
 
     host: str
     port: int
     key: bytes = field(repr=False)
 
     def counters(self) -> RateCounterStore:
-        """Return this process's client of the server, which has one connection."""
+        """Return the client of the server. All calls in a process return the same client."""
         with _clients_lock:
             return _clients.setdefault((self, os.getpid()), _Client(self))
 
 
 class _Client:
-    """Client of the rate limit server; it sends one message at a time."""
+    """Client of the rate limit server, with one connection; it sends one message at a time."""
 
     is_shared = True
 
@@ -299,20 +308,26 @@ class _Client:
         self._wire: BinaryIO | None = None
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve request slots at the driver, and return the time to wait before the request.
+        """Reserve ``weight`` requests; return the time to wait before sending them.
 
         Raises:
-            RateLimitServerError: The driver does not respond.
+            RateLimitServerError: The server does not respond.
         """
         return self._call(_RateLimitMessage(name, _without_infinity(terms), weight))
 
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Report to the driver how many requests the source still allows.
+        """Report to the server how many requests the source still allows.
+
+        Args:
+            name: The name of the limit.
+            terms: The rates of the limit.
+            left: The number of remaining requests, or None if unknown.
+            seconds: The seconds until the source resets the limit, or None if unknown.
 
         Raises:
-            RateLimitServerError: The driver does not respond.
+            RateLimitServerError: The server does not respond.
         """
         self._call(_RateLimitMessage(name, _without_infinity(terms), 0, left, seconds))
 
@@ -361,9 +376,10 @@ _clients_lock = threading.Lock()
 
 
 def _call_with_retries(call: Callable[[], _T], reason: Callable[[Exception], Exception]) -> _T:
-    """Call a function; retry after connection errors, at most three times, with growing pauses.
+    """Call a function; retry it after connection errors, at most three times.
 
-    ``reason`` converts the last error to the exception to raise.
+    The pauses before the retries are 0.5, 1 and 2 seconds. If all calls fail, the exception that
+    ``reason`` returns for the last error is raised.
     """
     pause = _FIRST_PAUSE_SECONDS
     for left in reversed(range(_TRIES)):
@@ -380,10 +396,10 @@ def _call_with_retries(call: Callable[[], _T], reason: Callable[[Exception], Exc
 # -------------------------------------------------------------------- without the driver
 @dataclass(frozen=True, slots=True)
 class StaticShare:
-    """Static share of a rate limit for one of several workers that cannot reach a server.
+    """Fixed share of a rate limit, for a worker that cannot reach a rate limit server.
 
-    Time is divided into slots of the length that the rate allows, equal on all machines. Every
-    ``of``-th slot, starting at ``number``, belongs to this worker. The job stays within its limits,
+    Time is divided into slots, one per request that the limit allows. Every ``of``-th slot belongs
+    to this worker, beginning with slot ``number``. So all workers together stay within the limit,
     but a worker that runs alone is slower than necessary.
     """
 
@@ -391,12 +407,12 @@ class StaticShare:
     of: int
 
     def counters(self) -> RateCounterStore:
-        """Return a counter that hands out the time slots of this share."""
+        """Return a counter that reserves only the time slots of this share."""
         return _SlotCounter(self)
 
 
 class _SlotCounter:
-    """Counter that reserves the time slots of one `StaticShare`."""
+    """Counter of requests that reserves only the time slots of one `StaticShare`."""
 
     is_shared = True
 
@@ -406,7 +422,10 @@ class _SlotCounter:
         self._lock = threading.Lock()
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve slots for ``weight`` requests; return the seconds to wait for the last one."""
+        """Reserve time slots for ``weight`` requests.
+
+        The result has the seconds to wait until the last of these slots.
+        """
         slot_seconds = max(seconds / most for most, seconds in terms.rates)
         now = time.time()
         with self._lock:
@@ -419,7 +438,14 @@ class _SlotCounter:
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Skip the slots before the source resets its limit, if it allows no more requests."""
+        """Skip all time slots until the source resets its limit, if no more requests are allowed.
+
+        Args:
+            name: The name of the limit.
+            terms: The rates of the limit.
+            left: The number of remaining requests that the source reported; only 0 has an effect.
+            seconds: The seconds until the reset; None for the longest period of the rates.
+        """
         if left == 0:
             wait = max(each for _, each in terms.rates) if seconds is None else seconds
             with self._lock:
@@ -427,9 +453,9 @@ class _SlotCounter:
 
 
 def _next_slot(after: float, slot_seconds: float, share: StaticShare) -> float:
-    """Return the start of the share's first time slot after the time ``after``, in seconds.
+    """Return the start of the share's first time slot after ``after``, in seconds since 1970.
 
-    ``slot_seconds`` is the length of a slot in seconds.
+    ``slot_seconds`` is the length of a slot.
     """
     round_seconds = slot_seconds * share.of
     first = slot_seconds * share.number

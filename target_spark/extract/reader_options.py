@@ -55,15 +55,18 @@ _DIGITS: Final = re.compile(r"([1-9]\d?),(\d\d?)")
 class ReadOptions:
     """Parsed options for reading one stream of a tap.
 
+    A context is the part of a stream that the tap reads at once, such as one parent record.
+
     Attributes:
         source: The tap.
         stream: The tap's name of the stream.
-        name: The name of the output stream, which stream maps may change.
+        name: The name of the output stream; stream maps may change the tap's name to it.
         table_schema: The table schema of the stream.
         state: The state to continue from.
-        nulls: True to replace a value that does not fit its column by null.
+        nulls: True to replace a value that cannot be converted to its column's type by null; False
+            to raise an error.
         tries: The number of attempts to read a context.
-        partitions: The maximum number of partitions; None means one per context.
+        partitions: The maximum number of Spark partitions; None means one per context.
     """
 
     source: TapSpec
@@ -76,16 +79,16 @@ class ReadOptions:
     partitions: int | None = None
 
     def tap(self) -> Tap:
-        """Create a tap with the state and only this stream selected."""
+        """Create the tap, with the state loaded and only this stream selected."""
         return single_stream(self.source.new(self.state), self.stream)
 
     def describe_error(self, error: BaseException) -> str:
-        """Return the class and text of an error, without secrets of the settings."""
+        """Return the class and text of an error, with secrets of the tap's settings removed."""
         return _describe_error(self.source, error)
 
 
 def single_stream(tap: Tap, stream: str) -> Tap:
-    """Select only one stream of a tap, by its name, and return the tap."""
+    """Select the stream named ``stream`` and deselect all others; return the same tap."""
     for name, each in tap.streams.items():
         if each.selected != (name == stream):
             each.selected = name == stream
@@ -93,7 +96,7 @@ def single_stream(tap: Tap, stream: str) -> Tap:
 
 
 def parse_options(given: Mapping[str, str], config: Mapping[str, Any] | None = None) -> ReadOptions:
-    """Parse the options of a DataFrame reader, and read the stream's schema from the tap.
+    """Parse the options of a DataFrame reader; the stream's schema is read from the tap.
 
     Args:
         given: The options of the DataFrame reader.
@@ -102,16 +105,17 @@ def parse_options(given: Mapping[str, str], config: Mapping[str, Any] | None = N
     Raises:
         UnsupportedError: An option is unknown, missing or invalid.
         ConfigurationError: The tap, its settings, its catalog or its state cannot be used.
+        FrameError: The tap cannot list its streams.
     """
     options = _parse_options(given)
     tap, stream = _needed(options, "tap"), _needed(options, "stream")
     source = TapSpec(
         id=uuid.uuid4().hex,
         tap=tap,
-        config=_settings(options.get("config"), config, tap),
-        catalog=_document(options.get("catalog"), parse_catalog, "catalog"),
+        config=_merge_settings(options.get("config"), config, tap),
+        catalog=_read_document(options.get("catalog"), parse_catalog, "catalog"),
     )
-    state = _document(options.get("state"), read_state, "state") or {}
+    state = _read_document(options.get("state"), read_state, "state") or {}
     described, origin = _discover_stream(source, stream)
     table_schema = schema_from_json_schema(
         resolve_schema(described), described.keys, _column_options(options)
@@ -133,7 +137,7 @@ def parse_options(given: Mapping[str, str], config: Mapping[str, Any] | None = N
 
 def _discover_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
     try:
-        return _described(source, name)
+        return _find_stream(source, name)
     except (TargetSparkError, ConfigurationError):
         raise
     except Exception as error:  # noqa: BLE001  it is reported without secrets
@@ -146,13 +150,13 @@ def _describe_error(source: TapSpec, error: BaseException) -> str:
     return make_redactor(source.config, schema)(f"{type(error).__name__}: {error}")
 
 
-def _described(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
-    """Return the schema of an output stream, and the tap's name of its source stream.
+def _find_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
+    """Return the schema of an output stream, and the name of the tap's stream that it comes from.
 
     Stream maps may rename a stream, or make several output streams of one.
 
     Raises:
-        UnsupportedError: The tap has no such stream.
+        UnsupportedError: The tap has no output stream with this name.
     """
     streams = source.new().streams
     names: list[str] = []
@@ -184,19 +188,22 @@ def _column_options(options: Mapping[str, str]) -> ColumnOptions:
 # -------------------------------------------------------------------------------- settings
 
 
-def _settings(
+def _merge_settings(
     option: str | None, class_settings: Mapping[str, Any] | None, tap: str
 ) -> dict[str, Any]:
-    """Return the settings from the option ``config``, merged over those of the class.
+    """Return the settings of the tap; the option ``config`` overrides settings of the class.
 
-    ``asked`` is the option's value: JSON, or paths of settings files; None without the option.
+    Args:
+        option: The option's value: a JSON object, or paths of settings files; None if not set.
+        class_settings: The settings of a registered data source class, or None.
+        tap: The name of the tap's class.
     """
     if option is None:
         return dict(class_settings or {})
     tap_class = import_tap_class(tap)
     schema = tap_class._full_schema()  # noqa: SLF001  (every plugin's)
     if option.lstrip().startswith("{"):
-        return {**(class_settings or {}), **_inline(option, schema)}
+        return {**(class_settings or {}), **_parse_inline_settings(option, schema)}
     config_input = ConfigInput.from_cli_args(*(path.strip() for path in option.split(",")))
     variables = {}
     if config_input.parse_env:
@@ -204,18 +211,18 @@ def _settings(
     return {**(class_settings or {}), **config_input.config, **variables}
 
 
-def _inline(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Parse settings given as JSON in the option.
+def _parse_inline_settings(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Parse settings given as a JSON text in the option ``config``.
 
     Raises:
-        UnsupportedError: The text is not JSON or contains a secret.
+        UnsupportedError: The text is not JSON or contains a secret, which Spark would show.
     """
     try:
         parsed = parse_json(text.encode())
     except ValueError:
         raise UnsupportedError("The option config is not valid JSON.") from None
     hide = make_redactor(parsed, schema)
-    if any(hide(value) != value for value in _texts(parsed)):
+    if any(hide(value) != value for value in _iterate_strings(parsed)):
         raise UnsupportedError(
             "The option config contains a secret. Spark shows options in its UI and its event log:"
             " pass the path of a settings file instead, or ENV for environment variables, or"
@@ -225,20 +232,25 @@ def _inline(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _iterate_strings(value: Any) -> Iterator[str]:
     """Yield every string in a JSON document, at any depth."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        yield from (text for inner in value.values() for text in _texts(inner))
+        yield from (text for inner in value.values() for text in _iterate_strings(inner))
     elif isinstance(value, list):
-        yield from (text for inner in value for text in _texts(inner))
+        yield from (text for inner in value for text in _iterate_strings(inner))
 
 
-def _document(
+def _read_document(
     given: str | None, read: Callable[[str, str], dict[str, Any]], option: str
 ) -> dict[str, Any] | None:
-    """Return the document in an option, or in the file that the option names; None without it.
+    """Return the JSON object in an option, or in the file whose path is the option's value.
+
+    Args:
+        given: The option's value. With None, the option is not set, and the result is None too.
+        read: A function that parses a text; its second argument names the source in errors.
+        option: The name of the option.
 
     Raises:
         UnsupportedError: The file cannot be read.

@@ -26,7 +26,7 @@ _FINAL: Final = (ConfigurationError, InvalidStreamSortException)
 
 
 class RetriesExhaustedError(Exception):
-    """Raised after the last attempt failed; the text is the description of the last error."""
+    """Raised after the last attempt failed; the message describes the last error."""
 
 
 def with_retries(
@@ -41,12 +41,13 @@ def with_retries(
     Args:
         step: The function to call.
         tries: The maximum number of attempts, at least 1.
-        where: A description of the step, for the log.
+        where: A description of the work, for the log.
         describe: A function that describes an error without secrets.
-        final: Exceptions that are not retried.
+        final: Exceptions that are not retried, in addition to configuration errors.
 
     Raises:
-        RetriesExhaustedError: The last attempt failed; the original exception is not chained.
+        RetriesExhaustedError: The last attempt failed, or an error cannot be retried. The original
+            exception is not chained, because its text may contain secrets.
     """
     pause = _PAUSE
     for left in reversed(range(tries)):

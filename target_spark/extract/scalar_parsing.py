@@ -55,7 +55,8 @@ _LITERALS: Final = MappingProxyType({"true": True, "false": False})
 def parse_scalar(text: str, type_: ColumnType, *, truncate: bool = False) -> Any:
     """Convert a text to the Python value of a scalar type; a timestamp is microseconds since 1970.
 
-    With ``truncate``, the digits of a date-time after microseconds are dropped.
+    ``truncate`` is True to drop the digits after the microseconds of a date-time. With False such
+    digits are an error unless they are zeros.
 
     Raises:
         ValueError: The text is not a value of this type.

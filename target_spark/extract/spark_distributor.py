@@ -66,15 +66,18 @@ _ORDINAL: Final = r"CAST(regexp_extract(value, '^\\{\"n\":([0-9]+)', 1) AS BIGIN
 
 
 class SparkDistributor:
-    """Distributor that syncs a tap's partitions on Spark's workers, one Spark job at a time.
+    """Syncs partitions of a tap's streams on Spark's workers, in one Spark job at a time.
+
+    A partition is a part of a stream that can be read independently, such as one context. An
+    ordinal is the position of a row in the input.
 
     Args:
         source: The tap with its settings and catalog.
         streams: The streams of the tap by name.
-        engine: The Spark process.
-        staging_area: The staging area, which the workers can read and write.
-        reserve: Reserves ordinals for rows and returns the first.
-        here: Streams that the driver reads, at the user's request; ``*`` for all.
+        engine: The Spark of the run.
+        staging_area: Temporary storage that the workers can read and write.
+        reserve: A function that reserves ordinals for a number of rows and returns the first.
+        here: Names of streams that the user wants the driver to read; ``*`` for all.
         width: The maximum number of partitions read at once; None for no limit.
     """
 
@@ -113,13 +116,14 @@ class SparkDistributor:
 
         Args:
             parts: The partitions.
-            in_order: True if rows after a failed partition must not count.
+            in_order: True to discard all rows of partitions after the first failed one; False to
+                keep the rows of every partition that succeeded.
 
         Raises:
-            PartitionsFailedError: The job failed, and none of its rows count.
+            PartitionsFailedError: The job failed, and none of its rows are loaded.
         """
         started = time.monotonic()
-        described = self._described(parts)
+        described = self._get_output_schemas(parts)
         first = self._parts
         self._parts += len(parts)
         task = SparkTask(self._source, tuple(parts), described, first)
@@ -141,15 +145,23 @@ class SparkDistributor:
         message = "%d contexts of %s: %d rows in %.1f s; %d failed."
         logger.info(message, len(parts), names, rows, seconds, len(failed))
         return WorkResults(
-            list(_events(results, described, address, self._versions(parts), starts)),
+            list(
+                _build_events(results, described, address, self._get_table_versions(parts), starts)
+            ),
             [each.result for each in results],
         )
 
     def _reserve_ordinals(self, results: Iterable[PartResult], first: int) -> dict[int, int]:
         """Reserve ordinals for the rows of all partitions; return each partition's first ordinal.
 
-        The keys are the partitions' numbers within the run; ``first`` is the number of the job's
-        first partition.
+        An ordinal is the position of a row in the input.
+
+        Args:
+            results: The results of the partitions, with their row counts.
+            first: The number of the job's first partition within the run.
+
+        Returns:
+            The first ordinal of each partition, by its number within the run.
         """
         counts = {each.result.number: sum(each.result.counts.values()) for each in results}
         ordinal = self._reserve(sum(counts.values()))
@@ -160,7 +172,7 @@ class SparkDistributor:
         return starts
 
     def close(self) -> None:
-        """Delete the files of all jobs that still exist; a failure is ignored."""
+        """Delete the remaining files of all jobs; a failure is ignored."""
         if not self._addresses or self._engine.failure is not None:
             return
         with contextlib.suppress(Exception):  # a later run removes the files
@@ -168,8 +180,8 @@ class SparkDistributor:
             for address in self._addresses:
                 self._staging_area.delete(spark, address)
 
-    def _described(self, parts: Sequence[WorkUnit]) -> dict[str, SchemaEvent]:
-        """Return the schemas of the output streams of partitions and of their child streams."""
+    def _get_output_schemas(self, parts: Sequence[WorkUnit]) -> dict[str, SchemaEvent]:
+        """Return the schemas of all output streams of the partitions and of child streams."""
         family: dict[str, SyncStream] = {}
         for name in dict.fromkeys(part.stream for part in parts):
             stream = self._streams[name]
@@ -183,19 +195,19 @@ class SparkDistributor:
                 self._origins[str(schema.stream)] = each.name
         return schemas
 
-    def _versions(self, parts: Sequence[WorkUnit]) -> dict[str, int]:
-        """Return the table version of each output stream that has one, by name."""
+    def _get_table_versions(self, parts: Sequence[WorkUnit]) -> dict[str, int]:
+        """Return the table version of each output stream that has one, by stream name."""
         by_stream = {name: version for part in parts for name, version in part.versions.items()}
         return {out: by_stream[name] for out, name in self._origins.items() if name in by_stream}
 
     def _run_with_retries(self, step: Callable[[SparkSession, str], _T]) -> tuple[_T, str]:
-        """Call a step with a new URL to write rows to, and retry transient errors with another one.
+        """Call a function with a new URL to write rows to. Retry transient errors with a new URL.
 
         Returns:
-            The result of the step, and the URL that it wrote to.
+            The result of the function, and the URL that it wrote to.
 
         Raises:
-            PartitionsFailedError: The step failed permanently.
+            PartitionsFailedError: The function failed with an error that is not transient.
         """
         address = ""
 
@@ -217,8 +229,9 @@ class SparkDistributor:
         except TargetSparkError:
             raise
         except Exception as error:
+            reason = _explain_failure(error)
             raise PartitionsFailedError(
-                f"The rows that Spark's workers read are lost and not loaded: {_reason(error)}"
+                f"The rows that Spark's workers read are lost and not loaded: {reason}"
             ) from error
 
     def _run(self, spark: SparkSession, task: SparkTask, address: str) -> list[PartResult]:
@@ -230,50 +243,53 @@ class SparkDistributor:
         folder = to_local_folder(address)
         task = replace(task, folder=None if folder is None else str(folder))
         blocks = map_in_arrow(numbers, task, _ROWS, "tap_rows")
-        _write(blocks.selectExpr("stream", "CAST(value AS STRING) AS value"), address)
+        _write_blocks(blocks.selectExpr("stream", "CAST(value AS STRING) AS value"), address)
         lines = spark.read.schema("value STRING").text(f"{address}/stream={RESULT_STREAM}")
         results = [PartResult.read(row.value) for row in lines.collect()]
         if folder is not None:
-            publish_files(str(folder), _files(results, task.streams))
+            publish_files(str(folder), _list_files(results, task.streams))
         return results
 
 
-def _files(results: Sequence[PartResult], streams: Iterable[str]) -> set[tuple[int, str]]:
-    """Return the files of tasks that have rows, as stream number and file name."""
+def _list_files(results: Sequence[PartResult], streams: Iterable[str]) -> set[tuple[int, str]]:
+    """Return the stream number and file name of each file in which a task wrote rows.
+
+    The number of a stream is its index in ``streams``.
+    """
     numbers = {name: number for number, name in enumerate(streams)}
     return {(numbers[name], each.file) for each in results for name in each.result.counts}
 
 
-def _write(blocks: DataFrame, address: str) -> None:
-    """Write blocks of spool lines as text files, in one folder per stream."""
+def _write_blocks(blocks: DataFrame, address: str) -> None:
+    """Write spool lines (rows as lines of JSON) as text files, in one folder per stream."""
     blocks.write.partitionBy("stream").option("maxRecordsPerFile", 0).text(address)
 
 
 def _copy_rows_below(spark: SparkSession, address: str, destination: str, ordinal: int) -> None:
-    """Copy the rows whose ordinal is smaller than ``ordinal`` to the URL ``destination``.
+    """Copy the rows whose position is below ``ordinal`` from one URL to another.
 
-    Rows after a failed partition do not count.
+    It is used to leave out the rows of partitions after a failed one.
     """
     lines = spark.read.schema("value STRING, stream INT").text(address)
     rows = lines.where(f"stream <> {RESULT_STREAM}").where(f"{_ORDINAL} < {ordinal}")
-    _write(rows.select("stream", "value"), destination)
+    _write_blocks(rows.select("stream", "value"), destination)
 
 
-def _events(
+def _build_events(
     results: Sequence[PartResult],
     described: Mapping[str, SchemaEvent],
     address: str,
     versions: Mapping[str, int],
     starts: Mapping[int, int],
 ) -> Iterator[Event]:
-    """Yield the schema and row events of a finished job, in the order of the streams.
+    """Yield the schemas that workers changed, then the rows of each stream, as events.
 
     Args:
         results: The results of the partitions.
         described: The schemas of the output streams.
         address: The URL of the rows.
         versions: The table version of each output stream that has one.
-        starts: The first ordinal of each partition.
+        starts: The first ordinal (position in the input) of each partition.
     """
     rows: Counter[str] = Counter()
     nbytes: Counter[str] = Counter()
@@ -282,7 +298,7 @@ def _events(
         rows.update(each.result.counts)
         nbytes.update(each.nbytes)
         deletes.update(each.deletes)
-        yield from map(_describe, each.described)
+        yield from map(_parse_schema_event, each.described)
     for number, (name, schema) in enumerate(described.items()):
         if rows[name]:
             yield SpooledRows(
@@ -296,8 +312,8 @@ def _events(
             )
 
 
-def _describe(document: Mapping[str, Any]) -> SchemaEvent:
-    """Return a schema event from the JSON document that a worker sent."""
+def _parse_schema_event(document: Mapping[str, Any]) -> SchemaEvent:
+    """Return a schema event from the JSON object that a worker sent."""
     nested = {name: tuple(path) for name, path in document["nested"].items()}
     named = {
         "stream": StreamId(**document["stream"]),
@@ -307,22 +323,25 @@ def _describe(document: Mapping[str, Any]) -> SchemaEvent:
     return SchemaEvent(**{**document, **named})
 
 
-def _reason(error: Exception) -> str:
-    """Return why a job failed, in one line; a module missing in a worker is the whole reason."""
+def _explain_failure(error: Exception) -> str:
+    """Return why a job failed, in one line.
+
+    If a module is missing in the workers, only that is reported.
+    """
     lacking = re.search(r"ModuleNotFoundError: [^\n]*", str(error))
     return f"{lacking[0]}, in Spark's workers" if lacking else first_error_line(error)
 
 
 def _count_task_slots(spark: SparkSession) -> int:
-    """Return the number of tasks that Spark can run at once, as far as it knows now."""
+    """Return the number of tasks that Spark can currently run at once."""
     return spark.range(_MANY).selectExpr("spark_partition_id() AS slot").distinct().count() or 1
 
 
 def _run_cancellable(engine: LeasedSpark, step: Callable[[SparkSession], _T]) -> _T:
-    """Call a step in a thread; cancel its Spark jobs if the calling thread is interrupted.
+    """Call a function in a thread; cancel its Spark jobs if the calling thread is interrupted.
 
     Raises:
-        BaseException: The error that the step raised.
+        BaseException: The error that the function raised.
     """
     results: list[_T] = []
     errors: list[BaseException] = []

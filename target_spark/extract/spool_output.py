@@ -25,19 +25,21 @@ larger than half of a heap region, which has 1 MiB in a small heap."""
 
 
 class WriteFailedError(BaseException):
-    """Raised if spool lines cannot be written to disk.
+    """Raised if spool lines (rows as lines of JSON) cannot be written to disk.
 
-    It is a BaseException, so that no handler takes it for the failure of a partition.
+    It is a BaseException, so that no handler mistakes it for the failure of a partition.
     """
 
 
 class SpoolOutput:
-    """Spool files that one Spark task writes, one per stream.
+    """The files that one Spark task writes, one per stream, with one row per line as JSON.
 
-    All methods that write raise `WriteFailedError`.
+    Lines can be discarded until they are marked as complete with `keep`. All methods that write
+    raise `WriteFailedError` on failure.
 
     Args:
-        folder: The driver's folder, or None to write temporary files.
+        folder: A folder of the driver to write to. None to write temporary files, whose lines are
+            then sent to the driver.
 
     Attributes:
         name: The name of the task's file in the folder of each stream.
@@ -50,19 +52,19 @@ class SpoolOutput:
         self._kept: dict[int, int] = {}
 
     def write(self, stream: int, lines: bytes) -> None:
-        """Append spool lines to the file of a stream, given by its number."""
+        """Append lines to the file of the stream with the number ``stream``."""
         with _writing():
             self._open_file(stream).write(lines)
 
     def drop(self) -> None:
-        """Discard the lines written since the last `keep`."""
+        """Discard the lines written since the last call of `keep`."""
         with _writing():
             for stream, file in self._files.items():
                 file.seek(self._kept.get(stream, 0))
                 file.truncate()
 
     def keep(self) -> None:
-        """Keep the lines written so far, also those that a child process wrote."""
+        """Mark all lines written so far as complete, including lines that a child process wrote."""
         with _writing():
             for stream, file in self._files.items():
                 self._kept[stream] = file.seek(0, os.SEEK_END)
@@ -78,15 +80,15 @@ class SpoolOutput:
         self.flush()
 
     def flush(self) -> None:
-        """Flush all files to the operating system."""
+        """Flush the Python buffers of all files to the operating system."""
         with _writing():
             for file in self._files.values():
                 file.flush()
 
     def take_blocks(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the kept lines as blocks with their stream number, and discard them.
+        """Yield the complete lines in blocks, each with its stream number; then discard all lines.
 
-        Files in the driver's folder yield nothing, since they are read there.
+        Nothing is yielded for files in the driver's folder, because the driver reads them there.
         """
         if self._folder is not None:
             return
@@ -121,7 +123,7 @@ class SpoolOutput:
 def publish_files(folder: str, files: Iterable[tuple[int, str]]) -> None:
     """Make the files of tasks visible to Spark's readers, by renaming them.
 
-    ``files`` has the stream number and the file name of each.
+    ``files`` has the stream number and the name of each file.
     """
     for stream, name in files:
         path = _hidden(folder, stream, name)

@@ -31,11 +31,12 @@ class TapSpec:
     """Description of a tap that can be pickled and sent to workers.
 
     Attributes:
-        id: New for each run; a cached tap is used only within its run.
-        tap: The name of the tap's class (``tap_x.tap:TapX``).
+        id: A unique id of the run, so that a worker's cached tap is not used in another run.
+        tap: The name of the tap's class, such as ``tap_x.tap:TapX``, or the path of a manifest.
         config: The settings.
         catalog: The catalog, or None.
-        permits: The job's request counters; None counts each process separately.
+        permits: The address of the job's rate limit server, or a static share of the rate limits.
+            None lets each process count only its own requests.
     """
 
     id: str
@@ -45,10 +46,10 @@ class TapSpec:
     permits: RateLimitAddress | StaticShare | None = None
 
     def new(self, state: Mapping[str, Any] | None = None) -> Tap:
-        """Create the tap, with an optional state.
+        """Create the tap, and load a state if one is passed.
 
         Raises:
-            ConfigurationError: There is no such class.
+            ConfigurationError: The tap's class cannot be imported.
             ConfigValidationError: The settings are invalid.
         """
         tap: Tap = import_tap_class(self.tap)(
@@ -61,12 +62,12 @@ class TapSpec:
 
 
 def import_tap_class(name: str) -> type[Tap]:
-    """Return the tap class for a name such as ``tap_x.tap:TapX``, or for a manifest's path.
+    """Import a tap's class by its name, such as ``tap_x.tap:TapX``, or the path of its manifest.
 
     Taps that import singer_sdk work unchanged.
 
     Raises:
-        ConfigurationError: There is no such class, or it is not a tap.
+        ConfigurationError: The class cannot be imported, or it is not a tap.
     """
     from tap_core.tap_base import Tap
 
@@ -93,30 +94,30 @@ def import_tap_class(name: str) -> type[Tap]:
 
 
 @lru_cache(maxsize=1)
-def _get_cached_tap(key: _Key) -> Tap:
+def _get_cached_tap(key: _CacheKey) -> Tap:
     return key.source.new()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Key:
-    """Cache key of a tap, compared by its run id."""
+class _CacheKey:
+    """Cache key of a tap; two keys are equal if they have the same run id."""
 
     source: TapSpec
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and other.source.id == self.source.id
+        return isinstance(other, _CacheKey) and other.source.id == self.source.id
 
     def __hash__(self) -> int:
         return hash(self.source.id)
 
 
 def get_tap(source: TapSpec) -> Tap:
-    """Return this process's tap for a description; it is created at the first call."""
-    return _get_cached_tap(_Key(source))
+    """Return this process's tap for a description; the first call creates the tap."""
+    return _get_cached_tap(_CacheKey(source))
 
 
 def get_redactor(source: TapSpec) -> Callable[[str], str]:
-    """Return a function that removes the secrets of a tap's settings from a text."""
+    """Return a function that removes the secrets in a tap's settings from a text."""
     try:
         schema = import_tap_class(source.tap)._full_schema()  # noqa: SLF001
     except ConfigurationError:  # without a schema, names alone identify secrets
@@ -125,7 +126,7 @@ def get_redactor(source: TapSpec) -> Callable[[str], str]:
 
 
 def drop_cached_tap() -> None:
-    """Remove the tap from the cache, so that the next partition gets a new one.
+    """Remove the tap from the cache, so that the next partition gets a new tap.
 
     A tap that failed may be in an undefined state.
     """

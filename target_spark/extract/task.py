@@ -41,11 +41,11 @@ class PartResult:
     """Result of one partition, sent from the worker to the driver as JSON.
 
     Attributes:
-        result: The outcome for the sync engine.
-        file: The name of the task's files.
-        nbytes: The bytes of spool lines by stream.
+        result: The row counts and bookmarks, or the error, for the sync engine.
+        file: The name of the task's file in the folder of each stream.
+        nbytes: The number of bytes of spool lines, by stream.
         deletes: The streams that may have delete records.
-        described: The schemas that differ from the driver's.
+        described: The schemas that the worker's tap emitted and that differ from the driver's.
     """
 
     result: WorkResult
@@ -67,14 +67,14 @@ class PartResult:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SparkTask:
-    """The partitions of one Spark job; called in a worker with batches of partition numbers.
+    """Function that reads partitions of a tap in a worker, called with batches of their numbers.
 
     Attributes:
         source: The tap.
-        parts: The partitions.
-        streams: The output streams with their schemas, in the order of their numbers.
-        first: The number of the first partition within the run.
-        folder: The driver's folder to write rows to; None to send the rows with the results.
+        parts: The partitions of the Spark job.
+        streams: The output streams with their schemas; the number of a stream is its index here.
+        first: The number of the job's first partition within the run.
+        folder: A folder of the driver to write rows to; None to send the rows with the results.
         tries: The number of attempts to read a partition.
     """
 
@@ -88,19 +88,20 @@ class SparkTask:
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Read the partitions with the given numbers, and yield record batches for the driver.
 
-        For each partition these are its spool lines, if they are not in a folder, and then its
-        result under the stream number `RESULT_STREAM`.
+        Each record batch has a stream number and bytes. For each partition, the rows come first
+        (unless they are written to a folder), and then the result, with the stream number
+        `RESULT_STREAM`.
         """
         with closing(SpoolOutput(self.folder)) as lines:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    result = self._read(self.parts[number], lines)
+                    result = self._read_partition(self.parts[number], lines)
                     for stream, block in lines.take_blocks():
-                        yield _batch(stream, block)
-                    yield _batch(RESULT_STREAM, result.to_json() + b"\n")
+                        yield _build_record_batch(stream, block)
+                    yield _build_record_batch(RESULT_STREAM, result.to_json() + b"\n")
 
-    def _read(self, part: WorkUnit, lines: SpoolOutput) -> PartResult:
-        """Read a partition with retries; keep only the spool lines of the successful attempt."""
+    def _read_partition(self, part: WorkUnit, lines: SpoolOutput) -> PartResult:
+        """Read a partition with retries; keep only the rows of the successful attempt."""
 
         def describe(error: BaseException) -> str:
             return get_redactor(self.source)(f"{type(error).__name__}: {error}")
@@ -118,19 +119,25 @@ class SparkTask:
 
     def _sync_once(self, part: WorkUnit, lines: SpoolOutput) -> PartResult:
         lines.drop()
-        sink = _Sink(lines, self.streams, first_in_part(self.first + part.number))
-        result = WorkResult(part.number, self._synced(part, sink, lines), dict(sink.counts))
+        sink = _PartitionOutput(lines, self.streams, first_in_part(self.first + part.number))
+        result = WorkResult(
+            part.number, self._sync_possibly_forked(part, sink, lines), dict(sink.counts)
+        )
         lines.keep()
         described = [asdict(each) for each in sink.described]
         return PartResult(result, lines.name, dict(sink.nbytes), sorted(sink.deletes), described)
 
-    def _synced(self, part: WorkUnit, sink: _Sink, lines: SpoolOutput) -> Mapping[str, Any]:
-        """Sync a partition in this process, or in a child process if this task died before.
+    def _sync_possibly_forked(
+        self, part: WorkUnit, sink: _PartitionOutput, lines: SpoolOutput
+    ) -> Mapping[str, Any]:
+        """Sync a partition in this process, or in a child process if Spark has repeated this task.
+
+        The process of the first attempt may have crashed, and a crash of a child is only an error.
 
         Returns:
             The partition's bookmarks.
         """
-        if not _is_tried_again():
+        if not _is_task_retry():
             return sync_part(self.source, part, sink)
         lines.share(len(self.streams))
 
@@ -145,8 +152,8 @@ class SparkTask:
         return bookmarks
 
 
-def _is_tried_again() -> bool:
-    """Return True if Spark repeats this task, because its first process may have died."""
+def _is_task_retry() -> bool:
+    """Return True if Spark has repeated this task, for example because its process died."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -156,8 +163,8 @@ def _is_tried_again() -> bool:
 def sync_part(source: TapSpec, part: WorkUnit, outlet: ProtocolWriter) -> Mapping[str, Any]:
     """Sync a partition in this process with ``outlet`` as its output; return its bookmarks.
 
-    The bookmarks are by stream, as under ``bookmarks`` in a state document. A tap that failed is
-    not used again: its open chunk may contain rows, which would be counted for another partition.
+    The bookmarks are by stream, as under ``bookmarks`` in a state document. If the tap fails, it is
+    discarded: it may still hold rows that would be counted for the next partition.
     """
     tap = get_tap(source)
     forwarder = tap.outlet
@@ -174,7 +181,7 @@ def sync_part(source: TapSpec, part: WorkUnit, outlet: ProtocolWriter) -> Mappin
 
 
 class _EventForwarder:
-    """The permanent output of a worker's tap; it forwards events to the current listener."""
+    """Output of a worker's tap; it forwards each event to the output of the current partition."""
 
     def __init__(self) -> None:
         self.encode: Callable[[Any], bytes] = encode_body
@@ -188,8 +195,8 @@ class _EventForwarder:
 _STATISTICS: Final = ("counts", "nbytes", "deletes", "described")
 
 
-class _Sink:
-    """Output of one partition: writes its rows as spool lines and counts them."""
+class _PartitionOutput:
+    """Output of one partition: writes rows as spool lines (lines of JSON) and counts them."""
 
     encode = staticmethod(encode_body)
 
@@ -221,16 +228,19 @@ class _Sink:
         self.counts[name] += len(rows.rows)
 
     def statistics(self) -> dict[str, Any]:
-        """Return the statistics of the rows written so far, by attribute name."""
+        """Return the counts and schemas of the rows written so far, by attribute name."""
         return {name: getattr(self, name) for name in _STATISTICS}
 
     def restore_statistics(self, statistics: Mapping[str, Any]) -> None:
-        """Replace the statistics by those of a child process, which wrote to the same files."""
+        """Replace the counts and schemas with the counts and schemas of a child process.
+
+        The child process wrote its rows to the same files.
+        """
         for name, value in statistics.items():
             setattr(self, name, value)
 
 
-def _batch(stream: int, lines: bytes) -> Any:
+def _build_record_batch(stream: int, lines: bytes) -> Any:
     """Return a record batch of one row: a stream number, and lines without the last newline."""
     import pyarrow as pa
 

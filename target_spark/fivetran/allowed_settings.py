@@ -189,20 +189,20 @@ def _rule(key: str) -> re.Pattern[str] | None:
 
 
 def is_allowed_spark_key(key: str) -> bool:
-    """Return True if a call may set this Spark key to one of its allowed values."""
+    """Return True if clients may set a Spark setting; only certain values may be allowed."""
     return _rule(key) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class CallRules:
-    """Restrictions that the operator of a destination sets for calls.
+    """Rules for the settings that a gRPC call may set, chosen by the operator of the server.
 
     Attributes:
-        allowance: Names of further settings that calls may set.
-        roots: Folders and URLs below which tables may be; empty to let the caller choose.
-        folders: Folders from which batch files may be read; empty to let the caller choose.
-        roots_variable: The environment variable of ``roots``, for messages.
-        folders_variable: The environment variable of ``folders``, for messages.
+        allowance: Names of settings that calls may set in addition to the default ones.
+        roots: Folders and URLs below which tables may be stored; empty to allow any location.
+        folders: Folders from which batch files may be read; empty to allow any folder.
+        roots_variable: The environment variable that sets ``roots``, for messages.
+        folders_variable: The environment variable that sets ``folders``, for messages.
     """
 
     allowance: AllowedNames
@@ -213,9 +213,9 @@ class CallRules:
 
     @classmethod
     def of(cls, plugin: str, environment: Mapping[str, str]) -> CallRules:
-        """Return the restrictions that the server's environment variables set.
+        """Return the rules that the server's environment variables set.
 
-        ``plugin`` is the program's name, with which the variables begin.
+        ``plugin`` is the program's name; the names of the variables begin with it.
         """
         roots, folders = (
             get_variable_name(plugin, "ALLOW_PATHS"),
@@ -233,7 +233,7 @@ class CallRules:
         """Check the size of a call's configuration.
 
         Raises:
-            ConfigurationError: It has more than 1,048,576 characters.
+            ConfigurationError: The configuration has more than 1,048,576 characters.
         """
         if sum(len(name) + len(text) for name, text in configuration.items()) > _LONGEST:
             raise ConfigurationError(
@@ -241,26 +241,31 @@ class CallRules:
             )
 
     def check(self, config: Mapping[str, Any]) -> None:
-        """Check that a call may set the parsed settings ``config``.
+        """Check that a call may set all settings in ``config``.
 
         Raises:
-            ConfigurationError: It may not; the message names the settings and how the operator can
-                allow them, without their values.
+            ConfigurationError: A setting or its value is not allowed. The message names all such
+                settings, without their values, and explains how the operator can allow them.
         """
         spark = config.get(_SPARK)
         keys: Mapping[str, Any] = spark if isinstance(spark, Mapping) else {}
         # The object ``spark`` is checked key by key, also if the operator allowed ``spark``.
         refused = [name for name in config if name not in SETTINGS]
         self.allowance.check([*refused, *(key for key in keys if _rule(key) is None)])
-        faults = [*self._faulty_values(config, keys), *self._faulty_places(config, keys)]
+        faults = [
+            *self._find_disallowed_values(config, keys),
+            *self._find_disallowed_locations(config, keys),
+        ]
         if faults:
             raise ConfigurationError("; ".join(faults))
 
     def check_file(self, path: str) -> str:
-        """Return the real path of a batch file after checking that it may be read.
+        """Return the path of a batch file, with links resolved, if the file may be read.
+
+        If all folders are allowed, the path is returned unchanged.
 
         Raises:
-            BatchFileLoadError: The operator does not allow it.
+            BatchFileLoadError: The file is not in a folder that the operator allows.
         """
         if not self.folders:
             return path
@@ -272,8 +277,10 @@ class CallRules:
             )
         return str(real)
 
-    def _faulty_values(self, config: Mapping[str, Any], keys: Mapping[str, Any]) -> Iterator[str]:
-        """Yield a message for each setting or Spark key with a value that is not allowed."""
+    def _find_disallowed_values(
+        self, config: Mapping[str, Any], keys: Mapping[str, Any]
+    ) -> Iterator[str]:
+        """Yield a message for each setting or Spark setting with a value that is not allowed."""
         for key, value in keys.items():
             rule = _rule(key)
             if rule is None or self.allowance.allows(key):
@@ -286,21 +293,28 @@ class CallRules:
                 )
         others = {name: value for name, value in config.items() if name != _SPARK}
         for name, value in others.items():
-            if any(_is_odd(text) for text in _texts(value)) and not self.allowance.allows(name):
+            if any(_is_odd(text) for text in _iterate_strings(value)) and not self.allowance.allows(
+                name
+            ):
                 yield (
                     f"{name}: a call may not use '{_EXPANDED}', control characters or more than"
                     " 8,192 characters in it"
                 )
-        yield from self._untyped_catalogs(keys)
+        yield from self._find_untyped_catalogs(keys)
 
-    def _untyped_catalogs(self, keys: Mapping[str, Any]) -> Iterator[str]:
-        """Yield a message for each Iceberg catalog without a type, whose default would be Hive."""
+    def _find_untyped_catalogs(self, keys: Mapping[str, Any]) -> Iterator[str]:
+        """Yield a message for each Iceberg catalog without a type.
+
+        Spark would use Hive for such a catalog, which is not allowed.
+        """
         for key, value in keys.items():
             is_catalog = re.fullmatch(_CATALOG, key) and "iceberg" in str(value).lower()
             if is_catalog and f"{key}.type" not in keys and not self.allowance.allows(key):
                 yield f"{key}.type: a call that names a catalog must set it ({_TYPES})"
 
-    def _faulty_places(self, config: Mapping[str, Any], keys: Mapping[str, Any]) -> Iterator[str]:
+    def _find_disallowed_locations(
+        self, config: Mapping[str, Any], keys: Mapping[str, Any]
+    ) -> Iterator[str]:
         """Yield a message for each table location that the operator does not allow."""
         if not self.roots:
             return
@@ -319,17 +333,17 @@ class CallRules:
                 )
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Yield the strings in a JSON value at any depth, including keys of objects."""
+def _iterate_strings(value: Any) -> Iterator[str]:
+    """Yield the strings in a JSON value at any depth, including the keys of objects."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             yield str(key)
-            yield from _texts(inner)
+            yield from _iterate_strings(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _texts(inner)
+            yield from _iterate_strings(inner)
 
 
 def _is_odd(text: str) -> bool:
@@ -337,7 +351,10 @@ def _is_odd(text: str) -> bool:
 
 
 def _is_below(address: str, root: str) -> bool:
-    """Return True if a path or URL is at or below a root, for Python's and Hadoop's parsing."""
+    """Return True if a path or URL is equal to ``root`` or inside it.
+
+    Paths with ``..`` are never inside, because Python and Hadoop may resolve them differently.
+    """
     if ".." in unquote(address).replace("\\", "/").split("/"):
         return False
     folder, top = to_local_folder(address), to_local_folder(root)

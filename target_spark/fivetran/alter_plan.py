@@ -23,15 +23,16 @@ __all__ = ["AlterPlan", "plan_changes"]
 
 @dataclass(frozen=True, slots=True)
 class AlterPlan:
-    """Planned changes of a table for an AlterTable request.
+    """The changes to a table that an AlterTable request requires.
 
     Attributes:
         now: The table's columns before the change.
-        after: The table's columns after it.
+        after: The table's columns after the change.
         added: New columns.
-        widened: Columns whose type the format changes in place.
+        widened: Columns whose type the table format can change without rewriting values.
         converted: Columns whose values must be rewritten.
-        narrowed: Columns that allow fewer values than their type in the table.
+        narrowed: Columns whose new Fivetran type allows fewer values than their type in the table,
+            which stays the same.
         dropped: Columns to remove.
     """
 
@@ -45,18 +46,21 @@ class AlterPlan:
 
     @property
     def changes_columns(self) -> bool:
-        """True if columns of the table change, and not only its metadata."""
+        """True if columns are added, dropped or get another type; False if only metadata does."""
         return bool(self.added or self.widened or self.converted or self.dropped)
 
     @property
     def unproven_keys(self) -> tuple[DestinationColumn, ...]:
-        """The key columns if their values must be checked for duplicates and nulls, else empty."""
+        """The key columns, if their values must be checked for duplicates and nulls, else empty.
+
+        A check is needed if the key or the values of a key column change.
+        """
         keys, before = _keys(self.after), {column.column for column in _keys(self.now)}
         same = {column.column for column in keys} == before
         return () if same and not set(keys) & set(self.converted) else keys
 
     def describe(self) -> list[str]:
-        """Return a sentence for each planned change; empty if nothing changes."""
+        """Return a sentence for each planned change; the list is empty if nothing changes."""
         return list(self._sentences())
 
     def _sentences(self) -> Iterator[str]:
@@ -90,16 +94,17 @@ def plan_changes(
 
     Args:
         now: The table's current columns.
-        types: The type (DDL) of each of the table's columns.
+        types: The DDL type of each of the table's columns, by name.
         requested_schema: The requested columns.
         table_format: The format of the table.
-        widens: True for a type that the format can widen to another in place.
-        drops: True to drop the columns that are not requested.
+        widens: A function that returns True if the format can change one DDL type to another
+            without rewriting values.
+        drops: True to drop columns that are not requested; False to keep them, but not as keys.
         reserved: Names that new columns must not have.
     """
     requested, current = requested_schema.by_name, now.by_name
     kept = [
-        _changed(column, requested.get(column.name))
+        _apply_request(column, requested.get(column.name))
         for column in now.columns
         if column.name in requested or not drops
     ]
@@ -124,12 +129,13 @@ def plan_changes(
     )
 
 
-def _changed(
+def _apply_request(
     old: DestinationColumn, requested_schema: DestinationColumn | None
 ) -> DestinationColumn:
-    """Return a column as requested; a DECIMAL requested without digits keeps its digits.
+    """Return a column of the table with the requested type.
 
-    A column that is not requested (None) is kept, but is no longer a key.
+    A DECIMAL that is requested without precision and scale keeps its current ones. A column that is
+    not requested (None) is kept, but is no longer a key.
     """
     if requested_schema is None:
         return replace(old, is_key=False)

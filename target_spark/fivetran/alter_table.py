@@ -55,12 +55,14 @@ def apply_plan(
         spark: The session of the calling thread.
         options: The options of the load.
         stream: The stream of the table.
-        existing: The table as it was looked up.
+        existing: The table, as it was looked up.
         plan: The changes.
 
     Raises:
-        TableError: A value would be lost, or the key would not be unique; nothing is changed.
-        UnsupportedError: The change would break the table's partitioning; nothing is changed.
+        TableError: A value would be lost, or the new key would not be unique or would contain
+            nulls; nothing is changed.
+        UnsupportedError: The change is not possible with the table's partitioning; nothing is
+            changed.
     """
     is_rewritten = _is_rewritten(plan, options.format)
     old = (
@@ -77,7 +79,7 @@ def apply_plan(
         changed = _add_generated_columns(
             changed, stream, existing, plan, build_partition_specs(table_schema, layout)
         )
-    properties = dict(_properties(existing, plan, options.format))
+    properties = dict(_build_properties(existing, plan, options.format))
     with committing(spark, existing):
         if old is not None:
             old.commit(changed, properties)
@@ -93,7 +95,10 @@ def apply_plan(
 
 
 def _is_rewritten(plan: AlterPlan, table_format: str) -> bool:
-    """Return True if all rows must be rewritten; Delta cannot drop a column in place."""
+    """Return True if the change must rewrite all rows.
+
+    Columns with converted values require it, and for Delta so do dropped columns.
+    """
     return bool(plan.converted or (plan.dropped and table_format == "delta"))
 
 
@@ -144,7 +149,7 @@ def _check_keys(changed: DataFrame, stream: StreamId, plan: AlterPlan) -> None:
 def _columns(
     rows: DataFrame, existing: ExistingTable, plan: AlterPlan, table_format: str
 ) -> Iterator[str]:
-    """Yield the SQL of each column of the changed table, including columns of other writers."""
+    """Yield the SQL of each column of the changed table, including columns not from Fivetran."""
     dropped = {column.column for column in plan.dropped}
     ddl = {column.column: to_ddl(column, table_format) for column in plan.after.columns}
     converted = {column.column for column in plan.converted}
@@ -164,10 +169,13 @@ def _columns(
         yield f"CAST(NULL AS {ddl[column.column]}) AS {quote(column.column)}"
 
 
-def _properties(
+def _build_properties(
     existing: ExistingTable, plan: AlterPlan, table_format: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield the table properties to set first: the metadata, and Delta's table features."""
+    """Yield the table properties to set before the columns change.
+
+    These are the Fivetran metadata, and for Delta the required table features.
+    """
     schemas = (plan.after, plan.now) if plan.changes_columns else (plan.after,)
     yield TABLE_PROPERTY, dump_metadata(*schemas)
     if table_format != "delta":
@@ -197,7 +205,7 @@ def _add_generated_columns(
     """Return the rows with the generated partition columns of a Delta table recomputed.
 
     Raises:
-        UnsupportedError: The expression of such a column is not known.
+        UnsupportedError: The expression of a generated column is not known.
     """
     made_by = {part.name: part.made_by for part in parts if part.made_by is not None}
     table_columns = {*existing.types, *(column.column for column in plan.added)}
@@ -221,10 +229,13 @@ def _add_generated_columns(
 
 
 def _rewrite_delta(spark: SparkSession, existing: ExistingTable, changed: DataFrame) -> None:
-    """Overwrite all rows of a Delta table in one commit.
+    """Replace all rows of a Delta table by ``changed``, in one commit.
 
-    The rows are those of the version that the commit follows: Delta's transaction reads them.
-    Partitions are kept. The rewrite removes the clustering, which is therefore set again.
+    Delta's transaction reads the rows, so rows of other writers are not lost. Partitioning is kept;
+    clustering is set again, because the rewrite removes it.
+
+    Raises:
+        ConflictError: Another writer has added values that the new types cannot hold.
     """
     parts, clusters = (
         [name for name in names if name in changed.columns]

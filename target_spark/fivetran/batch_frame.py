@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["OP", "ORDINAL", "find_file_error", "read_files", "unmodified_flag", "validate_files"]
 
 _MARK: Final = "target-spark batch file: "
-_TOLD: Final = re.compile(re.escape(_MARK) + r'("(?:[^"\\]|\\.)*")')
+_MARKED_MESSAGE: Final = re.compile(re.escape(_MARK) + r'("(?:[^"\\]|\\.)*")')
 
 
 def validate_files(
@@ -42,7 +42,7 @@ def validate_files(
     """Open each batch file and check its header, before a Spark job starts.
 
     Raises:
-        BatchFileLoadError: A file is missing, cannot be decrypted, or has an unexpected header.
+        BatchFileLoadError: A file is missing, cannot be decrypted, or has an invalid header.
     """
     for file in files:
         with get_reading_lock():
@@ -57,9 +57,10 @@ def read_files(
 ) -> DataFrame:
     """Return the rows of batch files as a DataFrame with one partition per file.
 
-    The columns are those of the table; `OP`, the kind of the file (replace, update or delete);
-    `ORDINAL`, a unique number that increases from file to file; and, if there are update files, a
-    flag for each column that is not a key (`unmodified_flag`), true if the row keeps the old value.
+    Besides the columns of the table, the DataFrame has the columns `OP` (the kind of the file, as a
+    number) and `ORDINAL` (a unique number that increases from file to file). If there are update
+    files, it also has a boolean column for each non-key column (see `unmodified_flag`), true if the
+    row leaves that value unchanged.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -70,17 +71,20 @@ def read_files(
 
 
 def find_file_error(error: BaseException) -> BatchFileLoadError | None:
-    """Return the error about a batch file that made a Spark action fail, or None."""
+    """Return the error of a batch file if it made a Spark action fail, else None.
+
+    ``error`` is the error of the action.
+    """
     for each in iterate_causes(error):
         if isinstance(each, BatchFileLoadError):
             return each
-        if (match := _TOLD.search(str(each))) is not None:
+        if (match := _MARKED_MESSAGE.search(str(each))) is not None:
             return BatchFileLoadError(json.loads(match[1]))
     return None
 
 
 class _WorkerError(Exception):
-    """Raised in a Spark worker; its message is passed to the driver inside Spark's error."""
+    """Raised in a Spark worker to pass the message of a `BatchFileLoadError` to the driver."""
 
     def __init__(self, error: BatchFileLoadError) -> None:
         super().__init__(_MARK + json.dumps(str(error)))
@@ -89,14 +93,14 @@ class _WorkerError(Exception):
 def _read_rows(
     reader: RowReader, files: Sequence[RequestFile], batches: Iterator[Any]
 ) -> Iterator[Any]:
-    """Yield the rows of the files with the given numbers; runs in Spark's workers."""
+    """Yield the rows of the files whose indexes are in ``batches``; runs in Spark's workers."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             yield from _iterate_rows_safely(files[number], reader.rows(files[number], number))
 
 
 def _iterate_rows_safely(file: RequestFile, rows: Iterator[Any]) -> Iterator[Any]:
-    """Yield the rows of a file, and convert errors to ones without text of the file."""
+    """Yield the rows of a file; convert errors to `_WorkerError` without content of the file."""
     try:
         yield from rows
     except BatchFileLoadError as error:

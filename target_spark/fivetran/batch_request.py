@@ -14,9 +14,9 @@ __all__ = ["BatchRequest", "FileKind", "FileParams", "RequestFile"]
 
 
 class FileKind(IntEnum):
-    """Kind of a batch file, which defines the effect of its rows.
+    """Kind of a batch file: the effect of its rows on the table.
 
-    Within a batch, files of lower kinds are applied first.
+    Within a batch, files of a lower kind are applied first.
     """
 
     EARLIEST_START = 0
@@ -27,7 +27,7 @@ class FileKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequestFile:
-    """Batch file of a request: its path, its kind, and its AES key (None if not encrypted)."""
+    """A batch file of a request: its path, its kind, and its AES key, or None if unencrypted."""
 
     path: str
     kind: FileKind
@@ -36,13 +36,13 @@ class RequestFile:
 
 @dataclass(frozen=True, slots=True)
 class FileParams:
-    """Format of the batch files of a request.
+    """The format of the batch files in a request.
 
     Attributes:
         compression: The compression of the files.
         encryption: The encryption of the files.
         null: The cell text that means NULL.
-        unmodified: The cell text that means "keep the old value".
+        unmodified: The cell text that means that the table's value is kept.
     """
 
     compression: Compression = Compression.OFF
@@ -53,7 +53,10 @@ class FileParams:
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest:
-    """Files of a WriteBatch or WriteHistoryBatch request, in the order of their application."""
+    """The files of a WriteBatch or WriteHistoryBatch request and their format.
+
+    The files are in the order in which they are applied.
+    """
 
     files: tuple[RequestFile, ...]
     params: FileParams

@@ -42,7 +42,7 @@ class BatchStats:
 
     Attributes:
         rows: The number of rows by kind of file; kinds without rows are left out.
-        repeats: True if a key may occur more than once among the compared rows.
+        repeats: True if a key may occur more than once, False if all compared keys are unique.
     """
 
     rows: Mapping[FileKind, int]
@@ -50,12 +50,12 @@ class BatchStats:
 
     @property
     def total(self) -> int:
-        """Number of rows in all files."""
+        """The number of rows in all files."""
         return sum(self.rows.values())
 
     @property
     def kinds(self) -> frozenset[FileKind]:
-        """Kinds of files that have rows."""
+        """The kinds of files that have rows."""
         return frozenset(self.rows)
 
 
@@ -71,17 +71,18 @@ def count_rows(
         files: The files.
         params: The format of the files.
         fivetran_schema: The columns of the table.
-        compared: The kinds of files whose keys are compared.
+        compared: The kinds of files whose keys are compared; the rows of other kinds are only
+            counted.
 
     Raises:
         BatchFileLoadError: A file cannot be parsed.
     """
     rows: Counter[FileKind] = Counter()
-    keys = _Keys(fivetran_schema)
+    keys = _KeyCollector(fivetran_schema)
     with get_reading_lock():
         for file in files:
             key_columns = fivetran_schema.keys if file.kind in compared else ()
-            for cells in _cells(
+            for cells in _read_cells(
                 file,
                 params,
                 fivetran_schema,
@@ -94,8 +95,11 @@ def count_rows(
     return BatchStats({kind: count for kind, count in rows.items() if count}, repeats)
 
 
-class _Keys:
-    """Row keys read so far from batch files, kept up to 64 MiB to detect repeated ones."""
+class _KeyCollector:
+    """The keys of rows, collected to find repeated ones, with at most 64 MiB of memory.
+
+    With more keys, or keys that cannot be compared exactly, repeated keys are assumed.
+    """
 
     def __init__(self, fivetran_schema: FivetranSchema) -> None:
         self._columns = fivetran_schema.keys
@@ -105,7 +109,7 @@ class _Keys:
         self._is_unsure = any(column.type in _INEXACT for column in self._columns)
 
     def add(self, cells: Sequence[Any]) -> None:
-        """Add the keys of some rows, given as one text array per key column."""
+        """Add the keys of some rows, given as one array of texts per key column."""
         if self._is_unsure:
             return
         try:
@@ -120,7 +124,7 @@ class _Keys:
             self._batches.append(pa.record_batch(values, names=self._names))
 
     def repeat(self) -> bool:
-        """Return True if two of the added rows may have the same key."""
+        """Return True if a key may have been added twice; False if all keys are unique."""
         if self._is_unsure or not self._batches:
             return self._is_unsure
         keys = pa.Table.from_batches(self._batches)
@@ -128,13 +132,16 @@ class _Keys:
         return bool(different.num_rows < keys.num_rows)
 
 
-def _cells(
+def _read_cells(
     file: RequestFile,
     params: FileParams,
     fivetran_schema: FivetranSchema,
     columns: Sequence[DestinationColumn],
 ) -> Iterator[list[Any]]:
-    """Yield the wanted columns of a batch file as text arrays, block by block."""
+    """Yield the values of the given columns of a batch file, block by block.
+
+    Each block is a list of text arrays, one per column.
+    """
     blocks = read_blocks(file, params)
     try:
         names, rest = read_header(next(blocks, b""))

@@ -30,7 +30,7 @@ class CellConversionError(Exception):
 
     Attributes:
         row: The index of the row in the converted array, from 0.
-        words: The reason, as a phrase that follows the name of the cell.
+        words: The reason, as a phrase such as "is not base64", to follow the name of the cell.
     """
 
     def __init__(self, row: int, words: str) -> None:
@@ -55,17 +55,17 @@ _TYPES: Final[Mapping[DataType, Any]] = {
 
 
 def arrow_type(column: DestinationColumn) -> Any:
-    """Return the Arrow type of a column; NAIVE_TIME, XML and JSON are strings."""
+    """Return the Arrow type for a column; it is string for NAIVE_TIME, XML and JSON."""
     if column.type is DataType.DECIMAL:
         return pa.decimal128(*column.digits)
     return _TYPES.get(column.type, pa.string())
 
 
 def convert_column(column: DestinationColumn, texts: Any) -> Any:
-    """Convert an array of texts to values of a column's type; null stays null.
+    """Convert an array of texts to an array of the column's type; nulls stay null.
 
     Raises:
-        CellConversionError: A cell does not fit.
+        CellConversionError: A text is not a value of the type.
     """
     convert = _CONVERSIONS.get(column.type)
     if convert is None:
@@ -80,7 +80,8 @@ def convert_column(column: DestinationColumn, texts: Any) -> Any:
 def find_first_failure(values: Any, use: Callable[[Any], Any]) -> int:
     """Return the index of the first value of an array for which ``use`` raises ValueError.
 
-    ``use`` is called with slices of the array; it must fail for the whole array.
+    ``use`` is called with slices of the array. The caller must ensure that it fails for the whole
+    array.
     """
     start, length = 0, len(values)
     while length > 1:
@@ -143,10 +144,10 @@ def _decimals(texts: Any, column: DestinationColumn) -> Any:
 
 
 def _are_exact_in_arrow(texts: Any, precision: int, scale: int) -> bool:
-    """Return True if Arrow's decimal parser reads these texts exactly or rejects them.
+    """Return True if Arrow's decimal parser either reads these texts exactly or rejects them.
 
-    Arrow silently misreads numbers with an exponent, with more digits than it can hold, or with
-    more digits before the point than the column has.
+    For other texts it may silently return a wrong number: those with an exponent, with too many
+    digits, or with more digits before the point than the column has.
     """
     if _some_have(texts, "e") or _some_have(texts, "E"):
         return False
@@ -191,10 +192,17 @@ def _floats(texts: Any, column: DestinationColumn) -> Any:
 
 
 def _replace_infinite_floats(texts: Any, values: Any, overflown: Any) -> Any:
-    """Replace infinities that come from the usual text of FLOAT's maximum by that maximum.
+    """Replace values that overflowed to infinity by the largest FLOAT.
+
+    Fivetran writes the largest FLOAT rounded up, which overflows when it is parsed.
+
+    Args:
+        texts: The texts of the numbers.
+        values: The parsed numbers.
+        overflown: True for each number that overflowed.
 
     Raises:
-        ValueError: A number is larger than that.
+        ValueError: A number is larger than the largest FLOAT as Fivetran writes it.
     """
     size = pc.abs(texts.filter(overflown).cast(pa.float64()))
     if values.type != pa.float32() or not _all_true(pc.less_equal(size, _LARGEST_FLOAT_TOLD)):
@@ -233,7 +241,7 @@ def _instants(texts: Any, _column: DestinationColumn) -> Any:
 
 
 def _truncate_to_micros(texts: Any) -> Any:
-    """Return date-time texts without the digits after microseconds.
+    """Return date-time texts without the digits after the microseconds.
 
     Raises:
         ValueError: A text is too long for another reason.
@@ -247,7 +255,10 @@ def _truncate_to_micros(texts: Any) -> Any:
 
 
 def _slice_bytes(texts: Any, end: int) -> Any:
-    """Return the first ``end`` bytes of each text; a later cast rejects text that is not ASCII."""
+    """Return the first ``end`` bytes of each text; a negative ``end`` counts from the end.
+
+    The texts must be ASCII for the result to be complete characters; a later cast rejects others.
+    """
     return pc.binary_slice(texts.cast(pa.binary()), 0, end).cast(pa.string())
 
 

@@ -68,10 +68,10 @@ _OURS: Final = {"report": None, "dry_run": None}
 
 
 def parse_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a call, without those that only the command line uses.
+    """Return the settings of a gRPC call, without those for the command line only.
 
     Raises:
-        ConfigurationError: The Spark settings are not a JSON object; the message does not show
+        ConfigurationError: The Spark settings are not a JSON object; the message does not contain
             them.
     """
     if isinstance(given.get("spark"), str):
@@ -83,10 +83,10 @@ def parse_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_format(options: LoadOptions) -> None:
-    """Check that rows of the configured table format can be replaced by key.
+    """Check that the configured table format supports replacing rows by key.
 
     Raises:
-        UnsupportedError: They cannot.
+        UnsupportedError: The format does not support it.
     """
     if not options.can_upsert:
         raise UnsupportedError(

@@ -32,16 +32,19 @@ _LISTED: Final = 5
 
 
 class FileFaultError(Exception):
-    """Raised for a fault of a batch file; the message continues a sentence that names the file."""
+    """Raised if a batch file is invalid.
+
+    The message is a phrase such as "names a column twice", to follow the name of the file.
+    """
 
 
 def read_header(block: bytes) -> tuple[list[str], bytes]:
-    """Return the column names in a file's header, and the bytes after it.
+    """Return the column names in a file's header, and the rest of ``block``.
 
-    ``block`` is the start of the file and contains the whole header.
+    ``block`` is the start of the file and must contain the whole header.
 
     Raises:
-        FileFaultError: The header is not text.
+        FileFaultError: The header is not UTF-8 text.
     """
     end = _end_of_first_row(block)
     try:
@@ -64,11 +67,11 @@ def _end_of_first_row(block: bytes) -> int:
 def match_columns(
     names: Sequence[str], fivetran_schema: FivetranSchema, kind: FileKind
 ) -> tuple[DestinationColumn, ...]:
-    """Return the columns of the table that a file's header names, in the header's order.
+    """Return the table column for each name in a file's header, in the header's order.
 
     Raises:
-        FileFaultError: The header names an unknown column, a column twice, or lacks a column that a
-            file of this kind needs.
+        FileFaultError: The header contains an unknown name or a name twice, or lacks a column that
+            a file of this kind must have.
     """
     by_name, counts = fivetran_schema.by_name, Counter(names)
     if by_name.keys().isdisjoint(counts):
@@ -94,9 +97,9 @@ def _list(names: list[str]) -> str:
 
 
 def key_columns(fivetran_schema: FivetranSchema, kind: FileKind) -> tuple[DestinationColumn, ...]:
-    """Return the columns that identify a row in a file of a kind.
+    """Return the columns that identify a row in a file of the given kind.
 
-    In a table with history, a delete record has no start time.
+    In a table with history, the start time is one of them, except in a delete file.
     """
     if kind is FileKind.DELETE:
         return tuple(column for column in fivetran_schema.keys if column.name != START)
@@ -122,14 +125,14 @@ def read_columns(
     """Return the rows of a CSV block as text arrays, one per column.
 
     Args:
-        block: Whole rows of the file, without the header.
+        block: Complete rows of the file, without the header.
         count: The number of columns in the header.
         null: The cell text that means NULL.
         rows_before: The number of rows before the block, for error messages.
-        only: The indexes of the columns to return, which is faster; None for all.
+        only: The indexes of the columns to return, which is faster; None for all columns.
 
     Raises:
-        FileFaultError: A row has another number of cells, or is not UTF-8.
+        FileFaultError: A row has more or fewer cells than the header, or is not UTF-8.
     """
     uneven: list[int] = []
     wanted = range(count) if only is None else only
@@ -158,9 +161,15 @@ def _parse_columns(
     null: str,
     handle_uneven_row: Callable[[Any], str],
 ) -> list[Any]:
-    """Return the columns of a CSV block at the wanted indexes, with the wanted Arrow types.
+    """Return the columns of a CSV block at the given indexes, as Arrow arrays.
 
-    ``handle_uneven_row`` is called for each row with another number of cells.
+    Args:
+        block: Complete rows of the file, without the header.
+        count: The number of columns in the header.
+        wanted: The Arrow type of each column to return, by index.
+        null: The cell text that means NULL.
+        handle_uneven_row: A function called for each row with more or fewer cells than the header;
+            it returns "error" or "skip".
     """
     if block.startswith(_MARK):
         block = _MARK + block  # Arrow removes one mark, but this one is in a cell
@@ -188,7 +197,7 @@ def _find_first_invalid_utf8(block: bytes, count: int, wanted: Iterable[int], nu
     """Return the index of the first row with a cell that is not UTF-8.
 
     Raises:
-        FileFaultError: A row that is not UTF-8 has another number of cells than the header.
+        FileFaultError: A row has more or fewer cells than the header.
     """
     try:
         cells = _parse_columns(

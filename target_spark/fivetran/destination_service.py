@@ -48,13 +48,13 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 def make_service(
     plugin: type[CommandTarget], sparks: SharedSpark, journal: JsonLogHandler, rules: CallRules
 ) -> Service:
-    """Return the gRPC service of a destination.
+    """Return the gRPC service of a Fivetran destination.
 
     Args:
         plugin: The target's class.
         sparks: The Spark that all calls share.
-        journal: The log of the server, from which secrets are removed.
-        rules: Restrictions on what a call may set.
+        journal: The server's log handler, which removes the secrets of calls.
+        rules: Rules for the settings that a call may set.
     """
     calls = _Calls(plugin, sparks, journal, rules)
     task = _with_task
@@ -86,7 +86,7 @@ def _with_task(kind: Any) -> Callable[[str], Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """Handlers of Fivetran's gRPC calls to a destination, and the objects that they share."""
+    """Handlers of Fivetran's gRPC calls to a destination."""
 
     plugin: type[CommandTarget]
     sparks: SharedSpark
@@ -94,13 +94,13 @@ class _Calls:
     rules: CallRules
 
     def test(self, request: Any, call: RpcCall) -> Any:
-        """Handle Test: run one of the connection tests of the form."""
+        """Handle Test: run one of the connection tests in the configuration form."""
         call.note(request.name[:NAME_LIMIT])
         if request.name not in TESTS:
             raise UnsupportedError(f"There is no such test; the tests are {', '.join(TESTS)}.")
         from target_spark.cli.doctor import preflight_checks, storage_checks
 
-        config = self._config(request)
+        config = self._validate_config(request)
         checks = preflight_checks(config)
         if request.name == "storage":
             with self.sparks.session(config) as spark:
@@ -112,10 +112,10 @@ class _Calls:
         raise find_refusal(error) or error
 
     def describe(self, request: Any, call: RpcCall) -> Any:
-        """Handle DescribeTable: return the columns of a table."""
+        """Handle DescribeTable: return the columns of a table, or that it does not exist."""
         with self._tables(request) as tables:
             existing = tables.described(request.schema_name, request.table_name)
-        call.note(str(_stream(request.schema_name, request.table_name)))
+        call.note(str(_get_stream_id(request.schema_name, request.table_name)))
         if existing is None:
             return proto_messages.DescribeTableResponse(not_found=True)
         return proto_messages.DescribeTableResponse(
@@ -124,60 +124,64 @@ class _Calls:
 
     def create(self, request: Any, call: RpcCall) -> Any:
         """Handle CreateTable: create a table, and its schema if it does not exist."""
-        with self._at(request, request.table.name, call) as (tables, name):
-            tables.create(request.schema_name, name, _shape(tables, request))
+        with self._lock_table(request, request.table.name, call) as (tables, name):
+            tables.create(request.schema_name, name, _parse_table_columns(tables, request))
         return proto_messages.CreateTableResponse(success=True)
 
     def alter(self, request: Any, call: RpcCall) -> Any:
         """Handle AlterTable: change the columns or the keys of a table."""
-        with self._at(request, request.table.name, call) as (tables, name):
+        with self._lock_table(request, request.table.name, call) as (tables, name):
             changes = tables.alter(
-                request.schema_name, name, _shape(tables, request), drops=request.drop_columns
+                request.schema_name,
+                name,
+                _parse_table_columns(tables, request),
+                drops=request.drop_columns,
             )
-        call.note(
-            f"{_stream(request.schema_name, name)}: {'; '.join(changes) or 'nothing to change'}"
-        )
+        stream = _get_stream_id(request.schema_name, name)
+        call.note(f"{stream}: {'; '.join(changes) or 'nothing to change'}")
         return proto_messages.AlterTableResponse(success=True)
 
     def truncate(self, request: Any, call: RpcCall) -> Any:
-        """Handle Truncate: remove or mark the rows that were synced before a time."""
+        """Handle Truncate: delete the rows synced before a time, or mark them as deleted."""
         soft = request.soft.deleted_column if request.HasField("soft") else None
-        before = _instant(request.utc_delete_before) if _has(request, "utc_delete_before") else None
-        with self._at(request, request.table_name, call) as (tables, name):
+        before = (
+            _to_datetime(request.utc_delete_before) if _has(request, "utc_delete_before") else None
+        )
+        with self._lock_table(request, request.table_name, call) as (tables, name):
             rows = tables.truncate(request.schema_name, name, request.synced_column, before, soft)
-        call.note(f"{_stream(request.schema_name, name)}: {rows:,} rows")
+        call.note(f"{_get_stream_id(request.schema_name, name)}: {rows:,} rows")
         return proto_messages.TruncateResponse(success=True)
 
     def write(self, request: Any, call: RpcCall) -> Any:
-        """Handle WriteBatch: write a batch of files into a table."""
+        """Handle WriteBatch: write the rows of batch files to a table."""
         from target_spark.fivetran.write_batch import write_batch
 
-        files = self._files(request, FileKind.REPLACE, FileKind.UPDATE, FileKind.DELETE)
+        files = self._iterate_files(request, FileKind.REPLACE, FileKind.UPDATE, FileKind.DELETE)
         return self._write(write_batch, request, files, call)
 
     def write_history(self, request: Any, call: RpcCall) -> Any:
-        """Handle WriteHistoryBatch: write a batch into a table that keeps row versions."""
+        """Handle WriteHistoryBatch: write batch files to a table with all versions of rows."""
         from target_spark.fivetran.write_history_batch import write_history_batch
 
-        files = self._files(request, *FileKind)
+        files = self._iterate_files(request, *FileKind)
         return self._write(write_history_batch, request, files, call)
 
     def _write(
         self, write: Callable[..., Any], request: Any, files: Iterator[RequestFile], call: RpcCall
     ) -> Any:
         batch = BatchRequest(tuple(files), _params(request.file_params))
-        with self._at(request, request.table.name, call) as (tables, name):
-            fivetran_schema = _shape(tables, request)
+        with self._lock_table(request, request.table.name, call) as (tables, name):
+            fivetran_schema = _parse_table_columns(tables, request)
             written = write(tables, request.schema_name, name, fivetran_schema, batch)
-        where = _stream(request.schema_name, name)
+        where = _get_stream_id(request.schema_name, name)
         call.note(f"{where}: {written.rows:,} rows from {written.files} files")
         return proto_messages.WriteBatchResponse(success=True)
 
-    def _files(self, request: Any, *kinds: FileKind) -> Iterator[RequestFile]:
+    def _iterate_files(self, request: Any, *kinds: FileKind) -> Iterator[RequestFile]:
         """Yield the files of a request in the order in which they are applied.
 
         Raises:
-            BatchFileLoadError: The operator does not allow a file.
+            BatchFileLoadError: A file is not in a folder that the operator allows.
         """
         for kind in kinds:
             for path in getattr(request, f"{kind.name.lower()}_files"):
@@ -185,11 +189,11 @@ class _Calls:
 
     # Steps of every call
 
-    def _config(self, request: Any) -> Mapping[str, Any]:
-        """Return the validated settings of a call, and hide them in the log from now on.
+    def _validate_config(self, request: Any) -> Mapping[str, Any]:
+        """Return the validated settings of a call, after registering their secrets with the log.
 
         Raises:
-            ConfigurationError: They are invalid, or a call may not set one of them.
+            ConfigurationError: A setting is invalid, or a call may not set it.
         """
         schema = self.plugin._full_schema()  # noqa: SLF001  a class method of every plugin
         self.rules.check_size(request.configuration)
@@ -207,16 +211,18 @@ class _Calls:
 
     @contextmanager
     def _tables(self, request: Any) -> Iterator[TableService]:
-        config = self._config(request)
+        config = self._validate_config(request)
         with self.sparks.session(config) as spark:
             from target_spark.fivetran.tables import TableService
 
             yield TableService(spark, _options(config))
 
     @contextmanager
-    def _at(self, request: Any, name: str, call: RpcCall) -> Iterator[tuple[TableService, str]]:
-        """Context manager: yield the table operations and the table's name, holding its lock."""
-        stream = _stream(request.schema_name, name)
+    def _lock_table(
+        self, request: Any, name: str, call: RpcCall
+    ) -> Iterator[tuple[TableService, str]]:
+        """Context manager: hold a table's lock; yield the table operations and the table's name."""
+        stream = _get_stream_id(request.schema_name, name)
         call.note(str(stream))
         with self._tables(request) as tables:
             table = tables.options.table(stream)
@@ -228,12 +234,12 @@ def _options(config: Mapping[str, Any]) -> LoadOptions:
     return replace(settings.load_options(config), namespaces_as_databases=True)
 
 
-def _shape(tables: TableService, request: Any) -> FivetranSchema:
+def _parse_table_columns(tables: TableService, request: Any) -> FivetranSchema:
     reserved = RESERVED.get(tables.options.format, ())
     try:
         return parse_columns(request.table.columns, reserved)
     except ValueError as error:
-        where = _stream(request.schema_name, request.table.name)
+        where = _get_stream_id(request.schema_name, request.table.name)
         raise TargetSparkError(
             f"The call's description of table {where} is invalid: {error}."
         ) from None
@@ -266,11 +272,11 @@ def _has(request: Any, field: str) -> bool:
     return bool(request.HasField(field))
 
 
-def _instant(stamp: Any) -> datetime:
+def _to_datetime(stamp: Any) -> datetime:
     """Return a protobuf timestamp as a datetime in UTC, truncated to microseconds.
 
     Raises:
-        UnsupportedError: The time is out of the range of `datetime`.
+        UnsupportedError: `datetime` cannot represent the time.
     """
     try:
         return _EPOCH + timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)
@@ -278,6 +284,6 @@ def _instant(stamp: Any) -> datetime:
         raise UnsupportedError("utc_delete_before is out of the range of timestamps.") from error
 
 
-def _stream(schema: str, table: str) -> StreamId:
+def _get_stream_id(schema: str, table: str) -> StreamId:
     """Return the id of the stream ``schema.table``; ``schema`` may be empty."""
     return StreamId(table, schema or None)

@@ -49,9 +49,9 @@ _WORDS: Final = {
 
 
 def explain_error(error: BaseException) -> str:
-    """Return the message that Fivetran shows for an error: whole sentences with a remedy.
+    """Return the message that Fivetran shows for an error: complete sentences with a remedy.
 
-    It has fewer than 8 kB.
+    The message has less than 8 kB.
     """
     refused = find_refusal(error)
     if refused is not None:
@@ -62,7 +62,7 @@ def explain_error(error: BaseException) -> str:
 
 
 def find_refusal(error: BaseException) -> TargetSparkError | None:
-    """Return an error that explains a missing permission if that caused ``error``, else None."""
+    """Return an error that explains a missing permission, if that caused ``error``, else None."""
     if not any(map(_is_refusal, iterate_causes(error))):
         return None
     details = f" ({error})" if isinstance(error, TargetSparkError) else ""

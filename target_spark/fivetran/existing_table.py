@@ -31,15 +31,15 @@ __all__ = ["ExistingTable", "TableLookup", "committing"]
 
 @dataclass(frozen=True, slots=True)
 class ExistingTable:
-    """A table of a destination as it was looked up.
+    """An existing table of a destination, with its identity and columns at the time of lookup.
 
     Attributes:
-        table: The reference to the table.
+        table: The location and name of the table.
         format: The table format.
-        id: The id that the format gave the table.
+        id: The unique id that the format gave the table.
         ref: The quoted SQL name.
-        fivetran_schema: The columns for Fivetran, in table order.
-        types: The type (DDL) of each column by its name in the table.
+        fivetran_schema: The columns with their Fivetran types, in table order.
+        types: The DDL type of each column, by its name in the table.
     """
 
     table: Table
@@ -50,10 +50,10 @@ class ExistingTable:
     types: Mapping[str, str]
 
     def match_columns(self, requested: FivetranSchema) -> FivetranSchema:
-        """Return the requested columns with the names that they have in this table.
+        """Return the requested columns, with the names that they have in this table.
 
         Raises:
-            TableError: The table does not have one of them.
+            TableError: The table does not have one of the requested columns.
         """
         by_name = self.fivetran_schema.by_name
         lacking = [column.name for column in requested.columns if column.name not in by_name]
@@ -67,7 +67,7 @@ class ExistingTable:
 
 
 class TableLookup:
-    """Looks up one table during a call; each lookup must find the same table."""
+    """Looks up a table during a call, and ensures that each lookup finds the same table."""
 
     def __init__(self, spark: SparkSession, options: LoadOptions, stream: StreamId) -> None:
         self._spark = spark
@@ -76,11 +76,11 @@ class TableLookup:
         self._id: str | None = None
 
     def load(self) -> ExistingTable | None:
-        """Return the table as it is now, or None if there is no table.
+        """Return the table with its current columns, or None if it does not exist.
 
         Raises:
-            TableError: There are files or a catalog entry, but no table of the format; its stored
-                metadata cannot be read; or it is not the table of the first lookup.
+            TableError: There are files or a catalog entry but no table of the format, the stored
+                metadata cannot be read, or the table of an earlier lookup has been replaced.
         """
         spark, table = self._spark, self._table
         self._id = _check_id(spark, table, self._format, self._id)
@@ -106,10 +106,10 @@ class TableLookup:
 
 @contextmanager
 def committing(spark: SparkSession, existing: ExistingTable) -> Iterator[None]:
-    """Context manager: check before and after a commit that the table is the one looked up.
+    """Context manager: check before and after a commit that the table was not replaced.
 
     Raises:
-        TableError: The table was removed or replaced; also if that made the commit fail.
+        TableError: The table was removed or replaced after its lookup.
     """
     _check_id(spark, existing.table, existing.format, existing.id)
     try:
@@ -123,12 +123,12 @@ def committing(spark: SparkSession, existing: ExistingTable) -> Iterator[None]:
 def _check_id(
     spark: SparkSession, table: Table, table_format: str, known: str | None
 ) -> str | None:
-    """Return the current id of a table (None if there is no table), after comparing it.
+    """Return the current id of a table, or None if the table does not exist.
 
-    ``known`` is the id of an earlier lookup, or None.
+    ``known`` is the id that an earlier lookup returned; None to accept any id.
 
     Raises:
-        TableError: The ids differ.
+        TableError: The current id differs from ``known``.
     """
     current = (
         get_table_uuid(spark, table) if table_format == "iceberg" else get_table_id(spark, table)

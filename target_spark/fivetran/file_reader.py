@@ -42,48 +42,49 @@ _OTHER_KEY: Final = "The key belongs to another file, or the file is damaged"
 
 
 def get_reading_lock() -> AbstractContextManager[object]:
-    """Return the lock with which one call at a time reads files in the server process.
+    """Return the lock that allows only one call at a time to read files in the server process.
 
-    It limits the memory of all calls together: a decompressor may take 128 MB, and a row several
-    times 64 MB. Spark's workers are separate processes and do not use it.
+    The lock limits memory: a decompressor may need 128 MB, and a row several times 64 MB. Spark's
+    workers are separate processes and do not use the lock.
     """
     return _READING
 
 
 def file_error(file: RequestFile, words: str) -> BatchFileLoadError:
-    """Return the error for a batch file; ``words`` continue the sentence after its name."""
+    """Return the error for a batch file. ``words`` is a phrase that follows the file's name."""
     return BatchFileLoadError(f"The batch file {PurePath(file.path).name} {words}.")
 
 
 def read_blocks(file: RequestFile, params: FileParams, size: int = BLOCK_BYTES) -> Iterator[bytes]:
-    """Yield the CSV of a batch file in blocks that end at the end of a row.
+    """Yield the decrypted CSV of a batch file in blocks of complete rows.
 
-    The first block has the header. A block has about ``size`` bytes, or one row if that is longer.
+    The first block begins with the header. A block has about ``size`` bytes, or more if a row is
+    longer.
 
     Raises:
-        BatchFileLoadError: The file is missing, truncated or damaged, or the key is wrong.
+        BatchFileLoadError: The file is missing, truncated or damaged, or its key is wrong.
     """
     with ExitStack() as stack:
         yield from split_rows(
-            _content(file, params, size, stack), lambda words: file_error(file, words)
+            _open_content(file, params, size, stack), lambda words: file_error(file, words)
         )
 
 
 def split_rows(
     chunks: Iterable[bytes], faulty: Callable[[str], Exception], longest: int = _LONGEST_ROW
 ) -> Iterator[bytes]:
-    """Yield the bytes of ``chunks`` in blocks that end at the end of a row, where possible.
+    """Divide the content of a CSV file into blocks of complete rows, and yield them.
 
-    Quotes inside a cell are doubled, so after an even number of quotes the position is outside of
-    quotes.
+    A line break inside a quoted cell does not end a row.
 
     Args:
-        chunks: The content of a CSV file.
-        faulty: Creates the exception for a message.
+        chunks: The content of the file, in pieces of any size.
+        faulty: A function that returns the exception to raise for a message.
         longest: The maximum number of bytes in a row.
 
     Raises:
-        BatchFileLoadError: A quoted cell does not end; created by ``faulty``.
+        Exception: The exception that ``faulty`` returned, because a quoted cell does not end or a
+            row is too long.
     """
     held: list[bytes] = []
     is_open = False
@@ -106,9 +107,10 @@ def split_rows(
 
 
 def _find_last_row_end(chunk: bytes, is_open: bool) -> tuple[int, bool]:
-    """Return the end of a chunk's last complete row (0 if none), and the quote state after it.
+    """Return the end of a chunk's last complete row, and the quote state at the chunk's end.
 
-    ``is_open``, like the second result, is True if the position is inside a quoted cell.
+    The end is 0 if no row ends in the chunk. The quote state is True if the position is inside a
+    quoted cell; ``is_open`` is the quote state at the start of the chunk.
     """
     is_open_after = is_inside = is_open ^ bool(chunk.count(_QUOTE) & 1)
     end = len(chunk)
@@ -125,11 +127,19 @@ def _find_last_row_end(chunk: bytes, is_open: bool) -> tuple[int, bool]:
     return 0, is_open_after
 
 
-def _content(file: RequestFile, params: FileParams, size: int, stack: ExitStack) -> Iterator[bytes]:
-    """Return the decrypted and decompressed content of a file, in pieces of at most ``size``.
+def _open_content(
+    file: RequestFile, params: FileParams, size: int, stack: ExitStack
+) -> Iterator[bytes]:
+    """Return an iterator over the decrypted, decompressed content of a file.
+
+    Args:
+        file: The file.
+        params: The format of the file.
+        size: The maximum number of bytes in an item.
+        stack: The stack that closes the file.
 
     Raises:
-        BatchFileLoadError: The file cannot be opened, is empty, or the key is not usable.
+        BatchFileLoadError: The file cannot be opened or is empty, or its key is invalid.
     """
     try:
         raw: Any = stack.enter_context(open_regular(Path(file.path)))
@@ -164,7 +174,7 @@ def _read_chunk(
 class _Decrypted:
     """File object that decrypts a batch file while it is read.
 
-    The file begins with the initialization vector.
+    The encrypted file begins with the initialization vector.
     """
 
     closed = False
@@ -191,7 +201,7 @@ class _Decrypted:
         self._is_done = False
 
     def read(self, size: int) -> bytes:
-        """Return at most ``size`` decrypted bytes, and b"" only at the end."""
+        """Return about ``size`` decrypted bytes, at least one; b"" only at the end of the file."""
         whole = max(size // _AES_BLOCK, 1) * _AES_BLOCK
         while encrypted := self._raw.read(whole):
             if plain := self._padding.update(self._cipher.update(encrypted)):
@@ -209,11 +219,11 @@ class _Decrypted:
             ) from None
 
     def close(self) -> None:
-        """Do nothing, since the caller that opened the file closes it."""
+        """Do nothing, because the caller closes the underlying file."""
 
 
 def _explain_read_error(error: OSError) -> str:
-    """Return why the operating system cannot read a file, as a phrase that follows its name."""
+    """Return why a file cannot be read, as a phrase that follows the name of the file."""
     if isinstance(error, FileNotFoundError):
         return "does not exist. It must be on this server until the response to the call"
     if isinstance(error, PermissionError):
@@ -222,9 +232,9 @@ def _explain_read_error(error: OSError) -> str:
 
 
 def _explain_decompression_error(error: OSError, params: FileParams) -> str:
-    """Return why a file cannot be decompressed, as a phrase that follows its name.
+    """Return why a file cannot be decompressed, as a phrase that follows the name of the file.
 
-    Such an OSError has no error number.
+    ``error`` is an OSError of the decompressor, which has no error number.
     """
     name = params.compression.name
     if "runcated" in str(error):

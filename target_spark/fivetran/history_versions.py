@@ -49,14 +49,14 @@ _IS_THERE = "__fivetran_is_there"
 
 @dataclass(frozen=True, slots=True)
 class VersionedSchema:
-    """Columns of a table in Fivetran's history mode.
+    """Columns of a table in Fivetran's history mode, which keeps all versions of a row.
 
     Attributes:
-        fivetran_schema: All columns, with the keys of a version as keys.
-        row: The keys of a row; together with ``start`` they are the keys of a version.
+        fivetran_schema: All columns; those that identify a version are marked as keys.
+        row: The columns that identify a row. Together with ``start`` they identify a version.
         start: The column with the start time of a version.
         end: The column with the end time of a version.
-        active: The column that is true for the active version.
+        active: The boolean column that is true in the current version of a row.
     """
 
     fivetran_schema: FivetranSchema
@@ -67,32 +67,34 @@ class VersionedSchema:
 
     @property
     def row_keys(self) -> list[Expression]:
-        """The keys of a row as Spark column expressions."""
+        """The columns that identify a row, as Spark column expressions."""
         return [column_ref(key) for key in self.row]
 
     @property
     def row_names(self) -> list[str]:
-        """Names of the key columns that all versions of a row share."""
+        """The names of the columns that identify a row."""
         return [key.column for key in self.row]
 
     @property
     def key_names(self) -> list[str]:
-        """Names of the columns that identify a version: the row's keys and the start time."""
+        """The names of the columns that identify a version: the row's keys and the start time."""
         return [*self.row_names, self.start.column]
 
     @property
     def history(self) -> HistoryMerge:
-        """Builder of the MERGE that applies changes to the versions of the table."""
+        """The builder of the MERGE statement that applies changes to the table's versions."""
         columns = [column.column for column in self.fivetran_schema.columns]
         ended = {column.column: source_column(column.column) for column in (self.end, self.active)}
         return HistoryMerge(columns, self.key_names, ended)
 
 
 def parse_versioned_schema(fivetran_schema: FivetranSchema, table: str) -> VersionedSchema:
-    """Return the schema of a history-mode table, with its key, start and end columns found.
+    """Return the schema of a table in history mode, with the roles of its columns.
+
+    ``table`` is the name of the table, for messages.
 
     Raises:
-        TableError: The table has no history columns.
+        TableError: A history column or a key of the rows is missing.
     """
     by_name = fivetran_schema.by_name
     for name, types in _NEEDED.items():
@@ -122,9 +124,9 @@ def versions_in_batch(rows: DataFrame) -> DataFrame:
 
 
 def fill_unmodified(versions: DataFrame, table: DataFrame, schema: VersionedSchema) -> DataFrame:
-    """Return complete versions: unmodified values are filled from the version before.
+    """Return complete versions: unmodified values are copied from the row's previous version.
 
-    An update without a version before it is left out.
+    An update of a row that has no previous version is left out.
 
     Args:
         versions: The versions that the batch inserts or updates.
@@ -153,10 +155,11 @@ def fill_unmodified(versions: DataFrame, table: DataFrame, schema: VersionedSche
 def _find_base_versions(
     versions: DataFrame, table: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Return, for each row, the table's version from which unmodified values are taken.
+    """Return, for each row, the table's version that supplies unmodified values.
 
-    It is the version with the same start time (then the batch was written before); else the active
-    version, unless the batch has it; else the last version before them.
+    It is the version with the start time of the row's first version in the batch, if the table has
+    it: the batch was written before. Otherwise it is the active version, unless the batch contains
+    that version. Otherwise it is the last version that starts before the batch's first one.
     """
     start = column_ref(schema.start)
     batch_starts = versions.groupBy(*schema.row_keys).agg(
@@ -190,12 +193,12 @@ def build_steps(
 
     Args:
         rows: All rows of the batch.
-        versions: The versions that it inserts or updates.
+        versions: The versions that the batch inserts or updates.
         table: The rows of the table.
         schema: The columns of the table.
 
     Returns:
-        A DataFrame for `target_spark.writers.history_merge`.
+        One row per change, with the columns that `target_spark.writers.history_merge` requires.
     """
     version_ends = _aggregate_version_ends(rows, schema)
     ended = _build_end_steps(versions, table, version_ends, schema)
@@ -205,7 +208,11 @@ def build_steps(
 
 
 def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFrame:
-    """Return, for each row, the earliest start and the end of the active version in a batch."""
+    """Return, for each row, the earliest start time and the deletion time in a batch.
+
+    Versions of the row that started at or after the earliest start time are to be removed. The
+    deletion time ends its active version.
+    """
     is_earliest = F.col(OP) == int(FileKind.EARLIEST_START)
     is_deleted = F.col(OP) == int(FileKind.DELETE)
     end = F.struct(column_ref(schema.end).alias("is"))
@@ -222,9 +229,9 @@ def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFra
 def _build_write_steps(
     versions: DataFrame, version_ends: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Return the changes that insert or update the batch's versions.
+    """Return the changes that insert or update the versions in a batch.
 
-    A deletion in the batch may end an active version.
+    An active version in the batch is ended if the batch also deletes its row.
     """
     active, end = column_ref(schema.active), column_ref(schema.end)
     is_over = active & F.col(_ENDED).isNotNull()
@@ -242,7 +249,10 @@ def _build_write_steps(
 def _build_end_steps(
     versions: DataFrame, table: DataFrame, version_ends: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Return the changes that remove or end the table's versions that the batch does not write."""
+    """Return the changes that remove or end versions of the table.
+
+    Versions that the batch itself writes are left out.
+    """
     keys = [*schema.row_keys, column_ref(schema.start)]
     is_affected = F.col(_EARLIEST).isNotNull() | F.col(_ENDED).isNotNull()
     is_removed = column_ref(schema.start) >= F.col(_EARLIEST)

@@ -55,11 +55,11 @@ __all__ = [
 ]
 
 _MISFIT: Final = "target-spark misfit: "
-_TOLD: Final = re.compile(re.escape(_MISFIT) + r"(\d+)")
+_MISFIT_COLUMN: Final = re.compile(re.escape(_MISFIT) + r"(\d+)")
 
 
 def column_ref(column: DestinationColumn) -> Expression:
-    """Return the Spark column expression of a destination column, by its name in the table."""
+    """Return the Spark column expression for a destination column."""
     return F.col(quote(column.column))
 
 
@@ -68,7 +68,8 @@ def cast_to_table(
 ) -> DataFrame:
     """Convert the rows of a batch to the column types of a table.
 
-    A value that its type cannot hold fails the Spark action; see `find_cast_failure`.
+    If a type cannot hold a value, the Spark action on the result fails, and `find_cast_failure`
+    explains the error.
     """
     converted = {}
     for number, column in enumerate(fivetran_schema.columns):
@@ -86,11 +87,17 @@ def cast_to_table(
 def find_cast_failure(
     error: BaseException, name: str, existing: ExistingTable, fivetran_schema: FivetranSchema
 ) -> TableError | None:
-    """Return the error for a value that its column cannot hold, if that failed a Spark action.
+    """Return the error for a value that its column cannot hold, if that caused ``error``.
 
-    None means that ``error`` has another cause.
+    Return None if ``error`` has another cause.
+
+    Args:
+        error: The error of a Spark action on the result of `cast_to_table`.
+        name: The name of the table.
+        existing: The table.
+        fivetran_schema: The columns of the batch.
     """
-    match = _TOLD.search(str(error))
+    match = _MISFIT_COLUMN.search(str(error))
     if match is None:
         return None
     column = fivetran_schema.columns[int(match[1])]
@@ -105,11 +112,16 @@ def find_cast_failure(
 def collapse_by_key(
     rows: DataFrame, fivetran_schema: FivetranSchema, *, has_flags: bool
 ) -> DataFrame:
-    """Return one row per key, with the combined effect of all its rows in the batch.
+    """Combine the rows of a batch that have the same key into one row with the same effect.
 
-    Rows are applied in the order of their kinds, so a deletion is last, and an update after a
-    replacement changes the replaced row. ``has_flags`` is True if the rows have flags of unmodified
-    values.
+    Rows are applied in the order of their file kinds. So a deletion is last, and an update changes
+    the values of a replacement.
+
+    Args:
+        rows: The rows of the batch.
+        fivetran_schema: The columns of the batch.
+        has_flags: True if the rows have boolean columns that mark unmodified values; False if the
+            last row of a key replaces all others.
     """
     if not has_flags:
         return latest_by_key(
@@ -131,7 +143,11 @@ def collapse_by_key(
 
 
 def _last_set_value(column: DestinationColumn) -> Expression:
-    """Return the last value that rows of a key set, as a struct; null if no row sets it."""
+    """Return the last value of a column that the rows of a key set, as a struct.
+
+    The struct distinguishes a value that was set to null from a value that no row sets, for which
+    the result is null.
+    """
     is_set = ~F.col(quote(unmodified_flag(column)))
     value = F.struct(column_ref(column).alias("is"))
     return F.max_by(F.when(is_set, value), F.when(is_set, F.col(ORDINAL)))
@@ -143,16 +159,17 @@ def _all_done() -> Expression:
 
 
 def append_rows(spark: SparkSession, rows: DataFrame, existing: ExistingTable) -> None:
-    """Append rows to a table in one commit; columns that the rows lack are null."""
+    """Append rows to a table in one commit; columns missing in the rows are null."""
     writer = _add_missing_columns(rows, existing).writeTo(existing.ref)
     with committing(spark, existing):
         (writer.options(**FANOUT_OPTIONS) if existing.format == "iceberg" else writer).append()
 
 
 def fill(spark: SparkSession, rows: DataFrame, existing: ExistingTable) -> bool:
-    """Append rows to an empty table; return False, without writing, if it has rows.
+    """Append rows to a table if it is empty, and return True; otherwise return False.
 
-    Rows that another writer adds meanwhile are a conflict, and the next attempt finds them.
+    If another writer adds rows at the same time, a conflict is raised. The caller's next attempt
+    then finds a table with rows.
     """
     if existing.format == "iceberg":
         is_empty, empty_at = find_empty_snapshot(spark, existing.table)
@@ -170,7 +187,7 @@ def fill(spark: SparkSession, rows: DataFrame, existing: ExistingTable) -> bool:
 
 
 def _add_missing_columns(rows: DataFrame, existing: ExistingTable) -> DataFrame:
-    """Return the rows with all columns of the table; columns that the rows lack are null."""
+    """Return the rows with all columns of the table; columns missing in the rows are null."""
     present = set(rows.columns)
     return rows.select(
         *(
@@ -183,13 +200,13 @@ def _add_missing_columns(rows: DataFrame, existing: ExistingTable) -> DataFrame:
 def build_merge(
     target: str, fivetran_schema: FivetranSchema, kinds: Collection[FileKind], *, has_flags: bool
 ) -> Merge:
-    """Return the MERGE of a batch's rows, one per key, into a table.
+    """Return the MERGE statement that applies a batch with one row per key to a table.
 
     Args:
         target: The SQL name of the table.
         fivetran_schema: The columns of the batch.
-        kinds: The kinds of files that the batch has.
-        has_flags: True if the rows have flags of unmodified values.
+        kinds: The kinds of files in the batch.
+        has_flags: True if the rows have boolean columns that mark unmodified values.
     """
 
     def put(column: DestinationColumn) -> str:
@@ -215,10 +232,10 @@ def _does(kind: FileKind) -> str:
 
 
 def merge_rows(spark: SparkSession, rows: DataFrame, merge: Merge, existing: ExistingTable) -> None:
-    """Merge rows, one per key, into a table, in one commit.
+    """Merge rows, at most one per key, into a table in one commit.
 
-    The rows are computed once: Delta Lake stores them during the merge; for Iceberg they are
-    persisted.
+    The rows are computed only once, although MERGE reads them twice: Delta Lake stores them during
+    the merge, and for Iceberg they are persisted.
     """
     if existing.format == "delta":
         with committing(spark, existing), spark_conf(spark, MATERIALIZE_SOURCE_CONF):
@@ -231,7 +248,7 @@ def merge_rows(spark: SparkSession, rows: DataFrame, merge: Merge, existing: Exi
 
 @contextmanager
 def persisted(rows: DataFrame) -> Iterator[DataFrame]:
-    """Context manager: persist rows on disk, so that they are computed only once."""
+    """Context manager: persist a DataFrame on disk, so that it is computed only once."""
     stored = rows.persist(StorageLevel.DISK_ONLY)
     try:
         yield stored

@@ -44,7 +44,7 @@ _FIRST_LOOK: Final = 64 << 10
 
 
 def unmodified_flag(column: DestinationColumn) -> str:
-    """Return the name of the flag column that is true if a row does not change a column."""
+    """Return the name of the boolean column that is true if a row keeps a column's old value."""
     return f"__fivetran_kept_{column.column}"
 
 
@@ -52,7 +52,7 @@ def check_header(file: RequestFile, params: FileParams, fivetran_schema: Fivetra
     """Open a batch file and check its header.
 
     Raises:
-        BatchFileLoadError: The file is missing, cannot be decrypted, or has an unexpected header.
+        BatchFileLoadError: The file is missing, cannot be decrypted, or has an invalid header.
     """
     if file.kind is FileKind.UPDATE and params.unmodified and params.unmodified == params.null:
         raise file_error(file, "cannot be read: the call has the same text for null and unmodified")
@@ -65,12 +65,13 @@ def check_header(file: RequestFile, params: FileParams, fivetran_schema: Fivetra
 
 @dataclass(frozen=True, slots=True)
 class RowReader:
-    """Reader of the batch files of a call as Arrow record batches.
+    """Reader of batch files, which converts their rows to Arrow record batches.
 
     Attributes:
         params: The format of the files.
         fivetran_schema: The columns of the table.
-        has_updates: True to add the flags of unmodified values.
+        has_updates: True if the call has update files, which may keep old values of a row. The
+            record batches then have boolean columns that mark unmodified values.
     """
 
     params: FileParams
@@ -86,7 +87,10 @@ class RowReader:
 
     @property
     def flagged(self) -> tuple[DestinationColumn, ...]:
-        """The columns that have a flag of unmodified values; empty without update files."""
+        """The columns with a boolean column that marks unmodified values.
+
+        They are the non-key columns, or none if the call has no update files.
+        """
         return self.fivetran_schema.non_key_columns if self.has_updates else ()
 
     def rows(self, file: RequestFile, number: int, size: int = BLOCK_BYTES) -> Iterator[Any]:
@@ -94,7 +98,8 @@ class RowReader:
 
         Args:
             file: The file.
-            number: The number of the file within its call, which decides the ordinals.
+            number: The index of the file within its call. Rows of a file with a higher index have
+                higher ordinals (positions).
             size: The approximate number of CSV bytes per record batch.
 
         Raises:
@@ -135,15 +140,15 @@ def _ordinals(first: int, count: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _FileRowReader:
-    """Reader of the rows of one batch file.
+    """Converter of one batch file's rows from text to typed values.
 
     Attributes:
         kind: The kind of the file.
-        names: The columns in the file's header.
+        names: The column names in the file's header.
         columns: The columns of the table.
         keys: The columns that must have a value.
-        flagged: The columns with a flag of unmodified values.
-        unmodified: The text of an unmodified cell; "" if the file has none.
+        flagged: The columns with a boolean column that marks unmodified values.
+        unmodified: The cell text that means that the old value is kept; "" if the file has none.
     """
 
     kind: FileKind
@@ -154,9 +159,9 @@ class _FileRowReader:
     unmodified: str
 
     def values(self, texts: list[Any], count: int) -> Iterator[Any]:
-        """Yield the arrays of all columns except the ordinal.
+        """Yield the arrays of all columns of a record batch, except the ordinal.
 
-        ``texts`` are the columns as text; ``count`` is the number of earlier rows of the file.
+        ``texts`` are the columns as text; ``count`` is the number of earlier rows in the file.
         """
         rows = len(texts[0])
         cells = dict(zip(self.names, texts, strict=True))
@@ -183,14 +188,21 @@ class _FileRowReader:
             raise FileFaultError(f"has no value in row {row:,}, column {key.name}, which is a key")
 
     def _unmodified_flags(self, cells: Any | None, rows: int) -> Any:
-        """Return the flags of a column; a column missing in an update file is unmodified."""
+        """Return a boolean array that is true for each cell whose old value is kept.
+
+        Pass None as ``cells`` for a column that is not in the file. In an update file all its
+        values are kept.
+        """
         if cells is None or not self.unmodified:
             return pa.repeat(self.kind is FileKind.UPDATE and cells is None, rows)
         return pc.fill_null(pc.equal(cells, self.unmodified), False)  # noqa: FBT003  (a value)
 
 
 def _null_unmodified(cells: Any | None, is_kept: Any | None) -> Any | None:
-    """Return a column's cells with null in place of the unmodified ones."""
+    """Return a column's cells with the unmodified ones replaced by null.
+
+    ``is_kept`` is true for each unmodified cell; None if no cell can be unmodified.
+    """
     if cells is None or is_kept is None or not pc.any(is_kept).as_py():
         return cells
     return pc.if_else(is_kept, pa.scalar(None, pa.string()), cells)

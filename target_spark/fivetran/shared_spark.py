@@ -46,13 +46,13 @@ _REFLECTION: Final = ("reflect", "try_reflect", "java_method")
 """SQL functions that call any Java method; the text of a table or view can contain them."""
 
 
-def _refuse_reflection(*_: object) -> str:
-    """Replacement for an SQL function that calls Java methods; raises PermissionError."""
+def _raise_permission_error(*_: object) -> str:
+    """Raise PermissionError; registered in place of SQL functions that call Java methods."""
     raise PermissionError("SQL may not call Java in this server.")
 
 
 class SharedSpark:
-    """The Spark that all calls of a destination server share, with a lock for each table."""
+    """The Spark that all calls of a destination server share, and a lock for each table."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -66,12 +66,13 @@ class SharedSpark:
 
     @contextmanager
     def session(self, config: Mapping[str, Any]) -> Iterator[SparkSession]:
-        """Context manager: yield the calling thread's session of a Spark with a call's settings.
+        """Context manager: yield a Spark session with a call's settings, for the current thread.
 
-        Spark is started, or restarted with other settings, if necessary.
+        Spark is started if necessary. If it runs with other settings, it is restarted as soon as no
+        other call uses it.
 
         Raises:
-            TargetSparkError: Spark cannot be started, or died during the block.
+            TargetSparkError: Spark cannot be started, or ended while the call used it.
         """
         session = self._register_user(config)
         try:
@@ -89,33 +90,37 @@ class SharedSpark:
 
     @contextmanager
     def table_lock(self, table: str) -> Iterator[None]:
-        """Context manager: hold the lock of a table, given by its key."""
+        """Context manager: hold the lock of the table with the key ``table``."""
         with self._changed:
             lock = self._tables[table]
         with lock:
             yield
 
     def close(self) -> None:
-        """Stop Spark; calls that still use it fail."""
+        """Stop Spark. Calls that are still using it fail."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
         self._closing.close()
 
     def _disable_reflection(self, spark: SparkSession) -> SparkSession:
-        """Disable the SQL functions that call Java methods in a session, and return the session.
+        """Disable the SQL functions that call Java methods in a session; return the session.
 
-        The caller chooses the tables, and a table can have such a function in a default or a
-        constraint.
+        Otherwise a table chosen by a client could call Java methods, because its defaults and
+        constraints may contain such functions.
         """
         if spark not in self._are_guarded:
             for name in _REFLECTION:
-                spark.udf.register(name, _refuse_reflection)
+                spark.udf.register(name, _raise_permission_error)
             self._are_guarded.add(spark)
         return spark
 
     def _register_user(self, config: Mapping[str, Any]) -> Session:
-        """Count one more call that uses a Spark with the settings; start Spark if necessary."""
+        """Return a Spark with the settings of a call, and count the call as its user.
+
+        Spark is started if necessary. If it runs with other settings, the method waits until no
+        call uses it.
+        """
         location = settings.get_location(config)
         requested = settings.spark_settings(config)
         requested = replace(requested, conf={**requested.conf, **_ENFORCED})
@@ -137,7 +142,7 @@ class SharedSpark:
     def _replace_session(
         self, requested: SparkSettings, location: str, staging: str | None
     ) -> Session:
-        """Stop the current Spark and begin to start a new one, without waiting for it.
+        """Stop the current Spark and start a new one in the background.
 
         Raises:
             UnsupportedError: The settings name a Spark Connect server.

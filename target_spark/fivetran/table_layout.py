@@ -23,7 +23,7 @@ __all__ = ["build_layout"]
 def build_layout(
     options: LoadOptions, stream: StreamId, fivetran_schema: FivetranSchema
 ) -> tuple[TableSchema, TableLayout]:
-    """Return the table schema and the physical layout of a new Fivetran table.
+    """Return the columns and the physical layout (such as partitions) of a new table.
 
     Raises:
         UnsupportedError: The settings request a layout that this table cannot have.

@@ -27,7 +27,7 @@ TABLE_PROPERTY: Final = "target_spark.fivetran"
 
 
 def dump_metadata(*fivetran_schemas: FivetranSchema) -> str:
-    """Return schemas as the text to store in the table property; the newest comes first."""
+    """Return schemas as the text to store in the table property, the newest schema first."""
     document = [
         [_as_list(column) for column in fivetran_schema.columns]
         for fivetran_schema in fivetran_schemas
@@ -36,10 +36,10 @@ def dump_metadata(*fivetran_schemas: FivetranSchema) -> str:
 
 
 def load_metadata(text: str | None) -> tuple[FivetranSchema, ...]:
-    """Parse the schemas in the table property; the result is empty without the property.
+    """Parse the schemas stored in the table property; return () if ``text`` is not set.
 
     Raises:
-        ValueError: The text cannot be read.
+        ValueError: The text cannot be parsed.
     """
     if text is None:
         return ()
@@ -53,10 +53,13 @@ def load_metadata(text: str | None) -> tuple[FivetranSchema, ...]:
 def reconcile(
     types: Mapping[str, str], stored: Sequence[FivetranSchema], table_format: str
 ) -> FivetranSchema:
-    """Return the Fivetran schema of a table from its actual and its stored columns.
+    """Return the Fivetran schema of a table, from its actual columns and its stored schemas.
+
+    If no stored schema matches the actual columns, each column's Fivetran type is taken from a
+    stored column that matches it, or else derived from its DDL type.
 
     Args:
-        types: The type (DDL) of each column, in table order.
+        types: The DDL type of each actual column, in table order.
         stored: The schemas stored in the table property.
         table_format: The format of the table.
     """

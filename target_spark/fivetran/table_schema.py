@@ -46,11 +46,11 @@ class DestinationColumn:
     """Column of a destination table, with its Fivetran type.
 
     Attributes:
-        name: Fivetran's name.
-        type: Fivetran's type.
+        name: The column's name in Fivetran.
+        type: The column's Fivetran type.
         is_key: True for a column of the primary key.
-        decimal: Precision and scale of a DECIMAL, or None if not declared.
-        column: The name in the table.
+        decimal: The precision and scale of a DECIMAL, or None if not declared.
+        column: The column's name in the table.
     """
 
     name: str
@@ -61,19 +61,19 @@ class DestinationColumn:
 
     @property
     def digits(self) -> tuple[int, int]:
-        """Precision and scale of a DECIMAL; (38, 10) if not declared."""
+        """The precision and scale of a DECIMAL; (38, 10) if not declared."""
         return self.decimal or _USUAL
 
 
 @dataclass(frozen=True, slots=True)
 class FivetranSchema:
-    """Columns of a destination table with Fivetran's types, in order."""
+    """The columns of a destination table in order, with their Fivetran types."""
 
     columns: tuple[DestinationColumn, ...]
 
     @property
     def keys(self) -> tuple[DestinationColumn, ...]:
-        """The key columns, or Fivetran's id column if the table has no other keys."""
+        """The key columns; without keys, Fivetran's generated id column if the table has it."""
         keys = tuple(column for column in self.columns if column.is_key)
         return keys or tuple(column for column in self.columns if column.name == FIVETRAN_ID)
 
@@ -85,14 +85,15 @@ class FivetranSchema:
 
     @property
     def by_name(self) -> Mapping[str, DestinationColumn]:
-        """The columns by Fivetran's names."""
+        """The columns by their names in Fivetran."""
         return {column.name: column for column in self.columns}
 
 
 def parse_columns(columns: Iterable[Any], reserved: Iterable[str] = ()) -> FivetranSchema:
     """Convert the columns of a protobuf request to a schema.
 
-    ``reserved`` names are used by the table format; such a column gets another name in the table.
+    A column whose name is in ``reserved`` (names used by the table format) gets another name in the
+    table.
 
     Raises:
         ValueError: A name occurs twice, or a column has no valid type.

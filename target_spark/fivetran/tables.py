@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 class TableService:
     """Operations on a destination's tables for one gRPC call.
 
-    Raises UnsupportedError if rows of the configured table format cannot be replaced.
+    The constructor raises `UnsupportedError` if the table format cannot replace rows by key.
     """
 
     def __init__(self, spark: SparkSession, options: LoadOptions) -> None:
@@ -51,15 +51,15 @@ class TableService:
         self.format = options.format
 
     def described(self, schema: str, name: str) -> ExistingTable | None:
-        """Return an existing table, or None if there is no table.
+        """Look up a table; return None if it does not exist.
 
         Raises:
-            TableError: There are files, but no table of the format.
+            TableError: There are files at the table's location, but no table of the format.
         """
         return self.lookup(StreamId(name, schema or None)).load()
 
     def lookup(self, stream: StreamId) -> TableLookup:
-        """Return a lookup of a table, which checks the table's identity during one operation."""
+        """Return a lookup of a table, for one operation that must not see another table."""
         return TableLookup(self.spark, self.options, stream)
 
     def create(self, schema: str, name: str, fivetran_schema: FivetranSchema) -> None:
@@ -93,15 +93,17 @@ class TableService:
     def alter(
         self, schema: str, name: str, fivetran_schema: FivetranSchema, *, drops: bool
     ) -> list[str]:
-        """Give a table the requested columns; return a description of each change.
+        """Change a table to the requested columns; return a description of each change.
 
-        Columns that are not requested are kept as columns that are not keys; with ``drops`` they
-        are dropped.
+        Args:
+            schema: The schema of the table; may be empty.
+            name: The name of the table.
+            fivetran_schema: The requested columns.
+            drops: True to drop columns that are not requested; False to keep them, but not as keys.
 
         Raises:
-            TableError: There is no such table; or a value would be lost, or the new key would not
-                be
-                unique, and nothing is changed.
+            TableError: The table does not exist, a value would be lost, or the new key would not be
+                unique. Nothing is changed.
         """
         stream = StreamId(name, schema or None)
         _check_columns(stream, fivetran_schema)
@@ -113,20 +115,20 @@ class TableService:
     def truncate(
         self, schema: str, name: str, synced: str, before: datetime | None, soft: str | None
     ) -> int:
-        """Remove the rows synced before a time, or mark them as deleted; return their number.
+        """Delete the rows synced before a time, or mark them as deleted; return their number.
 
-        A table that does not exist has no rows.
+        The result is 0 if the table does not exist.
 
         Args:
             schema: The schema of the table; may be empty.
             name: The name of the table.
             synced: The column with the sync time.
-            before: The time; None to remove all rows.
-            soft: The column to set to true instead of removing the row, or None. It is added if the
-                table does not have it.
+            before: The time; None for all rows.
+            soft: The boolean column that marks deleted rows; it is added if the table lacks it.
+                None to delete the rows.
 
         Raises:
-            TableError: One of the columns has the wrong type or is missing.
+            TableError: One of the columns has the wrong type, or ``synced`` is missing.
         """
         stream = StreamId(name, schema or None)
         lookup = self.lookup(stream)

@@ -28,12 +28,16 @@ _INSTANTS: Final = (DataType.UTC_DATETIME, DataType.NAIVE_DATETIME)
 def matching_rows(
     existing: ExistingTable, stream: StreamId, synced: str, before: datetime | None
 ) -> str:
-    """Return the SQL condition for the rows synced before a time; "true" without a time.
+    """Return the SQL condition for rows synced before a time; "true" without a time.
 
-    ``synced`` names the column with the sync time; ``before`` without a time zone is in UTC.
+    Args:
+        existing: The table.
+        stream: The stream of the table, for messages.
+        synced: The column with the sync time.
+        before: The time, in UTC if it has no time zone; None for all rows.
 
     Raises:
-        TableError: The table has no such column, or the column has no timestamps.
+        TableError: The table has no such column, or the column does not contain timestamps.
     """
     if before is None:
         return "true"
@@ -50,9 +54,10 @@ def matching_rows(
 def delete_rows(
     spark: SparkSession, existing: ExistingTable, condition: str, mark: DestinationColumn | None
 ) -> int:
-    """Delete the rows that match a condition, or set their mark column; return their number.
+    """Delete the rows that match a SQL condition; return their number.
 
-    Rows that are marked already are not counted.
+    ``mark`` is a boolean column to set to true instead of deleting the rows, or None. Rows that are
+    already marked are not counted.
     """
     if mark is not None:
         marked = quote(mark.column)

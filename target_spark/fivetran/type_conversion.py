@@ -30,35 +30,41 @@ _SPECIAL: Final = "('NaN', 'Infinity', '-Infinity')"
 
 
 class Conversion(NamedTuple):
-    """Conversion of a column in SQL: the new value, and a condition that the old value is lost."""
+    """SQL conversion of a column: the new value, and a condition that the old value is lost.
+
+    The condition is true if the new type cannot hold the old value.
+    """
 
     value: str
     lost: str
 
 
-class _Step(NamedTuple):
-    """Conversion of a non-null value in SQL, and the condition that both values are equal."""
+class _ConversionStep(NamedTuple):
+    """SQL conversion of a non-null value, and a condition that the new value equals the old one."""
 
     value: str
     same: str
 
 
-_Way: TypeAlias = Callable[[str, str, str], _Step]
+_Converter: TypeAlias = Callable[[str, str, str], _ConversionStep]
 
 
 def get_conversion(value: str, old: str, new: str) -> Conversion:
-    """Return the SQL conversion of a value from one DDL type to another.
+    """Return the SQL that converts a value from the DDL type ``old`` to the DDL type ``new``.
 
     ``value`` is the SQL of the value.
     """
-    step = _get_conversion(_kind(old), _kind(new))(value, old.lower(), new)
+    step = _get_converter(_kind(old), _kind(new))(value, old.lower(), new)
     # Spark fails on a coalesce of conditions that it pushes down to Iceberg.
     lost = f"(CASE WHEN {value} IS NULL OR {step.same} THEN 0 ELSE 1 END = 1)"
     return Conversion(step.value, lost)
 
 
-def _get_conversion(old: str, new: str) -> _Way:
-    """Return the function that converts values of the kind ``old`` to the kind ``new``."""
+def _get_converter(old: str, new: str) -> _Converter:
+    """Return the function that converts values of the kind ``old`` to the kind ``new``.
+
+    A kind is a group of similar types, such as "whole" for all integer types.
+    """
     if new == "text":
         return _to_text
     return _from_text if old == "text" else _STEPS.get((old, new), _lose_all)
@@ -72,7 +78,7 @@ def _kind(ddl: str) -> str:
 # Text
 
 
-def _to_text(value: str, old: str, _new: str) -> _Step:
+def _to_text(value: str, old: str, _new: str) -> _ConversionStep:
     plain = f"CAST({value} AS STRING)"
     kind = _kind(old)
     if kind == "text":
@@ -86,7 +92,7 @@ def _to_text(value: str, old: str, _new: str) -> _Step:
     return _exact_step(f"concat(replace({plain}, ' ', 'T'), 'Z')" if kind == "instant" else plain)
 
 
-def _from_text(value: str, _old: str, new: str) -> _Step:
+def _from_text(value: str, _old: str, new: str) -> _ConversionStep:
     kind, type_ = _kind(new), parse_ddl(new)
     if kind == "binary":
         return _to_binary_number(value, new)
@@ -99,18 +105,24 @@ def _from_text(value: str, _old: str, new: str) -> _Step:
     return _exact_step(converted)
 
 
-def _to_binary_number(text: str, new: str) -> _Step:
-    """Return the conversion of a text to the float or double with the same digits."""
+def _to_binary_number(text: str, new: str) -> _ConversionStep:
+    """Return the conversion of a text to a float or double.
+
+    A number whose digits would change is lost.
+    """
     number = f"if({exact_cast(text, Double())} IS NOT NULL, try_cast({text} AS {new}), NULL)"
     special = f"CAST({text} AS {new})"
     value = f"CASE WHEN {text} IN {_SPECIAL} THEN {special} ELSE {number} END"
     spelled = f"CAST({number} AS STRING)"
-    same = f"({text} IN {_SPECIAL} OR {_digits(text)} = {_digits(spelled)})"
-    return _Step(value, same)
+    same = f"({text} IN {_SPECIAL} OR {_build_digits_sql(text)} = {_build_digits_sql(spelled)})"
+    return _ConversionStep(value, same)
 
 
-def _digits(number: str) -> str:
-    """Return the SQL for the significant digits of a number: no zeros at either end."""
+def _build_digits_sql(number: str) -> str:
+    """Return the SQL of a number's significant digits, without leading and trailing zeros.
+
+    ``number`` is the SQL of the number as text.
+    """
     mantissa = f"substring_index(lower({number}), 'e', 1)"
     return f"rtrim('0', ltrim('0', replace(replace({mantissa}, '.', ''), '-', '')))"
 
@@ -118,50 +130,50 @@ def _digits(number: str) -> str:
 # Numbers
 
 
-def _cast(value: str, _old: str, new: str) -> _Step:
+def _cast(value: str, _old: str, new: str) -> _ConversionStep:
     return _exact_step(f"try_cast({value} AS {new})")
 
 
-def _there_and_back(value: str, old: str, new: str) -> _Step:
+def _cast_and_compare(value: str, old: str, new: str) -> _ConversionStep:
     converted = f"try_cast({value} AS {new})"
-    return _Step(converted, f"try_cast({converted} AS {old}) = {value}")
+    return _ConversionStep(converted, f"try_cast({converted} AS {old}) = {value}")
 
 
-def _whole_to_binary(value: str, _old: str, new: str) -> _Step:
+def _whole_to_binary(value: str, _old: str, new: str) -> _ConversionStep:
     converted = f"CAST({value} AS {new})"
-    return _Step(
+    return _ConversionStep(
         converted, f"({converted} < {_BEYOND_LONGS} AND try_cast({converted} AS BIGINT) = {value})"
     )
 
 
-def _binary_to_whole(value: str, _old: str, new: str) -> _Step:
+def _binary_to_whole(value: str, _old: str, new: str) -> _ConversionStep:
     converted = f"try_cast({value} AS {new})"
     same = f"CAST({converted} AS DOUBLE) = CAST({value} AS DOUBLE)"
-    return _Step(converted, f"({value} < {_BEYOND_LONGS} AND {same})")
+    return _ConversionStep(converted, f"({value} < {_BEYOND_LONGS} AND {same})")
 
 
-def _decimal_to_binary(value: str, old: str, new: str) -> _Step:
+def _decimal_to_binary(value: str, old: str, new: str) -> _ConversionStep:
     converted = f"CAST({value} AS {new})"
-    return _Step(converted, f"try_cast(CAST({converted} AS STRING) AS {old}) = {value}")
+    return _ConversionStep(converted, f"try_cast(CAST({converted} AS STRING) AS {old}) = {value}")
 
 
-def _binary_to_decimal(value: str, old: str, new: str) -> _Step:
+def _binary_to_decimal(value: str, old: str, new: str) -> _ConversionStep:
     converted = f"try_cast(CAST({value} AS STRING) AS {new})"
-    return _Step(converted, f"CAST({converted} AS {old}) = {value}")
+    return _ConversionStep(converted, f"CAST({converted} AS {old}) = {value}")
 
 
-def _to_truth(value: str, _old: str, _new: str) -> _Step:
+def _to_truth(value: str, _old: str, _new: str) -> _ConversionStep:
     return _exact_step(f"CASE WHEN {value} = 0 THEN false WHEN {value} = 1 THEN true END")
 
 
-def _lose_all(_value: str, _old: str, new: str) -> _Step:
-    """Return the conversion between types without common values: every value is lost."""
-    return _Step(f"CAST(NULL AS {new})", "false")
+def _lose_all(_value: str, _old: str, new: str) -> _ConversionStep:
+    """Return the conversion between types that have no values in common: each value is lost."""
+    return _ConversionStep(f"CAST(NULL AS {new})", "false")
 
 
-def _exact_step(converted: str) -> _Step:
-    """Return a step whose SQL value is null if the new type cannot hold the old value."""
-    return _Step(converted, f"({converted}) IS NOT NULL")
+def _exact_step(converted: str) -> _ConversionStep:
+    """Return a conversion whose SQL is null for each value that the new type cannot hold."""
+    return _ConversionStep(converted, f"({converted}) IS NOT NULL")
 
 
 _KINDS: Final[Mapping[str, str]] = MappingProxyType(
@@ -179,17 +191,17 @@ _KINDS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
-_STEPS: Final[Mapping[tuple[str, str], _Way]] = MappingProxyType(
+_STEPS: Final[Mapping[tuple[str, str], _Converter]] = MappingProxyType(
     {
         ("whole", "whole"): _cast,
         ("whole", "decimal"): _cast,
         ("whole", "binary"): _whole_to_binary,
         ("whole", "truth"): _to_truth,
-        ("decimal", "decimal"): _there_and_back,
-        ("decimal", "whole"): _there_and_back,
+        ("decimal", "decimal"): _cast_and_compare,
+        ("decimal", "whole"): _cast_and_compare,
         ("decimal", "binary"): _decimal_to_binary,
         ("decimal", "truth"): _to_truth,
-        ("binary", "binary"): _there_and_back,
+        ("binary", "binary"): _cast_and_compare,
         ("binary", "whole"): _binary_to_whole,
         ("binary", "decimal"): _binary_to_decimal,
         ("binary", "truth"): _to_truth,
@@ -200,8 +212,8 @@ _STEPS: Final[Mapping[tuple[str, str], _Way]] = MappingProxyType(
         ("day", "local"): _cast,
         ("instant", "local"): _cast,
         ("local", "instant"): _cast,
-        ("instant", "day"): _there_and_back,
-        ("local", "day"): _there_and_back,
+        ("instant", "day"): _cast_and_compare,
+        ("local", "day"): _cast_and_compare,
     }
 )
 """Conversions by the kinds of the old and the new type."""

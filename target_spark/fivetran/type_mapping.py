@@ -63,9 +63,9 @@ _NESTED: Final = re.compile(r"(struct|array|map)\s*<")
 
 
 def to_ddl(column: DestinationColumn, table_format: str = "") -> str:
-    """Return the type (DDL) of a Fivetran column in a table of a format.
+    """Return the DDL type of a Fivetran column in a table of the given format.
 
-    Without a format, return the type that holds exactly the values of the column's type.
+    Without a format, return the DDL type with exactly the values of the column's type.
     """
     if column.type is DataType.DECIMAL:
         return "decimal({},{})".format(*column.digits)
@@ -73,7 +73,7 @@ def to_ddl(column: DestinationColumn, table_format: str = "") -> str:
 
 
 def column_from_ddl(name: str, ddl: str) -> DestinationColumn:
-    """Return the Fivetran column for a table column of which only name and type (DDL) are known."""
+    """Return the Fivetran column for a table column, derived from its name and DDL type only."""
     lowered = ddl.lower()
     if match := _DECIMAL.fullmatch(lowered):
         return DestinationColumn(
@@ -85,7 +85,7 @@ def column_from_ddl(name: str, ddl: str) -> DestinationColumn:
 
 
 def to_fivetran_type(column: DestinationColumn) -> str:
-    """Return the name of a column's Fivetran type, with precision and scale of a DECIMAL."""
+    """Return the name of a column's Fivetran type, with the precision and scale of a DECIMAL."""
     if column.type is DataType.DECIMAL:
         return "DECIMAL({}, {})".format(*column.digits)
     return column.type.name

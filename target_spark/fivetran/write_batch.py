@@ -39,7 +39,7 @@ __all__ = ["BatchResult", "BatchTarget", "write_batch", "write_with_retry"]
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """Number of rows and of files that a batch had."""
+    """The number of rows and of files in a batch."""
 
     rows: int
     files: int
@@ -47,12 +47,12 @@ class BatchResult:
 
 @dataclass(frozen=True, slots=True)
 class BatchTarget:
-    """Existing table that a batch is written to, and the columns of the batch.
+    """The existing table that a batch is written to, and the columns of the batch.
 
     Attributes:
         tables: The table operations of the call.
-        name: The name of the table for messages.
-        existing: The table as it was looked up.
+        name: The name of the table, for messages.
+        existing: The table, as it was looked up.
         fivetran_schema: The columns of the batch, with the table's keys and column names.
     """
 
@@ -71,14 +71,15 @@ def write_batch(
 ) -> BatchResult:
     """Write a batch of files to a table; return its number of rows and files.
 
-    ``fivetran_schema`` has the columns of the request. If it has no keys, the keys stored with the
-    table are used, or else ``_fivetran_id``.
+    ``fivetran_schema`` has the columns of the request. If it has no key columns, the keys stored
+    with the table are used, or else ``_fivetran_id``.
 
     Raises:
-        TableError: There is no such table, or a column is missing or cannot hold its values.
+        TableError: The table does not exist, lacks a column, or has a column that cannot hold a
+            value.
         BatchFileLoadError: A file or its key is invalid.
-        UnsupportedError: Rows of a table without keys would have to change.
-        StorageError: The table could not be written in any attempt.
+        UnsupportedError: The batch changes rows of a table without keys.
+        StorageError: No attempt could write the table.
     """
     return write_with_retry(tables, StreamId(name, schema or None), fivetran_schema, batch, _write)
 
@@ -90,15 +91,16 @@ def write_with_retry(
     batch: BatchRequest,
     write: Callable[[BatchTarget, Sequence[RequestFile], FileParams], int],
 ) -> BatchResult:
-    """Write a batch with the function ``write``, and retry transient errors.
+    """Write a batch by calling ``write``, and retry after transient errors.
 
-    Each attempt starts again from the current version of the table. ``write`` returns the number of
-    rows.
+    Each attempt starts from the current version of the table. ``write`` gets the table, the files
+    and their format, and returns the number of rows.
 
     Raises:
-        TableError: There is no such table, or a column is missing or cannot hold its values.
+        TableError: The table does not exist, lacks a column, or has a column that cannot hold a
+            value.
         BatchFileLoadError: A file or its key is invalid.
-        StorageError: The table could not be written in any attempt.
+        StorageError: No attempt could write the table.
     """
     files = sorted(batch.files, key=lambda file: file.kind)
     if not files:
@@ -149,10 +151,10 @@ def _target(
 def _use_table_keys(
     fivetran_schema: FivetranSchema, keys: Sequence[DestinationColumn], stream: StreamId
 ) -> FivetranSchema:
-    """Return the requested columns with the keys of the table.
+    """Return the requested columns, with the keys of the table marked as keys.
 
     Raises:
-        TableError: A key column is not among the requested columns.
+        TableError: A key of the table is not among the requested columns.
     """
     names = {key.name for key in keys}
     if missing := sorted(names - fivetran_schema.by_name.keys()):

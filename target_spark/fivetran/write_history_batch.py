@@ -54,13 +54,13 @@ def write_history_batch(
     fivetran_schema: FivetranSchema,
     batch: BatchRequest,
 ) -> BatchResult:
-    """Write a batch of files to a table with history; return its number of rows and files.
+    """Write a batch of files to a table in history mode; return its number of rows and files.
 
     Raises:
-        TableError: There is no such table, it has no history columns, or a column is missing or
-            cannot hold its values.
+        TableError: The table does not exist, is not in history mode, lacks a column, or has a
+            column that cannot hold a value.
         BatchFileLoadError: A file or its key is invalid.
-        StorageError: The table could not be written in any attempt.
+        StorageError: No attempt could write the table.
     """
     return write_with_retry(tables, StreamId(name, schema or None), fivetran_schema, batch, _write)
 
@@ -111,7 +111,7 @@ def _merge(
 
 
 def _get_actions(stats: BatchStats) -> frozenset[str]:
-    """Return the actions that the kinds of files in a batch cause."""
+    """Return the MERGE actions that a batch needs: begin, end or remove versions."""
     actions: set[str] = set()
     if stats.kinds & _SAYING:
         actions.add(BEGIN)

@@ -38,9 +38,13 @@ _NODE = 12
 
 
 def constant_columns(sync_id: int | None) -> tuple[str, ...]:
-    """Return SQL definitions of the metadata columns that are equal in all rows of a batch.
+    """Return the SQL definitions of two helper columns that are constant within a batch.
 
-    The other expressions of this module refer to them. ``sync_id`` is Airbyte's id of the sync.
+    `` `_meta` `` is the beginning of the JSON in ``_airbyte_meta``, and `` `_ids` `` the random
+    prefix of ``_airbyte_raw_id``. The SQL returned by `build_meta` and `raw_id` reads them.
+
+    Args:
+        sync_id: Airbyte's id of the sync; None to omit it from the JSON.
     """
     id_prefix = str(uuid.uuid4())[:-_NODE]
     return (
@@ -50,25 +54,34 @@ def constant_columns(sync_id: int | None) -> tuple[str, ...]:
 
 
 def raw_id() -> str:
-    """Return the SQL of ``_airbyte_raw_id``: a random prefix of the batch and the row's ordinal."""
+    """Return the SQL of ``_airbyte_raw_id``: a random prefix per batch, and the row's position."""
     return f"concat(`_ids`, substring(CAST(`n` + {10**_NODE}L AS STRING), 2))"
 
 
 def get_extracted_at() -> str:
-    """Return the SQL of ``_airbyte_extracted_at``; a time without a time zone is read as UTC."""
+    """Return the SQL of the column ``_airbyte_extracted_at``.
+
+    It is the extraction time of the record, in UTC if it has no time zone. For a record without a
+    valid extraction time it is the time at which the batch began.
+    """
     return "coalesce(try_cast(substring_index(`t`, 'Z', 1) AS TIMESTAMP), `_received_at`)"
 
 
 def meta_prefix(sync_id: int | None) -> str:
-    """Return the beginning of the JSON in `_airbyte_meta`, which all rows of a sync share."""
+    """Return the beginning of the JSON in ``_airbyte_meta``, up to the list of changes.
+
+    It is the same in all rows of a sync. ``sync_id`` is Airbyte's id of the sync; None omits it.
+    """
     sync = "" if sync_id is None else f'"sync_id":{sync_id},'
     return f'{{{sync}"changes":'
 
 
 def build_meta(changes: str | None) -> str:
-    """Return the SQL of `_airbyte_meta`.
+    """Return the SQL of the column ``_airbyte_meta``.
 
-    ``changes`` is the SQL of a JSON list of this destination's changes; None if there are none.
+    Args:
+        changes: The SQL of a JSON list of the changes that this destination made to the row; None
+            if it makes none.
     """
     source = _source_changes()
     if changes is None:
@@ -83,19 +96,19 @@ def build_meta(changes: str | None) -> str:
 def _source_changes() -> str:
     """Return the SQL of the changes that the source recorded for a row, as a JSON list.
 
-    The SQL reads ``changes`` of the source's metadata in the column `` `m` ``; without any it is
-    ``[]``.
+    The SQL reads the key ``changes`` of the source's metadata, a JSON object in the column `` `m`
+    ``. The list is ``[]`` if the source recorded no changes.
     """
     changes = "get_json_object(`m`, '$.changes')"
     return f"if(coalesce(startswith({changes}, '['), false), {changes}, '[]')"
 
 
 def change_entry(fields: str, field: str, reason: str) -> str:
-    """Return the SQL of an array of change entries, one for each field that became null.
+    """Return the SQL of an array of Airbyte change entries, one for each field that became null.
 
     Args:
-        fields: SQL of the array of fields.
-        field: SQL of a field's path, in which `` `f` `` is an item of the array.
+        fields: The SQL of an array with one item per field.
+        field: The SQL that returns the path of a field from its array item, called `` `f` ``.
         reason: The reason to report, such as `UNCASTABLE`.
     """
     change = f"named_struct('field', {field}, 'change', 'NULLED', 'reason', {sql_literal(reason)})"
@@ -105,6 +118,6 @@ def change_entry(fields: str, field: str, reason: str) -> str:
 def changes_in_json(changes: list[str]) -> str:
     """Return the SQL that joins arrays of change entries into one JSON list without duplicates.
 
-    Duplicates occur for a nested value with a separate column, which is null in both places.
+    A nested value that also has a separate column is reported twice: it is null in both columns.
     """
     return f"to_json(array_distinct(concat({', '.join(changes)})))"

@@ -73,14 +73,17 @@ _TO_JSON: Final = (
 
 @dataclass(frozen=True, slots=True)
 class BatchFileFrame:
-    """Spool lines that Spark made from batch files.
+    """The spool files that Spark wrote from the files of BATCH messages.
+
+    A spool line is a received row as one line of JSON. An ordinal is the position of a row or
+    message in the input.
 
     Attributes:
-        paths: The folders of the spool lines.
-        rows: The number of lines.
-        ordinal_offsets: For each BATCH message (by its ordinal), the offset that its rows add to
-            the ordinals of all later messages.
-        nans_replaced: The number of rows in which NaN or an infinity became null.
+        paths: The folders of the spool files.
+        rows: The number of spool lines.
+        ordinal_offsets: Pairs of the ordinal of a BATCH message and its number of file lines. The
+            lines increase the ordinals of all later messages by that number.
+        nans_replaced: The number of rows in which NaN or an infinity was replaced by null.
         has_deletes: True if some rows may be delete records.
     """
 
@@ -93,17 +96,17 @@ class BatchFileFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A block of a file, as one Spark task reads it.
+    """A block of a file: the part that one Spark task reads.
 
     Attributes:
         file: The URL of the file.
         block: The offset of the block in bytes; 0 for Parquet.
-        first: Spark's id of the first line.
-        line_count: The number of lines, blank ones included.
+        first: The id that Spark gave to the first line; the ids within a block are consecutive.
+        line_count: The number of lines, including blank lines.
         rows: The number of lines that are not blank.
         deletes: The number of lines that may be delete records.
         broken: Spark's id of the first line that is not a JSON object, or None.
-        is_singer: True if the lines are Singer messages instead of records.
+        is_singer: True if all lines are Singer RECORD messages instead of plain records.
     """
 
     file: str
@@ -125,11 +128,12 @@ _Numbers: TypeAlias = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """Files that Spark reads together, each once.
+    """Files that Spark reads as one DataFrame; a file that occurs several times is read once.
 
     Attributes:
-        numbers: For each file, its positions among all files of the messages.
-        lines: The lines, with the columns ``file``, ``block``, ``id`` and ``value`` (the record).
+        numbers: For each file, its indexes in the list of all files.
+        lines: The lines, with the columns ``file``, ``block``, ``id`` and ``value`` (the record as
+            JSON).
         blocks: The blocks of the files.
     """
 
@@ -144,26 +148,29 @@ def spool_lines_from_files(
     path: str,
     ordinal_shift: int,
 ) -> BatchFileFrame:
-    """Write the rows of batch files, in order, as spool lines below ``path``.
+    """Write the rows of the files of BATCH messages to spool files, as one line of JSON each.
 
     Args:
         spark: The session of the calling thread.
-        files: The files of the BATCH messages, in order.
-        path: The folder for the spool lines.
-        ordinal_shift: The offset that the files of earlier batches add to the ordinals.
+        files: The files, in the order of the messages.
+        path: The folder for the spool files.
+        ordinal_shift: The number to add to all ordinals (positions in the input) for the lines of
+            files in earlier batches.
 
     Raises:
-        FilesError: A file is missing, truncated, or of another kind.
+        FilesError: A file is missing or truncated, or does not have the declared format.
     """
     with reading_files(files):
-        scans = [scan for group in _groups(files) for scan in _scans(spark, files, group)]
+        scans = [
+            scan for group in _group_files(files) for scan in _create_scans(spark, files, group)
+        ]
         starts, ordinal_offsets = _compute_ordinals(files, scans, ordinal_shift)
         nans_replaced = 0
         paths: list[str] = []
         for scan, block_starts in zip(scans, starts, strict=True):
             if scan.blocks:
                 paths.append(f"{path}/{len(paths)}")
-                nans_replaced += _write(
+                nans_replaced += _write_spool_lines(
                     spark, scan.lines, _build_starts_table(block_starts), paths[-1]
                 )
     begun = [(block, len(times)) for each in starts for block, times in each.items()]
@@ -179,14 +186,17 @@ def assign_ordinals(
     ordinal_offsets: Sequence[tuple[int, int]],
     ordinal_shift: int,
 ) -> None:
-    """Copy spool lines to ``path`` with the ordinal offsets of batch files added.
+    """Copy spool files, with ordinals that count the lines of batch files as rows.
+
+    A spool line holds the ordinal of its message, its position among the messages of the input. The
+    copy adds the number of lines in all batch files before the message.
 
     Args:
         spark: The session of the calling thread.
         paths: The spool files to copy.
         path: The folder for the copies.
-        ordinal_offsets: The offsets of the batch's files; see `BatchFileFrame`.
-        ordinal_shift: The offset of the files of earlier batches.
+        ordinal_offsets: The numbers of lines by BATCH message, as in `BatchFileFrame`.
+        ordinal_shift: The number of lines in the files of earlier batches.
     """
     lines = spark.read.option("lineSep", "\n").text(list(paths))
     digits = r"""regexp_extract(`value`, r'\A\{"n":([0-9]+)', 1) AS `digits`"""
@@ -200,20 +210,24 @@ def assign_ordinals(
 # Groups of files that are read together, and the ordinals of their rows
 
 
-def _groups(files: Sequence[BatchFile]) -> list[list[int]]:
-    """Return the positions of the files, grouped by file format and by their JSON columns."""
+def _group_files(files: Sequence[BatchFile]) -> list[list[int]]:
+    """Group files that can be read together: same format, same columns that contain JSON as text.
+
+    Each group is a list of indexes in ``files``.
+    """
     groups: dict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
     for number, file in enumerate(files):
         groups[file.format, file.in_json].append(number)
     return list(groups.values())
 
 
-def _scans(
+def _create_scans(
     spark: SparkSession, files: Sequence[BatchFile], group: Sequence[int]
 ) -> Iterator[_Scan]:
-    """Yield the scans that read a group of files.
+    """Yield the scans that read the files with the indexes in ``group``.
 
-    There is one, or several if the Parquet files have incompatible types.
+    A scan is one DataFrame that reads several files together. Usually one scan reads all files. If
+    Parquet files have incompatible types, each file has a separate scan.
     """
     numbers: dict[str, list[int]] = defaultdict(list)
     for number in group:
@@ -221,7 +235,7 @@ def _scans(
     patterns = [files[first].read_pattern for first, *_ in numbers.values()]
     if files[group[0]].format == JSONL:
         lines = _text_lines(spark.read.options(**WHOLE_FILES).text(patterns, lineSep="\n"))
-        blocks = _text_blocks(lines)
+        blocks = _find_text_blocks(lines)
     else:
         try:
             frame = spark.read.options(**WHOLE_FILES).parquet(*patterns, mergeSchema=True)
@@ -229,18 +243,19 @@ def _scans(
             if len(numbers) == 1 or _CLASH not in str(error):
                 raise
             for positions in numbers.values():
-                yield from _scans(spark, files, positions)
+                yield from _create_scans(spark, files, positions)
             return
-        lines, blocks = _parquet_lines(frame, files[group[0]].in_json), _parquet_blocks(frame)
-    _check(files, numbers, blocks)
+        lines, blocks = _parquet_lines(frame, files[group[0]].in_json), _find_parquet_blocks(frame)
+    _check_formats(files, numbers, blocks)
     yield _Scan(numbers, lines, blocks)
 
 
-def _check(files: Sequence[BatchFile], numbers: _Numbers, blocks: Sequence[_Block]) -> None:
+def _check_formats(files: Sequence[BatchFile], numbers: _Numbers, blocks: Sequence[_Block]) -> None:
     """Check that each file has the format that its message declares.
 
     Raises:
-        FilesError: A file is a folder, has Singer messages, or a line that is not an object.
+        FilesError: A file is a folder, contains Singer messages, or has a line that is not a JSON
+            object.
     """
     before: dict[str, int] = defaultdict(int)
     for block in blocks:
@@ -261,9 +276,18 @@ def _check(files: Sequence[BatchFile], numbers: _Numbers, blocks: Sequence[_Bloc
 def _compute_ordinals(
     files: Sequence[BatchFile], scans: Sequence[_Scan], ordinal_shift: int
 ) -> tuple[list[_BlockStarts], tuple[tuple[int, int], ...]]:
-    """Return the first ordinals of each scan's blocks, and the offsets for later messages.
+    """Number the lines of all files consecutively, starting from the ordinals of their messages.
 
-    ``ordinal_shift`` is the offset of the files of earlier batches.
+    An ordinal is the position of a row in the input.
+
+    Args:
+        files: The files of all BATCH messages, in order.
+        scans: The DataFrames that read the files.
+        ordinal_shift: The number of lines in the files of earlier batches.
+
+    Returns:
+        For each scan, the first ordinal of each block; and for each BATCH message, a pair of its
+        ordinal and its number of lines, which increases the ordinals of later messages.
     """
     parts_by_file: dict[int, list[tuple[int, _Block]]] = defaultdict(list)
     for scan_number, scan in enumerate(scans):
@@ -281,9 +305,10 @@ def _compute_ordinals(
 
 
 def _build_offset_sql(ordinal_offsets: Sequence[tuple[int, int]], base_offset: int = 0) -> str:
-    """Return the SQL of the offset that earlier files add to the ordinal `n`, as a binary search.
+    """Return the SQL that counts the lines in batch files before the message number `` `n` ``.
 
-    ``base_offset`` is the offset of files that are before any of ``ordinal_offsets``.
+    The SQL is a binary search over ``ordinal_offsets``, pairs of the number (ordinal) of a BATCH
+    message and its count of lines. ``base_offset`` is the count of lines before the first pair.
     """
     if not ordinal_offsets:
         return str(base_offset)
@@ -306,8 +331,8 @@ def _text_lines(text: DataFrame) -> DataFrame:
     )
 
 
-def _text_blocks(lines: DataFrame) -> list[_Block]:
-    """Return the blocks of JSONL files, with their counts of all, blank and invalid lines."""
+def _find_text_blocks(lines: DataFrame) -> list[_Block]:
+    """Return the blocks of JSONL files, each with its line counts and its first invalid line."""
     is_blank = "`value` = ''"
     has_rows = f"count_if(NOT {is_blank}) > 0"
     is_object = "startswith(`value`, '{') AND endswith(`value`, '}')"
@@ -332,11 +357,11 @@ def _parquet_lines(frame: DataFrame, in_json: Collection[str]) -> DataFrame:
         "`_metadata`.`file_path` AS `file`",
         "0L AS `block`",
         "`_metadata`.`row_index` AS `id`",
-        f"{_record(frame.schema, in_json)} AS `value`",
+        f"{_build_record_sql(frame.schema, in_json)} AS `value`",
     )
 
 
-def _parquet_blocks(frame: DataFrame) -> list[_Block]:
+def _find_parquet_blocks(frame: DataFrame) -> list[_Block]:
     """Return one block per Parquet file, with its number of rows."""
     deletes = int(DELETED_AT in frame.columns)
     files = frame.selectExpr("`_metadata`.`file_path` AS `file`").groupBy("file").count()
@@ -354,10 +379,17 @@ def _expression(sql: str) -> Column:
     return F.expr(sql)
 
 
-def _write(spark: SparkSession, read: DataFrame, starts: str, path: str) -> int:
-    """Write lines to the spool; return the number of lines in which NaN became null.
+def _write_spool_lines(spark: SparkSession, read: DataFrame, starts: str, path: str) -> int:
+    """Write lines to the folder ``path``; return the number of lines in which NaN became null.
 
-    Spark would copy an expression into each of its uses; it moves nothing across an observation.
+    The observation that counts these lines also keeps Spark from computing an expression again for
+    each of its uses.
+
+    Args:
+        spark: The session.
+        read: The lines to write.
+        starts: The SQL of a table with the first ordinal of each block.
+        path: The folder to write to.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812 - the usual name
@@ -380,7 +412,7 @@ def _write(spark: SparkSession, read: DataFrame, starts: str, path: str) -> int:
     changed_error = "raise_error('a file was changed while it was read')"
     ordinal = f"if({is_in_block}, `start` + `id` - `first`, {changed_error})"
     version = "coalesce(CAST(`version` AS STRING), 'null')"
-    body = f"if({is_valid}, `record`, {_as_text('`value`')})"
+    body = f"if({is_valid}, `record`, {_encode_as_json('`value`')})"
     line = f"""concat('{{"n":', {ordinal}, ',"t":null,"v":', {version}, ',"r":', {body}, '}}')"""
     parsed.selectExpr(line).write.text(path)
     recount = parsed.selectExpr("count_if(`record` != `value`) AS `mended`")
@@ -389,7 +421,7 @@ def _write(spark: SparkSession, read: DataFrame, starts: str, path: str) -> int:
 
 
 def _build_starts_table(starts: _BlockStarts) -> str:
-    """Return the SQL of an inline table with the first ordinal and version of each block."""
+    """Return the SQL of an inline table with the first ordinal and table version of each block."""
     rows = []
     for block, start, version in (
         (block, *each) for block, times in starts.items() for each in times
@@ -400,7 +432,7 @@ def _build_starts_table(starts: _BlockStarts) -> str:
     return f"VALUES {', '.join(rows)} AS part(file, block, first, places, start, version)"
 
 
-def _as_text(value: str) -> str:
+def _encode_as_json(value: str) -> str:
     """Return the SQL that encodes a string as a JSON string."""
     encoded = f"to_json(named_struct('r', make_valid_utf8({value})))"
     return f"substring({encoded}, 6, length({encoded}) - 6)"
@@ -409,10 +441,11 @@ def _as_text(value: str) -> str:
 # Parquet's rows as JSON
 
 
-def _record(schema: StructType, in_json: Collection[str]) -> str:
-    """Return the SQL of a Parquet row as a JSON object.
+def _build_record_sql(schema: StructType, in_json: Collection[str]) -> str:
+    """Return the SQL that converts a Parquet row to a JSON object.
 
-    A text column in ``in_json`` is inserted as JSON if it is JSON.
+    A string column in ``in_json`` may contain JSON. Its value is inserted unquoted if it is valid
+    JSON, and as a JSON string otherwise.
     """
     texts = [
         each.name
@@ -420,7 +453,7 @@ def _record(schema: StructType, in_json: Collection[str]) -> str:
         if each.dataType.typeName() == "string" and each.name in in_json
     ]
     values = [
-        f"{_finite(quote(each.name), each.dataType)} AS {quote(each.name)}"
+        f"{_replace_nan(quote(each.name), each.dataType)} AS {quote(each.name)}"
         for each in schema
         if each.name not in texts
     ]
@@ -435,14 +468,15 @@ def _record(schema: StructType, in_json: Collection[str]) -> str:
 def _spliced(name: str) -> str:
     value, key = quote(name), json.dumps(name, ensure_ascii=False)
     is_json = f"{value} != 'null' AND {_ONE_VALUE.format(value)}"
-    body = f"if({is_json}, {value}, {_as_text(value)})"
+    body = f"if({is_json}, {value}, {_encode_as_json(value)})"
     return f"if({value} IS NULL, '', concat({sql_literal(f',{key}:')}, {body}))"
 
 
-def _finite(value: str, type_: DataType, depth: int = 0) -> str:
-    """Return the SQL of a value with NaN and infinities as null, since JSON has neither.
+def _replace_nan(value: str, type_: DataType, depth: int = 0) -> str:
+    """Return the SQL of a value in which NaN and infinities are null, because JSON has neither.
 
-    ``depth`` is the nesting of lambdas, which names their arguments.
+    ``depth`` is the number of enclosing lambda functions, which makes the names of their arguments
+    unique.
     """
     kind: Any = type_
     name = type_.typeName()
@@ -450,23 +484,23 @@ def _finite(value: str, type_: DataType, depth: int = 0) -> str:
         return f"if(isnan({value}) OR abs({value}) = double('Infinity'), NULL, {value})"
     item = f"`i{depth}`"
     if name == "array":
-        inner = _finite(item, kind.elementType, depth + 1)
+        inner = _replace_nan(item, kind.elementType, depth + 1)
         return value if inner == item else f"transform({value}, {item} -> {inner})"
     if name == "map":
-        inner = _finite(item, kind.valueType, depth + 1)
+        inner = _replace_nan(item, kind.valueType, depth + 1)
         return value if inner == item else f"transform_values({value}, (`k`, {item}) -> {inner})"
     if name == "struct":
         fields = [(quote(each.name), f"{value}.{quote(each.name)}", each.dataType) for each in kind]
-        inner = ", ".join(f"{_finite(at, each, depth)} AS {own}" for own, at, each in fields)
+        inner = ", ".join(f"{_replace_nan(at, each, depth)} AS {own}" for own, at, each in fields)
         return f"if({value} IS NULL, NULL, struct({inner}))"
     return value
 
 
 @contextmanager
 def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
-    """Context manager: raise Spark's errors about unreadable files as FilesError.
+    """Context manager: convert Spark's errors about unreadable files to `FilesError`.
 
-    Transient failures of the storage are raised unchanged.
+    Failures of the storage that may be temporary are raised unchanged.
     """
     try:
         yield
@@ -485,7 +519,7 @@ def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
 
 
 def _restore_original_paths(files: Sequence[BatchFile], text: str) -> str:
-    """Replace the paths of local copies in an error text by the original addresses."""
+    """Replace the paths of local file copies in an error text by the original addresses."""
     names = {
         "/".join(Path(file.copy).parts[-2:]): file.redacted_address for file in files if file.copy
     }

@@ -64,14 +64,14 @@ _NONE = "CAST(array() AS ARRAY<STRUCT<`path`: STRING, `why`: STRING>>)"
 
 
 class ErrorColumns(NamedTuple):
-    """SQL expressions that find the errors in the values of a parsed line.
+    """SQL expressions that find the conversion errors in the values of a parsed line.
 
     Attributes:
-        precomputed: Expressions to compute first.
-        any: True for a line that does not fit, else false.
-        reasons: An array of texts.
-        changes: A JSON list of the values that became null in a line that is kept; None if the
-            schema keeps no such lines.
+        precomputed: Column definitions to add before the other expressions are used.
+        any: A condition that is true if the line must be quarantined.
+        reasons: An array of texts that describe the errors.
+        changes: A JSON list with an Airbyte change entry for each value that became null; None if
+            the schema quarantines lines with errors instead of keeping them.
     """
 
     precomputed: tuple[str, ...]
@@ -81,7 +81,10 @@ class ErrorColumns(NamedTuple):
 
 
 class _Fault(NamedTuple):
-    """SQL condition (never null) for one kind of conversion error, with the path and reason."""
+    """One possible conversion error: the SQL condition that detects it, its path, and its reason.
+
+    The condition is never null.
+    """
 
     condition: str
     path: str
@@ -90,7 +93,7 @@ class _Fault(NamedTuple):
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def build_error_columns(table_schema: TableSchema) -> ErrorColumns:
-    """Return the SQL that finds every error of a line, for a table schema."""
+    """Return the SQL that finds all conversion errors of a line, for a table schema."""
     columns = converted_columns(table_schema)
     each = partial(_faults_of_a_value, truncate=table_schema.truncate_timestamps)
     precomputed, fault_arrays = by_type(columns, each, "_faults", source_expression)
@@ -102,10 +105,10 @@ def build_error_columns(table_schema: TableSchema) -> ErrorColumns:
         f"transform({faults}, `f` -> concat({sql_literal(source)}, `f`.`path`, ': ', `f`.`why`))"
         for source, faults in fault_arrays.items()
     ]
-    line_errors = _line_errors(table_schema)
+    line_errors = _find_line_errors(table_schema)
     conditions = ["`_corrupt` IS NOT NULL", *line_errors.values(), *misfits]
     cases = ", ".join(f"CASE WHEN {condition} THEN 1 END" for condition in conditions)
-    reasons = f"concat({', '.join((_reasons(line_errors), *value_reasons))})"
+    reasons = f"concat({', '.join((_build_reasons_sql(line_errors), *value_reasons))})"
     changes = _changes(fault_arrays) if table_schema.nulls_misfits else None
     return ErrorColumns(precomputed, f"(coalesce({cases}) IS NOT NULL)", reasons, changes)
 
@@ -128,8 +131,8 @@ def _faults_of_a_value(type_: ColumnType, *, truncate: bool) -> str:
     return f"array_compact(array({cases}))" if cases else _NONE
 
 
-def _reasons(faults: Mapping[str, str]) -> str:
-    """Return the SQL of an array with the text of each error whose condition holds.
+def _build_reasons_sql(faults: Mapping[str, str]) -> str:
+    """Return the SQL of an array with the text of each error whose condition is true.
 
     ``faults`` maps each text to its SQL condition.
     """
@@ -140,8 +143,11 @@ def _reasons(faults: Mapping[str, str]) -> str:
     return f"array_compact(array({', '.join(cases)}))"
 
 
-def _line_errors(table_schema: TableSchema) -> dict[str, str]:
-    """Return the SQL conditions for errors that concern a whole line, by error text."""
+def _find_line_errors(table_schema: TableSchema) -> dict[str, str]:
+    """Return the errors that quarantine a whole line: each error text with its SQL condition.
+
+    Such errors are a null record, a missing key, or an empty string in a partition column.
+    """
     faults = {"the record is null": "(`_corrupt` IS NULL AND `r` IS NULL)"}
     if table_schema.keeps_whole:
         faults["not an object"] = "coalesce(NOT startswith(`whole`, '{'), false)"
@@ -156,14 +162,15 @@ def _line_errors(table_schema: TableSchema) -> dict[str, str]:
 
 
 class UnparsedReasons(NamedTuple):
-    """SQL that explains why the JSON reader refused the record in the column ``raw``.
+    """SQL that explains why Spark's JSON reader could not parse a record.
 
-    It applies to lines whose column ``unread`` is true.
+    It reads the record from the column ``raw``, and is computed for lines whose column ``unread``
+    is true.
 
     Attributes:
-        record: Expressions to compute first.
-        precomputed: Expressions to compute next.
-        reasons: An array of texts.
+        record: Column definitions to add first.
+        precomputed: Column definitions to add next; they use the columns in ``record``.
+        reasons: An array of texts that describe the errors.
     """
 
     record: tuple[str, ...]
@@ -173,10 +180,10 @@ class UnparsedReasons(NamedTuple):
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def build_unparsed_reasons(table_schema: TableSchema) -> UnparsedReasons:
-    """Return the SQL that finds the values that do not have the declared structure.
+    """Return the SQL that finds the values of a record that do not have the declared structure.
 
-    Each value is parsed as a variant first, because only a variant distinguishes a string from its
-    content, and is then parsed again separately.
+    Each value is first parsed as a variant (Spark's type for any JSON value), which distinguishes
+    the string ``"5"`` from the number 5. The value alone is then parsed as its declared type.
     """
     columns = structured_columns(table_schema)
     unknown = f"array({sql_literal(_UNREADABLE)})"
@@ -187,7 +194,7 @@ def build_unparsed_reasons(table_schema: TableSchema) -> UnparsedReasons:
     precomputed, conditions = by_type(
         columns, is_unreadable, "_unread", lambda c: f"to_json({quote('_variants', c.source)})"
     )
-    reasons = _reasons(
+    reasons = _build_reasons_sql(
         {
             f"{c.source}: not of the declared type {_format_type(c.type)}": conditions[c.source]
             for c in columns
@@ -225,7 +232,7 @@ def _faults_inside(
 
 
 def describe_expected_type(type_: ColumnType) -> str:
-    """Return the reason to report for a text that is not a value of a scalar type."""
+    """Return the error text for a value that is not of a scalar type, such as "not base64"."""
     if isinstance(type_, Integer):
         return f"not an integer of {type_.bits} bits"
     if isinstance(type_, Decimal):

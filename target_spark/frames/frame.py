@@ -54,16 +54,18 @@ _LINE_ORDINAL = (
 
 @dataclass(frozen=True, slots=True)
 class BatchMetadata:
-    """Values that the run adds to all rows of a batch.
+    """Values for the metadata columns that are the same in all rows of a batch.
 
     Attributes:
-        received_at: When the first row was received; also the extraction time of messages without
-            one.
-        batched_at: When the batch was closed.
-        sync_started_at: Start of the run, in milliseconds since 1970; orders the runs.
+        received_at: The time when the first row of the batch was received. It is also the
+            extraction time of messages that have none.
+        batched_at: The time when the batch was closed.
+        sync_started_at: The start of the run, in milliseconds since 1970; later runs have larger
+            values.
         sync_id: Airbyte's id of the sync, or None.
-        starts: First ordinal of each spool file whose lines have the number of the file in place of
-            their ordinal.
+        starts: The first ordinal (position in the input) of each spool file that Spark's workers
+            wrote, by file number. Lines of such a file have the file number in place of the
+            ordinal.
     """
 
     received_at: datetime
@@ -79,8 +81,9 @@ class Counts:
 
     Attributes:
         rows: The number of rows.
-        zoneless: Per column, the number of date-times without a time zone, read as UTC.
-        nulled: The number of rows with a null in place of a value that does not fit.
+        zoneless: For each column, the number of date-times without a time zone, which were read as
+            UTC.
+        nulled: The number of rows in which a value that does not fit its column became null.
     """
 
     rows: int
@@ -91,15 +94,23 @@ class Counts:
 def read_spool(
     spark: SparkSession, paths: Sequence[str], table_schema: TableSchema, metadata: BatchMetadata
 ) -> SpoolFrame:
-    """Return the lines of spool files as a `SpoolFrame` with the columns of a table schema.
+    """Return the rows in spool files, as good and bad rows for a table schema.
 
-    ``metadata`` has the values that the run adds to all rows.
+    Args:
+        spark: The session.
+        paths: The spool files, with one received row per line, as JSON.
+        table_schema: The schema that the rows must fit.
+        metadata: The values of the metadata columns.
     """
     return SpoolFrame(spark, tuple(paths), table_schema, metadata)
 
 
 class SpoolFrame:
-    """Spool lines of one batch, to be read as good rows, bad rows, or both."""
+    """The rows of one batch, read from spool files with one received row per line, as JSON.
+
+    A good row fits its table schema: every value can be converted exactly to the type of its
+    column. All other rows are bad.
+    """
 
     def __init__(
         self,
@@ -117,36 +128,38 @@ class SpoolFrame:
 
     @property
     def rows(self) -> DataFrame:
-        """All lines: the columns that the target fills, the ordinal, and ``reasons``.
+        """All rows: the columns that the target fills, the row's position, and ``reasons``.
 
-        ``reasons`` is null in a good row. In a bad row it lists the errors of its values, and may
-        be empty if the JSON reader refused the line. Values with errors are null.
+        ``reasons`` is null in a good row. In a bad row it is an array of error texts, which is
+        empty if Spark's JSON reader could not parse the record. Values with errors are null.
         """
         faults = build_error_columns(self._table_schema)
-        return self._exact().selectExpr(
+        return self._convert_lines().selectExpr(
             *tolerant_plan(self._table_schema).values,
             f"{_LINE_ORDINAL} AS {quote(ORDINAL)}",
             f"if({faults.any}, {faults.reasons}, NULL) AS `reasons`",
         )
 
     def good(self, strict: bool) -> DataFrame:
-        """Return the rows that fit: the filled columns in table order, then the ordinal.
+        """Return the good rows: the columns that the target fills, and the ordinal.
 
-        `counts` refers to the first action on the latest result.
+        The columns are in table order, followed by the ordinal, the row's position in the input.
+        After the first action on the result, `counts` returns the counts of that action.
 
         Args:
-            strict: True to let the job fail with `BAD_ROWS_MARKER` at the first line that does not
-                fit
-                or has an unusual spelling; False to leave out lines that do not fit.
+            strict: True to fail the Spark job, with `BAD_ROWS_MARKER` in the error, at the first
+                row that is bad or has a value in an unusual spelling, such as a number in quotes.
+                False to leave out bad rows.
         """
         if strict:
             plan = fast_plan(self._table_schema)
             lines = _with(
-                self._lines(usual=True).where(build_row_check(self._table_schema)), plan.precomputed
+                self._parse_lines(usual=True).where(build_row_check(self._table_schema)),
+                plan.precomputed,
             )
             return self._observed(lines, plan)
         plan, faults = tolerant_plan(self._table_schema), build_error_columns(self._table_schema)
-        lines = self._exact().where(f"NOT {faults.any}")
+        lines = self._convert_lines().where(f"NOT {faults.any}")
         return self._observed(lines, plan, counts_nulled=faults.changes is not None)
 
     def _observed(
@@ -168,9 +181,11 @@ class SpoolFrame:
         return observed.selectExpr(*plan.values, f"`n` AS {quote(ORDINAL)}")
 
     def counts(self, expected: int | None = None) -> Counts:
-        """Return the counts of the last good DataFrame; call this after its first action.
+        """Return the counts of the DataFrame that `good` returned last, after its first action.
 
-        ``expected`` is the number of rows that there should be; None if unknown.
+        Args:
+            expected: The expected number of rows, or None if unknown. If Spark observed another
+                number, the rows are counted again.
 
         Raises:
             RuntimeError: `good` was not called before.
@@ -185,14 +200,15 @@ class SpoolFrame:
         return Counts(metrics["rows"], nonzero, metrics.get("nulled", 0))
 
     def bad(self) -> DataFrame:
-        """Return the spool lines that do not fit their schema, for the quarantine table.
+        """Return the bad rows as they were received, for the quarantine table.
 
-        The columns are ``raw`` (the record, byte by byte), ``reasons``, ``ordinal``,
-        ``extracted_at`` and ``version``.
+        The columns are ``raw`` (the unchanged record), ``reasons`` (an array of error texts),
+        ``ordinal`` (the position in the input), ``extracted_at`` and ``version`` (the table
+        version).
         """
         faults = build_error_columns(self._table_schema)
         faulty = (
-            self._exact()
+            self._convert_lines()
             .where(faults.any)
             .selectExpr(
                 f"{_LINE_ORDINAL} AS `ordinal`",
@@ -213,27 +229,30 @@ class SpoolFrame:
             "`raw`", f"{reasons} AS `reasons`", "`ordinal`", "`extracted_at`", "`version`"
         )
 
-    def _exact(self) -> DataFrame:
-        """Return the lines with their converted values and error columns, each computed once.
+    def _convert_lines(self) -> DataFrame:
+        """Return the lines with converted values and error columns, each computed only once.
 
-        Spark would otherwise copy a conversion into each use of its result; an ``observe`` between
-        them prevents that.
+        Spark would otherwise repeat a conversion for each use of its result. A call of ``observe``
+        after the conversions prevents that.
         """
         from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
         faults = build_error_columns(self._table_schema)
         lines = _with(
-            self._lines(), tolerant_plan(self._table_schema).precomputed + faults.precomputed
+            self._parse_lines(), tolerant_plan(self._table_schema).precomputed + faults.precomputed
         )
         if faults.changes is not None:
             lines = lines.selectExpr("*", f"{faults.changes} AS `_changes`")
         return lines.observe("target_spark_lines", F.count(F.lit(1)).alias("lines"))
 
-    def _lines(self, *, usual: bool = False) -> DataFrame:
-        """Return the parsed lines, repaired if the schema keeps rows with errors.
+    def _parse_lines(self, *, usual: bool = False) -> DataFrame:
+        """Return the parsed lines, with the batch's constants and extracted nested values added.
 
-        Constant columns of the run, and nested values with a separate column, are added. ``usual``
-        is True to parse only values in their usual spelling, which is faster.
+        If the schema keeps rows with errors, values of a wrong structure are replaced by null.
+
+        Args:
+            usual: True to parse only the usual spellings of values, which is faster; no value is
+                replaced then.
         """
         lines = self._read(usual=usual)
         if self._table_schema.nulls_misfits and not usual:
@@ -262,7 +281,10 @@ class SpoolFrame:
         )
 
     def _read_lines(self, record: str, *, meta: bool = False) -> DataFrame:
-        """Read the spool lines, with records parsed as the type ``record`` (DDL)."""
+        """Read the spool lines, with the record parsed as the DDL type ``record``.
+
+        ``meta`` is True to read the source's metadata of each row too.
+        """
         lines = read_lines(self._spark, self._paths, record, meta=meta)
         if not self._metadata.starts:
             return lines
@@ -271,7 +293,7 @@ class SpoolFrame:
 
 
 def latest_by_key(df: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return, for each key, the row with the greatest ordinal (the last one received)."""
+    """Return, for each key, the row that was received last: the one with the greatest ordinal."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812 - the usual name
 

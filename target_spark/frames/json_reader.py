@@ -86,13 +86,13 @@ def read_lines(
     Args:
         spark: The session to use.
         paths: The spool files.
-        record: The type (DDL) as which records are parsed.
-        meta: True to read the source's metadata of each row.
+        record: The DDL type to parse records as.
+        meta: True to read the source's metadata of each row too.
 
     Returns:
-        The columns ``n``, ``t``, ``v``, with ``meta`` also ``m``, then ``r`` and ``_corrupt``,
-            which
-        holds a line that could not be parsed and is null otherwise.
+        The columns ``n`` (the position in the input), ``t`` (the extraction time), ``v`` (the table
+        version), with ``meta`` also ``m`` (the metadata), then ``_corrupt`` (a line that could not
+        be parsed, else null) and ``r`` (the record).
     """
     meta_field = "`m` STRING, " if meta else ""
     schema = f"`n` BIGINT, `t` STRING, `v` BIGINT, {meta_field}`_corrupt` STRING, `r` {record}"
@@ -100,9 +100,10 @@ def read_lines(
 
 
 def record_type(table_schema: TableSchema, *, usual: bool = False) -> str:
-    """Return the type (DDL) as which Spark parses a record of a table schema.
+    """Return the DDL type that Spark's JSON reader parses records of a table schema as.
 
-    With ``usual``, numbers are parsed as numbers, and a record with another spelling is not parsed.
+    ``usual`` is True to parse numbers as numbers, so that a record with a number in another
+    spelling, such as quotes, cannot be parsed. With False, numbers are read as text.
     """
     if table_schema.keeps_whole:
         return "STRING"
@@ -115,12 +116,15 @@ def record_in_text(table_schema: TableSchema) -> str:
 
 
 def from_json(text: str, schema: str) -> str:
-    """Return the SQL that parses a JSON text as the type ``schema``, with the reader's options."""
+    """Return the SQL that parses a JSON text as the DDL type ``schema``, with `READER_OPTIONS`."""
     return _from_json(text, schema, READER_OPTIONS)
 
 
 def variants_from_json(text: str, schema: str) -> str:
-    """Return the SQL that parses a JSON text to variants; one nested too deeply becomes null."""
+    """Return the SQL that parses a JSON text as a DDL type with variants (values of any JSON type).
+
+    A text that is nested more than 1000 levels deep becomes null.
+    """
     return _from_json(text, schema, {**READER_OPTIONS, "maxNestingDepth": _DEEPEST_VARIANT})
 
 
@@ -130,7 +134,10 @@ def _from_json(text: str, schema: str, options: Mapping[str, str]) -> str:
 
 
 def record_fields(table_schema: TableSchema, *, usual: bool = False) -> dict[str, str]:
-    """Return the properties of a record to parse, with the types (DDL) to parse them as."""
+    """Return the properties of a record to parse, each with the DDL type to parse it as.
+
+    ``usual`` is True to parse numbers as numbers, and False to read them as text.
+    """
     fields = {
         column.source: source_type(column.type, usual=usual)
         for column in table_schema.columns
@@ -147,14 +154,14 @@ def _struct_type(table_schema: TableSchema, *, usual: bool = False) -> str:
 
 
 def needs_record(columns: Sequence[Column]) -> bool:
-    """Return True if a metadata column of the table is computed from the whole record."""
+    """Return True if the columns include the deletion time, which is read from the record."""
     return any(c.feed is ColumnSource.METADATA and c.source == DELETED_AT for c in columns)
 
 
 def source_type(type_: ColumnType, *, usual: bool = False) -> str:
-    """Return the type (DDL) as which Spark parses a value, before its strict conversion.
+    """Return the DDL type that Spark's JSON reader parses a value as, before its exact conversion.
 
-    With ``usual``, numbers are parsed as numbers.
+    ``usual`` is True to parse numbers as numbers, and False to read them as text.
     """
     if isinstance(type_, Boolean):
         return "BOOLEAN"

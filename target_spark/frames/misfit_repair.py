@@ -35,11 +35,12 @@ _NOTHING: Final = "CAST(array() AS ARRAY<STRING>)"
 
 
 class RepairPlan(NamedTuple):
-    """SQL that repairs records.
+    """SQL that replaces the values of a wrong structure in a record by null.
 
     Attributes:
-        steps: Column definitions to add, one step after the other.
-        replaced: Definitions of the columns that are replaced afterwards.
+        steps: Groups of column definitions, added one group after the other; each may use the
+            columns of earlier groups.
+        replaced: Definitions of columns that replace existing columns after all steps.
     """
 
     steps: tuple[tuple[str, ...], ...]
@@ -47,9 +48,9 @@ class RepairPlan(NamedTuple):
 
 
 def structured_columns(table_schema: TableSchema) -> list[Column]:
-    """Return the columns with values that can make the JSON reader refuse a whole record.
+    """Return the columns of booleans, structs and arrays.
 
-    These are booleans, structs and arrays.
+    Only in these columns can a value make Spark's JSON reader reject the whole record.
     """
     return [
         column
@@ -61,14 +62,14 @@ def structured_columns(table_schema: TableSchema) -> list[Column]:
 
 
 def is_unreadable(type_: ColumnType) -> str:
-    """Return the SQL condition that the JSON text in `` `i` `` is not a value of a type."""
+    """Return the SQL condition that the JSON text in `` `i` `` cannot be parsed as a type."""
     alone = "concat('{\"c\":', `i`, '}')"
     read = from_json(alone, f"`c` {source_type(type_)}, `_corrupt` STRING")
     return f"{read}.`_corrupt` IS NOT NULL"
 
 
 def build_repair(table_schema: TableSchema) -> RepairPlan:
-    """Return the SQL that sets values of the wrong structure to null, for Airbyte streams."""
+    """Return the SQL that replaces values of a wrong structure by null, for streams of Airbyte."""
     columns = structured_columns(table_schema)
     if not columns or table_schema.keeps_whole:
         return RepairPlan(((f"{_NOTHING} AS `_nulled`",),), ())

@@ -38,7 +38,7 @@ def _text_at(path: tuple[str, ...], table_schema: TableSchema) -> str:
     value = quote("r", path[0])
     for at, part in enumerate(path[1:], 1):
         if column is not None and isinstance(column.type, Text):
-            return _in_json(value, path[at:])
+            return _extract_from_json(value, path[at:])
         column = _field(column, part)
         value = f"{value}.{quote(part)}"
     return _NOTHING if column is None else f"CAST({value} AS STRING)"
@@ -50,8 +50,8 @@ def _field(column: Column | None, source: str) -> Column | None:
     return next((field for field in fed if field.source == source), None)
 
 
-def _in_json(text: str, path: tuple[str, ...]) -> str:
-    """Return the SQL of a value inside an object that is stored as JSON text."""
+def _extract_from_json(text: str, path: tuple[str, ...]) -> str:
+    """Return the SQL that extracts the value at a path from an object stored as JSON text."""
     schema = "STRING"
     for part in reversed(path[1:]):
         schema = f"STRUCT<{quote(part)}: {schema}>"

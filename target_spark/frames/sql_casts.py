@@ -70,8 +70,8 @@ class _Conversion(NamedTuple):
 
     Attributes:
         pattern: The regular expression of the usual spellings.
-        value: The SQL value of a text that matches.
-        rare: The SQL value of any other text.
+        value: The SQL that converts a text that matches the pattern.
+        rare: The SQL that converts any other text; null if the text is not a value of the type.
     """
 
     pattern: str
@@ -80,7 +80,7 @@ class _Conversion(NamedTuple):
 
 
 def is_converted(type_: ColumnType) -> bool:
-    """Return True if values of a type differ from what the JSON reader returns for them."""
+    """Return True if values of a type need a conversion after Spark's JSON reader has read them."""
     if isinstance(type_, Array):
         return is_converted(type_.element)
     if isinstance(type_, Struct):
@@ -89,26 +89,35 @@ def is_converted(type_: ColumnType) -> bool:
 
 
 def is_scalar(type_: ColumnType) -> bool:
-    """Return True if `exact_cast` can convert values of a type; booleans and text need none."""
+    """Return True if a type is scalar and `exact_cast` can convert to it.
+
+    These are all scalar types except booleans and text, which need no conversion.
+    """
     return isinstance(
         type_, Integer | Decimal | Double | Timestamp | LocalTimestamp | Date | Binary
     )
 
 
 def exact_cast(text: str, type_: ColumnType, *, truncate: bool = False) -> str:
-    """Return the SQL that converts a text to a type; null if the text is not such a value.
+    """Return the SQL that converts a text to a type; null if the text is not a value of that type.
 
-    With ``truncate``, the digits of a date-time after microseconds are dropped.
+    ``truncate`` is True to drop the digits after the microseconds of a date-time. With False, such
+    digits make the result null unless they are zeros.
     """
     conversion = _conversion(text, type_, truncate=truncate)
     return _when(text, conversion.pattern, conversion.value, conversion.rare)
 
 
 def fast_cast(value: str, type_: ColumnType, *, truncate: bool = False) -> str:
-    """Return the SQL that converts the usual spellings of a type; null for all others.
+    """Return the SQL that converts the usual spellings of a type; null for all other texts.
 
-    It is a quarter of the SQL of `exact_cast`, which may convert a text for which this is null.
-    Integers and doubles must have been parsed as numbers.
+    The SQL is about a quarter as long as that of `exact_cast`, which also converts unusual
+    spellings.
+
+    Args:
+        value: The SQL of the value: a number for integers and doubles, a text for other types.
+        type_: The type to convert to.
+        truncate: As in `exact_cast`.
     """
     if isinstance(type_, Integer):
         return value if type_.bits == _READ_BITS else _cast(value, type_)
@@ -119,7 +128,7 @@ def fast_cast(value: str, type_: ColumnType, *, truncate: bool = False) -> str:
 
 
 def has_no_timezone(text: str) -> str:
-    """Return the SQL condition that a text, a valid date-time, has no time zone."""
+    """Return the SQL condition that a text with a valid date-time has no time zone."""
     zoned = (
         f"endswith({text}, 'Z') OR contains({text}, '+') OR endswith({text}, 'z')"
         f" OR locate('-', {text}, 11) > 0"
@@ -133,7 +142,7 @@ def _when(text: str, pattern: str, value: str, otherwise: str = "NULL") -> str:
 
 def _conversion(text: str, type_: ColumnType, *, truncate: bool) -> _Conversion:
     if isinstance(type_, Integer):
-        return _integer(text, type_)
+        return _convert_integer(text, type_)
     if isinstance(type_, Decimal):
         return _decimal(text, type_)
     if isinstance(type_, Timestamp | LocalTimestamp):
@@ -141,25 +150,25 @@ def _conversion(text: str, type_: ColumnType, *, truncate: bool) -> _Conversion:
     return _UNSIZED[type(type_)](text)
 
 
-def _integer(text: str, type_: Integer) -> _Conversion:
-    """Return the SQL conversion to an integer, also of spellings like ``1.0`` and ``1e3``."""
+def _convert_integer(text: str, type_: Integer) -> _Conversion:
+    """Return the SQL conversion to an integer, which accepts ``1.0`` and ``1e3`` too."""
     return _Conversion(
         f"{_WHOLE}([.]0+)?",
         f"try_cast(substring_index({text}, '.', 1) AS {type_.ddl})",
-        f"try_cast({_scientific(text, Decimal(38, 0))} AS {type_.ddl})",
+        f"try_cast({_convert_scientific(text, Decimal(38, 0))} AS {type_.ddl})",
     )
 
 
 def _decimal(text: str, type_: Decimal) -> _Conversion:
     places = f"[.][0-9]{{1,{type_.scale}}}0*" if type_.scale else "[.]0+"
-    return _Conversion(f"{_WHOLE}({places})?", _cast(text, type_), _scientific(text, type_))
+    return _Conversion(f"{_WHOLE}({places})?", _cast(text, type_), _convert_scientific(text, type_))
 
 
-def _scientific(text: str, type_: Decimal) -> str:
-    """Return the SQL that converts ``1.5e3`` and the like, if the type's scale is sufficient.
+def _convert_scientific(text: str, type_: Decimal) -> str:
+    """Return the SQL that converts a number with an exponent, such as ``1.5e3``, to a decimal type.
 
-    The scale needed is that of the mantissa, minus the exponent, minus the mantissa's trailing
-    zeros.
+    The result is null if the type's scale is too small. The required scale is the number of decimal
+    places of the mantissa, minus the exponent, minus the trailing zeros of the mantissa.
     """
     mantissa = f"substring_index(lower({text}), 'e', 1)"
     exponent = f"int(substring_index(lower({text}), 'e', -1))"

@@ -79,12 +79,12 @@ _Value: TypeAlias = Callable[[Column], str]
 
 @dataclass(frozen=True, slots=True)
 class SelectPlan:
-    """SQL expressions that convert spool lines to table rows.
+    """SQL expressions that convert parsed spool lines to table rows.
 
     Attributes:
-        precomputed: Expressions to compute first.
-        values: The columns of the table, in order, which may use them. Columns that the target does
-            not fill are left out.
+        precomputed: Column definitions to add first; ``values`` may use them.
+        values: The expressions of the table columns, in table order, without columns that the
+            target does not fill.
     """
 
     precomputed: tuple[str, ...]
@@ -93,7 +93,10 @@ class SelectPlan:
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def fast_plan(table_schema: TableSchema) -> SelectPlan:
-    """Return the plan with which the Spark job fails at the first value that does not fit."""
+    """Return the plan for values in their usual spellings; any other value fails the Spark job.
+
+    A number in quotes, for example, is an unusual spelling.
+    """
     wide = len(converted_columns(table_schema)) > _WIDE
     truncate = table_schema.truncate_timestamps
     convert, convert_nested = (
@@ -105,7 +108,7 @@ def fast_plan(table_schema: TableSchema) -> SelectPlan:
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def tolerant_plan(table_schema: TableSchema) -> SelectPlan:
-    """Return the plan with which a value that does not fit becomes null."""
+    """Return the plan that converts all allowed spellings, and replaces any other value by null."""
     convert = partial(exact_cast, truncate=table_schema.truncate_timestamps)
     changes = "`_changes`" if table_schema.nulls_misfits else None
     return _plan(table_schema, convert, convert, in_groups=True, changes=changes)
@@ -126,7 +129,11 @@ def _or_end(value: str, converted: str) -> str:
 
 
 def build_row_check(table_schema: TableSchema) -> str:
-    """Return a SQL condition that is true, or fails the job if the line does not fit as a whole."""
+    """Return a SQL condition that is true for a valid line and fails the Spark job for any other.
+
+    A valid line was parsed, has a value for each key, and has no empty string in a partition
+    column. The values of other columns are not checked.
+    """
     fits = ["`_corrupt` IS NULL", "`r` IS NOT NULL"]
     fits += (f"{value} IS NOT NULL" for value in key_values(table_schema).values())
     fits += (f"coalesce({quote('r', source)} <> '', true)" for source in table_schema.filled)
@@ -146,10 +153,10 @@ def key_values(table_schema: TableSchema) -> dict[str, str]:
 
 
 def find_corrupted_keys(table_schema: TableSchema) -> dict[str, str]:
-    """Return, by key, the SQL condition that the parsed key differs from the record's text.
+    """Return, by key, the SQL condition that the JSON reader may have changed the key's value.
 
-    The reader turns an unpaired surrogate into a question mark in a record read as text; it refuses
-    the record otherwise.
+    In records that are read as text, the reader replaces an unpaired surrogate (an invalid Unicode
+    escape) by a question mark. The result is empty if records are not read as text.
     """
     if not table_schema.keeps_whole:
         return {}
@@ -170,13 +177,18 @@ def converted_columns(table_schema: TableSchema) -> list[Column]:
 def by_type(
     columns: Iterable[Column], each: Callable[[ColumnType], str], name: str, value: _Value
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return one array expression per column type, and each property's item in these arrays.
+    """Return the SQL that applies a conversion to the columns of a type together, as one array.
 
     Args:
         columns: The columns to process.
-        each: Returns the SQL of the result for a type, with the value called `` `i` ``.
+        each: A function that returns the SQL of the result for a type. The SQL refers to the value
+            as `` `i` ``.
         name: The prefix of the names of the arrays.
-        value: Returns the SQL of a column's value.
+        value: A function that returns the SQL of a column's value.
+
+    Returns:
+        The definition of one array column per type, and for each property the SQL of its item in an
+        array.
     """
     groups: dict[ColumnType, list[Column]] = {}
     for column in columns:
@@ -285,9 +297,9 @@ def _field(value: str, field: Column, convert: _Convert, depth: int) -> str:
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def count_missing_timezones(table_schema: TableSchema) -> Mapping[str, str]:
-    """Return, by column, the SQL that counts a row's date-times without a time zone.
+    """Return, by column, the SQL that counts the date-times without a time zone in a row.
 
-    Such date-times are read as UTC.
+    Such date-times are read as UTC. Columns that cannot contain date-times are left out.
     """
     counted = {}
     for column in table_schema.columns:

@@ -52,12 +52,15 @@ first pattern, and parts of texts that match the second."""
 
 
 def is_local_master(master: str) -> bool:
-    """Return True if all executors of a Spark master run on this machine."""
+    """Return True if all executors of a Spark master URL run on this machine."""
     return master.startswith(_HERE)
 
 
 def protective_conf(master: str) -> dict[str, str]:
-    """Return the protective Spark settings for a master; user settings override them."""
+    """Return the Spark settings that protect data and secrets; user settings override them.
+
+    For a local master they include a random secret, which every client must know.
+    """
     conf = dict(_REDACTION)
     if master.startswith("local"):  # Spark makes no secret for local-cluster[…]
         conf |= {_AUTHENTICATE: "true", _SECRET: secrets.token_hex(32)}
@@ -67,8 +70,9 @@ def protective_conf(master: str) -> dict[str, str]:
 def loopback_environment(master: str, environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment variables that make Spark's web UI listen on loopback only.
 
-    Spark has no setting for the UI's address. A ``SPARK_LOCAL_IP`` in ``environ`` (default: this
-    process's environment) is kept: then the result is empty.
+    Spark has no setting for the address of its web UI. The result is empty if the executors are on
+    other machines, or if the variable ``SPARK_LOCAL_IP`` is already set in ``environ`` (default:
+    the environment of this process).
     """
     variables = os.environ if environ is None else environ
     return (
@@ -77,15 +81,15 @@ def loopback_environment(master: str, environ: Mapping[str, str] | None = None) 
 
 
 def warn_if_open(master: str, conf: Mapping[str, str]) -> None:
-    """Log a warning if the user has switched off authentication of a local master."""
+    """Log a warning if the user has disabled authentication for a local master."""
     if master.startswith("local") and not _is_on(conf, _AUTHENTICATE):
         logger.warning(_OPEN_LOCAL)
 
 
 def find_weaknesses(master: str, conf: Mapping[str, str]) -> Iterator[str]:
-    """Yield a text for each missing protection of a Spark, with the setting that adds it.
+    """Yield a text for each missing protection of Spark's data, with the setting that adds it.
 
-    ``conf`` are the settings in force, or the configured settings before Spark has started.
+    ``conf`` has the effective settings; before Spark has started, the configured settings.
     """
     if master.startswith("local"):
         if not _is_on(conf, _AUTHENTICATE, default=True):
@@ -140,9 +144,10 @@ def _options_of_executors(conf: Mapping[str, str]) -> Iterator[str]:
 
 
 def find_weaknesses_of_remote(remote: str) -> Iterator[str]:
-    """Yield a text for each missing protection of the connection to a Spark Connect server.
+    """Yield a text if the connection to a Spark Connect server is not encrypted.
 
-    ``remote`` is the connection string, such as ``sc://host:15002/;use_ssl=true``.
+    ``remote`` is the connection string, such as ``sc://host:15002/;use_ssl=true``. A server on this
+    machine needs no encryption.
     """
     address = urlsplit(remote)
     parameters = dict(

@@ -23,10 +23,9 @@ _T = TypeVar("_T")
 def reuse_worker(results: Iterator[_T]) -> Iterator[_T]:
     """Yield the results of a task, then clean up its worker so that the next task starts fast.
 
-    If modules were imported, Spark clears the import caches of a worker before each task, and
-    Python 3.10 and 3.11 then read the directory of every imported zip archive again. PySpark's
-    archive is so large that this takes 0.15 s, more than a small task. The entries removed here are
-    found again at the next import, without reading the archive.
+    The cleanup removes zip archives from Python's import cache. Spark clears the import caches of a
+    worker before each task, and Python 3.10 and 3.11 then read the directory of every cached
+    archive again. For PySpark's large archive this takes 0.15 s, longer than a small task.
     """
     try:
         yield from results
@@ -46,14 +45,13 @@ def map_in_arrow(
     schema: Any,
     name: str = "mapped",
 ) -> DataFrame:
-    """Return a DataFrame made by applying a function to another's Arrow record batches.
+    """Return the DataFrame that results from applying a function to Arrow record batches.
 
-    `DataFrame.mapInArrow` requires pandas, which this function does not need; a Spark Connect
-    client requires pandas anyway and has only that method.
+    Unlike `DataFrame.mapInArrow`, this function does not require pandas, except with Spark Connect.
 
     Args:
         frame: The input.
-        change: Function from an iterator of record batches to an iterator of record batches.
+        change: A function from an iterator of record batches to an iterator of record batches.
         schema: The Spark schema of the result.
         name: The name of the function in query plans.
     """

@@ -29,7 +29,9 @@ _ROWS = 2_000
 
 
 def build_archive(archive: Path) -> None:
-    """Load sample rows in another process, and write the archive of the classes that this needs.
+    """Load sample rows in a child process, which writes an archive of the Java classes it used.
+
+    A later JVM starts faster with the archive.
 
     Raises:
         RuntimeError: The load failed; the message has the end of its log.
@@ -58,7 +60,7 @@ def build_archive(archive: Path) -> None:
 
 
 def _messages() -> Iterator[str]:
-    """Yield Singer messages with columns of every kind and one row that does not fit its schema."""
+    """Yield Singer messages with columns of all types, and one row that its schema rejects."""
     properties = {
         "id": {"type": "integer"},
         "text": {"type": ["string", "null"]},
@@ -89,7 +91,7 @@ def _messages() -> Iterator[str]:
 
 
 def main() -> int:
-    """Create the archive for the installed Java and Spark; return the exit code."""
+    """Build the class archive for the installed Java and Spark; return the exit code."""
     home = spark_home(SparkSettings().master, metadata.version("pyspark"))
     archive = archive_file(check_java(), home)
     if archive.is_file():

@@ -30,7 +30,7 @@ def check_server(spark: SparkSession, table_format: str) -> None:
     """Check that a Spark Connect server can write tables of a format.
 
     Raises:
-        SparkUnavailableError: It cannot; the message has the options to start the server with.
+        SparkUnavailableError: The server cannot; the message has the options to start it with.
     """
     version = spark.version
     if tuple(map(int, version.split(".")[:2])) < _LEAST:

@@ -56,7 +56,10 @@ _SERVER_SETTINGS: Final = ("spark.hadoop.", "spark.jars", "spark.driver.", "spar
 
 
 class ConnectSession:
-    """A connection to a Spark Connect server with a session per thread; created by `start`."""
+    """Connection to a Spark Connect server, with a separate session for each thread.
+
+    Create it with `start`.
+    """
 
     def __init__(
         self,
@@ -86,14 +89,16 @@ class ConnectSession:
         leftover_sessions: Sequence[str] = (),
         on_sessions: Callable[[Sequence[str]], None] | None = None,
     ) -> ConnectSession:
-        """Begin to connect in the background and return at once; `spark` waits for the server.
+        """Connect to the server in the background, and return at once.
+
+        The method `spark` waits until the server has responded.
 
         Args:
             settings: The Spark settings of the run.
-            leftover_sessions: Ids of sessions of an earlier run that was killed; these are ended
-                first.
-            on_sessions: A function called with the ids of all sessions that may still work on the
-                server, whenever they change.
+            leftover_sessions: Ids of the sessions of an earlier run that was killed. These sessions
+                are ended first.
+            on_sessions: A function called whenever a session begins or ends, with the ids of all
+                sessions that may still run operations on the server.
         """
         session = cls(settings, leftover_sessions=leftover_sessions, on_sessions=on_sessions)
         session._thread.start()
@@ -119,16 +124,16 @@ class ConnectSession:
             logger.warning("The session on the Spark Connect server has ended; a new one begins.")
             self._local.spark = session = None
         if session is None:
-            session = self._local.spark = self._new()
+            session = self._local.spark = self._create_session()
         return session
 
     def thread_session(self) -> SparkSession:
-        """Return the calling thread's session, the same as `spark`; each thread has its own."""
+        """Return the calling thread's session, like `spark`."""
         return self.spark()
 
     @property
     def jvm_pid(self) -> None:
-        """None, since there is no JVM on this machine."""
+        """Always None, because there is no JVM on this machine."""
         return
 
     @property
@@ -138,7 +143,7 @@ class ConnectSession:
 
     @property
     def failure(self) -> TargetSparkError | None:
-        """The error that prevented the connection, or None so far; never blocks."""
+        """The error that prevented the connection, or None until one occurs; never waits."""
         return self._failure
 
     def stop(self, wait_seconds: float = 30) -> None:  # noqa: ARG002  (nothing here takes long)
@@ -152,7 +157,7 @@ class ConnectSession:
         os.environ.pop(_MODE, None)
 
     def kill(self) -> None:
-        """Interrupt all operations of this run on the server, waiting at most one second."""
+        """Interrupt all operations of this run on the server; wait at most one second."""
         with self._guard:
             sessions = list(self._sessions)
 
@@ -187,7 +192,7 @@ class ConnectSession:
         load_libraries(connect=True)
         os.environ[_MODE] = "1"
         warnings.filterwarnings("ignore", module=_TALKATIVE)
-        spark = self._new()
+        spark = self._create_session()
         try:
             self._application, self.version = spark.conf.get("spark.app.id", None), spark.version
             check_server(spark, self._settings.format)
@@ -196,8 +201,8 @@ class ConnectSession:
             self._end_session(spark)  # only this thread uses it
         self._is_up = True
 
-    def _new(self) -> SparkSession:
-        """Return a new session that has the settings for exact values and the user's settings."""
+    def _create_session(self) -> SparkSession:
+        """Create a session with the user's settings and those that keep values exact."""
         spark = self._connected(self._settings.remote or "")
         with self._guard:
             self._sessions.append(spark)
@@ -240,7 +245,7 @@ class ConnectSession:
         return spark
 
     def _end_session(self, spark: SparkSession) -> None:
-        """End a session on the server; keep its id if the server cannot be reached now."""
+        """End a session on the server; if the server cannot be reached, keep its id for later."""
         with self._guard:
             if spark in self._sessions:
                 self._sessions.remove(spark)
@@ -261,9 +266,9 @@ class ConnectSession:
             self._on_sessions([*self._unreachable, *map(_get_session_name, self._sessions)])
 
     def _end_unreachable_sessions(self) -> None:
-        """End the sessions that could not be ended when the server was unreachable.
+        """End the sessions that could not be ended earlier because the server was unreachable.
 
-        A write that still runs in such a session would conflict with its retry.
+        A write that is still running in such a session would conflict with its retry.
         """
         with self._guard:
             unreachable = list(self._unreachable)
@@ -281,7 +286,7 @@ class ConnectSession:
 
 
 def _is_usable(spark: SparkSession) -> bool:
-    """Return True if a session responds and still has its settings."""
+    """Return True if a session responds and still has the settings made at its start."""
     try:
         return spark.conf.get(ZONE_KEY, None) == ZONE
     except Exception:  # noqa: BLE001  (the next session raises the reason)
@@ -299,18 +304,18 @@ def _get_session_name(spark: Any) -> str:
 
 
 def redact_address(url: str) -> str:
-    """Return a server's connection string without its parameters, which may contain a token."""
+    """Return a server's connection string without its parameters, which may include a token."""
     return url.partition("/;")[0].partition(";")[0]
 
 
 def _collect_parameters(url: str) -> Secrets:
-    """Return the parameter values in a server's connection string as secrets to redact."""
+    """Return the parameter values of a server's connection string as secrets to redact."""
     _, _, parameters = url.partition(";")
     return Secrets.from_values(each.partition("=")[2] for each in parameters.split(";"))
 
 
 def _set_user_conf(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[str]:
-    """Set the user's Spark settings in a session; yield the keys that only the server can set."""
+    """Set the user's Spark settings in a session; yield the keys that a session cannot set."""
     from pyspark.errors import PySparkException
 
     for key, value in conf.items():

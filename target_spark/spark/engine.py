@@ -30,14 +30,15 @@ def start_spark(
     leftover_sessions: Sequence[str] = (),
     on_sessions: Callable[[Sequence[str]], None] | None = None,
 ) -> Session | ConnectSession:
-    """Begin to start a local Spark, or to connect to a server, and return at once.
+    """Start a local Spark, or connect to a server, in the background; return at once.
 
     Args:
-        settings: The Spark settings of the run; ``remote`` decides.
-        pass_fds: For a local JVM: open files to inherit; see `Session.start`.
-        on_jvm: For a local JVM: called with its process id.
-        leftover_sessions: For a server: session ids of a killed run; see `ConnectSession.start`.
-        on_sessions: For a server: called with the ids of the current sessions.
+        settings: The Spark settings of the run. If ``remote`` is set, it is the server to connect
+            to.
+        pass_fds: File descriptors that a local JVM inherits; see `Session.start`.
+        on_jvm: A function called with the process id of a local JVM.
+        leftover_sessions: Ids of a killed run's sessions on the server; see `ConnectSession.start`.
+        on_sessions: A function called with the ids of the current sessions on the server.
     """
     if settings.remote:
         return ConnectSession.start(
@@ -47,13 +48,14 @@ def start_spark(
 
 
 class LeasedSpark:
-    """The Spark of a run, started at first need and guarded by the lock of its job.
+    """The Spark of a run, which starts when first needed and is protected by a lock.
+
+    The lock prevents two runs of the same job at the same time.
 
     Args:
         settings: The Spark settings of the run.
-        warehouse: The location of the tables; None for a run that writes to no table and needs no
-            lock.
-        run: The identity of the run.
+        warehouse: The location of the tables; None if the run writes to no table and needs no lock.
+        run: The job and the id of the run.
     """
 
     def __init__(self, settings: SparkSettings, warehouse: str | None, run: RunInfo) -> None:
@@ -84,14 +86,14 @@ class LeasedSpark:
 
     @property
     def failure(self) -> TargetSparkError | None:
-        """The error that prevented the start or ended Spark, as soon as it is known, or None."""
+        """The error that prevented the start or ended Spark, or None if none is known yet."""
         return None if self._session is None else self._session.failure
 
     def begin(self) -> None:
-        """Acquire the job's lock and begin to start Spark; a second call does nothing.
+        """Acquire the job's lock and start Spark in the background; later calls do nothing.
 
         Raises:
-            JobLockError: Another run of the job is alive.
+            JobLockError: Another run of the job is active.
             TableError: The folder of the tables cannot be written.
         """
         if self._session is not None:
@@ -131,24 +133,27 @@ class LeasedSpark:
         return self._session.thread_session()
 
     def close(self) -> None:
-        """End the JVM (or the server's sessions), then release the locks."""
+        """Stop the local Spark, or end the sessions on the server; then release the lock."""
         if self._session is not None:
             self._session.stop()
         while self._leases:
             self._leases.pop().release()
 
     def stop_waiting(self) -> None:
-        """End a JVM that still waits for executors from its cluster; do nothing otherwise."""
+        """Kill the JVM if it is still waiting for executors of its cluster; else do nothing."""
         if isinstance(self._session, Session):
             self._session.stop_waiting()
 
     def kill(self) -> None:
-        """End the JVM at once, even during a commit."""
+        """Kill the JVM, or interrupt the operations on the server, even during a commit."""
         if self._session is not None:
             self._session.kill()
 
 
 def collect_garbage(spark: SparkSession) -> None:
-    """Let the JVM free the memory of a batch of large rows, so that batches do not add up."""
+    """Run the JVM's garbage collector, so that large rows of earlier batches free their memory.
+
+    Nothing happens with Spark Connect.
+    """
     if not is_remote_session(spark):
         spark.sparkContext._jvm.java.lang.System.gc()  # type: ignore[union-attr]  # noqa: SLF001

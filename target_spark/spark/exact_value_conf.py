@@ -28,13 +28,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """Required value of a Spark setting.
+    """Required value of a Spark setting that affects stored data.
 
     Attributes:
-        value: The value.
-        why: The effect that any other value would have, for messages.
-        is_set: True if every session sets it, because Spark's default differs or depends on the
-            environment.
+        value: The required value.
+        why: The effect of any other value, as a phrase for messages.
+        is_set: True if every session sets the value, because Spark's default differs or depends on
+            the environment. False if Spark's default is the required value.
     """
 
     value: str
@@ -177,7 +177,7 @@ _LEGACY_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def get_needed(key: str) -> Needed | None:
-    """Return the required value of a Spark setting, or None if any value stores exact data."""
+    """Return the required value of a Spark setting; None if no value of it changes stored data."""
     if _MERGE_ISOLATION.fullmatch(key):
         return _SERIALIZABLE
     if not key.startswith(_LEGACY):
@@ -187,12 +187,15 @@ def get_needed(key: str) -> Needed | None:
 
 
 def exact_conf() -> dict[str, str]:
-    """Return the Spark settings that every session sets so that values are stored exactly."""
+    """Return the Spark settings that every session sets so that values are stored unchanged."""
     return {key: needed.value for key, needed in NEEDED.items() if needed.is_set}
 
 
 def find_conflicts(conf: Mapping[str, str]) -> Iterator[tuple[str, Needed]]:
-    """Yield the settings in ``conf`` that differ from their required value, ignoring case."""
+    """Yield each setting in ``conf`` that differs from its required value, and that value.
+
+    Upper and lower case are not distinguished.
+    """
     for key, value in conf.items():
         needed = get_needed(key)
         if needed is not None and value.strip().lower() != needed.value.lower():
@@ -200,7 +203,7 @@ def find_conflicts(conf: Mapping[str, str]) -> Iterator[tuple[str, Needed]]:
 
 
 def describe_conflict(key: str, value: str, needed: Needed) -> str:
-    """Return the message for a setting with a wrong value: the reason and the remedy."""
+    """Return the error message for a setting with a wrong value, with the reason and the remedy."""
     return (
         f"{key} is {value!r} and must be {needed.value!r}: {needed.why}. Remove it, or set it to"
         f" {needed.value}"

@@ -44,20 +44,21 @@ _OF_RESOLVER: Final = (
 
 
 def ivy_folder(setting: str | None) -> Path:
-    """Return the folder for downloaded jars: ``setting``, or by default the user's cache."""
+    """Return the folder for downloaded jars: ``setting``, or the default below the user's cache."""
     return Path(setting) if setting else cache_folder() / "ivy"
 
 
 def cached(folder: Path, coordinates: Sequence[str]) -> list[str] | None:
-    """Return the verified paths of cached jars, or None if a jar is missing or incomplete.
+    """Return the paths of cached jars, or None if a jar is missing or incomplete.
 
-    ``coordinates`` are Maven coordinates such as ``io.delta:delta-storage:4.4.0``.
+    The content of each jar is compared with the published jar. ``coordinates`` are Maven
+    coordinates such as ``io.delta:delta-storage:4.4.0``.
 
     Raises:
         SparkUnavailableError: Another user can change the cache, or a jar differs from the
             published one.
     """
-    jars = {name: _jar(folder, name) for name in coordinates}
+    jars = {name: _get_jar_path(folder, name) for name in coordinates}
     try:
         if not folder.exists():
             return None
@@ -78,17 +79,17 @@ def cached(folder: Path, coordinates: Sequence[str]) -> list[str] | None:
 
 
 def remove_incomplete_jars(folder: Path, coordinates: Sequence[str]) -> None:
-    """Delete cached jars that are not valid zip files.
+    """Delete cached jars that are not complete zip files.
 
-    The resolver would keep any file that has the name of a jar.
+    Spark's resolver would not replace them, because it checks only the file name.
     """
-    for jar in (_jar(folder, name) for name in coordinates):
+    for jar in (_get_jar_path(folder, name) for name in coordinates):
         if jar.is_file() and not zipfile.is_zipfile(jar):
             jar.unlink()
 
 
-def _jar(folder: Path, coordinates: str) -> Path:
-    """Return the path at which Spark's resolver stores the jar of Maven coordinates."""
+def _get_jar_path(folder: Path, coordinates: str) -> Path:
+    """Return the path of the cached jar with the given Maven coordinates."""
     return folder / "jars" / f"{coordinates.replace(':', '_', 1).replace(':', '-')}.jar"
 
 
@@ -121,7 +122,7 @@ def _check_jar(folder: Path, coordinates: str, jar: Path) -> None:
 
 
 def sha256(file: BinaryIO) -> str:
-    """Return the SHA-256 digest of the rest of an open file, in hexadecimal."""
+    """Return the SHA-256 digest of an open file, from the current position, in hexadecimal."""
     digest = hashlib.sha256()
     while chunk := file.read(_CHUNK):
         digest.update(chunk)
@@ -130,10 +131,10 @@ def sha256(file: BinaryIO) -> str:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[int]:
-    """Context manager: hold the exclusive lock of the cache folder, which is created if needed.
+    """Context manager: hold the exclusive lock of the cache folder; yield its file descriptor.
 
-    Spark's resolver does not coordinate with other processes. The lock's descriptor is yielded, for
-    a child process that must hold it too.
+    The folder is created if it does not exist. The lock is necessary because Spark's resolver does
+    not coordinate with other processes. A child process inherits the lock through the descriptor.
 
     Raises:
         SparkUnavailableError: The folder cannot be written.
@@ -157,15 +158,15 @@ def locked(folder: Path) -> Iterator[int]:
 
 
 def fetch(conf: Mapping[str, str], home: Path, lock: int) -> bool:
-    """Download ``spark.jars.packages`` into the cache with Spark's resolver.
+    """Download the jars in ``spark.jars.packages`` into the cache with Spark's resolver.
 
-    No class of a downloaded jar is loaded: the program that Spark runs is the resolver itself,
-    which prints its version. The resolver's log goes to standard error.
+    The resolver runs in a separate process and executes no class of a downloaded jar. Its log is
+    written to standard error.
 
     Args:
         conf: Spark settings.
-        home: The folder of Spark.
-        lock: The descriptor of the cache's lock.
+        home: The installation folder of Spark.
+        lock: The file descriptor of the cache's lock, which the resolver's process inherits.
 
     Returns:
         True on success.
@@ -174,7 +175,7 @@ def fetch(conf: Mapping[str, str], home: Path, lock: int) -> bool:
     properties |= {"spark.master": "local[1]", "spark.submit.deployMode": "client"}
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".conf") as file:
         # In a private file, since addresses of repositories may hold passwords.
-        file.writelines(f"{key}={_escaped(value)}\n" for key, value in properties.items())
+        file.writelines(f"{key}={_escape_property(value)}\n" for key, value in properties.items())
         file.flush()
         command = [str(home / "bin" / "spark-submit"), "--properties-file", file.name]
         command += ["--load-spark-defaults", "--class", "org.apache.ivy.Main"]
@@ -191,6 +192,6 @@ def fetch(conf: Mapping[str, str], home: Path, lock: int) -> bool:
     return result.returncode == 0
 
 
-def _escaped(value: str) -> str:
+def _escape_property(value: str) -> str:
     """Return a value escaped for a Java properties file."""
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")

@@ -142,11 +142,11 @@ _WAYS_OUT = (
 
 
 class Library(NamedTuple):
-    """A set of jars with their Maven coordinates.
+    """A set of jars that are used together, as Maven coordinates.
 
     Attributes:
-        requested: The artifacts to request from the resolver.
-        all_jars: All jars that these resolve to.
+        requested: The artifacts to request from Spark's resolver.
+        all_jars: The requested artifacts and all their dependencies.
         excludes: Dependencies that the resolver must not download.
     """
 
@@ -156,30 +156,31 @@ class Library(NamedTuple):
 
 
 def format_library(artifacts: tuple[str, ...]) -> Library:
-    """Return the jars of a table format: the first artifact is requested, the others follow."""
+    """Return the jars of a table format; only the first of ``artifacts`` is requested.
+
+    The others are its dependencies.
+    """
     return Library(artifacts[:1], artifacts)
 
 
 def s3_library(hadoop: str, sdk: str) -> Library:
-    """Return the jars for object storage, by the versions of hadoop-aws and of Amazon's SDK."""
+    """Return the jars for object storage, given the versions of hadoop-aws and of Amazon's SDK."""
     modules = tuple(f"{_SDK}:{name}:{sdk}" for name in (*_ASKED_OF_SDK, *_BESIDE_THEM))
     all_jars = (f"{_HADOOP_AWS}:{hadoop}", *modules, *_OF_OTHERS)
     return Library(all_jars[: 1 + len(_ASKED_OF_SDK)], all_jars, _EXCLUDES_FOR_S3)
 
 
 def every_library() -> Iterator[Library]:
-    """Yield the jars of all formats and storages, for all supported lines of Spark."""
+    """Yield the jars of all table formats and of object storage, for each supported Spark."""
     yield from map(format_library, ARTIFACTS.values())
     yield from (s3_library(*releases) for releases in HADOOP_AWS.values())
 
 
 def required_jars(table_format: str, spark_version: str) -> tuple[str, ...]:
-    """Return the Maven coordinates of the jars that a format needs on a version of Spark.
-
-    Parquet needs none.
+    """Return the Maven coordinates of the jars that a table format needs; none for Parquet.
 
     Raises:
-        SparkUnavailableError: No artifact is published for this line of Spark.
+        SparkUnavailableError: The format does not support this version of Spark.
     """
     if table_format == "parquet":
         return ()
@@ -195,16 +196,16 @@ def required_jars(table_format: str, spark_version: str) -> tuple[str, ...]:
 
 
 def uses_s3(addresses: Iterable[str], conf: Mapping[str, str]) -> bool:
-    """Return True if a run uses object storage, by its addresses or its Spark settings."""
+    """Return True if an address or a Spark setting refers to object storage (S3)."""
     has_settings = any(key.startswith(_S3A_SETTINGS) for key in conf)
     return has_settings or any(map(is_s3, (*addresses, *conf.values())))
 
 
 def required_s3_jars(spark_version: str) -> tuple[str, ...]:
-    """Return the Maven coordinates of the jars for object storage on a version of Spark.
+    """Return the Maven coordinates of the jars for object storage, for a version of Spark.
 
     Raises:
-        SparkUnavailableError: No matching hadoop-aws is known for this line of Spark.
+        SparkUnavailableError: No matching version of hadoop-aws is known.
     """
     versions = HADOOP_AWS.get(_line(spark_version))
     if versions is None:
@@ -224,23 +225,26 @@ def format_conf(
     spark_version: str,
     addresses: Iterable[str] = (),
 ) -> dict[str, str]:
-    """Return the Spark settings that add a table format, and object storage, to Spark.
+    """Return the Spark settings that add a table format, and support for object storage if needed.
 
-    Jars come from a local path (`jars`, or `spark.jars` in `conf`), from the cache, or through
-    `spark.jars.packages`. The values in `conf` are kept and extended.
+    Jars come from local paths (``jars``, or ``spark.jars`` in ``conf``) or from the cache. The
+    setting ``spark.jars.packages`` lists those that must be downloaded. User values of these
+    settings are kept and extended.
 
     Args:
         table_format: The table format.
         conf: The user's Spark settings.
-        jars: Local jars from the setting jars.
+        jars: Paths of local jars, from the target's setting ``jars``.
         spark_version: The version of Spark.
-        addresses: The addresses that the run is known to use.
+        addresses: The known addresses of the run's tables and files.
     """
     out = _get_format_settings(table_format, conf)
     packages, ivy = conf.get("spark.jars.packages"), conf.get("spark.jars.ivy")
     user_jars = (*jars, conf.get("spark.jars"), packages)
     local, missing, excludes = [*jars], list[str](), list[str](EXCLUDES)
-    for library in _libraries(table_format, conf, addresses, user_jars, spark_version):
+    for library in _find_required_libraries(
+        table_format, conf, addresses, user_jars, spark_version
+    ):
         paths = cached(ivy_folder(ivy), library.all_jars)
         local += paths or []
         if paths is None:
@@ -258,14 +262,14 @@ def format_conf(
     return out
 
 
-def _libraries(
+def _find_required_libraries(
     table_format: str,
     conf: Mapping[str, str],
     addresses: Iterable[str],
     user_jars: Iterable[str | None],
     spark_version: str,
 ) -> Iterator[Library]:
-    """Yield the sets of jars that are needed and not among the user's jars."""
+    """Yield the sets of jars that the run needs, without those that the user provides."""
     artifacts = required_jars(table_format, spark_version)
     if artifacts and not _has_artifact(artifacts[0], user_jars):
         yield format_library(artifacts)
@@ -275,9 +279,10 @@ def _libraries(
 
 
 def with_fetched(conf: Mapping[str, str], home: Path) -> dict[str, str]:
-    """Return Spark's settings with the required jars downloaded, verified and listed by path.
+    """Return Spark's settings with the jars of formats and storage listed by their local paths.
 
-    The user's own packages remain for Spark to resolve.
+    Missing jars are downloaded, and all are verified. Other packages of the user stay in the
+    settings, and Spark downloads them at its start.
 
     Raises:
         SparkUnavailableError: A jar cannot be downloaded or differs from the published one.
@@ -297,14 +302,16 @@ def with_fetched(conf: Mapping[str, str], home: Path) -> dict[str, str]:
         "spark.jars.packages": _joined(*requested),
         "spark.jars.excludes": _joined(*excludes, conf.get("spark.jars.excludes")),
     }
-    jars = _fetched(resolver_conf, libraries, home)
+    jars = _get_verified_jars(resolver_conf, libraries, home)
     remaining = _joined(*(name for name in packages if name not in requested))
     out = {**conf, "spark.jars": _joined(*jars, conf.get("spark.jars"))}
     return out | {"spark.jars.packages": remaining} if remaining else _without_packages(out)
 
 
-def _fetched(conf: Mapping[str, str], libraries: Sequence[Library], home: Path) -> list[str]:
-    """Return the verified paths of jars; download those that are not in the cache.
+def _get_verified_jars(
+    conf: Mapping[str, str], libraries: Sequence[Library], home: Path
+) -> list[str]:
+    """Return the paths of verified jars; jars that are not in the cache are downloaded.
 
     Raises:
         SparkUnavailableError: A jar cannot be downloaded or differs from the published one.
@@ -336,7 +343,10 @@ def _without_packages(conf: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def resolve_lock(conf: Mapping[str, str]) -> Iterator[None]:
-    """Context manager: hold the cache's lock while Spark resolves the user's own packages."""
+    """Context manager: hold the cache's lock while Spark downloads packages.
+
+    Without packages to download, no lock is taken.
+    """
     if "spark.jars.packages" not in conf or "spark.jars.ivy" not in conf:
         yield
         return
@@ -345,7 +355,7 @@ def resolve_lock(conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def jars_hint(table_format: str, conf: Mapping[str, str]) -> str:
-    """Return the remedy for jars that could not be downloaded; "" if none were requested."""
+    """Return the remedy for jars that could not be downloaded; "" if none had to be downloaded."""
     packages = conf.get("spark.jars.packages")
     if not packages:
         return ""
@@ -365,7 +375,7 @@ def _line(spark_version: str) -> str:
 
 
 def _get_format_settings(table_format: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """Return the SQL extensions and catalogs for a format; catalogs set by the user are kept."""
+    """Return the SQL extensions and catalogs of a table format; the user's catalogs are kept."""
     out = {key: conf.get(key, value) for key, value in SPARK_WORDS.get(table_format, {}).items()}
     if _EXTENSIONS in out:
         out[_EXTENSIONS] = _joined(SPARK_WORDS[table_format][_EXTENSIONS], conf.get(_EXTENSIONS))

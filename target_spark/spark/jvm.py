@@ -58,10 +58,11 @@ def cache_folder() -> Path:
 
 
 def spark_home(master: str, spark_version: str) -> Path:
-    """Return the folder to start Spark from; the variable `SPARK_HOME` has priority.
+    """Return the installation folder to start Spark from; the variable `SPARK_HOME` has priority.
 
-    For a local master it is a folder of links, created if the Python environment is writable. Other
-    masters send the folder's path to their workers, so they get the installed package.
+    For a local master it is a folder of links to the installed PySpark without its machine learning
+    jar, so that Spark starts faster. The folder is created if the Python environment is writable.
+    For any other master it is the installed package, because workers use the same path.
     """
     from_environment = os.environ.get("SPARK_HOME")
     if from_environment:
@@ -84,18 +85,20 @@ def spark_home(master: str, spark_version: str) -> Path:
 def archive_file(java: str, home: Path) -> Path:
     """Return the path of the class archive for a Java program and a Spark folder.
 
-    The archive is kept in the Python environment, since it fits only the jars of that environment.
+    A class archive makes a JVM start faster. It is stored in the folder of the Python environment,
+    because it works only with the jars of that environment. The file may not exist.
     """
     return _share() / f"classes-{_key(os.path.realpath(java), str(home))}.jsa"
 
 
 def jvm_options(given: str, *, small_runs: bool, archive: Path | None) -> Iterator[str]:
-    """Yield the Java options for speed.
+    """Yield the JVM options that make Spark faster.
 
     Args:
-        given: The user's options, which follow them.
-        small_runs: True to optimize for a fast start.
-        archive: The path of a class archive, which may not exist, or None.
+        given: The user's JVM options. If they choose a garbage collector or a class archive, no
+            option for that purpose is yielded.
+        small_runs: True to optimize for a fast start, False for long runs.
+        archive: The path of the class archive, used if the file exists; None for no archive.
     """
     yield from _WITHOUT_SECOND_COMPILER if small_runs else _PATIENT
     if not _COLLECTOR.search(given):
@@ -113,7 +116,7 @@ def _share() -> Path:
 def _is_trusted(path: Path, *beside: Path) -> bool:
     """Return True if only this user, root or the environment's owner can write the paths.
 
-    A warning names an untrusted path, because Java executes its content.
+    If not, a warning names the path. Java executes the content of the files.
     """
     owners = {Path(sys.prefix).stat().st_uid}
     for each in (path.parent, path, *beside):
@@ -130,9 +133,9 @@ def _key(*what: str) -> str:
 
 
 def _link_all_but_ml(package: Path, home: Path) -> None:
-    """Create a folder of links to Spark without machine learning, atomically.
+    """Create a folder of links to all of Spark except its machine learning jar, atomically.
 
-    Another process may create it first.
+    It is no error if another process creates the folder first.
     """
     home.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f"{home.name}.", dir=home.parent))

@@ -44,15 +44,15 @@ _NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]")
 def launch_environment(
     conf: Mapping[str, str], java: str, environ: Mapping[str, str] | None = None
 ) -> Iterator[dict[str, str]]:
-    """Context manager: write Spark's settings to private files, and yield the variables to set.
+    """Context manager: write Spark's settings to private files; yield environment variables.
 
-    The variables make Spark read the files. Options that the caller's environment adds to the
-    command line (``PYSPARK_SUBMIT_ARGS``, ``SPARK_SUBMIT_OPTS``) remain in force and are hidden as
-    well.
+    The variables make Spark read the files, so that no setting is visible on its command line.
+    Settings in the variables ``PYSPARK_SUBMIT_ARGS`` and ``SPARK_SUBMIT_OPTS`` of the environment
+    remain effective and are moved to the files too.
 
     Args:
         conf: Spark settings; they override ``spark-defaults.conf``, as usual.
-        java: The path of the Java that will be started.
+        java: The path of the Java program that Spark will start.
         environ: Environment variables; None means those of this process.
 
     Raises:
@@ -71,7 +71,7 @@ def launch_environment(
             if key in settings:
                 file = folder / f"java-{number}.options"
                 settings[key] = _hide_options(key, settings[key], file)
-        variables = _library_path(java, settings, environment)
+        variables = _get_library_path(java, settings, environment)
         if environment.get(_SUBMIT_OPTIONS):
             file = folder / "java-submit.options"
             variables[_SUBMIT_OPTIONS] = _hide_options(
@@ -87,12 +87,14 @@ def launch_environment(
         yield {**variables, _SUBMIT_ARGUMENTS: shlex.join([*arguments, *rest])}
 
 
-def _library_path(java: str, conf: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the ``LD_LIBRARY_PATH`` with which ``java`` does not execute itself again, or {}.
+def _get_library_path(
+    java: str, conf: Mapping[str, str], environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the ``LD_LIBRARY_PATH`` that keeps ``java`` from executing itself again, or {}.
 
-    If the library path contains another folder with a JVM, ``java`` puts its own folder first and
-    executes itself again, with the contents of option files on the command line. It does not if its
-    own folder is already first.
+    If the library path begins with another folder than its own, ``java`` puts its own folder first
+    and executes itself again, with the contents of option files visible on the command line. The
+    returned path already begins with that folder. The result is {} if no library path is set.
     """
     library_path = environ.get(_LIBRARIES)
     jvm_folder = Path(java).resolve().parent.parent / "lib" / "server"
@@ -102,7 +104,7 @@ def _library_path(java: str, conf: Mapping[str, str], environ: Mapping[str, str]
 
 
 def _parse_submit_arguments(text: str) -> tuple[argparse.Namespace, list[str]]:
-    """Parse spark-submit arguments: those that hold settings, and the other words."""
+    """Parse spark-submit arguments; return those that hold settings, and all other arguments."""
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False, exit_on_error=False)
     parser.add_argument("--conf", "-c", action="append", default=[])
     parser.add_argument("--properties-file")
@@ -111,9 +113,14 @@ def _parse_submit_arguments(text: str) -> tuple[argparse.Namespace, list[str]]:
 
 
 def _hide_options(key: str, text: str, file: Path) -> str:
-    """Move Java options that carry values to a private file; return the remaining options.
+    """Move Java options that have values to a private file; return the remaining options.
 
-    The result refers to the file if it was written. ``key`` names the setting in the error message.
+    If the file was written, the remaining options include a reference to it.
+
+    Args:
+        key: The name of the setting, for the error message.
+        text: The Java options.
+        file: The path of the file to write.
 
     Raises:
         SparkUnavailableError: The options contain an unpaired quotation mark or backslash.
@@ -144,7 +151,7 @@ def _unquote(option: str) -> str:
 
 
 def _quote_for_java(option: str) -> str:
-    """Return an option quoted as one argument in an argument file of ``java``."""
+    """Return an option quoted as one argument for an argument file of ``java``."""
     escaped = option.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'.replace("\n", "\\n").replace("\r", "\\r")
 
@@ -163,7 +170,7 @@ def _escape(text: str) -> str:
 
 
 def _write_privately(file: Path, text: str) -> None:
-    """Create a file that only this user can read from the start."""
+    """Create a file that no other user can read at any time."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with os.fdopen(os.open(file, flags, 0o600), "w", encoding="utf-8") as out:
         out.write(text)

@@ -29,13 +29,17 @@ def get_observation(
     again: Callable[[], DataFrame],
     expected: int | None = None,
 ) -> Mapping[str, Any]:
-    """Return the metrics of an observation after its action, recounted if they may be wrong.
+    """Return the metrics of a Spark observation, counted again if they may be wrong.
+
+    Call it after the action that computes the observation.
 
     Args:
         spark: The session.
         observation: The observation.
-        again: A function that returns a DataFrame with the same metrics, for a recount.
-        expected: The expected value of ``rows``; None if unknown.
+        again: A function that returns a DataFrame with the same metrics in one row, used to count
+            again.
+        expected: The expected value of the metric ``rows``; None if unknown. Metrics with another
+            value are counted again.
     """
     metrics: Mapping[str, Any] = observation.get
     is_reliable = _has_no_executors(spark) if expected is None else metrics.get("rows") == expected
@@ -45,9 +49,9 @@ def get_observation(
 def get_row_count(
     spark: SparkSession, observation: Observation, written: Callable[[], DataFrame]
 ) -> int:
-    """Return the metric ``rows`` of an observation, recounted if it may be wrong.
+    """Return the metric ``rows`` of a Spark observation, counted again if it may be wrong.
 
-    ``written`` is a function that returns a DataFrame with the same rows.
+    ``written`` is a function that returns a DataFrame with the same rows, used to count again.
     """
     rows: int = get_observation(
         spark, observation, lambda: written().selectExpr("count(1) AS rows")
@@ -56,10 +60,11 @@ def get_row_count(
 
 
 def counted(df: DataFrame, rows: int | None) -> tuple[DataFrame, Count]:
-    """Return the DataFrame, and a function that returns its number of rows after an action.
+    """Return a DataFrame whose rows are counted, and a function that returns their number.
 
-    The function gets the number of rows found elsewhere. The count is ``rows`` if that is not None,
-    and otherwise observed during the action.
+    Call the function after an action on the DataFrame, with the number of rows expected. It returns
+    ``rows`` if that is not None. Otherwise Spark counts the rows during the action, and the
+    function counts again if that count differs from the expected number.
     """
     if rows is not None:
         return df, lambda _: rows

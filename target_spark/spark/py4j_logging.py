@@ -18,8 +18,8 @@ _LOGGERS: Final = ("", "py4j.java_gateway", "py4j.clientserver")
 _BROKEN: Final = {"Py4JNetworkError", "OSError"}
 
 
-class _Quiet(logging.Filter):
-    """Log filter that drops records about the broken connection to an ended JVM."""
+class _DisconnectFilter(logging.Filter):
+    """Log filter that drops py4j's records about a broken connection to a JVM that has ended."""
 
     def __init__(self, is_gone: Callable[[], bool]) -> None:
         super().__init__()
@@ -31,13 +31,15 @@ class _Quiet(logging.Filter):
 
 
 def silence_disconnects(is_gone: Callable[[], bool]) -> logging.Filter:
-    """Suppress py4j's log records about broken connections while ``is_gone()`` is True.
+    """Suppress py4j's log records about broken connections to a JVM that has ended.
+
+    ``is_gone`` is a function that returns True if the JVM has ended.
 
     Returns:
-        The filter, to be passed to `restore`.
+        The log filter, to be passed to `restore`.
     """
     logging.getLogger("py4j").setLevel(logging.WARNING)  # INFO has each closed socket
-    quiet = _Quiet(is_gone)
+    quiet = _DisconnectFilter(is_gone)
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(quiet)
     return quiet

@@ -110,16 +110,18 @@ class SparkSettings:
     Attributes:
         master: Spark's master URL.
         remote: The connection string of a Spark Connect server; None for a local JVM.
-        conf: ``spark.*`` settings of the user. They override ours, except those that values depend
-            on.
+        conf: The user's ``spark.*`` settings. They override the target's defaults, except settings
+            that could change stored values.
         format: The table format.
         small_runs: True to optimize the JVM for a fast start.
-        jars: Local jars of the table format, used instead of downloading them.
-        addresses: The locations that the run uses; a storage may need jars as well.
+        jars: Paths of local jars for the table format, used instead of downloaded ones.
+        addresses: The addresses of the run's tables and files; an object storage may need more
+            jars.
         app_name: The name of the application in Spark.
         scratch: A private folder for temporary files of a local Spark, which contain rows in plain
             text; "" for Spark's default.
-        shared: Folders of this machine that remote executors must see, by setting.
+        shared: Folders of this machine that remote executors must be able to access, by the name of
+            the setting.
     """
 
     master: str = "local[*]"
@@ -134,19 +136,21 @@ class SparkSettings:
     shared: Mapping[str, str] = field(default_factory=dict)
 
     def with_task_retries(self) -> SparkSettings:
-        """Return a copy of the settings with which a local Spark retries failed tasks.
+        """Return a copy of the settings in which a local Spark retries failed tasks.
 
-        A cluster retries anyway; for a local master the number of attempts is part of its URL.
+        The number of attempts is part of a local master's URL. A cluster retries by default, so its
+        URL is not changed.
         """
         local = _LOCAL.fullmatch(self.master)
         return replace(self, master=f"local[{local[1] or 1},{_TRIES}]") if local else self
 
 
 def load_libraries(*, connect: bool = False) -> None:
-    """Import Spark's Python libraries under a lock; with ``connect`` also the Connect client.
+    """Import Spark's Python libraries under a lock.
 
-    The modules import each other circularly: two threads that import them at the same time would
-    each see partly initialized modules.
+    Without the lock, two threads that import these modules at the same time could see partly
+    initialized modules, because the modules import each other. ``connect`` is True to import the
+    Spark Connect client instead of the libraries for a local JVM.
     """
     with _LIBRARIES:
         import pyspark.logger
@@ -161,7 +165,7 @@ def load_libraries(*, connect: bool = False) -> None:
 
 
 def check_java(environ: Mapping[str, str] | None = None) -> str:
-    """Return the path of the Java program that Spark will use.
+    """Return the path of the Java program that Spark will use, after checking its version.
 
     ``environ`` are environment variables; None means those of this process.
 
@@ -199,13 +203,16 @@ def check_java(environ: Mapping[str, str] | None = None) -> str:
 def spark_conf(
     settings: SparkSettings, spark_version: str, archive: Path | None = None
 ) -> dict[str, str]:
-    """Return all settings with which Spark is started.
+    """Return all settings to start a local or cluster Spark with.
 
-    `settings.conf` overrides ours, except settings that values depend on. ``archive`` is the path
-    of a class archive, which may not exist.
+    Args:
+        settings: The settings of the run. The user's ``conf`` overrides the target's defaults,
+            except settings that could change stored values.
+        spark_version: The version of Spark.
+        archive: The path of a class archive, used if the file exists; None for no archive.
     """
-    conf = _small_spark_conf(settings.master) | _upload_buffers(settings)
-    conf["spark.sql.warehouse.dir"] = _default_database(settings.scratch)
+    conf = _small_spark_conf(settings.master) | _build_upload_buffer_conf(settings)
+    conf["spark.sql.warehouse.dir"] = _get_default_database(settings.scratch)
     conf |= settings.conf
     conf |= exact_conf()
     conf |= format_conf(
@@ -222,7 +229,7 @@ def spark_conf(
 
 
 def _small_spark_conf(master: str) -> dict[str, str]:
-    """Return the settings of a local Spark for small loads: few partitions, no web UI."""
+    """Return the target's default settings: little memory, no web UI, few partitions if local."""
     conf = {
         _MEMORY: "1g",
         "spark.ui.enabled": "false",
@@ -240,20 +247,21 @@ def _small_spark_conf(master: str) -> dict[str, str]:
     return conf
 
 
-def _default_database(scratch: str) -> str:
-    """Return the folder URL of Spark's default database, which never holds a table.
+def _get_default_database(scratch: str) -> str:
+    """Return the folder URL of Spark's default database, in which no table is ever stored.
 
-    Spark creates the folder at its start. Without a private folder, an existing one is used.
+    It is a new folder in ``scratch``. If ``scratch`` is "", it is an existing folder instead,
+    because Spark creates a missing one.
     """
     folder = Path(scratch, "warehouse") if scratch else Path(__file__).parent
     return to_spark_uri(str(folder))
 
 
-def _upload_buffers(settings: SparkSettings) -> dict[str, str]:
-    """Return the setting that puts upload buffers of object storage into the scratch folder.
+def _build_upload_buffer_conf(settings: SparkSettings) -> dict[str, str]:
+    """Return the setting that puts upload buffers for object storage into the scratch folder.
 
     Hadoop's default folder is readable by all users. The result is empty without a scratch folder,
-    without object storage, or on a cluster, where the executors choose the folder.
+    without object storage, or on a cluster, where executors use their own folders.
     """
     is_fit = (
         settings.scratch and "," not in settings.scratch and settings.master.startswith("local")
@@ -263,10 +271,11 @@ def _upload_buffers(settings: SparkSettings) -> dict[str, str]:
     return {"spark.hadoop.fs.s3a.buffer.dir": settings.scratch}
 
 
-def _scratch(settings: SparkSettings) -> dict[str, str]:
-    """Return the variable that puts Spark's temporary files into the scratch folder, or {}.
+def _build_scratch_environment(settings: SparkSettings) -> dict[str, str]:
+    """Return the variable that puts Spark's temporary files into the scratch folder.
 
-    Spark's default folder is readable by all users.
+    Spark's default folder is readable by all users. The result is empty without a scratch folder,
+    on a cluster, or if the user has set another folder.
     """
     is_fit = settings.scratch and "," not in settings.scratch  # a comma would separate folders
     is_set = "spark.local.dir" in settings.conf or "SPARK_LOCAL_DIRS" in os.environ
@@ -276,7 +285,7 @@ def _scratch(settings: SparkSettings) -> dict[str, str]:
 
 
 class Session:
-    """A local Spark process with its JVM, started in the background by `start`."""
+    """A Spark driver in a JVM of this machine, started in the background by `start`."""
 
     def __init__(
         self,
@@ -305,11 +314,12 @@ class Session:
         pass_fds: Sequence[int] = (),
         on_jvm: Callable[[int], None] | None = None,
     ) -> Session:
-        """Begin to start Spark in the background and return at once; `spark` waits for it.
+        """Start Spark in the background and return at once; `spark` waits until it has started.
 
         Args:
             settings: The Spark settings of the run.
-            pass_fds: Open files that must stay open as long as the JVM lives, such as a lock.
+            pass_fds: File descriptors that the JVM inherits, such as that of a lock, which is then
+                held until the JVM ends.
             on_jvm: A function called with the JVM's process id before Spark can write anything.
         """
         session = cls(settings, pass_fds=pass_fds, on_jvm=on_jvm)
@@ -317,7 +327,7 @@ class Session:
         return session
 
     def spark(self) -> SparkSession:
-        """Return the root Spark session, waiting until Spark has started.
+        """Return the first Spark session, waiting until Spark has started.
 
         Raises:
             SparkUnavailableError: Spark cannot start; the message has the reason.
@@ -353,18 +363,21 @@ class Session:
 
     @property
     def failure(self) -> TargetSparkError | None:
-        """The error that prevented the start or ended Spark, or None so far; never blocks."""
+        """The error that prevented the start or ended Spark, or None until one occurs.
+
+        Reading it never waits.
+        """
         process = self._process()
         if self._failure is None and self._spark is not None and process is not None:
             code = process.poll()
             if code is not None:
-                self._failure = _death(code, self._settings)
-            elif self._is_ended():
+                self._failure = _explain_jvm_exit(code, self._settings)
+            elif self._is_application_ended():
                 self._failure = SparkDiedError(_ENDED)
         return self._failure
 
     def stop(self, wait_seconds: float = 30) -> None:
-        """Stop Spark and wait for the end of its JVM; kill it after ``wait_seconds``."""
+        """Stop Spark and wait until its JVM has ended; kill the JVM after ``wait_seconds``."""
         self._thread.join()
         self._closing = True
         if self._spark is not None:
@@ -386,20 +399,20 @@ class Session:
             process.wait()
 
     def kill(self) -> None:
-        """Kill the JVM at once; a commit in progress may or may not be in its table."""
+        """Kill the JVM at once. A commit that is in progress may or may not be completed."""
         pid = self.jvm_pid
         if pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
 
     def stop_waiting(self) -> None:
-        """Kill the JVM if it still waits for a cluster's executors, before any work began."""
+        """Kill the JVM if it is still waiting for a cluster's executors at the start."""
         if self._is_waiting:
             self._failure = SparkUnavailableError(_STILL_WAITING)
             self.kill()
 
-    def _is_ended(self) -> bool:
-        """Return True if a cluster has ended the application while the JVM still runs."""
+    def _is_application_ended(self) -> bool:
+        """Return True if a cluster has ended the application although the JVM still runs."""
         spark = self._spark
         if spark is None or self._closing or self._settings.master.startswith("local"):
             return False
@@ -412,8 +425,8 @@ class Session:
     def _process(self) -> Any:
         return getattr(self._gateway, "proc", None)
 
-    def _is_gone(self) -> bool:
-        """Wait up to ten seconds for the end of the JVM; return True if it has ended."""
+    def _wait_for_jvm_exit(self) -> bool:
+        """Wait at most ten seconds until the JVM has ended; return True if it has."""
         try:
             self._process().wait(_DEATH_SECONDS)
         except subprocess.TimeoutExpired:
@@ -426,7 +439,9 @@ class Session:
             self._application = self._spark.sparkContext.applicationId
             self._check_shared(self._spark)
         except TargetSparkError as error:
-            self._failure = self._failure or (SparkDiedError(_ENDED) if self._is_ended() else error)
+            self._failure = self._failure or (
+                SparkDiedError(_ENDED) if self._is_application_ended() else error
+            )
         except Exception as error:  # noqa: BLE001  (`spark` raises it)
             self._failure = SparkUnavailableError(
                 f"Spark did not start: {_explain_failure(error, self._settings.master)}"
@@ -448,12 +463,16 @@ class Session:
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)
         warn_if_open(self._settings.master, conf)
-        with _environment(**_executor_python(conf)):
+        with _set_environment(**_get_executor_python(conf)):
             self._launch(conf, home, java)
             return self._connect(conf)
 
     def _check_shared(self, spark: SparkSession) -> None:
-        """Check that the executors of a cluster see the shared folders."""
+        """Check that the executors of a cluster can access the shared folders.
+
+        Raises:
+            TableError: An executor cannot access a folder.
+        """
         if not self._settings.shared:
             return
         context: Any = spark.sparkContext
@@ -469,7 +488,7 @@ class Session:
             self._is_waiting = False
 
     def _launch(self, conf: Mapping[str, str], home: Path, java: str) -> None:
-        """Start the JVM without settings on its command line.
+        """Start the JVM, with the settings in private files instead of on its command line.
 
         Raises:
             SparkUnavailableError: The JVM ended before it was ready.
@@ -479,16 +498,18 @@ class Session:
 
         launch: Any = java_gateway.launch_gateway  # it has no types
         popen: dict[str, Any] = {
-            "stdout": _stderr_or_nothing(),
+            "stdout": _get_output_descriptor(),
             "start_new_session": True,
             "pass_fds": self._pass_fds,
         }
-        private = _scratch(self._settings) | loopback_environment(self._settings.master)
+        private = _build_scratch_environment(self._settings) | loopback_environment(
+            self._settings.master
+        )
         try:
             with (
                 resolve_lock(conf),
                 launch_environment(conf, java) as arguments,
-                _environment(SPARK_HOME=str(home), **private, **arguments),
+                _set_environment(SPARK_HOME=str(home), **private, **arguments),
             ):
                 self._gateway = launch(None, popen)
         except PySparkRuntimeError as error:
@@ -499,7 +520,7 @@ class Session:
                     or " Check master and the spark settings."
                 )
             ) from error
-        self._quiet = silence_disconnects(self._is_gone)
+        self._quiet = silence_disconnects(self._wait_for_jvm_exit)
         pid = self.jvm_pid
         if pid is not None and self._on_jvm is not None:
             self._on_jvm(pid)
@@ -519,7 +540,7 @@ class Session:
         return SparkSession.builder.getOrCreate()
 
     def _reset_gateway(self) -> None:
-        """Reset PySpark's reference to the JVM, so that a later session starts a new JVM."""
+        """Remove PySpark's reference to the JVM, so that a later session starts a new JVM."""
         self._spark = None
         if self._gateway is None:
             return
@@ -535,10 +556,12 @@ class Session:
 
 
 def _check_values(conf: Mapping[str, str]) -> None:
-    """Check that no setting in force, including ``spark-defaults.conf``, would falsify values.
+    """Check that no effective Spark setting could change stored values.
+
+    The effective settings include those in ``spark-defaults.conf``.
 
     Raises:
-        UnsupportedError: A setting would.
+        UnsupportedError: A setting could change stored values.
     """
     conflicts = [describe_conflict(key, conf[key], why) for key, why in find_conflicts(conf)]
     if conflicts:
@@ -546,7 +569,7 @@ def _check_values(conf: Mapping[str, str]) -> None:
 
 
 def _explain_failure(error: Exception, master: str) -> str:
-    """Return a short text why Spark did not start, without the JVM's stack traces."""
+    """Return a short text that explains why Spark did not start, without Java stack traces."""
     text = str(error)
     if _STOPPED not in text or master.startswith("local"):
         return text.partition("\n\tat ")[0]
@@ -557,8 +580,8 @@ def _explain_failure(error: Exception, master: str) -> str:
     )
 
 
-def _death(code: int, settings: SparkSettings) -> SparkDiedError:
-    """Return the error for a JVM that ended during the run, explained by its exit code."""
+def _explain_jvm_exit(code: int, settings: SparkSettings) -> SparkDiedError:
+    """Return the error for a JVM that ended during the run; the message explains its exit code."""
     memory = settings.conf.get(_MEMORY) or _small_spark_conf(settings.master)[_MEMORY]
     if code in _OUT_OF_MEMORY:
         why = f"it ran out of memory: {_MEMORY} is {memory}. Set more of it (in spark)"
@@ -577,14 +600,14 @@ def _death(code: int, settings: SparkSettings) -> SparkDiedError:
     )
 
 
-def _executor_python(conf: Mapping[str, str]) -> dict[str, str]:
-    """Return the variable for the Python of executors if the user configured one, else {}."""
+def _get_executor_python(conf: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable that sets the executors' Python; empty if the user configured none."""
     python = conf.get("spark.pyspark.python")
     return {"PYSPARK_PYTHON": python} if python else {}
 
 
 @contextlib.contextmanager
-def _environment(**values: str) -> Iterator[None]:
+def _set_environment(**values: str) -> Iterator[None]:
     """Context manager: set environment variables, and restore the previous values at the end."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
@@ -598,8 +621,11 @@ def _environment(**values: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _stderr_or_nothing() -> int:
-    """Return the file descriptor for the JVM's output: standard error, or null if it is closed."""
+def _get_output_descriptor() -> int:
+    """Return the file descriptor for the JVM's output: standard error, or the null device.
+
+    The null device is used if standard error is closed.
+    """
     try:
         os.fstat(2)
     except OSError:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from target_spark.spark.session import SparkSettings, _death
+from target_spark.spark.session import SparkSettings, _explain_jvm_exit
 from tests.target.cli.test_signals import get_jvm, wait_for_no_processes
 from tests.target.cli.test_target_cli import (
     COMMAND,
@@ -65,7 +65,7 @@ def text_record(number: int, size: int) -> bytes:
     ],
 )
 def test_exit_code_of_the_jvm_is_explained(code: int, words: str) -> None:
-    assert words in str(_death(code, SparkSettings(conf={"spark.driver.memory": "2g"})))
+    assert words in str(_explain_jvm_exit(code, SparkSettings(conf={"spark.driver.memory": "2g"})))
 
 
 @pytest.mark.parametrize("form", ["parquet", "delta"])

@@ -22,8 +22,8 @@ from target_spark.spark.session import (
     MIN_JAVA_VERSION,
     Session,
     SparkSettings,
-    _scratch,
-    _stderr_or_nothing,
+    _build_scratch_environment,
+    _get_output_descriptor,
     check_java,
     spark_conf,
 )
@@ -289,10 +289,11 @@ def test_missing_pyspark_is_an_error_that_names_the_extra(monkeypatch):
 
 
 def test_jvm_stderr_is_discarded_without_standard_error():
-    assert _stderr_or_nothing() == 2
+    assert _get_output_descriptor() == 2
     code = (
-        "import os, subprocess, sys\nfrom target_spark.spark.session import _stderr_or_nothing\n"
-        "os.close(2)\nsys.exit(_stderr_or_nothing() != subprocess.DEVNULL)"
+        "import os, subprocess, sys\n"
+        "from target_spark.spark.session import _get_output_descriptor\n"
+        "os.close(2)\nsys.exit(_get_output_descriptor() != subprocess.DEVNULL)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -353,13 +354,16 @@ def test_default_database_folder_cannot_be_created_by_other_users(
 
 def test_local_spark_uses_the_scratch_folder_unless_set(monkeypatch):
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
-    assert _scratch(SparkSettings(scratch="/s")) == {"SPARK_LOCAL_DIRS": "/s"}
-    assert _scratch(SparkSettings()) == {}
-    assert _scratch(SparkSettings(scratch="/one,two")) == {}
-    assert _scratch(SparkSettings(scratch="/s", conf={"spark.local.dir": "/mine"})) == {}
-    assert _scratch(SparkSettings(scratch="/s", master="spark://host:7077")) == {}
+    assert _build_scratch_environment(SparkSettings(scratch="/s")) == {"SPARK_LOCAL_DIRS": "/s"}
+    assert _build_scratch_environment(SparkSettings()) == {}
+    assert _build_scratch_environment(SparkSettings(scratch="/one,two")) == {}
+    assert (
+        _build_scratch_environment(SparkSettings(scratch="/s", conf={"spark.local.dir": "/mine"}))
+        == {}
+    )
+    assert _build_scratch_environment(SparkSettings(scratch="/s", master="spark://host:7077")) == {}
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/mine")
-    assert _scratch(SparkSettings(scratch="/s")) == {}
+    assert _build_scratch_environment(SparkSettings(scratch="/s")) == {}
 
 
 @pytest.mark.parametrize(
