@@ -34,7 +34,13 @@ def _members(holder: Any) -> Iterator[tuple[Any, Any]]:
 def _iterate_matches(
     holder: Any, steps: Sequence[str], way: tuple[Any, ...] = ()
 ) -> Iterator[_Found]:
-    """Yield the path and the value of each match of a glob below a mapping or list."""
+    """Yield the path and the value of each match of a glob in nested mappings and lists.
+
+    Args:
+        holder: The mapping or list to search.
+        steps: The parts of the glob; ``**`` matches any number of levels.
+        way: The path from the document's root to ``holder``.
+    """
     if not steps:
         yield way, holder
         return
@@ -51,7 +57,7 @@ def _iterate_matches(
 
 
 def get(obj: Any, glob: Any, separator: str = "/", default: Any = _MISSING) -> Any:
-    """Return the only value that a glob matches.
+    """Return the one value that matches a glob, such as ``a/*/b``.
 
     Raises:
         KeyError: no value matches, and there is no default.
@@ -70,7 +76,7 @@ def get(obj: Any, glob: Any, separator: str = "/", default: Any = _MISSING) -> A
 def values(
     obj: Any, glob: Any, separator: str = "/", afilter: Callable[[Any], bool] | None = None
 ) -> list[Any]:
-    """Return all values that a glob matches and ``afilter`` accepts."""
+    """Return all values that match a glob and for which ``afilter`` returns True."""
     found = (value for _, value in _iterate_matches(obj, _steps(glob, separator)))
     return [value for value in found if afilter is None or afilter(value)]
 
@@ -82,7 +88,10 @@ def search(
     separator: str = "/",
     afilter: Callable[[Any], bool] | None = None,
 ) -> Any:
-    """Return the matching part of a document; an iterator of (path, value) if ``yielded``."""
+    """Return the part of a document that matches a glob.
+
+    With ``yielded``, return an iterator of (path, value) pairs instead.
+    """
     found = [
         (way, value)
         for way, value in _iterate_matches(obj, _steps(glob, separator))
@@ -103,7 +112,7 @@ def set(  # noqa: A001  (dpath's name)
     separator: str = "/",
     afilter: Callable[[Any], bool] | None = None,
 ) -> int:
-    """Replace all values that a glob matches, in place; return their number."""
+    """Replace all values that match a glob, in place; return the number of replaced values."""
     count = 0
     for way, old in list(_iterate_matches(obj, _steps(glob, separator))):
         if way and (afilter is None or afilter(old)):
@@ -113,7 +122,7 @@ def set(  # noqa: A001  (dpath's name)
 
 
 def new(obj: Any, path: Any, value: Any, separator: str = "/", creator: Any = None) -> Any:  # noqa: ARG001
-    """Set the value at a path, in place; create missing parent objects."""
+    """Set the value at a path in place; missing parent objects are created."""
     *way, last = _steps(path, separator)
     at: Any = obj
     for step in way:
@@ -124,7 +133,7 @@ def new(obj: Any, path: Any, value: Any, separator: str = "/", creator: Any = No
 def delete(
     obj: Any, glob: Any, separator: str = "/", afilter: Callable[[Any], bool] | None = None
 ) -> int:
-    """Remove all values that a glob matches, in place; return their number.
+    """Delete all values that match a glob, in place; return the number of deleted values.
 
     Raises:
         KeyError: no value matches.

@@ -18,7 +18,7 @@ __all__ = ["CdkLegacyToPerPartitionStateMigration", "CdkState", "CdkStateMigrati
 class CdkState(Mapping[str, Any]):
     """Declaration of a stream in the manifest, with its options as attributes and as items.
 
-    A missing option is None as an attribute.
+    The attribute of a missing option is None.
     """
 
     def __init__(self, node: Mapping[str, Any]) -> None:
@@ -26,17 +26,17 @@ class CdkState(Mapping[str, Any]):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """``$parameters`` that apply to the node; {} without any."""
+        """``$parameters`` that apply to the declaration; {} if there are none."""
         return getattr(self._node, "parameters", None) or {}
 
     def __getattr__(self, name: str) -> Any:
-        """Return an option of the node; None if it is missing."""
+        """Return an option of the declaration; None if the option is missing."""
         if name.startswith("__"):
             raise AttributeError(name)
         return _wrap_state(self._node.get(name))
 
     def __getitem__(self, name: str) -> Any:
-        """Return an option of the node.
+        """Return an option of the declaration.
 
         Raises:
             KeyError: the option is missing.
@@ -44,11 +44,11 @@ class CdkState(Mapping[str, Any]):
         return _wrap_state(self._node[name])
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of the node's options."""
+        """Iterate over the names of the options."""
         return iter(self._node)
 
     def __len__(self) -> int:
-        """Return the number of the node's options."""
+        """Return the number of options."""
         return len(self._node)
 
 
@@ -59,7 +59,7 @@ def _wrap_state(value: Any) -> Any:
 
 
 class CdkStateMigration:
-    """Base class of state migrations, which convert states of older connector versions."""
+    """Base class of state migrations, which convert the state of an older connector version."""
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
         """Return True if the state is in an older format that `migrate` converts."""
@@ -71,7 +71,10 @@ class CdkStateMigration:
 
 
 class CdkLegacyToPerPartitionStateMigration(CdkStateMigration):
-    """Migration of ``{"<parent key>": {"<cursor field>": "<value>"}}`` to per-partition state."""
+    """Migration of ``{"<parent key>": {"<cursor field>": "<value>"}}`` to per-partition state.
+
+    The result is ``{"states": [{"partition": …, "cursor": …}, …]}``.
+    """
 
     def __init__(
         self,
@@ -94,7 +97,7 @@ class CdkLegacyToPerPartitionStateMigration(CdkStateMigration):
         return partition_router.parent_stream_configs[0].partition_field
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
-        """Return True for a state in the older format if the router has one parent stream."""
+        """Return True if the state has the older format and there is only one parent stream."""
         if not stream_state or len(self._partition_router.parent_stream_configs) != 1:
             return False
         return all(
