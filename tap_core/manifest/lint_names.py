@@ -28,7 +28,7 @@ _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "str
 
 
 def misleading_names(manifest: Manifest) -> Iterator[ManifestProblem]:
-    """Yield a warning for each unknown name, and for each invalid part of a schema."""
+    """Yield a warning for each unknown name in a template and each invalid part of a schema."""
     yield from _unknown_settings(manifest)
     for stream in manifest.streams:
         schema = _declared_schema(stream)
@@ -55,7 +55,7 @@ def _unknown_settings(manifest: Manifest) -> Iterator[ManifestProblem]:
 
 
 def _texts(manifest: Manifest) -> Iterator[tuple[str, int, str]]:
-    """Yield each template of a manifest with its line and path of keys."""
+    """Yield each template in a manifest as (text, line, path of keys)."""
     waiting: list[tuple[Any, int, str]] = [
         (manifest.tree[key], manifest.raw.lines.get(key, 0), key)
         for key in _PARTS
@@ -82,7 +82,7 @@ def _texts(manifest: Manifest) -> Iterator[tuple[str, int, str]]:
 
 
 def _declared_schema(stream: MappingNode) -> MappingNode | None:
-    """Return a stream's schema if the manifest declares it inline, else None."""
+    """Return the inline schema of a stream; None if the stream has no InlineSchemaLoader."""
     loader = stream.get("schema_loader")
     if not isinstance(loader, MappingNode) or loader.get("type") != "InlineSchemaLoader":
         return None
@@ -91,7 +91,7 @@ def _declared_schema(stream: MappingNode) -> MappingNode | None:
 
 
 def _unknown_properties(stream: MappingNode, schema: MappingNode) -> Iterator[ManifestProblem]:
-    """Yield a warning for a primary key or cursor field that the schema does not have."""
+    """Yield a warning for each primary key or cursor field that is missing in the schema."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or not properties:
         return
@@ -109,7 +109,7 @@ def _unknown_properties(stream: MappingNode, schema: MappingNode) -> Iterator[Ma
 
 
 def _get_key_names(primary_key: Any) -> Iterator[str]:
-    """Yield the top-level properties that a primary key names."""
+    """Yield the top-level properties in a primary key."""
     for one in primary_key if isinstance(primary_key, list) else [primary_key]:
         first = one[0] if isinstance(one, list) and one else one
         if isinstance(first, str) and first:
@@ -133,7 +133,10 @@ def _value_at(schema: Any, steps: Iterable[Any]) -> Any:
 
 
 def _find_line(schema: MappingNode, steps: Iterable[Any]) -> int:
-    """Return the line of a path's last step; of an earlier step if it has no line."""
+    """Return the line of a part of a schema, or of the nearest parent with a line number.
+
+    ``steps`` is the path of the part.
+    """
     value: Any = schema
     line = schema.line
     for step in steps:

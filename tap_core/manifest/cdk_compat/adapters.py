@@ -137,7 +137,10 @@ class _Backoff(CdkBackoffStrategy):
         self._config = config
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
-        """Return the seconds to wait after ``attempt_count`` attempts, or None for the default."""
+        """Return the wait in seconds after attempt number ``attempt_count``.
+
+        None means the default wait.
+        """
         answer = None if isinstance(response_or_exception, Exception) else response_or_exception
         found = self._inner.compute_wait(answer, attempt_count, {"config": self._config})
         return cast("float | None", found)

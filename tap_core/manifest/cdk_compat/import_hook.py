@@ -243,7 +243,7 @@ class _Importer:
         return f"{self._package}.{root}" if root == "components" else self._package
 
     def _make_pkgutil(self) -> ModuleType:
-        """Return a copy of the module pkgutil whose ``get_data`` reads files from the folder."""
+        """Return a copy of the module pkgutil that reads data files from the connector's folder."""
         made = ModuleType(pkgutil.__name__)
         made.__dict__.update(vars(pkgutil), get_data=self._read_data)
         return made
@@ -260,7 +260,7 @@ class _Importer:
         return file.read_bytes() if file.is_file() else None
 
     def _is_missing(self, name: str) -> bool:
-        """Return True if a name is neither an attribute nor a submodule of the folder's package."""
+        """Return True if the connector's package has no attribute and no submodule ``name``."""
         known = hasattr(sys.modules[self._package], name)
         return not known and find_spec(f"{self._package}.{name}") is None
 

@@ -100,7 +100,7 @@ class CdkStreamSlice(Mapping[str, Any]):
         return hash(repr(sorted(self._stream_slice.items(), key=repr)))
 
     def __json_serializable__(self) -> Any:
-        """Return partition and interval as one dict, for airbyte-cdk's JSON encoder."""
+        """Return the partition and the cursor interval as one dict, for airbyte-cdk's encoder."""
         return self._stream_slice
 
 
