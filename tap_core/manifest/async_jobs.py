@@ -134,7 +134,9 @@ class AsyncJobReader:
     # Creation and polling
 
     def _run_job(self) -> _JobResponses | None:
-        """Run the job until it completes; return its responses, or None if the API skipped the job.
+        """Run the job until it completes, and repeat it after a failure; return its responses.
+
+        None if the API skipped the job.
 
         Raises:
             FatalSyncError: all attempts ended with a failure or a timeout.

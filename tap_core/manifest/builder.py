@@ -204,7 +204,7 @@ class Builder:
         if shape.kind == "value":
             whole = apply_own_parameters(node)
             return self._convert_values(
-                whole, position, lambda one, at: self._inner(shape, one, at)
+                whole, position, lambda one, at: self._convert_nested_value(shape, one, at)
             )
         if shape.value is None:
             return self._coerce(shape, node, position)
@@ -230,12 +230,12 @@ class Builder:
 
     def _convert_inner(self, shape: FieldType, node: Any, position: _Position) -> Any:
         return (
-            self._inner(shape, node, position)
+            self._convert_nested_value(shape, node, position)
             if shape.kind
             else self._convert(shape, node, position)
         )
 
-    def _inner(self, shape: FieldType, node: Any, position: _Position) -> Any:
+    def _convert_nested_value(self, shape: FieldType, node: Any, position: _Position) -> Any:
         """Return a value inside a mapping or list; a text that renders as empty becomes None."""
         if isinstance(node, str):
             return self._build_interpolated(shape, node, position, empty=None)
@@ -273,7 +273,7 @@ class Builder:
         if bound is UNKNOWN:
             return bound
         is_open = not bound.template.is_fixed or self._depends_on_unknown(bound, position)
-        if is_open or _marks_config_data(bound, position):
+        if is_open or _must_stay_unrendered(bound, position):
             return bound
         try:
             return bound({})
@@ -504,7 +504,10 @@ class Builder:
         return self._instantiate(cls, plan, {"class_name": name, "fields": fields}, position)
 
     def _build_custom_field(self, node: Any, position: _Position) -> Any:
-        """Return an option of a custom class: components are built, other values unchanged."""
+        """Return the value of a custom class's option.
+
+        A component is built; any other value is returned unchanged.
+        """
         if isinstance(node, list):
             lines = node.lines if isinstance(node, ListNode) else []
             return [
@@ -526,7 +529,7 @@ def _has_unknown(values: Iterable[Any]) -> bool:
     return any(value is UNKNOWN for value in values)
 
 
-def _marks_config_data(bound: Any, position: _Position) -> bool:
+def _must_stay_unrendered(bound: Any, position: _Position) -> bool:
     """Return True if a template must stay unrendered because its output may contain config data.
 
     Rendering it later keeps config data distinguishable from the manifest's own text.

@@ -105,22 +105,22 @@ class BoundedReader:
         return outer or Bound(_MOST, f"{_SETTING} of the decoder")
 
 
-class _Stream(io.BufferedReader):
+class _ResponseStream(io.BufferedReader):
     """Buffered byte stream of a response, with its size limit, byte count and reading time."""
 
     bound: Bound | None = None
-    total: _Total | None = None
+    total: _ByteCounter | None = None
     time: ReadingTime | None = None
 
 
-class _Counted(io.RawIOBase):
+class _CountingStream(io.RawIOBase):
     """Raw stream that reads in blocks and adds the size of each block to the response's total."""
 
     def __init__(
         self,
         source: IO[bytes],
         time: ReadingTime | None,
-        total: _Total | None = None,
+        total: _ByteCounter | None = None,
         block: int = _BLOCK,
     ) -> None:
         self._source, self._time, self._total, self._block = source, time, total, block
@@ -144,11 +144,11 @@ class _Counted(io.RawIOBase):
         return self._size
 
 
-class _Total:
+class _ByteCounter:
     """Counter of the decompressed bytes of a response, including nested archives."""
 
     def __init__(
-        self, bound: Bound, packed: Callable[[], int], outer: _Total | None = None
+        self, bound: Bound, packed: Callable[[], int], outer: _ByteCounter | None = None
     ) -> None:
         self.bound, self._packed, self._outer, self._size = bound, packed, outer, 0
 
@@ -172,21 +172,21 @@ class _Total:
 def open_body(response: requests.Response) -> IO[bytes]:
     """Open the body of a response as a byte stream that measures its reading time."""
     time = get_reading_time(response)
-    made = _Stream(_Counted(open_response_body(response), time), _BLOCK)
+    made = _ResponseStream(_CountingStream(open_response_body(response), time), _BLOCK)
     made.time = time
     return cast("IO[bytes]", made)
 
 
 def decompress(data: IO[bytes], bound: Bound) -> IO[bytes]:
     """Return a stream of the decompressed bytes; data other than gzip is returned unchanged."""
-    packed = _Stream(cast("io.RawIOBase", data), _PACKED_BLOCK)
+    packed = _ResponseStream(cast("io.RawIOBase", data), _PACKED_BLOCK)
     time: ReadingTime | None = getattr(data, "time", None)
     packed.bound, packed.time = bound, time
     if packed.peek(len(_GZIP))[: len(_GZIP)] != _GZIP:
         return cast("IO[bytes]", packed)
     source = cast("IO[bytes]", gzip.GzipFile(fileobj=packed))
-    outer: _Total | None = getattr(data, "total", None)
-    return _stream(source, time, _Total(bound, packed.tell, outer), _BLOCK)
+    outer: _ByteCounter | None = getattr(data, "total", None)
+    return _stream(source, time, _ByteCounter(bound, packed.tell, outer), _BLOCK)
 
 
 def iterate_files(response: requests.Response, bound: Bound) -> Iterator[IO[bytes]]:
@@ -194,8 +194,8 @@ def iterate_files(response: requests.Response, bound: Bound) -> Iterator[IO[byte
     data, time = open_response_body(response), get_reading_time(response)
     size = data.seek(0, io.SEEK_END)
     data.seek(0)
-    total = _Total(bound, lambda: size)
-    with zipfile.ZipFile(cast("IO[bytes]", _Archive(data))) as archive:
+    total = _ByteCounter(bound, lambda: size)
+    with zipfile.ZipFile(cast("IO[bytes]", _ArchiveFile(data))) as archive:
         for member in archive.infolist():
             if member.flag_bits & 1:
                 raise zipfile.BadZipFile(f"its file {member.filename[:100]!r} is encrypted")
@@ -204,13 +204,15 @@ def iterate_files(response: requests.Response, bound: Bound) -> Iterator[IO[byte
                 yield _stream(file, time, total, block)
 
 
-def _stream(source: IO[bytes], time: ReadingTime | None, total: _Total, block: int) -> IO[bytes]:
-    made = _Stream(_Counted(source, time, total, block), block)
+def _stream(
+    source: IO[bytes], time: ReadingTime | None, total: _ByteCounter, block: int
+) -> IO[bytes]:
+    made = _ResponseStream(_CountingStream(source, time, total, block), block)
     made.bound, made.total, made.time = total.bound, total, time
     return cast("IO[bytes]", made)
 
 
-class _Archive:
+class _ArchiveFile:
     """File object for zipfile that limits the size of the zip archive's directory."""
 
     def __init__(self, file: IO[bytes]) -> None:

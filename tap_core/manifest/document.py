@@ -105,7 +105,10 @@ class ListNode(list[Any]):
 
 
 def is_larger(value: Any, most: int) -> bool:
-    """Return True if a value has more than ``most`` nodes; shared nodes count at each use."""
+    """Return True if a value has more than ``most`` nodes.
+
+    A node that is used several times counts each time.
+    """
     return _size(value, most, {}) > most
 
 

@@ -132,7 +132,7 @@ class ErrorHandler(Protocol):
     def interpret(
         self, response: requests.Response, scope: TemplateScope
     ) -> ResponseResolution | None:
-        """Return the resolution for a response, or None to apply the default of its status."""
+        """Return the resolution for a response; None applies the default for its HTTP status."""
 
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
@@ -194,7 +194,10 @@ class Decoder(Protocol):
     """Decoder: parses response bodies, such as JSON or CSV, into documents."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of a response: one for JSON, one per line or row otherwise."""
+        """Yield the documents of a response.
+
+        JSON has one document; other formats have one per line or row.
+        """
 
 
 class Transformation(Protocol):

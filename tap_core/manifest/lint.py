@@ -27,7 +27,7 @@ from tap_core.manifest.components.resolvers import (
 from tap_core.manifest.document import UNKNOWN, MappingNode
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import TemplateScope
-from tap_core.manifest.lint_names import misleading_names
+from tap_core.manifest.lint_names import find_name_problems
 from tap_core.manifest.literals import has_template
 from tap_core.manifest.loader import Manifest, get_template_names, read_manifest
 from tap_core.manifest.problems import ManifestProblem
@@ -85,7 +85,7 @@ def _iterate_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
     told = list(_check_stream_names(checked, found))
     yield from [*found, *told]
     if not any(problem.is_error for problem in [*found, *told]):
-        yield from misleading_names(manifest)
+        yield from find_name_problems(manifest)
     for line, key in manifest.duplicate_keys:
         message = f"the key '{key}' occurs twice: the last one counts."
         yield ManifestProblem(line, key, message, is_error=False)
@@ -94,7 +94,10 @@ def _iterate_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
 def _check_stream_names(
     manifest: Manifest, problems: list[ManifestProblem]
 ) -> Iterator[ManifestProblem]:
-    """Yield a problem for each duplicate stream name, and for the names in the check."""
+    """Yield a problem for each duplicate stream name.
+
+    Also yield one for each unknown stream name in the connection check.
+    """
     streams = [(str(one.get("name") or ""), one) for one in manifest.streams]
     open_names = False
     for node in manifest.dynamic_streams:

@@ -19,7 +19,7 @@ from tap_core.manifest.problems import ManifestProblem
 from tap_core.manifest.spec import config_jsonschema
 from tap_core.schema.validators import find_schema_errors
 
-__all__ = ["misleading_names"]
+__all__ = ["find_name_problems"]
 
 _PARTS: Final = ("check", "streams", "dynamic_streams", "api_budget", "concurrency_level")
 """Top-level keys whose templates may use the config."""
@@ -27,14 +27,14 @@ _COMBINED: Final = ("allOf", "anyOf", "oneOf", "$ref")
 _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
 
 
-def misleading_names(manifest: Manifest) -> Iterator[ManifestProblem]:
+def find_name_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
     """Yield a warning for each unknown name in a template and each invalid part of a schema."""
     yield from _unknown_settings(manifest)
     for stream in manifest.streams:
-        schema = _declared_schema(stream)
+        schema = _get_inline_schema(stream)
         if schema is not None:
             yield from _schema_faults(schema, f"{stream.path}.schema_loader.schema")
-            yield from _unknown_properties(stream, schema)
+            yield from _find_unknown_properties(stream, schema)
 
 
 # Config settings
@@ -47,14 +47,14 @@ def _unknown_settings(manifest: Manifest) -> Iterator[ManifestProblem]:
     known = set(declared["properties"])
     if not known or any(word in declared for word in _COMBINED):
         return
-    for text, line, path in _texts(manifest):
+    for text, line, path in _iterate_templates(manifest):
         for name in sorted(find_config_keys(text) - known):
             if not name.startswith("__"):  # platforms add these
                 message = f"the spec has no setting '{name}'.{suggest(name, map(str, known))}"
                 yield ManifestProblem(line, path, message, is_error=False)
 
 
-def _texts(manifest: Manifest) -> Iterator[tuple[str, int, str]]:
+def _iterate_templates(manifest: Manifest) -> Iterator[tuple[str, int, str]]:
     """Yield each template in a manifest as (text, line, path of keys)."""
     waiting: list[tuple[Any, int, str]] = [
         (manifest.tree[key], manifest.raw.lines.get(key, 0), key)
@@ -81,7 +81,7 @@ def _texts(manifest: Manifest) -> Iterator[tuple[str, int, str]]:
 # Keys, cursors and schemas
 
 
-def _declared_schema(stream: MappingNode) -> MappingNode | None:
+def _get_inline_schema(stream: MappingNode) -> MappingNode | None:
     """Return the inline schema of a stream; None if the stream has no InlineSchemaLoader."""
     loader = stream.get("schema_loader")
     if not isinstance(loader, MappingNode) or loader.get("type") != "InlineSchemaLoader":
@@ -90,7 +90,7 @@ def _declared_schema(stream: MappingNode) -> MappingNode | None:
     return schema if isinstance(schema, MappingNode) else None
 
 
-def _unknown_properties(stream: MappingNode, schema: MappingNode) -> Iterator[ManifestProblem]:
+def _find_unknown_properties(stream: MappingNode, schema: MappingNode) -> Iterator[ManifestProblem]:
     """Yield a warning for each primary key or cursor field that is missing in the schema."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or not properties:

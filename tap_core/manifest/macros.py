@@ -187,7 +187,7 @@ def _base64binascii_decode(value: str) -> str:
     return base64.standard_b64encode(value.encode("ascii")).decode("ascii")
 
 
-def _string(value: Any) -> str:
+def _to_quoted_json(value: Any) -> str:
     """Return a value as a quoted JSON string, so that it is not parsed as a literal.
 
     A text is returned unchanged.
@@ -217,7 +217,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "base64encode": _base64encode,
     "base64decode": _base64decode,
     "base64binascii_decode": _base64binascii_decode,
-    "string": _string,
+    "string": _to_quoted_json,
     "regex_search": _regex_search,
     "regex_replace": _regex_replace,
     "hmac": _hmac,

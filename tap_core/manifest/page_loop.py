@@ -36,7 +36,7 @@ class PageToken:
 
 
 @dataclass(slots=True)
-class _Counts:
+class _PageCounts:
     """Record counts of the page that is being read, and its last record."""
 
     size: int = 0
@@ -88,7 +88,7 @@ class PageLoop:
         self._on_failure = on_failure
         self._comes_again: bool = False
         self._first: Any = None
-        self._counts = _Counts()
+        self._counts = _PageCounts()
 
     @property
     def current_value(self) -> PageToken:
@@ -111,7 +111,7 @@ class PageLoop:
         """Yield the records of a response; none if the page must be requested again."""
         if self._comes_again:
             return
-        counts = self._counts = _Counts()
+        counts = self._counts = _PageCounts()
         if response.status_code >= HTTPStatus.BAD_REQUEST:
             self.finished = True
             return
@@ -150,7 +150,7 @@ class PageLoop:
         return True
 
     def advance(self, response: requests.Response) -> None:
-        """Move to the next page, unless the current page must be requested again."""
+        """Move to the next page; do nothing if the current page must be requested again."""
         is_refused, self._comes_again = self._comes_again, False
         if self.finished or is_refused:
             return

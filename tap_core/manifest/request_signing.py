@@ -58,7 +58,12 @@ class InjectedCredential(APIAuthenticatorBase):
     """Authenticator that adds a credential to the part of a request that an option declares."""
 
     def __init__(self, option: RequestOption, credential: Callable[[], str]) -> None:
-        """Create the authenticator; ``credential`` returns the current credential."""
+        """Create the authenticator.
+
+        Args:
+            option: The part and the field of the request in which the credential is set.
+            credential: Function that returns the current credential.
+        """
         super().__init__()
         self._option = option
         self._credential = credential
@@ -128,7 +133,7 @@ class ExpiringToken:
         return self.access_token or ""
 
     def is_valid(self) -> bool:
-        """Return True if there is a token that does not expire soon."""
+        """Return True if there is a token and it does not expire soon."""
         until = self._good_until
         return self.access_token is not None and (until is None or utc_now() < until)
 

@@ -81,7 +81,11 @@ def _resolve_value(bound: BoundTemplate, scope: TemplateScope, *, reads_yaml: bo
 
 
 def _restore_data(value: Any, pieces: Sequence[str], *, reads_yaml: bool) -> Any:
-    """Return a parsed value in which the placeholders are replaced by the data they stand for."""
+    """Return a parsed value with its placeholders replaced by data.
+
+    ``pieces`` holds the data; a placeholder contains the index in it. With ``reads_yaml`` True, a
+    value that is only a placeholder is parsed as YAML.
+    """
     if isinstance(value, dict):
         return {
             _restore_data(key, pieces, reads_yaml=False): _restore_data(

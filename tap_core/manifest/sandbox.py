@@ -61,7 +61,7 @@ def _bounds() -> Bounds:
     return Bounds(TEMPLATE_LENGTH.whole, hint)
 
 
-class _Run:
+class _Rendering:
     """Deadline and size limits for rendering one template."""
 
     __slots__ = ("bounds", "deadline", "made")
@@ -76,13 +76,13 @@ _current: Final = threading.local()
 
 
 @contextmanager
-def running() -> Iterator[_Run]:
+def running() -> Iterator[_Rendering]:
     """Apply one set of limits to everything that this thread renders in the ``with`` block.
 
     A nested block shares the limits of the outer block.
     """
     outer = getattr(_current, "run", None)
-    _current.run = run = _Run() if outer is None else outer
+    _current.run = run = _Rendering() if outer is None else outer
     try:
         yield run
     finally:
@@ -107,7 +107,7 @@ def _check_deadline() -> Bounds:
     Raises:
         LimitExceededError: the deadline has passed.
     """
-    run: _Run = getattr(_current, "run", None) or _Run()
+    run: _Rendering = getattr(_current, "run", None) or _Rendering()
     if time.monotonic() > run.deadline:
         raise LimitExceededError(
             f"A template takes longer than {TEMPLATE_SECONDS.value:g} seconds: simplify it, or"
@@ -118,7 +118,7 @@ def _check_deadline() -> Bounds:
 
 def _count_size(value: Any) -> Any:
     """Add the size of a value to the total of the rendering; return the value unchanged."""
-    run: _Run | None = getattr(_current, "run", None)
+    run: _Rendering | None = getattr(_current, "run", None)
     if run is not None and isinstance(value, (str, bytes, *_HOLDERS)):
         run.made += len(value)
         if run.made > _MOST_IN_ALL * run.bounds.most:
@@ -205,10 +205,10 @@ class Sandbox(SandboxedEnvironment):
 
     def compiled(self, tree: nodes.Template) -> Any:
         """Compile a parsed template; its loops and concatenations check the limits."""
-        return self.from_string(_Bounding().visit(tree))
+        return self.from_string(_LimitInserter().visit(tree))
 
 
-class _Bounding(NodeTransformer):
+class _LimitInserter(NodeTransformer):
     """Syntax tree transformer that adds limit checks to loops and to the operator ``~``."""
 
     def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802  Jinja's name

@@ -17,7 +17,7 @@ __all__ = [
     "LOOKBACK_WINDOW_KEY",
     "LegacyToPerPartitionStateMigration",
     "from_cdk_state",
-    "get_parent_states",
+    "iterate_parent_nodes",
     "parse_context",
     "partition_field",
     "to_cdk_state",
@@ -173,14 +173,14 @@ def _is_own_format(state: Mapping[str, Any]) -> bool:
     return bool(_OURS.intersection(state))
 
 
-def get_parent_states(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def iterate_parent_nodes(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the nodes of a stream's parent streams, and recursively those of their parents."""
     own = stream.get("incremental_sync")
     for router in (*_routers(stream), own if isinstance(own, Mapping) else {}):
         for one in router.get("parent_stream_configs") or ():
             parent = one.get("stream") or {}
             yield parent
-            yield from get_parent_states(parent)
+            yield from iterate_parent_nodes(parent)
 
 
 def partition_field(stream: Mapping[str, Any]) -> str | None:

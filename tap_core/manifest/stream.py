@@ -91,7 +91,7 @@ _OF_ONE_SLICE: Final = (FatalAPIError, RetriableAPIError, RequestException, Fail
 """Errors that may concern one slice only, so that the others are still read."""
 
 
-class _Requests(metrics.Counter):
+class _RequestCounter(metrics.Counter):
     """Counter of all requests of a stream, logged at intervals."""
 
     def exit(self) -> None:
@@ -154,7 +154,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         self._unsigned_origins: set[Origin] = set()
         """Origins that the manifest declares for requests without an authenticator."""
         tags: dict[str, Any] = {metrics.Tag.STREAM: self.name}
-        self._counted: metrics.Counter = _Requests(metrics.Metric.HTTP_REQUEST_COUNT, tags)
+        self._counted: metrics.Counter = _RequestCounter(metrics.Metric.HTTP_REQUEST_COUNT, tags)
 
     def _has_known_state(self) -> bool:
         """Return True if this run reads a StateDelegatingStream incrementally."""
@@ -202,7 +202,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         )
 
     def check_edges(self) -> None:
-        """Raise ConfigurationError if the cursor's start or end is not a valid datetime."""
+        """Raise ConfigurationError if the start or end of the cursor is not a valid datetime."""
         try:
             cursor = self.incremental_sync
         except ManifestError as error:
@@ -215,7 +215,10 @@ class ManifestStream(_HTTPStream[PageToken]):
         return usual if cursor is None else cursor.make_comparator(self.name, usual)
 
     def get_replication_key_signpost(self, context: Context | None = None) -> Any | None:
-        """Return the greatest possible bookmark of this sync; None for custom and count cursors."""
+        """Return the greatest bookmark that this sync may store.
+
+        None for custom and counting cursors, which have no such limit.
+        """
         has_other = self._components.other_cursor is not None
         return None if has_other else super().get_replication_key_signpost(context)
 
@@ -268,7 +271,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return bool(state) and self._components.is_state_expired(state, self.name)
 
     def translate_state(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a stored state in this SDK's format; a state of airbyte-cdk is converted."""
+        """Return a stored state in this SDK's format; convert it first if it is airbyte-cdk's."""
         return self._components.translate_state(state, self.replication_key)
 
     def _write_starting_replication_value(self, context: Context | None) -> None:

@@ -27,7 +27,7 @@ from tap_core.manifest.components.retrievers import SimpleRetriever
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.state_translation import (
     from_cdk_state,
-    get_parent_states,
+    iterate_parent_nodes,
     partition_field,
     to_cdk_state,
     translate_custom_state,
@@ -152,7 +152,7 @@ class StreamComponents:
     @property
     def parent_names(self) -> list[str]:
         """Names of the stream's parent streams and of their parents."""
-        parents = get_parent_states(self.incremental_node)
+        parents = iterate_parent_nodes(self.incremental_node)
         return [self.build(one.get("name"), str, get_parameters(one)) or "" for one in parents]
 
     # Components
@@ -238,7 +238,7 @@ class StreamComponents:
     def translate_state(
         self, stored: Mapping[str, Any], replication_key: str | None
     ) -> dict[str, Any]:
-        """Return a stored state in this SDK's format; a state of airbyte-cdk is converted."""
+        """Return a stored state in this SDK's format; convert it first if it is airbyte-cdk's."""
         node, state = self.incremental_node, self._migrate_state(stored)
         if self.has_custom_cursor:
             by_slices = bool((node.get("retriever") or {}).get("partition_router"))

@@ -114,7 +114,7 @@ class ManifestTap(Tap):
         node = self.manifest.tree.get("check")
         check = build_component(self.manifest, node, CheckStream | CheckDynamicStream, self.config)
         if isinstance(check, CheckDynamicStream):
-            self._check_first(check)
+            self._check_first_streams(check)
             return
         names, templates = [], []
         if check is not None:
@@ -130,7 +130,7 @@ class ManifestTap(Tap):
                     )
                 read_one_record(self.streams[name])
 
-    def _check_first(self, check: CheckDynamicStream) -> None:
+    def _check_first_streams(self, check: CheckDynamicStream) -> None:
         """Read one record from each of the first `stream_count` streams, in the manifest's order.
 
         Raises:
@@ -235,7 +235,7 @@ def make_tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type
     members = {
         "__module__": __name__,
         "__doc__": f"The connector that {path.name} declares.",
-        "name": _name(path),
+        "name": _make_tap_name(path),
         "config_jsonschema": config_jsonschema(manifest),
         "documentation_url": documentation_url(manifest),
         "changelog_url": changelog_url(manifest),
@@ -247,7 +247,7 @@ def make_tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type
     return type("ManifestTap", (ManifestTap,), members)
 
 
-def _name(path: Path) -> str:
+def _make_tap_name(path: Path) -> str:
     """Return the tap's name, which is the file name, or the folder name if that is generic."""
     stem = path.stem if path.stem not in {"manifest", "source", "connector"} else ""
     word = re.sub(r"[^a-z0-9]+", "-", (stem or path.resolve().parent.name).lower()).strip("-")

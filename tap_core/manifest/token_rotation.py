@@ -133,7 +133,7 @@ class TokenRotator:
         while True:
             with self._count_lock:
                 found = self._choose_token(quota)
-                delay = self._delay(quota) if found else self._seconds_until_next(quota)
+                delay = self._compute_delay(quota) if found else self._seconds_until_next(quota)
             if found is not None:
                 if delay >= _SHORT:
                     time.sleep(delay)
@@ -185,7 +185,7 @@ class TokenRotator:
     def _seconds_until_next(self, quota: TokenQuota) -> float:
         return (min(one.ends for one in self._get_states(quota)) - utc_now()).total_seconds()
 
-    def _delay(self, quota: TokenQuota) -> float:
+    def _compute_delay(self, quota: TokenQuota) -> float:
         """Return the seconds to delay a request, to spread the requests over the quota window.
 
         The result is 0 while any token has more requests left than its declared reserve.

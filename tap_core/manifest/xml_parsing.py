@@ -16,7 +16,7 @@ __all__ = ["parse_xml"]
 _TEXT: Final = "#text"
 
 
-class _Builder:
+class _XmlHandler:
     """Handler of parser events, with a stack of the open elements and their content so far."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ def parse_xml(body: bytes, encoding: str | None = None) -> dict[str, Any]:
     Raises:
         xml.parsers.expat.ExpatError: the body is not XML.
     """
-    builder = _Builder()
+    builder = _XmlHandler()
     parser = expat.ParserCreate(encoding)
     parser.buffer_text = True
     parser.StartElementHandler = builder.start

@@ -117,7 +117,7 @@ def _adapt_added_field(one: transformations.AddedFieldDefinition) -> CdkAddedFie
     return CdkAddedFieldDefinition(one.path, value, one.value_type, {})
 
 
-class _Extractor(RecordExtractor):
+class _ExtractorAdapter(RecordExtractor):
     """Adapter with airbyte-cdk's RecordExtractor interface; response bodies must be JSON."""
 
     def __init__(self, inner: Any) -> None:
@@ -129,7 +129,7 @@ class _Extractor(RecordExtractor):
             yield from self._inner.extract(document, {})
 
 
-class _Backoff(CdkBackoffStrategy):
+class _BackoffAdapter(CdkBackoffStrategy):
     """Adapter with airbyte-cdk's BackoffStrategy interface."""
 
     def __init__(self, inner: Any, config: Mapping[str, Any]) -> None:
@@ -146,7 +146,7 @@ class _Backoff(CdkBackoffStrategy):
         return cast("float | None", found)
 
 
-class _Handler(_Backoff):
+class _ErrorHandlerAdapter(_BackoffAdapter):
     """Adapter with airbyte-cdk's ErrorHandler interface.
 
     Custom code may set additional attributes on it.
@@ -162,7 +162,7 @@ class _Handler(_Backoff):
         return to_resolution(self._inner.interpret(response_or_exception, {"config": self._config}))
 
 
-class _Signer(AuthBase):
+class _AuthenticatorAdapter(AuthBase):
     """Adapter with the interface of a requests authenticator (``AuthBase``)."""
 
     def __init__(self, inner: Any, owner: StreamOwner, config: Mapping[str, Any]) -> None:
@@ -197,9 +197,15 @@ _ADAPTERS: Final[
         lambda one: isinstance(one, our_errors.HttpResponseFilter),
         lambda one, owner, config: CdkHttpResponseFilter(one, config),  # noqa: ARG005
     ),
-    (lambda one: hasattr(one, "extract"), lambda one, owner, config: _Extractor(one)),  # noqa: ARG005
-    (lambda one: hasattr(one, "auth"), _Signer),
-    (lambda one: hasattr(one, "interpret"), lambda one, owner, config: _Handler(one, config)),  # noqa: ARG005
-    (lambda one: hasattr(one, "compute_wait"), lambda one, owner, config: _Backoff(one, config)),  # noqa: ARG005
+    (lambda one: hasattr(one, "extract"), lambda one, owner, config: _ExtractorAdapter(one)),  # noqa: ARG005
+    (lambda one: hasattr(one, "auth"), _AuthenticatorAdapter),
+    (
+        lambda one: hasattr(one, "interpret"),
+        lambda one, owner, config: _ErrorHandlerAdapter(one, config),  # noqa: ARG005
+    ),
+    (
+        lambda one: hasattr(one, "compute_wait"),
+        lambda one, owner, config: _BackoffAdapter(one, config),  # noqa: ARG005
+    ),
 )
 """Pairs of a test for a component and a factory of its adapter; the first match is used."""

@@ -203,7 +203,7 @@ class CdkApiKeyAuthenticator(DeclarativeAuthenticator):
 
 
 class CdkSelectiveAuthenticator(DeclarativeAuthenticator):
-    """Factory for the authenticator that the config selects (SelectiveAuthenticator)."""
+    """Factory that returns the authenticator selected by the config (SelectiveAuthenticator)."""
 
     def __new__(
         cls,
@@ -284,7 +284,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return f"Bearer {self.get_access_token()}"
 
     def get_auth_header(self) -> Mapping[str, Any]:
-        """Return the ``Authorization`` header; an expired access token is refreshed first."""
+        """Return the ``Authorization`` header; refresh the access token first if it has expired."""
         return {"Authorization": f"Bearer {self.get_access_token()}"}
 
     def get_access_token(self) -> str:

@@ -44,7 +44,7 @@ class DeclarativeCursor(StreamSlicer):
         raise NotImplementedError
 
     def get_stream_state(self) -> Mapping[str, Any]:
-        """Return the state to store; called after each slice."""
+        """Return the state to store; called after each completed slice."""
         raise NotImplementedError
 
     def select_state(self, stream_slice: CdkStreamSlice | None = None) -> Mapping[str, Any] | None:  # noqa: ARG002  (airbyte-cdk's signature)
@@ -69,7 +69,10 @@ Cursor = DeclarativeCursor
 
 @dataclass
 class CdkMinMaxDatetime:
-    """Datetime template with an optional minimum and maximum (MinMaxDatetime)."""
+    """Datetime template with an optional minimum and maximum (MinMaxDatetime).
+
+    The options `min_datetime` and `max_datetime` limit the datetime.
+    """
 
     datetime: Any
     parameters: InitVar[Mapping[str, Any]]

@@ -113,7 +113,7 @@ def ab_datetime_format(dt: datetime, format: str | None = None) -> str:
 
 
 class DatetimeParser:
-    """Parser and formatter for the datetime formats of a manifest, such as ``%s`` or ``%ms``."""
+    """Parser and formatter for the datetime formats in a manifest, such as ``%s`` or ``%ms``."""
 
     def parse(self, date: str | int, format: str) -> datetime:
         """Parse a value with a manifest's datetime format; a value without an offset is in UTC."""

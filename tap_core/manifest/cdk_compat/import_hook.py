@@ -102,7 +102,7 @@ def _imported(name: str, class_name: str, folder: Path) -> ModuleType:
 
 
 def _make_error(error: Exception, folder: Path) -> ManifestError:
-    """Return the ManifestError for a failed import, with file and line of the failing code."""
+    """Return a ManifestError for a failed import; it names file and line of the failing code."""
     own = str(folder.resolve())
     frames = [one for one in traceback.extract_tb(error.__traceback__) if own in one.filename]
     place = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""

@@ -65,7 +65,7 @@ class CdkPaginationStrategy:
 
 
 @dataclass
-class _Counting(CdkPaginationStrategy):
+class _CountingStrategy(CdkPaginationStrategy):
     """Base class of strategies that end after a page with fewer records than the page size."""
 
     config: Mapping[str, Any]
@@ -98,7 +98,7 @@ class _Counting(CdkPaginationStrategy):
 
 
 @dataclass
-class CdkPageIncrement(_Counting):
+class CdkPageIncrement(_CountingStrategy):
     """Pagination strategy that requests pages by their number (PageIncrement)."""
 
     start_from_page: int = 0
@@ -127,7 +127,7 @@ class CdkPageIncrement(_Counting):
 
 
 @dataclass
-class CdkOffsetIncrement(_Counting):
+class CdkOffsetIncrement(_CountingStrategy):
     """Pagination strategy that requests pages by offset, the number of records read so far.
 
     The type name in manifests is OffsetIncrement.

@@ -238,7 +238,7 @@ class CdkListPartitionRouter(CdkPartitionRouter):
         self, option_type: RequestOptionType, stream_slice: Any
     ) -> Mapping[str, Any]:
         value: Any = stream_slice and stream_slice.get(self._cursor_field.eval(self.config))
-        return _injected(self.request_option, option_type, value, self.config)
+        return _get_injected_values(self.request_option, option_type, value, self.config)
 
 
 @dataclass
@@ -309,11 +309,13 @@ class CdkSubstreamPartitionRouter(CdkPartitionRouter):
         found: dict[str, Any] = {}
         for parent in self.parent_stream_configs:
             value: Any = stream_slice and stream_slice.get(parent.partition_field.eval(self.config))
-            found.update(_injected(parent.request_option, option_type, value, self.config))
+            found.update(
+                _get_injected_values(parent.request_option, option_type, value, self.config)
+            )
         return found
 
 
-def _injected(
+def _get_injected_values(
     option: CdkRequestOption | None, kind: RequestOptionType, value: Any, config: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """Return what a request option adds to one part of a request, for example to its headers.

@@ -47,7 +47,10 @@ class CdkDecoder:
         return False
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of a response: one for JSON, one per line or row otherwise."""
+        """Yield the documents of a response.
+
+        JSON has one document; other formats have one per line or row.
+        """
         raise NotImplementedError
 
 

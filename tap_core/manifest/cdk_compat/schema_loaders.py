@@ -80,7 +80,7 @@ class CdkJsonFileSchemaLoader(CdkSchemaLoader):
         self.file_path = InterpolatedString.create(self.file_path, parameters=parameters or {})
 
     def get_json_schema(self) -> Mapping[str, Any]:
-        """Read the file and return its schema, with references resolved."""
+        """Read the schema file; return the schema with its ``$ref`` references resolved."""
         path = str(evaluate(self.file_path, self.config, {}))
         loader = ours.JsonFileSchemaLoader(path, self.FOLDER, "JsonFileSchemaLoader")
         name = getattr(self, "_name", "")

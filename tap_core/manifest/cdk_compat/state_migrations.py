@@ -1,7 +1,7 @@
 """Base classes of custom state migrations, for states of older connector versions.
 
 A migration has no side effects. It knows its stream only by the declaration in the manifest, which
-it gets as a `CdkState`.
+it gets as a `CdkDeclaration`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 from tap_core.manifest.cdk_compat.interpolation import InterpolatedString
 from tap_core.manifest.cdk_compat.type_guards import is_dict, is_list, is_mapping
 
-__all__ = ["CdkLegacyToPerPartitionStateMigration", "CdkState", "CdkStateMigration"]
+__all__ = ["CdkDeclaration", "CdkLegacyToPerPartitionStateMigration", "CdkStateMigration"]
 
 
-class CdkState(Mapping[str, Any]):
+class CdkDeclaration(Mapping[str, Any]):
     """Declaration of a stream in the manifest, with its options as attributes and as items.
 
     The attribute of a missing option is None.
@@ -33,7 +33,7 @@ class CdkState(Mapping[str, Any]):
         """Return an option of the declaration; None if the option is missing."""
         if name.startswith("__"):
             raise AttributeError(name)
-        return _wrap_state(self._node.get(name))
+        return _wrap_node(self._node.get(name))
 
     def __getitem__(self, name: str) -> Any:
         """Return an option of the declaration.
@@ -41,7 +41,7 @@ class CdkState(Mapping[str, Any]):
         Raises:
             KeyError: the option is missing.
         """
-        return _wrap_state(self._node[name])
+        return _wrap_node(self._node[name])
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the options."""
@@ -52,10 +52,10 @@ class CdkState(Mapping[str, Any]):
         return len(self._node)
 
 
-def _wrap_state(value: Any) -> Any:
+def _wrap_node(value: Any) -> Any:
     if is_list(value):
-        return [_wrap_state(one) for one in value]
-    return CdkState(value) if is_mapping(value) else value
+        return [_wrap_node(one) for one in value]
+    return CdkDeclaration(value) if is_mapping(value) else value
 
 
 class CdkStateMigration:

@@ -12,7 +12,7 @@ from typing import Any
 __all__ = ["find_unsupported_base", "unsupported_class"]
 
 
-class _Absent(ABCMeta):
+class _PlaceholderMeta(ABCMeta):
     """Metaclass of placeholder classes for unsupported airbyte-cdk classes.
 
     Connectors can import a placeholder and derive from it, but not instantiate it. ABCMeta as the
@@ -59,10 +59,10 @@ def unsupported_class(name: str, module: str) -> type:
     ``module`` is the airbyte-cdk module from which the name is imported.
     """
     reason = f"'{name}' of {module} is not supported in custom components."
-    return _Absent(name, (), {"REASON": reason})
+    return _PlaceholderMeta(name, (), {"REASON": reason})
 
 
 def find_unsupported_base(cls: type) -> str | None:
     """Return the error message if a class derives from a placeholder; otherwise None."""
     found = next((base for base in cls.__mro__ if "REASON" in vars(base)), None)
-    return str(vars(found)["REASON"]) if isinstance(found, _Absent) else None
+    return str(vars(found)["REASON"]) if isinstance(found, _PlaceholderMeta) else None

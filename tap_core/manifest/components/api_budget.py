@@ -38,7 +38,7 @@ _TOO_MANY: Final = 429
 _LONGEST_DELAY: Final = 366 * 86_400
 
 
-def _seconds(duration: str) -> float:
+def _parse_seconds(duration: str) -> float:
     """Return the length of an ISO 8601 duration in seconds; a month counts as 31 days.
 
     Raises:
@@ -133,7 +133,7 @@ class FixedWindowCallRatePolicy:
 
     @cached_property
     def _length(self) -> float:
-        return _seconds(self.period)
+        return _parse_seconds(self.period)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +151,7 @@ class Rate:
     @cached_property
     def seconds(self) -> float:
         """Length of the interval in seconds."""
-        return _seconds(self.interval)
+        return _parse_seconds(self.interval)
 
 
 @dataclass(frozen=True, kw_only=True)

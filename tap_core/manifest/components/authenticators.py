@@ -380,13 +380,13 @@ class OAuthAuthenticator:
         return CachedToken(
             endpoint=self.token_refresh_endpoint,
             body=self._body,
-            headers=_drop_empty(self.refresh_request_headers),
+            headers=_evaluate_mapping(self.refresh_request_headers),
             names=TokenFieldNames(
                 self.access_token_name, self._refresh_token_name, self.expires_in_name, deep=True
             ),
             in_query=self.send_refresh_request_as_query_params,
             end_format=self.token_expiry_date_format,
-            known=self._known,
+            known=self._configured_token,
             keep_in=None
             if updater is None
             else (updater.access_token_config_path, updater.token_expiry_date_config_path),
@@ -399,7 +399,7 @@ class OAuthAuthenticator:
         return self.refresh_token_name if updater is None else updater.refresh_token_name
 
     @property
-    def _known(self) -> tuple[str, datetime | None] | None:
+    def _configured_token(self) -> tuple[str, datetime | None] | None:
         """Access token from the config, and its expiry time (None if the config has none).
 
         None if the config has no access token.
@@ -426,11 +426,15 @@ class OAuthAuthenticator:
                 "assertion": self.profile_assertion.sign()[0],
             }
         usual = self._usual_body()
-        return {**usual, **_drop_empty(self.refresh_request_body), **usual}  # in the default order
+        return {
+            **usual,
+            **_evaluate_mapping(self.refresh_request_body),
+            **usual,
+        }  # in the default order
 
     def _usual_body(self) -> dict[str, Any]:
         body: dict[str, Any] = {self.grant_type_name: self.grant_type}
-        if "Authorization" not in _drop_empty(self.refresh_request_headers):
+        if "Authorization" not in _evaluate_mapping(self.refresh_request_headers):
             body |= self._client()
         token = self._token()
         if token is not None:
@@ -458,7 +462,7 @@ class OAuthAuthenticator:
         return self.refresh_token if found is None else str(found)
 
 
-def _drop_empty(value: Any) -> dict[str, Any]:
+def _evaluate_mapping(value: Any) -> dict[str, Any]:
     """Evaluate the templates of a mapping; omit members that are None or an empty string."""
     mapping = resolve_mapping(value, {})
     return {name: value for name, value in mapping.items() if value is not None and value != ""}
@@ -475,7 +479,7 @@ class SessionTokenRequestBearerAuthenticator:
 
     def auth_with(self, token: ExpiringToken) -> InjectedCredential:
         """Return the function that adds the session token to a request."""
-        return _Session(_BEARER, token, lambda: f"Bearer {token()}")
+        return _SessionTokenCredential(_BEARER, token, lambda: f"Bearer {token()}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -494,13 +498,13 @@ class SessionTokenRequestApiKeyAuthenticator:
         """Return the function that adds the session token to a request."""
         text: Any = self.api_token
         if text is None:
-            return _Session(self.inject_into, token, token)
-        return _Session(
+            return _SessionTokenCredential(self.inject_into, token, token)
+        return _SessionTokenCredential(
             self.inject_into, token, lambda: str(resolve(text, {"session_token": token()}))
         )
 
 
-class _Session(InjectedCredential):
+class _SessionTokenCredential(InjectedCredential):
     """Session token in a request; a new token is fetched when the API rejects the current one."""
 
     def __init__(self, option: RequestOption, token: ExpiringToken, credential: Any) -> None:
@@ -601,7 +605,7 @@ class LegacySessionTokenAuthenticator:
         """Return the function that adds the session token to a request."""
         token = ExpiringToken(lambda: (self._token(stream), None))
         option = RequestOption(inject_into="header", field_name=self.header)
-        return _Session(option, token, token)
+        return _SessionTokenCredential(option, token, token)
 
     def _token(self, stream: DeclarativeStreamProtocol) -> str:
         requester: HttpRequester = cast(Any, stream).retriever.requester

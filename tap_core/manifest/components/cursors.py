@@ -48,7 +48,7 @@ _FORMATS: Final = ("datetime_format", "cursor_datetime_formats")
 
 
 @dataclass(frozen=True, slots=True)
-class _Numbers(ReplicationKeyComparator):
+class _NumberComparator(ReplicationKeyComparator):
     """Comparator of numeric cursor values; a value that is not a number is ignored."""
 
     stream: str = ""
@@ -91,7 +91,7 @@ class IncrementingCountCursor:
         usual: ReplicationKeyComparator,  # noqa: ARG002
     ) -> ReplicationKeyComparator:
         """Return the comparator of bookmarks and cursor values of a stream."""
-        return _Numbers(ValueKind.NUMBER, stream=stream)
+        return _NumberComparator(ValueKind.NUMBER, stream=stream)
 
     def make_reader(
         self,
@@ -140,7 +140,7 @@ class CountReader:
 
 
 @dataclass(frozen=True, slots=True)
-class _Silent(ReplicationKeyComparator):
+class _IgnoringComparator(ReplicationKeyComparator):
     """Comparator that ignores cursor values, for custom cursors, whose class provides the state."""
 
     @property
@@ -235,7 +235,7 @@ class CustomIncrementalSync(Custom):
         usual: ReplicationKeyComparator,
     ) -> ReplicationKeyComparator:
         """Return a comparator that ignores cursor values, so that they never become bookmarks."""
-        return _Silent(usual.kind)
+        return _IgnoringComparator(usual.kind)
 
     def make_reader(
         self, stream: DeclarativeStreamProtocol, state: Mapping[str, Any]
@@ -262,7 +262,7 @@ class CustomCursorReader:
         self._stream = stream
         self._is_feed = is_feed
         self._filters = filters
-        self._wants_last = _takes_record(cursor.close_slice)
+        self._wants_last = _accepts_record(cursor.close_slice)
         self._last: CdkRecord | None = None
         self.state: Mapping[str, Any] = {}
         """State at the beginning of the current slice, ``stream_state`` in templates."""
@@ -319,7 +319,7 @@ CursorReader: TypeAlias = CountReader | CustomCursorReader
 """Reader of one context by a cursor that is not a DatetimeBasedCursor."""
 
 
-def _takes_record(close: Any) -> bool:
+def _accepts_record(close: Any) -> bool:
     """Return True if ``close_slice`` has a second parameter, the latest record of the slice.
 
     Older versions of airbyte-cdk pass that record.

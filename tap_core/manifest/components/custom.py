@@ -25,7 +25,7 @@ from tap_core.manifest.cdk_compat.models import CdkStreamSlice
 from tap_core.manifest.cdk_compat.models import Record as CdkRecord
 from tap_core.manifest.cdk_compat.partition_routers import StreamOwner
 from tap_core.manifest.cdk_compat.requesters import CdkHttpRequester
-from tap_core.manifest.cdk_compat.state_migrations import CdkState
+from tap_core.manifest.cdk_compat.state_migrations import CdkDeclaration
 from tap_core.manifest.cdk_compat.type_guards import is_dict, is_mapping
 from tap_core.manifest.components.error_handlers import DefaultErrorHandler
 from tap_core.manifest.components.partition_routers import PARENT_SLICE, PartitionSlice
@@ -293,7 +293,7 @@ class CustomStateMigration(Custom):
 
     def set_stream(self, stream: Mapping[str, Any]) -> None:
         """Set the class's field ``declarative_stream`` to the declaration of the stream."""
-        self._known["declarative_stream"] = CdkState(stream)
+        self._known["declarative_stream"] = CdkDeclaration(stream)
 
     def _get_extra_fields(self) -> Mapping[str, Any]:
         return self._known
@@ -516,7 +516,7 @@ class CustomRequester(Custom):
 
     @property
     def error_handler(self) -> ErrorHandler | None:
-        """Error handler of the responses, or None for the default error handler."""
+        """Error handler of the responses; None for the default error handler."""
         return cast("ErrorHandler | None", self.fields.get("error_handler"))
 
     @property

@@ -346,7 +346,7 @@ class ExponentialBackoffStrategy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _FromHeader:
+class _HeaderBackoff:
     """Base class of backoff strategies that read the wait from a response header."""
 
     header: str
@@ -375,7 +375,7 @@ class _FromHeader:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WaitTimeFromHeader(_FromHeader):
+class WaitTimeFromHeader(_HeaderBackoff):
     """Backoff strategy that waits for the number of seconds in a response header."""
 
     def compute_wait(
@@ -393,7 +393,7 @@ class WaitTimeFromHeader(_FromHeader):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WaitUntilTimeFromHeader(_FromHeader):
+class WaitUntilTimeFromHeader(_HeaderBackoff):
     """Backoff strategy that waits until the Unix timestamp, in seconds, in a response header."""
 
     min_wait: float | None = None

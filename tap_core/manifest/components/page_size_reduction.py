@@ -151,7 +151,7 @@ def _is_too_small(reduction: PageSizeReduction, _requester: Any, paginator: Any)
     return size is None or (isinstance(size, int) and size <= reduction.minimum_page_size)
 
 
-def _ends_early(_reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
+def _stops_at_reduced_page(_reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
     """Return True if the stop condition would mistake a page of reduced size for the last page."""
     template = getattr(getattr(_strategy(paginator), "stop_condition", None), "template", None)
     if template is None or "page_size" in template.names:
@@ -159,7 +159,7 @@ def _ends_early(_reduction: PageSizeReduction, _requester: Any, paginator: Any) 
     return "last_page_size" in _EMPTY.sub("", template.text)
 
 
-def _is_deaf(_reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
+def _ignores_page_size(_reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
     takes = getattr(_strategy(paginator), "takes_page_size", None)
     return takes is not None and not takes
 
@@ -181,10 +181,13 @@ _FAULTS: Final[tuple[tuple[Callable[[PageSizeReduction, Any, Any], bool], str], 
     ),
     (_is_too_small, "needs a `page_size` above its `minimum_page_size`."),
     (
-        _ends_early,
+        _stops_at_reduced_page,
         "cannot be combined with a `stop_condition` that uses last_page_size without page_size.",
     ),
-    (_is_deaf, "needs a pagination strategy whose next_page_token() takes page_size_override."),
+    (
+        _ignores_page_size,
+        "needs a pagination strategy whose next_page_token() takes page_size_override.",
+    ),
     (
         lambda _, requester, __: requester.properties is not None,
         "cannot be combined with query properties.",

@@ -43,5 +43,5 @@ class PaginationReset:
 
     @property
     def limit(self) -> int | None:
-        """Number of records after which the pagination restarts, or None for no limit."""
+        """Number of records after which the pagination restarts; None means no limit."""
         return None if self.limits is None else self.limits.number_of_records

@@ -89,15 +89,18 @@ class OffsetIncrement:
 
     @property
     def requested_size(self) -> int | None:
-        """Number of records to request per page; None if unset or a template over the response."""
-        return None if callable(self.page_size) else _number(self.page_size)
+        """Number of records to request per page.
+
+        None if the manifest sets none, or if it is a template over the response.
+        """
+        return None if callable(self.page_size) else _parse_page_size(self.page_size)
 
     def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> int | None:
         """Return the offset of the next page, or None if ``page`` was the last one."""
         size = self.page_size
         if callable(size):
             size = size({**scope, "response": page.document})
-        if _is_last(page.extracted_count, page.reduced_size or _number(size)):
+        if _is_last(page.extracted_count, page.reduced_size or _parse_page_size(size)):
             return None
         return page.extracted_count + (0 if token is None else int(token))
 
@@ -242,7 +245,7 @@ def _is_last(size: int, reduced_size: int | None) -> bool:
     return size == 0 or bool(reduced_size and size < reduced_size)
 
 
-def _number(size: Any) -> int | None:
+def _parse_page_size(size: Any) -> int | None:
     """Convert a page size to an integer; None or an empty string becomes None.
 
     Raises:

@@ -110,7 +110,7 @@ RecordPredicate: TypeAlias = RecordFilter | CustomRecordFilter
 
 
 @dataclass(frozen=True)
-class _Steps:
+class _RecordSteps:
     """Processing steps for each record: transformations, filter, normalization, in this order.
 
     Transformations before the filter are in ``before``, those after it in ``after``.
@@ -167,14 +167,14 @@ class RecordSelector:
         nothing: _Changes = []
         asked = self.transform_before_filtering
         is_first = transform_first if asked is None else asked
-        steps = _Steps(
+        steps = _RecordSteps(
             before=changes if is_first else nothing,
             keeps=self.record_filter.keeps if self.record_filter else None,
             after=nothing if is_first else changes,
             normalized=self._make_normalization(schema),
         )
         extract = self.extractor.extract
-        if steps == _Steps():
+        if steps == _RecordSteps():
             return _make_extraction(extract)
 
         def select(

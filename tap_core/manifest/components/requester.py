@@ -106,7 +106,7 @@ class RequestBodyUrlEncodedForm:
     value: Parameter
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Return the evaluated form fields; None and empty strings are omitted."""
+        """Return the evaluated form fields without None values and empty strings."""
         fields = _evaluate_fields(self.value, scope)
         return (fields, False) if fields else (None, None)
 
@@ -278,7 +278,7 @@ def finalize_request(request: HTTPRequest) -> HTTPRequest:
 
 
 def find_property_parameters(params: Any) -> list[str]:
-    """Return the names of the query parameters whose value is a QueryProperties component."""
+    """Return the names of the query parameters that are declared as QueryProperties components."""
     given: Mapping[str, Any] = params if isinstance(params, Mapping) else {}
     return [name for name, value in given.items() if isinstance(value, QueryProperties)]
 
@@ -297,13 +297,13 @@ def _join_url(base: str, path: str) -> str:
     if not path:
         return base
     folder = base if base.endswith("/") else f"{base}/"
-    if _PLAIN.fullmatch(path) and _takes_plain(folder):
+    if _PLAIN.fullmatch(path) and _can_append_path(folder):
         return folder + path
     return urljoin(folder, path)
 
 
 @lru_cache(maxsize=256)
-def _takes_plain(folder: str) -> bool:
+def _can_append_path(folder: str) -> bool:
     """Return True if a simple path can be appended to a base URL without calling `urljoin`."""
     return urljoin(folder, "a/b") == f"{folder}a/b"
 

@@ -189,7 +189,7 @@ class StreamParametersDefinition:
     list_of_parameters_for_stream: Annotated[Any, "draft"]
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for a value that is not a list of mappings."""
+        """Raise ManifestError if the value is not a list of mappings."""
         given = self.list_of_parameters_for_stream
         if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
             raise ManifestError("list_of_parameters_for_stream must be a list of mappings.")

@@ -112,7 +112,7 @@ class CustomRetriever(Custom):
         return SimpleRetriever(**given)
 
     @cached_property
-    def _kind(self) -> Any:
+    def _slice_class(self) -> Any:
         """Subclass of the Python class, with one instance per slice.
 
         The instances share the ``__dict__`` of `instance`.
@@ -145,7 +145,7 @@ class CustomRetriever(Custom):
             for record in pages(to_context(asked.partition) or None):
                 yield CdkRecord(record, self.instance.name, asked)
 
-        reading = object.__new__(self._kind)
+        reading = object.__new__(self._slice_class)
         reading.__dict__ = self.instance.__dict__  # all slices share the attributes
         reading.reads = read
         for record in reading.read_records(schema, to_stream_slice(scope)):

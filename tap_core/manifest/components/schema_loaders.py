@@ -51,7 +51,7 @@ class JsonFileSchemaLoader:
     place: str = ""
 
     def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:
-        """Read the file and return its schema, with references resolved.
+        """Read the schema file; return the schema with its ``$ref`` references resolved.
 
         Raises:
             ManifestError: the file does not exist, or is not a JSON Schema.
@@ -83,7 +83,7 @@ def find_schema_file(folder: Path, path: str) -> Path | None:
 
 
 def read_schema(file: Path) -> JsonSchema:
-    """Read a schema file and return the schema with references resolved."""
+    """Read a schema file; return the schema with its ``$ref`` references resolved."""
     found = _resolve_references(_load_file(file), file, _load_file(file), ())
     found.pop("definitions", None)
     return cast(JsonSchema, found)

@@ -39,11 +39,11 @@ class RequestWindowSplitting:
     failure_message: str | None = None
 
     def __post_init__(self) -> None:
-        if self.min_split_window is not None and self._smallest <= timedelta():
+        if self.min_split_window is not None and self._min_window <= timedelta():
             raise ManifestError("`min_split_window` must be a duration above zero.")
 
     @cached_property
-    def _smallest(self) -> timedelta:
+    def _min_window(self) -> timedelta:
         """Window length up to which windows are not split further; 0 if the manifest sets none."""
         return timedelta() if self.min_split_window is None else parse_length(self.min_split_window)
 
@@ -63,7 +63,7 @@ class RequestWindowSplitting:
         """
         granule, write = cursor.granularity, cursor.format.write
         granules = (window.end - window.start) // granule + 1
-        if granules < 2 or window.end - window.start <= self._smallest:  # noqa: PLR2004  (halves)
+        if granules < 2 or window.end - window.start <= self._min_window:  # noqa: PLR2004  (halves)
             said = (
                 f"The API rejects the window {window.start_time} to {window.end_time},"
                 " which cannot be split further."
