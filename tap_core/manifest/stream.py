@@ -215,18 +215,12 @@ class ManifestStream(_HTTPStream[PageToken]):
         return usual if cursor is None else cursor.make_comparator(self.name, usual)
 
     def get_replication_key_signpost(self, context: Context | None = None) -> Any | None:
-        """Return the greatest bookmark that this sync may store.
-
-        None for custom and counting cursors, which have no such limit.
-        """
+        """Return the greatest bookmark this sync may store; None for custom and count cursors."""
         has_other = self._components.other_cursor is not None
         return None if has_other else super().get_replication_key_signpost(context)
 
     def compare_start_date(self, value: str, start_date_value: str) -> str:
-        """Return the later of the bookmark and ``start_date``.
-
-        For a cursor other than a DatetimeBasedCursor, return the bookmark.
-        """
+        """Return the later of the two values; ``value`` if the cursor is not time-based."""
         has_other = self._components.other_cursor is not None
         return value if has_other else super().compare_start_date(value, start_date_value)
 
@@ -376,8 +370,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         """Yield the records of a context; records on which a template fails are skipped.
 
         Raises:
-            FailedRecordsError: records were skipped; raised after all other records are
-                yielded.
+            FailedRecordsError: records were skipped; raised after all others are yielded.
         """
         failed = self._failed_records = FailedRecords(self.name, self.primary_keys, self.log)
         yield from super().get_records(context)
@@ -481,8 +474,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     ) -> ManifestStream:
         """Return a copy of the stream that sends the requests of another retriever, without slices.
 
-        ``scope`` contains the template variables. With ``into_file`` True, response bodies are
-        stored in files, for large downloads.
+        ``scope`` holds template variables; ``into_file`` stores response bodies in files.
         """
         made = self._copy_with_retriever(retriever)
         selection = retriever.record_selector.make_selection()
@@ -513,10 +505,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return response
 
     def _read_pages(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a slice for a custom retriever.
-
-        A custom retriever may call this method several times, with different slices.
-        """
+        """Yield a slice's records for a custom retriever, which may read several slices."""
         made = copy.copy(self)
         made._components = copy.copy(self._components)
         declared = replace(self._components.declared, retriever=self.retriever)
@@ -570,8 +559,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     def get_http_request(self, *, page: PageContext[PageToken]) -> HTTPRequest:
         """Return the request for a page.
 
-        The requester creates the request; then paginator, partition routers and cursor add to it,
-        in this order.
+        The requester creates the request; paginator, routers and cursor then add to it.
         """
         assert page.next_page_token is not None  # noqa: S101 - `Pages` gives one
         token, retriever = page.next_page_token, self.retriever
@@ -621,10 +609,7 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @cached_property
     def _selection(self) -> RecordSelection:
-        """Function that selects and processes the records in documents.
-
-        It also drops top-level nulls.
-        """
+        """Function that selects and processes records, and drops their top-level nulls."""
         select = self._make_selection()
         return select if self._is_description else drop_nulls(select)
 
@@ -678,10 +663,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     def _send_once(
         self, request: requests.PreparedRequest, context: Context | None, authenticator: Auth
     ) -> requests.Response:
-        """Add credentials to a request and send it once.
-
-        The response updates the API budget and the token quotas.
-        """
+        """Sign a request and send it once; update API budget and quotas from the response."""
         budget, counters = self._shared.budget, None
         if budget is not None:
             counters = get_counters(self._tap)
