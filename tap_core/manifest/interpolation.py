@@ -289,9 +289,9 @@ def find_config_keys(text: str) -> frozenset[str]:
 
 
 def _find_config_keys(tree: nodes.Template) -> Iterator[str]:
-    """Yield the config keys in a syntax tree, in any of the forms that Jinja supports.
+    """Yield the config keys that a template accesses, from the template's syntax tree.
 
-    The forms are ``config['a']``, ``config.a`` and ``config.get('a')``.
+    Recognized forms are ``config['a']``, ``config.a`` and ``config.get('a')``.
     """
     for item in tree.find_all(nodes.Getitem):
         if _is_config(item.node) and isinstance(item.arg, nodes.Const):

@@ -129,7 +129,7 @@ class PageLoop:
             yield record
 
     def _keep_first(self, documents: Iterator[Any]) -> Iterator[Any]:
-        """Yield the documents unchanged; store the first one for templates.
+        """Yield the documents unchanged; store the first one as a template variable.
 
         It is stored only if processing the records never changes documents.
         """

@@ -169,7 +169,10 @@ def _copy_node(node: MappingNode, path: str) -> MappingNode:
 def _expand_option(
     component: MappingNode, key: Any, parameters: Mapping[str, Any], *, parents_win: bool
 ) -> Any:
-    """Return the value of a component's option, with nested components expanded."""
+    """Return the value of a component's option, with nested components expanded.
+
+    With ``parents_win`` True, ``parameters`` override the nested components' own.
+    """
     value, field, path = (
         component[key],
         (str(component["type"]), key),
@@ -204,7 +207,10 @@ def _get_default_type(node: MappingNode, field: tuple[str, str]) -> str | None:
 def _expand_nested_components(
     mapping: MappingNode, implied: str | None, *, parents_win: bool
 ) -> MappingNode:
-    """Expand the components in a mapping that is not a component; return the mapping."""
+    """Expand the components in a mapping that is not a component; return the mapping.
+
+    With ``parents_win`` True, outer parameters override the components' own.
+    """
     for key, value in mapping.items():
         if isinstance(value, MappingNode) and value.get("type"):
             path = f"{mapping.path}.{key}"

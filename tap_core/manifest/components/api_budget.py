@@ -80,7 +80,7 @@ class HttpRequestRegexMatcher:
     def matches(self, request: requests.PreparedRequest) -> bool:
         """Return True if the request satisfies all options that are set.
 
-        The options concern its method, URL, query parameters and headers.
+        There are options for the method, the URL, the query parameters and the headers.
         """
         parts = urlsplit(request.url or "")
         if self.method and (request.method or "").upper() != self.method.upper():
@@ -227,10 +227,10 @@ class HTTPAPIBudget:
         response: requests.Response,
         counters: RateCounterStore | None = None,
     ) -> None:
-        """Reduce the remaining budget to what the rate limit headers of a response report.
+        """Reduce the remaining budget to the value in the rate limit headers of a response.
 
-        A response without a remaining count means that no requests are left if its status is one of
-        `status_codes_for_ratelimit_hit`.
+        If the header is missing and the status is one of `status_codes_for_ratelimit_hit`, no
+        requests are left.
         """
         found = self._find_policy(request)
         if found is not None:

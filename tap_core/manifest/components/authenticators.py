@@ -143,10 +143,11 @@ class SelectiveAuthenticator:
     def get_used_keys(
         options: Mapping[str, Any], config: Mapping[str, Any]
     ) -> Mapping[str, list[str]]:
-        """Return the name of the selected authenticator, under the option ``authenticators``.
+        """Return ``{"authenticators": [name]}`` with the name of the selected authenticator.
 
         The builder calls this method to build only that authenticator, because the config may lack
-        the settings of the others. {} if the config selects none of them; then all are built.
+        the settings of the others. Return {} if the config selects no authenticator; then all are
+        built.
         """
         path = options.get("authenticator_selection_path")
         found = make_getter(path)(dict(config)) if isinstance(path, list) else MISSING
@@ -400,9 +401,9 @@ class OAuthAuthenticator:
 
     @property
     def _configured_token(self) -> tuple[str, datetime | None] | None:
-        """Access token from the config, and its expiry time (None if the config has none).
+        """Access token from the config, and the token's expiry time (None if unknown).
 
-        None if the config has no access token.
+        The whole pair is None if the config has no access token.
         """
         updater = self.refresh_token_updater
         if updater is not None:

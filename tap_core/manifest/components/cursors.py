@@ -242,7 +242,7 @@ class CustomIncrementalSync(Custom):
     ) -> CustomCursorReader:
         """Return the cursor reader of one partition.
 
-        It is a new instance of the class, initialized with the stored state.
+        The reader has a new instance of the Python class, initialized with the stored state.
         """
         self.owner.stream = stream
         cursor = self._instantiate()

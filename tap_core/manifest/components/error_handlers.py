@@ -122,7 +122,7 @@ def default_resolution(response: requests.Response) -> ResponseResolution:
 def make_response_error(
     resolution: ResponseResolution, message: str, response: requests.Response
 ) -> SyncError:
-    """Return the exception for a failed response.
+    """Return the exception for a failed response, with ``message`` as its text.
 
     The action of the resolution decides if the exception is retriable or fatal.
     """

@@ -60,7 +60,8 @@ _Changes: TypeAlias = list[Callable[[Record, TemplateScope], None]]
 class CombinedExtractor:
     """Extractor that combines several extractors.
 
-    It yields the records of all extractors, or those of the first extractor that finds any.
+    With `mode` ``union`` it yields the records of all extractors; with ``first_match`` it yields
+    those of the first extractor that finds any.
     """
 
     extractors: list[Extractor]
