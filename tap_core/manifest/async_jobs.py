@@ -50,7 +50,7 @@ _USUAL_WAIT: Final = 5.0
 
 
 class JobLimiter:
-    """Limit on the number of asynchronous jobs that run at the API at the same time."""
+    """Limit for the number of asynchronous jobs that the API runs at the same time."""
 
     def __init__(self, most: int) -> None:
         self.most: int = most
@@ -58,10 +58,10 @@ class JobLimiter:
 
     @contextmanager
     def hold_slot(self, check: Callable[[], object]) -> Iterator[None]:
-        """Hold one of the job slots for the duration of the block; block until a slot is free.
+        """Wait for a free job slot, and hold it for the duration of the ``with`` block.
 
-        While the caller waits, ``check`` is called every 0.1 seconds; it may raise an error to end
-        the wait.
+        During the wait, ``check`` is called every 0.1 seconds; an error that it raises ends the
+        wait.
         """
         while not self._free.acquire(timeout=_LOOK_SECONDS):
             check()
@@ -93,7 +93,7 @@ def _check(run: SyncRun) -> None:
 
 @dataclass(slots=True)
 class _JobResponses:
-    """Responses about one job, as the templates of the following requests see them."""
+    """Responses of the API about one job, as variables for the templates of later requests."""
 
     known: dict[str, Any]
     in_slice: dict[str, Any] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class _JobResponses:
 
 @dataclass(frozen=True, slots=True)
 class AsyncJobReader:
-    """Reader of the records of one stream slice through an asynchronous job (AsyncRetriever)."""
+    """Reader that gets the records of one slice with an asynchronous job (AsyncRetriever)."""
 
     stream: DeclarativeStreamProtocol
     retriever: AsyncRetriever
@@ -115,10 +115,10 @@ class AsyncJobReader:
     """Stream and slice as text for messages; contains no secrets."""
 
     def records(self) -> Iterator[Record]:
-        """Create the slice's job, poll it until it ends, and yield the records of its result.
+        """Create a job for the slice, poll it until it ends, and yield the records of its results.
 
         Raises:
-            FatalSyncError: the job has failed in all its attempts, or its status is not in
+            FatalSyncError: the job failed in all attempts, or its status is not in
                 ``status_mapping``.
         """
         with self.limiter.hold_slot(lambda: _check(self.run)):
@@ -134,7 +134,9 @@ class AsyncJobReader:
     # Creation and polling
 
     def _run_job(self) -> _JobResponses | None:
-        """Run the job until it completes; return its responses, or None if the API skipped the job.
+        """Run the job until it completes, and repeat it after a failure; return its responses.
+
+        None if the API skipped the job.
 
         Raises:
             FatalSyncError: all attempts ended with a failure or a timeout.
@@ -151,7 +153,7 @@ class AsyncJobReader:
         raise self._make_error(f"its job ended {_TRIES} times with status '{status}'")
 
     def _wait_for_retry(self, job: _JobResponses | None, status: JobStatus) -> None:
-        """Log a warning about a failed or timed-out job and wait before it is created again."""
+        """Log a warning about a job that failed or timed out; wait before the next attempt."""
         wait = None
         if job is not None:
             message = "%s: its job ended with status '%s' and is created again."
@@ -161,9 +163,9 @@ class AsyncJobReader:
         poll_sleep(self.run, wait or _USUAL_WAIT)
 
     def _create_job(self, *, is_last: bool) -> _JobResponses | None:
-        """Create a job and return its responses; None if the creation failed and may be repeated.
+        """Create a job and return its responses; None if the request failed and can be retried.
 
-        With ``is_last`` the failure is raised instead.
+        With ``is_last`` True, the error of the request is raised instead of returning None.
         """
         try:
             response = self.stream.with_request_only(
@@ -185,7 +187,7 @@ class AsyncJobReader:
         return _JobResponses({"creation_response": context}, {"create_job_response": response})
 
     def _follow_job(self, job: _JobResponses) -> JobStatus:
-        """Poll a job until it ends and return its status; abort it on a timeout or an error."""
+        """Poll a job until it ends; return its status. On a timeout or an error, abort the job."""
         try:
             status = self._poll_job(job)
         except BaseException:
@@ -235,9 +237,10 @@ class AsyncJobReader:
     # Download targets
 
     def _find_targets(self, job: _JobResponses) -> Iterable[Any]:
-        """Return the download URLs or ids of a completed job; each is downloaded by one request.
+        """Return the download targets (URLs or ids) of a completed job.
 
-        Without a ``download_target_extractor`` there is a single, empty target.
+        Each target is downloaded with a separate request. Without a ``download_target_extractor``
+        there is a single, empty target.
         """
         retriever, response = self.retriever, cast("requests.Response", job.polled)
         extractor, targets = retriever.target_extractor, retriever.targets
@@ -255,10 +258,12 @@ class AsyncJobReader:
         more: Mapping[str, Any] | None = None,
         in_slice: Mapping[str, Any] | None = None,
     ) -> TemplateScope:
-        """Return the interpolation scope of the slice, extended by the job's responses.
+        """Return the template variables of the slice, extended with the responses about the job.
 
-        ``more`` and ``in_slice`` are further variables; ``in_slice`` is used only for older
-        manifests, which find them in ``stream_slice``.
+        Args:
+            job: The responses about the job.
+            more: Additional variables.
+            in_slice: Additional values for ``stream_slice``; only older manifests use them.
         """
         responses = {**job.known, **(more or {})}
         stream_slice = self.scope["stream_slice"]
@@ -271,10 +276,12 @@ class AsyncJobReader:
     def _send_optional(
         self, retriever: SimpleRetriever | None, job: _JobResponses, done: str
     ) -> None:
-        """Send the abort or delete request of a job; log a failure of the request as a warning.
+        """Send the abort or delete request of a job; log a warning if the request fails.
 
-        Without a retriever nothing is sent. ``done`` is the participle for the message, for example
-        "aborted".
+        Args:
+            retriever: The retriever of the request; None sends nothing.
+            job: The responses about the job.
+            done: The participle in the message, for example "aborted".
         """
         if retriever is None:
             return
@@ -297,7 +304,7 @@ def _decoder(retriever: SimpleRetriever) -> Decoder:
 def _build_template_context(
     response: requests.Response, retriever: SimpleRetriever
 ) -> dict[str, Any]:
-    """Return a response as a template variable: its JSON object, ``headers`` and ``request``."""
+    """Return the template variable for a response: its JSON object, ``headers`` and ``request``."""
     document = next(_decoder(retriever).decode(response), None)
     known: Mapping[str, Any] = document if isinstance(document, Mapping) else {}
     return {"headers": response.headers, "request": response.request, **known}

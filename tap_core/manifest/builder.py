@@ -57,15 +57,15 @@ def build_component(
     parameters: Mapping[str, Any] | None = None,
     warn: Callable[[str], object] = _log.warning,
 ) -> Any:
-    """Build the component or value that a node of a manifest declares, and return it.
+    """Build the component or value that a node of a manifest declares.
 
     Args:
         manifest: The loaded manifest.
-        node: The part of the manifest to build; None gives None.
-        expected: A component class, or any type hint that a field of a component may have.
-        config: The connector's config. Templates that need it are not rendered at once.
-        parameters: The ``$parameters`` in force, for a node that is not a component.
-        warn: Called with each warning, that is a problem that does not prevent the run.
+        node: The part of the manifest to build; None returns None.
+        expected: A component class, or any type hint that a component's field may have.
+        config: The connector's config. None leaves templates that use the config unrendered.
+        parameters: The ``$parameters`` for a node that is not a component.
+        warn: Called with the message of each problem that does not prevent the run.
 
     Raises:
         ManifestError: the node cannot be built; the error names file, line and keys.
@@ -75,7 +75,7 @@ def build_component(
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """Position in the manifest, with the ``$parameters`` that apply there."""
+    """Position in the manifest, with the ``$parameters`` that apply at this position."""
 
     path: str
     line: int
@@ -84,15 +84,18 @@ class _Position:
     """Restricted template names that are available at this position, such as ``stream_state``."""
 
     def child(self, key: Any, line: int) -> _Position:
-        """Return the position of a key or list index below this one; line 0 keeps this line."""
+        """Return the position of a key or list index below this position.
+
+        ``line`` 0 means that the line is unknown; the line of this position is used.
+        """
         step = f"[{key}]" if isinstance(key, int) else f".{key}"
         path = f"{self.path}{step}".lstrip(".")
         return replace(self, path=path, line=line or self.line)
 
     def for_component(self, cls: Any, node: MappingNode) -> _Position:
-        """Return this position with the restricted template names that a component class allows.
+        """Return this position with the restricted variables that a component class allows.
 
-        A class with a static method ``get_restricted_names`` returns these names.
+        A class allows them with a static method ``get_restricted_names``.
         """
         get_names = getattr(cls, "get_restricted_names", None)
         return (
@@ -104,7 +107,10 @@ class _Position:
 
 @dataclass(frozen=True)
 class Builder:
-    """Builder of the components of one manifest; config None leaves config templates unrendered."""
+    """Builder of the components of one manifest.
+
+    Without a config, templates that use the config are not rendered.
+    """
 
     manifest: Manifest
     config: Mapping[str, Any] | None = None
@@ -115,14 +121,14 @@ class Builder:
     _scope: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        """Make the config available to all templates."""
+        """Pass the config to all templates as the variable ``config``."""
         if self.config is not None:
             self._scope["config"] = self.config
 
     def build(self, node: Any, expected: Any, parameters: Mapping[str, Any] | None = None) -> Any:
-        """Build and return what a node declares; return None if the node has a problem.
+        """Build what a node declares; return None if the node has a problem.
 
-        See `build_component` for the arguments.
+        The arguments are those of `build_component`.
 
         Raises:
             ManifestError: the node has a problem, and `problems` is None.
@@ -166,7 +172,7 @@ class Builder:
         return made(shape, node, position)
 
     def _convert_data(self, shape: FieldType, node: DataMapping, position: _Position) -> Any:
-        """Return a mapping of response or config data as plain values, never as a component."""
+        """Convert a mapping from a response or the config to plain values, never to a component."""
         if shape.kind:
             return str(node) if shape.kind == "text" else to_plain(node)
         if shape.value is None:
@@ -179,9 +185,9 @@ class Builder:
         }
 
     def _keep_unbuilt(self, node: Any, position: _Position) -> Any:
-        """Return a component's node unbuilt, for an option whose user builds it later.
+        """Return a component's node without building it; the user of the option builds it later.
 
-        If problems are collected, the node is built now as well, to find its problems.
+        If problems are collected, the node is also built once to find its problems.
         """
         if not isinstance(node, MappingNode):
             return self._report(position, "a component must be a mapping with a `type`.")
@@ -198,7 +204,7 @@ class Builder:
         if shape.kind == "value":
             whole = apply_own_parameters(node)
             return self._convert_values(
-                whole, position, lambda one, at: self._inner(shape, one, at)
+                whole, position, lambda one, at: self._convert_nested_value(shape, one, at)
             )
         if shape.value is None:
             return self._coerce(shape, node, position)
@@ -224,13 +230,13 @@ class Builder:
 
     def _convert_inner(self, shape: FieldType, node: Any, position: _Position) -> Any:
         return (
-            self._inner(shape, node, position)
+            self._convert_nested_value(shape, node, position)
             if shape.kind
             else self._convert(shape, node, position)
         )
 
-    def _inner(self, shape: FieldType, node: Any, position: _Position) -> Any:
-        """Return a value within a mapping or list; an empty rendered text becomes None there."""
+    def _convert_nested_value(self, shape: FieldType, node: Any, position: _Position) -> Any:
+        """Return a value inside a mapping or list; a text that renders as empty becomes None."""
         if isinstance(node, str):
             return self._build_interpolated(shape, node, position, empty=None)
         return self._convert(shape, node, position)
@@ -253,8 +259,9 @@ class Builder:
     def _build_interpolated(
         self, shape: FieldType, node: Any, position: _Position, *, empty: Any = ""
     ) -> Any:
-        """Return the value of an interpolated field: a plain value, or a bound template to call.
+        """Return the value of a field that may contain templates.
 
+        A template that cannot be rendered yet is returned as a callable, a bound template.
         ``empty`` is the value of an empty text.
         """
         if not isinstance(node, str):
@@ -266,7 +273,7 @@ class Builder:
         if bound is UNKNOWN:
             return bound
         is_open = not bound.template.is_fixed or self._depends_on_unknown(bound, position)
-        if is_open or _marks_config_data(bound, position):
+        if is_open or _must_stay_unrendered(bound, position):
             return bound
         try:
             return bound({})
@@ -282,7 +289,7 @@ class Builder:
         types: tuple[type, ...] = (),
         empty: Any = "",
     ) -> Any:
-        """Return the compiled template bound to its position, or UNKNOWN if it has a problem.
+        """Compile a template for its position; return UNKNOWN if the template has a problem.
 
         Jinja is imported when the first template is compiled.
         """
@@ -308,17 +315,17 @@ class Builder:
         return made
 
     def _depends_on_unknown(self, bound: Any, position: _Position) -> bool:
-        """Return True if a template uses config or parameters whose values are not known yet."""
+        """Return True if a template uses config or parameters whose values are still unknown."""
         names = bound.template.names
         if "parameters" in names and any(one is UNKNOWN for one in position.parameters.values()):
             return True
         return self.config is None and "config" in names
 
     def _build_plain(self, shape: FieldType, node: Any, position: _Position) -> Any:
-        """Return the plain value of a field whose template is rendered before any request.
+        """Return the value of a field whose template is rendered before any request is sent.
 
-        UNKNOWN if the config is missing or the value has a problem; a function from config to value
-        if the field accepts one.
+        If the field accepts a function from config to value, such a function may be returned.
+        UNKNOWN is returned if the config is missing or the value has a problem.
         """
         text = ""
         if isinstance(node, str) and has_template(node):
@@ -392,11 +399,10 @@ class Builder:
         return self._instantiate(cls, plan, values, position)
 
     def _drop_unused_keys(self, cls: type, node: MappingNode) -> MappingNode:
-        """Return the node without option keys that have no effect with this config.
+        """Return a component's node without options that have no effect with this config.
 
-        A component class with a static method ``get_used_keys`` returns the keys that have an
-        effect, by option. SelectiveAuthenticator thus drops the authenticators that are not
-        selected.
+        A component class has a static method ``get_used_keys`` if it supports this.
+        SelectiveAuthenticator uses it to drop the authenticators that the config does not select.
         """
         get_from_class = getattr(cls, "get_used_keys", None)
         if get_from_class is None or not self.config:
@@ -412,10 +418,10 @@ class Builder:
     def _get_option_types(
         kind: type, plan: ComponentPlan, node: MappingNode
     ) -> Iterable[tuple[str, FieldType]]:
-        """Return the type of each option of a component class, by name.
+        """Yield the name and the type of each option of a component class.
 
-        A class with a static method ``literal_types`` restricts the literals of an option,
-        depending on the node's other options.
+        A class may have a static method ``literal_types``, which restricts the literals of an
+        option depending on the other options of the node.
         """
         get_from_class = getattr(kind, "literal_types", None)
         if get_from_class is None:
@@ -484,7 +490,7 @@ class Builder:
     def _build_custom(
         self, cls: type, plan: ComponentPlan, node: MappingNode, position: _Position
     ) -> Any:
-        """Return the wrapper component of a Python class of the connector (``class_name``)."""
+        """Return the component that wraps a Python class of the connector (``class_name``)."""
         name = node.get("class_name")
         if _has_unknown(node.values()):
             return UNKNOWN
@@ -498,7 +504,10 @@ class Builder:
         return self._instantiate(cls, plan, {"class_name": name, "fields": fields}, position)
 
     def _build_custom_field(self, node: Any, position: _Position) -> Any:
-        """Return an option of a custom class: components are built, other values unchanged."""
+        """Return the value of a custom class's option.
+
+        A component is built; any other value is returned unchanged.
+        """
         if isinstance(node, list):
             lines = node.lines if isinstance(node, ListNode) else []
             return [
@@ -520,13 +529,19 @@ def _has_unknown(values: Iterable[Any]) -> bool:
     return any(value is UNKNOWN for value in values)
 
 
-def _marks_config_data(bound: Any, position: _Position) -> bool:
-    """Return True if a template must stay unrendered, to tell config data from its own text."""
+def _must_stay_unrendered(bound: Any, position: _Position) -> bool:
+    """Return True if a template must stay unrendered because its output may contain config data.
+
+    Rendering it later keeps config data distinguishable from the manifest's own text.
+    """
     return "components_values" in position.restricted_names and "config" in bound.template.names
 
 
 def _is_code_from_data(node: MappingNode) -> bool:
-    """Return True if the class to run (``class_name``) comes from response or config data."""
+    """Return True if the Python class to run (``class_name``) is named by a response or the config.
+
+    Only the manifest itself may name it.
+    """
     kind = node.get(_TYPE)
     is_custom = isinstance(kind, DataText) and kind.startswith(_CUSTOM)
     return is_custom or isinstance(node.get("class_name"), DataText)
@@ -538,7 +553,7 @@ def _is_component(node: MappingNode) -> bool:
 
 
 def _is_accepted(cls: type, expected: type) -> bool:
-    """Return True if an option of the type ``expected`` accepts the component class ``cls``."""
+    """Return True if an option of type ``expected`` accepts the component class ``cls``."""
     if not getattr(expected, "_is_protocol", False):
         return issubclass(cls, expected)
     if cls.__name__.startswith(_CUSTOM):

@@ -37,11 +37,16 @@ _PUBLISHED: Final[Mapping[str, frozenset[str]]] = {
 def unknown_options(
     node: MappingNode, options: Collection[Any], parameters: Collection[Any]
 ) -> list[tuple[Any, bool]]:
-    """Return the unknown options of a component, each paired with True if it is an error.
+    """Return the unknown options of a component, each with a bool: True for an error.
 
-    ``known`` are the component's own options, ``parameters`` the names of all ``$parameters``. An
-    option that another component or a parameter has is a warning. If a node has such an option, its
-    other unknown options are warnings too, unless they resemble a known option.
+    False is a warning, for an option that is known from another component, from an older version,
+    or as a parameter. If a node has such an option, its other unknown options are warnings too,
+    unless they look like a misspelled option.
+
+    Args:
+        node: The component's node.
+        options: The known options of the component.
+        parameters: The names of all ``$parameters`` in the manifest.
     """
     unknown = [option for option in node if option not in options and option not in _COMMENTS]
     if not unknown:

@@ -57,14 +57,14 @@ _CHOICES: Final = {
 
 @dataclass
 class _ParsedArguments:
-    """Flags of this command, and the arguments to pass on to the tap's own CLI."""
+    """Parsed flags of this command, and the arguments to pass to the tap's command line."""
 
     own: dict[str, str] = field(default_factory=dict)
     rest: list[str] = field(default_factory=list)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code; ``argv`` None means ``sys.argv``."""
+    """Run the command and return its exit code; ``argv`` None uses ``sys.argv``."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         if arguments[:1] == ["lint"]:
@@ -94,9 +94,9 @@ def _failed(message: str) -> int:
 
 
 def _split_arguments(arguments: Sequence[str]) -> _ParsedArguments:
-    """Separate this command's flags from the tap's arguments.
+    """Separate the flags of this command from the arguments for the tap.
 
-    A flag that is not passed gets its value from its environment variable, if set.
+    A flag that is not passed is read from its environment variable, if that is set.
     """
     given = _ParsedArguments()
     rest = iter(arguments)
@@ -136,10 +136,10 @@ def _run(arguments: _ParsedArguments) -> int:
 
 
 def _config_file(arguments: Sequence[str]) -> Path | None:
-    """Return the path of the config file if ``--config`` names exactly one file, else None.
+    """Return the path of the config file if ``--config`` names exactly one file; otherwise None.
 
-    The tap needs the path early: stream discovery may renew a token, which is written to the file,
-    before the tap's own CLI has parsed its arguments.
+    The path is needed before the tap parses its arguments: stream discovery may refresh a token,
+    which is then written to the config file.
     """
     words = iter(arguments)
     pairs = (word.partition("=") for word in words)

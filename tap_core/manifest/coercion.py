@@ -21,7 +21,7 @@ _SHOWN: Final = 60
 
 
 def coerce_scalar(shape: FieldType, value: Any) -> Any:
-    """Return the value converted to one of the scalar types or literals of an option.
+    """Convert a value to one of the scalar types or literals that an option accepts.
 
     Raises:
         ValueError: the value has another type.
@@ -71,7 +71,7 @@ def _format_value(value: Any) -> str:
 
 
 def describe_expected_type(shape: FieldType) -> str:
-    """Return the accepted types of an option as text for messages, such as "an integer"."""
+    """Describe the types that an option accepts, for messages, such as "an integer"."""
     parts = [*map(repr, shape.literals), *(_NAMES[one] for one in _NAMES if one in shape.scalars)]
     if shape.kind:
         parts.append("a text" if shape.kind == "text" else "a value")

@@ -44,14 +44,17 @@ __all__ = ["CursorSlice", "ManifestReader"]
 
 
 class CursorSlice(NamedTuple):
-    """Slice of a custom or counting cursor that a copy of a stream reads, with its reader."""
+    """Slice of a custom or counting cursor, with the cursor reader that yielded it."""
 
     reader: CursorReader
     cursor_slice: CdkStreamSlice
 
 
 class ManifestReader(WindowReader):
-    """Reader of one stream of a manifest: windows, cursor slices and their state."""
+    """Reader of the contexts (partitions) of one stream of a manifest.
+
+    It reads time windows or cursor slices one after the other, and stores their state.
+    """
 
     current_slice: CursorSlice | None = None
     _is_trial: bool = False
@@ -65,8 +68,8 @@ class ManifestReader(WindowReader):
             stream: Stream to read, a ManifestStream.
             components: Components of the stream.
             slices: Slices of the stream.
-            is_resumed: True for a parent stream that resumes from its child's state; its own state
-                is not written as messages.
+            is_resumed: True for a parent stream that resumes from the state of its child
+                stream. The state of such a parent is not emitted.
         """
         super().__init__(stream)
         self._components = components
@@ -76,7 +79,7 @@ class ManifestReader(WindowReader):
     # Windows
 
     def make_edge_error(self, message: str, name: str) -> ConfigurationError:
-        """Return the error for an invalid start or end, with the config keys in its template."""
+        """Return the error for an invalid start or end, with the config keys in the template."""
         node = self._components.incremental_node.get("incremental_sync") or {}
         given = node.get(f"{name}_datetime")
         texts = given.values() if isinstance(given, Mapping) else [given]
@@ -95,7 +98,7 @@ class ManifestReader(WindowReader):
     def find_edges(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
         """Return the start and the end of the period to read.
 
-        With ``global_substream_cursor`` all slices have the end of the first one.
+        With ``global_substream_cursor`` all slices end where the first slice ends.
         """
         start, end = super().find_edges(cursor)
         return start, self._slices.limit_end(end) if cursor.global_substream_cursor else end
@@ -103,7 +106,7 @@ class ManifestReader(WindowReader):
     def find_stored(
         self, cursor: DatetimeBasedCursor, context: Context | None
     ) -> dt.datetime | None:
-        """Return the datetime up to which a context was synced; None without a bookmark."""
+        """Return the datetime up to which a context is synced; None without a bookmark."""
         found = super().find_stored(cursor, context)
         if found is None or not cursor.global_substream_cursor or cursor.lookback_window:
             return found
@@ -118,12 +121,12 @@ class ManifestReader(WindowReader):
         return super().read(context) if cursor is None else self._read_slices(cursor, context)
 
     def begin_trial(self, context: Context | None) -> None:
-        """Prepare to read only the first window or slice of a context, as for a connection test."""
+        """Limit the next read to the first window or slice of a context, for a connection test."""
         super().begin_trial(context)
         self._is_trial = True
 
     def end(self) -> None:
-        """Release the resources of a context; called when all of its records were read."""
+        """Release the resources of a context after all of its records are read."""
         super().end()
         self._is_trial = False
 
@@ -146,7 +149,7 @@ class ManifestReader(WindowReader):
                 return
 
     def find_partition(self, context: Context | None) -> tuple[PartitionSlice, Mapping[str, Any]]:
-        """Return the partition of the current slice, and the values of the cursor interval."""
+        """Return the current slice's partition values, and the values of its cursor interval."""
         more = getattr(context, "extra_fields", None)
         partition = PartitionSlice(context or {}, extra_fields=more)
         if self.current_slice is None:
@@ -163,13 +166,16 @@ class ManifestReader(WindowReader):
 
     @property
     def state_scope(self) -> Mapping[str, Any]:
-        """State of a custom cursor for templates, as ``stream_state``; {} outside of a slice."""
+        """State of a custom cursor, as the template variable ``stream_state``.
+
+        {} outside of a slice.
+        """
         return {} if self.current_slice is None else {STATE: self.current_slice.reader.state}
 
     # State of a custom or counting cursor
 
     def _find_position(self, context: Context | None) -> dict[str, Any]:
-        """Return the stored state of a context in the cursor's own format; {} in the first sync."""
+        """Return the stored state of a context in the cursor's format; {} in the first sync."""
         stream, manager = self.stream, self.stream.state_manager
         if stream.replication_method != REPLICATION_INCREMENTAL:
             return {}
@@ -178,9 +184,9 @@ class ManifestReader(WindowReader):
         return copy.deepcopy(found or to_cursor_state(manager.stream_state, key))
 
     def _close_slice(self, context: Context | None, state: Mapping[str, Any] | None) -> None:
-        """Store the cursor's state as soon as all records of the slice are written.
+        """Store the state of a cursor as soon as all records of its slice are written.
 
-        ``kept`` None stores nothing: the cursor has an ordinary bookmark.
+        ``state`` None stores nothing, because the cursor uses an ordinary bookmark.
         """
         stream = self.stream
         if state is None or stream.replication_method != REPLICATION_INCREMENTAL:

@@ -22,9 +22,9 @@ __all__ = ["add_base_origin", "is_template_origin", "make_component_route", "mak
 
 
 def is_template_origin(node: Mapping[str, Any], origin: Origin) -> bool:
-    """Return True if the origin is in the stream template, for a stream made from a template.
+    """Return True if the stream template contains the origin (scheme, host, port).
 
-    Always True for the node of a stream that the manifest declares without a template.
+    Always True for a stream that is declared without a template.
     """
     origins = getattr(node, "origins", None)
     return origins is None or origin in origins
@@ -33,14 +33,14 @@ def is_template_origin(node: Mapping[str, Any], origin: Origin) -> bool:
 def make_trusted_scope(
     scope: TemplateScope, config: Mapping[str, Any], stream: str, routers: Sequence[Any] | None
 ) -> TemplateScope:
-    """Return an interpolation scope without any value that may come from an API response.
+    """Return the template variables without any value that may come from an API response.
 
     Args:
-        scope: The scope of the current request.
+        scope: The template variables of the current request.
         config: The config of the connector.
         stream: The name of the stream.
-        routers: The partition routers of the stream: slices of a ListPartitionRouter contain no
-            values from responses. None drops the slice.
+        routers: The partition routers of the stream. The slice is kept if all of them are
+            ListPartitionRouters, whose values do not come from responses. None drops the slice.
     """
     is_own = routers is not None and all(isinstance(one, ListPartitionRouter) for one in routers)
     slices: Any = scope.get("stream_slice") if is_own else None
@@ -55,9 +55,10 @@ def make_trusted_scope(
 
 
 def add_base_origin(origins: set[Origin], base: str, node: Mapping[str, Any]) -> set[Origin]:
-    """Add the origin of a requester's base URL to the known origins, and return these.
+    """Add the origin of a requester's base URL to ``origins``; return ``origins``.
 
-    An empty base URL, or an origin that the stream's template does not name, adds nothing.
+    Nothing is added for an empty base URL, or for an origin that the stream's template does not
+    contain.
     """
     origin = declared_origin(base) if base else None
     if origin is not None and is_template_origin(node, origin):
@@ -68,7 +69,10 @@ def add_base_origin(origins: set[Origin], base: str, node: Mapping[str, Any]) ->
 def make_component_route(
     request: requests.PreparedRequest, node: Mapping[str, Any], is_secure: Callable[[], bool]
 ) -> Route:
-    """Return the rules for a request of a component, such as for a token: its own origin only."""
+    """Return the rules for where a component's request, such as a token request, may be sent.
+
+    Only the origin of the request's URL is allowed.
+    """
     own = parse_origin(request.url)
     return Route(
         lambda origin: origin == own and is_template_origin(node, origin),

@@ -80,10 +80,10 @@ _Document = TypeVar("_Document")
 
 @dataclass(frozen=True)
 class BoundedReader:
-    """Base of decoders with the option ``max_unpacked_bytes``.
+    """Base class of decoders with the option ``max_unpacked_bytes``, 64 MiB by default.
 
-    The option is the maximum number of bytes of a document, a line or a row. Within another
-    decoder, an unset option takes the outer decoder's limit; the default is 64 MiB.
+    The option is the maximum size of a document, a line or a row. A nested decoder without the
+    option uses the limit of the outer decoder.
     """
 
     max_unpacked_bytes: int | None = field(default=None, kw_only=True)
@@ -95,29 +95,32 @@ class BoundedReader:
             raise ManifestError(f"Invalid {_SETTING} {most}: expected at least 1 byte.")
 
     def bound(self, data: object = None) -> Bound:
-        """Return the size limit for reading a stream: the decoder's own, or that of ``data``."""
+        """Return the size limit for reading a stream.
+
+        It is the limit of the decoder, or of the outer stream ``data`` if the decoder has none.
+        """
         if self.max_unpacked_bytes is not None:
             return Bound(self.max_unpacked_bytes, f"{_SETTING} of the decoder")
         outer: Bound | None = getattr(data, "bound", None)
         return outer or Bound(_MOST, f"{_SETTING} of the decoder")
 
 
-class _Stream(io.BufferedReader):
-    """Buffered byte stream of a response, with its size limit, total and reading time."""
+class _ResponseStream(io.BufferedReader):
+    """Buffered byte stream of a response, with its size limit, byte count and reading time."""
 
     bound: Bound | None = None
-    total: _Total | None = None
+    total: _ByteCounter | None = None
     time: ReadingTime | None = None
 
 
-class _Counted(io.RawIOBase):
-    """Raw stream that reads in blocks and adds their sizes to a response's total."""
+class _CountingStream(io.RawIOBase):
+    """Raw stream that reads in blocks and adds the size of each block to the response's total."""
 
     def __init__(
         self,
         source: IO[bytes],
         time: ReadingTime | None,
-        total: _Total | None = None,
+        total: _ByteCounter | None = None,
         block: int = _BLOCK,
     ) -> None:
         self._source, self._time, self._total, self._block = source, time, total, block
@@ -141,20 +144,20 @@ class _Counted(io.RawIOBase):
         return self._size
 
 
-class _Total:
-    """Number of bytes that a response was decompressed to, including nested archives."""
+class _ByteCounter:
+    """Counter of the decompressed bytes of a response, including nested archives."""
 
     def __init__(
-        self, bound: Bound, packed: Callable[[], int], outer: _Total | None = None
+        self, bound: Bound, packed: Callable[[], int], outer: _ByteCounter | None = None
     ) -> None:
         self.bound, self._packed, self._outer, self._size = bound, packed, outer, 0
 
     def add(self, size: int) -> None:
-        """Add a number of decompressed bytes.
+        """Add a number of decompressed bytes to the total.
 
         Raises:
-            InputTooLargeError: the total exceeds both the limit and `RATIO` times the compressed
-                size.
+            InputTooLargeError: the total exceeds the limit, and also `RATIO` times the
+                compressed size.
         """
         if self._outer is not None:
             self._outer.add(size)
@@ -167,32 +170,32 @@ class _Total:
 
 
 def open_body(response: requests.Response) -> IO[bytes]:
-    """Open the body of a response as a stream that measures the time to read its rows."""
+    """Open the body of a response as a byte stream that measures its reading time."""
     time = get_reading_time(response)
-    made = _Stream(_Counted(open_response_body(response), time), _BLOCK)
+    made = _ResponseStream(_CountingStream(open_response_body(response), time), _BLOCK)
     made.time = time
     return cast("IO[bytes]", made)
 
 
 def decompress(data: IO[bytes], bound: Bound) -> IO[bytes]:
-    """Return a stream of decompressed bytes; the unchanged bytes if they are not gzip."""
-    packed = _Stream(cast("io.RawIOBase", data), _PACKED_BLOCK)
+    """Return a stream of the decompressed bytes; data other than gzip is returned unchanged."""
+    packed = _ResponseStream(cast("io.RawIOBase", data), _PACKED_BLOCK)
     time: ReadingTime | None = getattr(data, "time", None)
     packed.bound, packed.time = bound, time
     if packed.peek(len(_GZIP))[: len(_GZIP)] != _GZIP:
         return cast("IO[bytes]", packed)
     source = cast("IO[bytes]", gzip.GzipFile(fileobj=packed))
-    outer: _Total | None = getattr(data, "total", None)
-    return _stream(source, time, _Total(bound, packed.tell, outer), _BLOCK)
+    outer: _ByteCounter | None = getattr(data, "total", None)
+    return _stream(source, time, _ByteCounter(bound, packed.tell, outer), _BLOCK)
 
 
 def iterate_files(response: requests.Response, bound: Bound) -> Iterator[IO[bytes]]:
-    """Yield a stream for each file in a zip archive, the body of a response."""
+    """Yield a byte stream for each file in a response body that is a zip archive."""
     data, time = open_response_body(response), get_reading_time(response)
     size = data.seek(0, io.SEEK_END)
     data.seek(0)
-    total = _Total(bound, lambda: size)
-    with zipfile.ZipFile(cast("IO[bytes]", _Archive(data))) as archive:
+    total = _ByteCounter(bound, lambda: size)
+    with zipfile.ZipFile(cast("IO[bytes]", _ArchiveFile(data))) as archive:
         for member in archive.infolist():
             if member.flag_bits & 1:
                 raise zipfile.BadZipFile(f"its file {member.filename[:100]!r} is encrypted")
@@ -201,14 +204,16 @@ def iterate_files(response: requests.Response, bound: Bound) -> Iterator[IO[byte
                 yield _stream(file, time, total, block)
 
 
-def _stream(source: IO[bytes], time: ReadingTime | None, total: _Total, block: int) -> IO[bytes]:
-    made = _Stream(_Counted(source, time, total, block), block)
+def _stream(
+    source: IO[bytes], time: ReadingTime | None, total: _ByteCounter, block: int
+) -> IO[bytes]:
+    made = _ResponseStream(_CountingStream(source, time, total, block), block)
     made.bound, made.total, made.time = total.bound, total, time
     return cast("IO[bytes]", made)
 
 
-class _Archive:
-    """File object for zipfile that limits the size of the archive's directory."""
+class _ArchiveFile:
+    """File object for zipfile that limits the size of the zip archive's directory."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -233,7 +238,7 @@ class _Archive:
 def translate_read_errors(
     response: requests.Response, documents: Iterable[_Document]
 ) -> Iterator[_Document]:
-    """Yield the documents of a response; raise errors of reading as errors of the response.
+    """Yield the documents of a response; convert errors while reading to FatalAPIError.
 
     Raises:
         FatalAPIError: the response is damaged, too large, or not in the declared format.

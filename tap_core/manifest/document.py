@@ -25,7 +25,7 @@ __all__ = [
 
 
 class _Unknown:
-    """Class of `UNKNOWN`; copying it returns the same object."""
+    """Type of `UNKNOWN`, the marker for values that are not known yet; copies are identical."""
 
     def __deepcopy__(self, memo: Any) -> _Unknown:
         return self
@@ -43,7 +43,7 @@ any other parameters.
 
 
 class MappingNode(dict[Any, Any]):
-    """Mapping of a manifest, with its position and parameters."""
+    """Mapping in a manifest, with its position and parameters."""
 
     __slots__ = ("filled", "line", "lines", "origins", "parameters", "path")
 
@@ -67,25 +67,25 @@ class MappingNode(dict[Any, Any]):
 
 
 class DataText(str):
-    """Text from a response or the config; never a template, even if it contains braces."""
+    """Text from a response or the config; it is never a template, even if it contains braces."""
 
     __slots__ = ()
 
 
 class OwnText(str):
-    """Text of the manifest, for templates whose output must be told from data."""
+    """Text of the manifest, marked to distinguish it from data in the output of a template."""
 
     __slots__ = ()
 
 
 class DataMapping(dict[Any, Any]):
-    """Mapping from a response or the config; never a component, even if it has a type."""
+    """Mapping from a response or the config; it is never a component, even if it has a ``type``."""
 
     __slots__ = ()
 
 
 def as_data(value: Any) -> Any:
-    """Return a copy of a response or config value, marked as data at all levels."""
+    """Return a copy of a response or config value; texts and mappings in it are marked as data."""
     if isinstance(value, str):
         return DataText(value)
     if isinstance(value, dict):
@@ -94,7 +94,7 @@ def as_data(value: Any) -> Any:
 
 
 class ListNode(list[Any]):
-    """List of a manifest, with the lines of its items."""
+    """List in a manifest, with the line numbers of its items."""
 
     __slots__ = ("lines",)
 
@@ -105,7 +105,10 @@ class ListNode(list[Any]):
 
 
 def is_larger(value: Any, most: int) -> bool:
-    """Return True if a value has more than ``most`` nodes; shared nodes count at each use."""
+    """Return True if a value has more than ``most`` nodes.
+
+    A node that is used several times counts each time.
+    """
     return _size(value, most, {}) > most
 
 
@@ -119,7 +122,7 @@ def _size(value: Any, most: int, known: dict[int, int]) -> int:
 
 
 def to_plain(value: Any) -> Any:
-    """Return a copy of a node as plain dicts and lists; keys become strings, as in JSON."""
+    """Convert a node to plain dicts and lists; keys become strings, as in JSON."""
     if isinstance(value, dict):
         return {_key(key): to_plain(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -132,9 +135,9 @@ def _key(key: Any) -> str:
 
 
 def to_nodes(value: Any, line: int) -> Any:
-    """Return a copy of plain dicts and lists as manifest nodes.
+    """Convert plain dicts and lists to manifest nodes.
 
-    Parts that are nodes keep their lines; all others get ``line``.
+    Parts that are nodes already keep their line numbers; all others get ``line``.
     """
     if isinstance(value, DataMapping):
         return value

@@ -41,17 +41,17 @@ _WILD: Final = frozenset("*?[")
 
 
 def split_path(path: str) -> tuple[str, ...]:
-    """Split a path at its slashes; return () for ``/``, which means the document itself."""
+    """Split a path at its slashes; ``/`` means the document itself and gives ()."""
     return tuple(path.lstrip("/").split("/")) if path != "/" else ()
 
 
 def has_wildcard(path: Sequence[str]) -> bool:
-    """Return True if a path contains a wildcard, so that it may match several values."""
+    """Return True if a path contains a wildcard and may therefore match several values."""
     return any(_is_wild(step) for step in path)
 
 
 def make_getter(path: Sequence[str]) -> Callable[[Any], Any]:
-    """Return a function that gets the value at a path, or `MISSING` if there is none.
+    """Return a function that gets the value at a path; `MISSING` if the path does not exist.
 
     The function raises ManifestError if a path with wildcards matches several values.
     """
@@ -90,15 +90,15 @@ def _make_single_getter(steps: Sequence[str]) -> Callable[[Any], Any]:
 
 
 def find_all(path: Sequence[str]) -> Callable[[Any], list[Any]]:
-    """Return a function that gets all values at a path, in the document's order."""
+    """Return a function that gets all values at a path, in document order."""
     find = _make_finder(tuple(map(str, path)))
     return lambda document: [holder[name] for holder, name in find(document)]
 
 
 def make_locator(path: Sequence[str]) -> Callable[[Any], list[_Location]]:
-    """Return a function that gets all locations at a path of at least one step.
+    """Return a function that finds every location in a document that matches ``path``.
 
-    A location is a container with a key or index.
+    A location is a pair of a container and the key or index in it. The path must not be empty.
     """
     find = _make_finder(tuple(path))
     return lambda document: list(find(document))
@@ -120,17 +120,20 @@ def make_remover(path: Sequence[str]) -> Callable[[Any], None]:
 
 
 def iterate_leaves(document: Any) -> Iterator[_Location]:
-    """Yield the location of each scalar value in a document."""
+    """Yield the location (container and key) of each scalar value in a document."""
     for holder, name in _iterate_locations(document):
         if not isinstance(holder[name], (Mapping, list)):
             yield holder, name
 
 
 def set_at(document: Any, path: Sequence[str], value: Any) -> None:
-    """Set the value at a path, in place; create missing objects, lists for numeric steps.
+    """Set the value at a path in place.
+
+    Missing parents are created: as lists if the next part of the path is a number, otherwise as
+    objects.
 
     Raises:
-        TypeError: a scalar value is in the way.
+        TypeError: a parent in the path is a scalar value.
     """
     steps = tuple(path)
     for step, following in pairwise(steps):
@@ -139,14 +142,14 @@ def set_at(document: Any, path: Sequence[str], value: Any) -> None:
 
 
 def delete_at(location: _Location) -> None:
-    """Remove the value at a location, if there is one."""
+    """Remove the value at a location; do nothing if it does not exist."""
     holder, name = location
     if _has(holder, name):
         _remove(holder, name)
 
 
 def _get_or_create(holder: Any, step: str, empty: Any) -> Any:
-    """Return the container at a step; set it to ``empty`` if it is missing or None."""
+    """Return the container at a key or index; if it is missing or None, set it to ``empty``."""
     below = _get_child(holder, step)
     if below is MISSING or below is None:
         _set(holder, step, empty)
@@ -166,7 +169,7 @@ def _set(holder: Any, step: str, value: Any) -> None:
 
 
 def _get_child(holder: Any, step: str) -> Any:
-    """Return the value of a key or index in a container, or `MISSING`."""
+    """Return the value at a key or index of a container, or `MISSING`."""
     if isinstance(holder, dict):
         return cast(dict[str, Any], holder).get(step, MISSING)
     if isinstance(holder, list):
@@ -210,7 +213,7 @@ def _entries(holder: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _iterate_locations(document: Any) -> Iterator[_Location]:
-    """Yield the locations of all values of a document: each level before those below it."""
+    """Yield the locations of all values in a document, level by level."""
     for name, _ in _entries(document):
         yield document, name
     for _, value in _entries(document):
@@ -218,7 +221,7 @@ def _iterate_locations(document: Any) -> Iterator[_Location]:
 
 
 def _make_finder(steps: tuple[str, ...]) -> _Find:
-    """Return a function that yields the locations at a path of at least one step."""
+    """Return a function that yields the locations matching a path, which must not be empty."""
     if "**" in steps:
         at = steps.index("**")
         return _make_deep_finder(steps[:at], steps[at + 1 :])
@@ -236,7 +239,10 @@ def _make_finder(steps: tuple[str, ...]) -> _Find:
 
 
 def _make_deep_finder(before: tuple[str, ...], after: tuple[str, ...]) -> _Find:
-    """Return the finder of a path with ``**``, which matches any number of steps or none."""
+    """Return a function that yields the locations matching a path with ``**``.
+
+    ``**`` matches any number of levels. ``before`` and ``after`` are the parts around it.
+    """
     start = _make_finder(before) if before else None
     end = _make_finder(after) if after else None
 
@@ -257,7 +263,7 @@ def _make_deep_finder(before: tuple[str, ...], after: tuple[str, ...]) -> _Find:
 
 
 def _make_matcher(step: str) -> Callable[[Any], list[Any]]:
-    """Return a function that lists the keys or indices of a container that a step matches."""
+    """Return a function that lists the keys or indices of a container that match a path part."""
     if step == "*":
         return lambda holder: [name for name, _ in _entries(holder)]
     if not _is_wild(step):

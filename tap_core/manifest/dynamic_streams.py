@@ -36,16 +36,17 @@ _TOKEN_ENDPOINT: Final = "token_refresh_endpoint"  # noqa: S105  (an option's na
 def generate_streams(
     tap: Any, shared: SharedResources, taken: Collection[str]
 ) -> Iterator[tuple[str, MappingNode]]:
-    """Yield each stream's node with the name of its dynamic stream.
+    """Yield each generated stream as the name of its dynamic stream and the stream's node.
 
     Args:
-        tap: The tap, for the streams that read the API.
+        tap: The tap, for the internal streams that read from the API.
         shared: Objects that the streams of the tap share.
         taken: Names of the streams that the manifest declares without a template.
 
     Raises:
         DiscoveryError: the API's data cannot be read, or contains a stream name twice.
-        ManifestError: a template cannot be filled, or the manifest makes a stream name twice.
+        ManifestError: a template cannot be filled, or the manifest generates a stream name
+            twice.
     """
     manifest, seen = shared.manifest, set(taken)
     for node, template_name in zip(
@@ -105,14 +106,14 @@ def _fill_template(
 
 
 def _find_origins(shared: SharedResources, template: MappingNode) -> frozenset[Origin]:
-    """Return the origins of a template's URLs before a response fills the template."""
+    """Return the origins (scheme, host, port) in a template's URLs, before data is filled in."""
     keys = ("url_base", "url", _TOKEN_ENDPOINT)
     found = (_find_origin(shared, part, key) for part in _iterate_nodes(template) for key in keys)
     return frozenset(origin for origin in found if origin is not None)
 
 
 def _find_origin(shared: SharedResources, part: MappingNode, key: str) -> Origin | None:
-    """Return the origin of a URL option; None if its template needs more than the config."""
+    """Return the origin of a URL option; None if the URL depends on more than the config."""
     with suppress(ManifestError):
         text = build_component(
             shared.manifest, part.get(key), str | None, shared.config, part.parameters
@@ -124,10 +125,12 @@ def _find_origin(shared: SharedResources, part: MappingNode, key: str) -> Origin
 def _check_token_endpoints(
     shared: SharedResources, stream: MappingNode, origins: frozenset[Origin]
 ) -> None:
-    """Check that no response has changed a token endpoint, which receives the client secret.
+    """Raise ManifestError if data from a response changed the origin of a token endpoint.
+
+    Token requests contain the client secret, so the template itself must name the origin.
 
     Raises:
-        ManifestError: the endpoint is at an origin that the template does not name.
+        ManifestError: the template does not contain the origin of the token endpoint.
     """
     for part in _iterate_nodes(stream):
         origin = _find_origin(shared, part, _TOKEN_ENDPOINT)
@@ -139,7 +142,7 @@ def _check_token_endpoints(
 
 
 def _iterate_nodes(part: Any) -> Iterator[MappingNode]:
-    """Yield a node and all mappings within it."""
+    """Yield a node and all mappings nested in it."""
     if isinstance(part, MappingNode):
         yield part
     below = part.values() if isinstance(part, Mapping) else part
@@ -151,10 +154,10 @@ def _iterate_nodes(part: Any) -> Iterator[MappingNode]:
 def _read_records(
     tap: Any, shared: SharedResources, retriever: Mapping[str, Any], name: str
 ) -> Iterator[tuple[PartitionSlice, Record]]:
-    """Yield the records that a components resolver's retriever reads, each with its slice.
+    """Yield the records that the retriever of a components resolver reads, each with its slice.
 
     Raises:
-        DiscoveryError: the records cannot be read; its cause is the original error.
+        DiscoveryError: the records cannot be read; the original error is its cause.
     """
     node = MappingNode({"type": "DeclarativeStream", "name": name, "retriever": retriever})
     node.path = str(getattr(retriever, "path", "")).removesuffix(".retriever")
@@ -173,7 +176,7 @@ def _read_records(
 
 
 def _find_name_problem(stream: MappingNode, name: Any) -> str | None:
-    """Return the problem with the name of a generated stream, or None if it is valid."""
+    """Return a message about the name of a generated stream; None if the name is valid."""
     if not isinstance(name, str) or not name:
         return (
             f"makes a stream whose name is {name!r}, not a text: map a text to [name], with"

@@ -12,13 +12,14 @@ __all__ = ["FailedRecordsError", "ManifestError"]
 
 
 class ManifestError(ConfigurationError):
-    """Error of a manifest that cannot be read, or declares something that cannot be run.
+    """Error in a manifest that cannot be read, or that declares something unsupported.
 
-    ``message`` is the problem alone; ``line`` (0 if unknown) and ``path`` are its position.
+    ``message`` is the problem without its position; ``line`` (0 if unknown) and ``path`` are the
+    position.
     """
 
     def __init__(self, message: str, *, place: str = "", line: int = 0, path: str = "") -> None:
-        """Create the error; ``place`` is the position as text, put before the message."""
+        """Create the error; ``place`` is the position as text, which precedes the message."""
         super().__init__(f"{place}: {message}" if place else message)
         self.message: str = message
         self.is_placed: bool = bool(place)
@@ -27,4 +28,4 @@ class ManifestError(ConfigurationError):
 
 
 class FailedRecordsError(DataError):
-    """Templates failed on some records of a context; all other records were emitted."""
+    """Error for a context in which templates failed on some records; all others were emitted."""

@@ -25,7 +25,7 @@ _MOST: Final = 1_000
 
 
 class FailedRecords:
-    """Failed records of one context of a stream; several threads may add to it."""
+    """Collector of the records of one context on which templates failed; thread-safe."""
 
     def __init__(self, stream: str, keys: Sequence[str], log: Callable[..., None]) -> None:
         self.count = 0
@@ -36,10 +36,15 @@ class FailedRecords:
         self._lock = threading.Lock()
 
     def add(self, record: Record, error: ManifestError, number: int) -> None:
-        """Count and log a skipped record; ``number`` is its position in the response, from 1.
+        """Count and log a failed record.
+
+        Args:
+            record: The record, which is skipped.
+            error: The error of the template.
+            number: The number of the record in the response, from 1.
 
         Raises:
-            FailedRecordsError: 1,000 records failed, so the template itself must be wrong.
+            FailedRecordsError: 1,000 records have failed, so the template itself must be wrong.
         """
         message = f"{self._describe(record, number)}: {error}"
         with self._lock:
@@ -56,7 +61,7 @@ class FailedRecords:
             raise self._error("The context was not read to its end.")
 
     def check(self) -> None:
-        """Raise FailedRecordsError if any record has failed; called at the end of the context."""
+        """Raise FailedRecordsError if any record failed; called at the end of the context."""
         if self.count:
             raise self._error("All others were read.")
 

@@ -13,7 +13,7 @@ __all__ = ["as_float", "decimals_to_floats"]
 
 
 def as_float(value: Any) -> Any:
-    """Return a Decimal as a float if both have the same digits; other values unchanged."""
+    """Convert a Decimal to a float if that keeps its digits; return other values unchanged."""
     if value.__class__ is not Decimal:
         return value
     found = float(value)
@@ -21,7 +21,7 @@ def as_float(value: Any) -> Any:
 
 
 def decimals_to_floats(value: Any) -> Any:
-    """Return a copy of a value with its Decimals as floats, at all levels, where exact."""
+    """Return a copy of a nested value with its Decimals as floats, where that keeps the digits."""
     if isinstance(value, dict):
         return {name: decimals_to_floats(one) for name, one in value.items()}
     if isinstance(value, list):

@@ -74,9 +74,9 @@ Condition: TypeAlias = Annotated[bool | Callable[[TemplateScope], bool], "condit
 
 
 def resolve(given: Any, scope: TemplateScope) -> Any:
-    """Return the value of a field in a scope: the plain value, or the rendered template.
+    """Return the value of a field: render its template with the variables in ``scope``.
 
-    Templates within dicts and lists are rendered too.
+    Templates inside dicts and lists are rendered too. A plain value is returned unchanged.
     """
     if callable(given):
         return given(scope)
@@ -88,7 +88,7 @@ def resolve(given: Any, scope: TemplateScope) -> Any:
 
 
 def resolve_mapping(given: Any, scope: TemplateScope) -> dict[str, Any]:
-    """Return the mapping of a field in a scope; {} if the rendered value is not a mapping."""
+    """Render the templates of a mapping; return {} if the result is not a mapping."""
     found = resolve(given, scope)
     return dict(cast(Mapping[str, Any], found)) if isinstance(found, Mapping) else {}
 
@@ -109,7 +109,7 @@ class ResponseAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResponseResolution:
-    """Decision of an error handler about a response: action, message and failure type."""
+    """Resolution that an error handler returns for a response: action, message, failure type."""
 
     action: ResponseAction
     message: str | None = None
@@ -119,7 +119,7 @@ class ResponseResolution:
 
 
 class ErrorHandler(Protocol):
-    """Decides about responses, and about the wait before a request is sent again."""
+    """Error handler: interprets responses, and computes the wait before a retry."""
 
     @property
     def max_tries(self) -> int:
@@ -127,48 +127,50 @@ class ErrorHandler(Protocol):
 
     @property
     def max_seconds(self) -> float | None:
-        """Maximum time in seconds for all attempts of a request; None for no limit."""
+        """Maximum time in seconds for all attempts of a request; None means no limit."""
 
     def interpret(
         self, response: requests.Response, scope: TemplateScope
     ) -> ResponseResolution | None:
-        """Return the resolution for a response, or None to apply the default of its status."""
+        """Return the resolution for a response; None applies the default for its HTTP status."""
 
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait after ``tries`` attempts; None for the default wait.
+        """Return the seconds to wait after attempt number ``tries``; None for the default wait.
 
-        ``response`` is None if there was none, for example after a broken connection.
+        ``response`` is None if there was no response, for example after a broken connection.
         """
 
 
 class BackoffStrategy(Protocol):
-    """Rule for the wait before a request is sent again."""
+    """Backoff strategy: computes the wait before a retry."""
 
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait after ``tries`` attempts; None or 0 asks the next strategy.
+        """Return the seconds to wait after attempt number ``tries``.
 
-        ``response`` is None if there was none, for example after a broken connection.
+        If the result is None or 0, the next strategy is tried. ``response`` is None if there was no
+        response, for example after a broken connection.
         """
 
 
 class Authenticator(Protocol):
-    """Authenticator of a requester; each kind signs requests in another way."""
+    """Authenticator: adds credentials to the requests of a requester."""
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return the function that signs the requests of a stream.
+        """Return the function that adds credentials to the requests of a stream.
 
-        The tap calls this once and shares the function among streams with equal authenticators. If
-        tokens can be renewed, the function has ``update_access_token()``, called after a 401.
+        The tap calls this method once, and shares the function among streams with equal
+        authenticators. A function whose tokens can be renewed has a method
+        ``update_access_token()``, which is called after a response with status 401.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Page that was read, as pagination strategies see it."""
+    """Page that was just read, as the input of a pagination strategy."""
 
     response: requests.Response
     read: Callable[[], Any]
@@ -184,40 +186,43 @@ class Page:
 
     @property
     def document(self) -> Any:
-        """Decoded body, the variable ``response`` in templates."""
+        """Decoded body of the page; the variable ``response`` in templates."""
         return self.read()
 
 
 class Decoder(Protocol):
-    """Decoder of response bodies, such as JSON or CSV, to documents."""
+    """Decoder: parses response bodies, such as JSON or CSV, into documents."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of a response: one for JSON, one per line or row otherwise."""
+        """Yield the documents of a response.
+
+        JSON has one document; other formats have one per line or row.
+        """
 
 
 class Transformation(Protocol):
-    """Change of each record, such as adding or removing fields."""
+    """Transformation of records, such as adding or removing fields."""
 
     def transform(self, record: Record, scope: TemplateScope) -> None:
         """Change a record in place."""
 
 
 class PartitionRouter(Protocol):
-    """Source of a stream's slices, each with the values of one partition."""
+    """Partition router: generates the slices of a stream, each with its partition values."""
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterable[Context]:
-        """Yield the contexts of the slices, lazily.
+        """Yield the contexts of the slices lazily.
 
         The keys of a context are the partition fields, and ``parent_slice`` if the parent has
-        slices. ``stream`` is the stream that is read; its parents are read through it.
+        slices. ``stream`` is the stream to read; parent streams are read through it.
         """
 
     def put(self, request: HTTPRequest, scope: TemplateScope) -> None:
-        """Add the slice's partition values to a request, as the request options say."""
+        """Add the slice's partition values to a request, as declared by the request options."""
 
 
 class Retriever(Protocol):
-    """Retriever of records for another component, such as a schema loader."""
+    """Retriever: reads records, also for other components such as a schema loader."""
 
     @property
     def requester(self) -> Any:
@@ -229,7 +234,7 @@ class Retriever(Protocol):
 
 
 class DeclarativeStreamProtocol(Protocol):
-    """Members of a stream that its components may use."""
+    """Members of a stream that its components use."""
 
     name: str
 
@@ -238,45 +243,46 @@ class DeclarativeStreamProtocol(Protocol):
         """Config of the connector."""
 
     def log(self, message: str, *args: Any, level: int = ..., **kwargs: Any) -> None:
-        """Log a message with the stream's name."""
+        """Log a message that includes the name of the stream."""
 
     def parent(self, node: Any) -> DeclarativeStreamProtocol:
-        """Return the parent stream for the option ``stream`` of a ParentStreamConfig.
+        """Return the parent stream that the option ``stream`` of a ParentStreamConfig declares.
 
-        Each parent is built once per tap.
+        Each parent stream is built once per tap.
         """
 
     def slices(self) -> Iterable[Context | None]:
-        """Return the contexts of this stream's own slices; [None] without partition routers."""
+        """Return the contexts of this stream's slices; [None] if it has no partition routers."""
 
     def read_slice(self, context: Context | None) -> Iterable[Record]:
-        """Yield the transformed records of a slice, for the slices of a child stream.
+        """Yield the transformed records of a slice, from which a child stream makes its slices.
 
-        Responses that this run has received before come from the tap's cache.
+        Responses that were received earlier in this run are read from the tap's cache.
         """
 
     def fetch(self, request: HTTPRequest, scope: TemplateScope) -> requests.Response:
-        """Send one request for a component, for example for a token, and return the response.
+        """Send one request for a component, for example to get a token; return the response.
 
-        The request has the stream's session, retries and API budget, but not its authentication.
+        The request uses the stream's session, retries and API budget, but not its authentication.
         """
 
     def with_request_only(
         self, retriever: Any, scope: TemplateScope, *, into_file: bool = False
     ) -> DeclarativeStreamProtocol:
-        """Return a copy of the stream that sends only the requests of a retriever.
+        """Return a copy of the stream that sends the requests of another retriever.
 
-        ``into_file`` stores response bodies in files, for large downloads.
+        The copy has no slices. With ``into_file`` True, response bodies are stored in files, for
+        large downloads.
         """
 
     def send_request(self) -> requests.Response:
-        """Send the request of a copy from `with_request_only`; return the response."""
+        """Send the one request of a copy from `with_request_only`; return the response."""
 
     def request_records(self, context: None, /) -> Iterable[Record]:
-        """Yield the records of all pages of the stream's only slice."""
+        """Yield the records of all pages; the stream has a single slice."""
 
     def iterate_records(self, retriever: Any) -> Iterable[Record]:
-        """Yield the records of another retriever, read without slices."""
+        """Yield the records of another retriever, read as a single slice."""
 
     @property
     def schema(self) -> JsonSchema:
@@ -284,17 +290,20 @@ class DeclarativeStreamProtocol(Protocol):
 
     @property
     def mask(self) -> Mapping[tuple[str, ...], bool]:
-        """Selection in the catalog: True for each selected property, by its path."""
+        """Selection in the catalog: a bool for each property path, True if selected."""
 
     def find_parent_state(self, parent: str) -> Any:
-        """Return the stored position of a parent stream; None in the first sync."""
+        """Return the stored position (state) of a parent stream; None in the first sync."""
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Store a parent's position once all slices yielded so far have been synced."""
+        """Store the position of a parent stream once all slices yielded so far are synced."""
 
     def resume_from(self, position: Any) -> DeclarativeStreamProtocol:
-        """Return a copy of a parent stream that reads only the changes since a position."""
+        """Return a copy of a parent stream that reads only changes after a stored position."""
 
     @property
     def resume_position(self) -> Any:
-        """Position that a parent stream has reached: a JSON value for `resume_from`, or None."""
+        """Position that a parent stream has reached, as a JSON value for `resume_from`.
+
+        None if the position is unknown.
+        """

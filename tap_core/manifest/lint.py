@@ -27,7 +27,7 @@ from tap_core.manifest.components.resolvers import (
 from tap_core.manifest.document import UNKNOWN, MappingNode
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import TemplateScope
-from tap_core.manifest.lint_names import misleading_names
+from tap_core.manifest.lint_names import find_name_problems
 from tap_core.manifest.literals import has_template
 from tap_core.manifest.loader import Manifest, get_template_names, read_manifest
 from tap_core.manifest.problems import ManifestProblem
@@ -38,7 +38,7 @@ __all__ = ["Problem", "find_problems"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Problem of a manifest, with its position and severity."""
+    """Problem in a manifest, with its position and severity."""
 
     line: int
     """Line number, from 1; 0 for the whole file."""
@@ -50,19 +50,19 @@ class Problem:
 
     @property
     def is_error(self) -> bool:
-        """True if the manifest, or a part of it, cannot run; False for a warning."""
+        """True if the manifest or a part of it cannot run; False for a warning."""
         return self.severity == "error"
 
     def __str__(self) -> str:
-        """Return the problem as one line, in the format of compiler messages."""
+        """Return the problem as one line in the format of compiler messages."""
         path = f"{self.path}: " if self.path else ""
         return f"{self.file}:{self.line}: {self.severity}: {path}{self.message}"
 
 
 def find_problems(source: Path | str) -> list[Problem]:
-    """Return all problems of a manifest, sorted by line.
+    """Return all problems in a manifest, sorted by line.
 
-    ``source`` is the path of a file, or the text of a manifest.
+    ``source`` is a Path to a file, or the text of a manifest.
     """
     name = str(source) if isinstance(source, Path) else "manifest"
     try:
@@ -85,7 +85,7 @@ def _iterate_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
     told = list(_check_stream_names(checked, found))
     yield from [*found, *told]
     if not any(problem.is_error for problem in [*found, *told]):
-        yield from misleading_names(manifest)
+        yield from find_name_problems(manifest)
     for line, key in manifest.duplicate_keys:
         message = f"the key '{key}' occurs twice: the last one counts."
         yield ManifestProblem(line, key, message, is_error=False)
@@ -94,7 +94,10 @@ def _iterate_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
 def _check_stream_names(
     manifest: Manifest, problems: list[ManifestProblem]
 ) -> Iterator[ManifestProblem]:
-    """Yield a problem for each duplicate stream name, and for the names in the check."""
+    """Yield a problem for each duplicate stream name.
+
+    Also yield one for each unknown stream name in the connection check.
+    """
     streams = [(str(one.get("name") or ""), one) for one in manifest.streams]
     open_names = False
     for node in manifest.dynamic_streams:
@@ -112,9 +115,9 @@ def _check_stream_names(
 def _check_connection_check(
     manifest: Manifest, names: Collection[str] | None
 ) -> Iterator[ManifestProblem]:
-    """Yield a problem for each unknown stream that the connection check names.
+    """Yield a problem for each unknown stream name in the connection check.
 
-    ``names`` are the streams' names; None if some are known only at run time.
+    ``names`` are the known stream names; None if some names are known only at run time.
     """
     check = manifest.tree.get("check")
     if not isinstance(check, MappingNode):
@@ -144,7 +147,7 @@ def _check_template_names(manifest: Manifest, check: MappingNode) -> Iterator[Ma
 def _check_template(
     manifest: Manifest, node: MappingNode, problems: list[ManifestProblem]
 ) -> Iterator[tuple[str | None, MappingNode]]:
-    """Check the streams that a template makes; yield each with its name.
+    """Check the streams that a template generates; yield the name and the node of each.
 
     The name is None if it comes from the config or an API. Problems are appended to ``problems``.
     """
@@ -169,9 +172,9 @@ def _check_template(
 
 
 def _build_template(manifest: Manifest, node: MappingNode) -> StreamTemplate | None:
-    """Return a stream template with its resolver; None if the resolver has problems.
+    """Build a stream template and its resolver; return None if the resolver has problems.
 
-    The builder has collected these problems before.
+    The builder has already reported these problems.
     """
     template, given = node.get("stream_template"), node.get("components_resolver")
     if not isinstance(template, MappingNode) or not isinstance(given, MappingNode):
@@ -206,7 +209,7 @@ def _get_stream_name(stream: MappingNode, problems: list[ManifestProblem]) -> st
 def _warn_of_unused_mappings(
     template: StreamTemplate, node: MappingNode
 ) -> Iterator[ManifestProblem]:
-    """Yield a warning for each component mapping whose path matches nothing."""
+    """Yield a warning for each component mapping with a path that matches nothing."""
     given = node["components_resolver"]["components_mapping"]
     for number in replace(template, known_names={"parameters"}).find_unused_mappings():
         ending = "; `create_or_update: true` creates it" if template.resolver.CREATES else ""

@@ -19,7 +19,7 @@ from tap_core.manifest.problems import ManifestProblem
 from tap_core.manifest.spec import config_jsonschema
 from tap_core.schema.validators import find_schema_errors
 
-__all__ = ["misleading_names"]
+__all__ = ["find_name_problems"]
 
 _PARTS: Final = ("check", "streams", "dynamic_streams", "api_budget", "concurrency_level")
 """Top-level keys whose templates may use the config."""
@@ -27,14 +27,14 @@ _COMBINED: Final = ("allOf", "anyOf", "oneOf", "$ref")
 _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
 
 
-def misleading_names(manifest: Manifest) -> Iterator[ManifestProblem]:
-    """Yield a warning for each unknown name, and for each invalid part of a schema."""
+def find_name_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
+    """Yield a warning for each unknown name in a template and each invalid part of a schema."""
     yield from _unknown_settings(manifest)
     for stream in manifest.streams:
-        schema = _declared_schema(stream)
+        schema = _get_inline_schema(stream)
         if schema is not None:
             yield from _schema_faults(schema, f"{stream.path}.schema_loader.schema")
-            yield from _unknown_properties(stream, schema)
+            yield from _find_unknown_properties(stream, schema)
 
 
 # Config settings
@@ -47,15 +47,15 @@ def _unknown_settings(manifest: Manifest) -> Iterator[ManifestProblem]:
     known = set(declared["properties"])
     if not known or any(word in declared for word in _COMBINED):
         return
-    for text, line, path in _texts(manifest):
+    for text, line, path in _iterate_templates(manifest):
         for name in sorted(find_config_keys(text) - known):
             if not name.startswith("__"):  # platforms add these
                 message = f"the spec has no setting '{name}'.{suggest(name, map(str, known))}"
                 yield ManifestProblem(line, path, message, is_error=False)
 
 
-def _texts(manifest: Manifest) -> Iterator[tuple[str, int, str]]:
-    """Yield each template of a manifest with its line and path of keys."""
+def _iterate_templates(manifest: Manifest) -> Iterator[tuple[str, int, str]]:
+    """Yield each template in a manifest as (text, line, path of keys)."""
     waiting: list[tuple[Any, int, str]] = [
         (manifest.tree[key], manifest.raw.lines.get(key, 0), key)
         for key in _PARTS
@@ -81,8 +81,8 @@ def _texts(manifest: Manifest) -> Iterator[tuple[str, int, str]]:
 # Keys, cursors and schemas
 
 
-def _declared_schema(stream: MappingNode) -> MappingNode | None:
-    """Return a stream's schema if the manifest declares it inline, else None."""
+def _get_inline_schema(stream: MappingNode) -> MappingNode | None:
+    """Return the inline schema of a stream; None if the stream has no InlineSchemaLoader."""
     loader = stream.get("schema_loader")
     if not isinstance(loader, MappingNode) or loader.get("type") != "InlineSchemaLoader":
         return None
@@ -90,8 +90,8 @@ def _declared_schema(stream: MappingNode) -> MappingNode | None:
     return schema if isinstance(schema, MappingNode) else None
 
 
-def _unknown_properties(stream: MappingNode, schema: MappingNode) -> Iterator[ManifestProblem]:
-    """Yield a warning for a primary key or cursor field that the schema does not have."""
+def _find_unknown_properties(stream: MappingNode, schema: MappingNode) -> Iterator[ManifestProblem]:
+    """Yield a warning for each primary key or cursor field that is missing in the schema."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or not properties:
         return
@@ -109,7 +109,7 @@ def _unknown_properties(stream: MappingNode, schema: MappingNode) -> Iterator[Ma
 
 
 def _get_key_names(primary_key: Any) -> Iterator[str]:
-    """Yield the top-level properties that a primary key names."""
+    """Yield the top-level properties in a primary key."""
     for one in primary_key if isinstance(primary_key, list) else [primary_key]:
         first = one[0] if isinstance(one, list) and one else one
         if isinstance(first, str) and first:
@@ -133,7 +133,10 @@ def _value_at(schema: Any, steps: Iterable[Any]) -> Any:
 
 
 def _find_line(schema: MappingNode, steps: Iterable[Any]) -> int:
-    """Return the line of a path's last step; of an earlier step if it has no line."""
+    """Return the line of a part of a schema, or of the nearest parent with a line number.
+
+    ``steps`` is the path of the part.
+    """
     value: Any = schema
     line = schema.line
     for step in steps:

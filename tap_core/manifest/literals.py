@@ -42,9 +42,9 @@ _WORDS: Final[dict[str, Any]] = {"": "", "True": True, "False": False, "None": N
 
 
 def parse_literal(text: str, types: tuple[type, ...] = ()) -> Any:
-    """Return the value of a Python literal; the text itself if it is not a literal.
+    """Return the value of a Python literal; return a text that is not a literal unchanged.
 
-    With ``types``, a literal of any other type is returned as its text.
+    If ``types`` is not empty, a literal of any other type is returned as text.
     """
     if _NEVER.match(text):
         return text
@@ -75,12 +75,12 @@ def has_template(text: str) -> bool:
 
 
 def parse_plain(text: str, kind: str, types: tuple[type, ...] = (), empty: Any = "") -> Any:
-    """Return a rendered or plain text as the value of a field.
+    """Convert a rendered or plain text to the value of a field.
 
     Args:
-        text: The text of a rendered template, or of an option without one.
-        kind: ``text``, ``value`` or ``condition``.
-        types: The allowed types of a literal; empty allows all.
+        text: The output of a template, or the text of an option without a template.
+        kind: The kind of the field: ``text``, ``value`` or ``condition``.
+        types: The allowed types of a literal; empty allows all types.
         empty: The value of an empty text, for the kind ``value``.
     """
     if kind == "text":

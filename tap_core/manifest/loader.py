@@ -62,10 +62,10 @@ class Manifest:
 
     @cached_property
     def tree(self) -> MappingNode:
-        """Whole manifest: references resolved, default types and ``$parameters`` filled in.
+        """The whole manifest with references, default types and ``$parameters`` resolved.
 
         Raises:
-            ManifestError: a reference has no target, or refers back to itself.
+            ManifestError: a reference has no target, or is circular.
         """
         root = MappingNode(
             {key: self.get_part(key) for key in self.raw if key != "$ref"},
@@ -115,10 +115,10 @@ class Manifest:
         return []
 
     def get_part(self, key: str) -> Any:
-        """Return the value of a top-level key with references resolved; None if it is missing.
+        """Return the value of a top-level key with references resolved; None if the key is missing.
 
         Raises:
-            ManifestError: a reference has no target, or refers back to itself.
+            ManifestError: a reference has no target, or is circular.
         """
         line = self.raw.lines.get(key, 0)
         try:
@@ -131,7 +131,7 @@ class Manifest:
         return None
 
     def report_problem(self, line: int, path: str, message: str) -> None:
-        """Report a problem: append it to `problems`, or raise it.
+        """Append a problem to `problems`; raise it if `problems` is None.
 
         Raises:
             ManifestError: `problems` is None.
@@ -141,13 +141,13 @@ class Manifest:
         self.problems.append(ManifestProblem(line, path, message))
 
     def format_place(self, line: int, path: str = "") -> str:
-        """Return a position as text for messages, such as "manifest.yaml, line 3, streams[0]"."""
+        """Return a position as text, such as "manifest.yaml, line 3, streams[0]"."""
         parts = [self.name, *([f"line {line}"] if line else []), *([path] if path else [])]
         return ", ".join(parts)
 
 
 def read_manifest(source: Path | str) -> Manifest:
-    """Read a manifest from a file (a Path) or from its text (a str).
+    """Read a manifest from a file (Path) or from its text (str).
 
     Raises:
         ManifestError: the source cannot be read, is not YAML, or is not a mapping.
@@ -162,7 +162,7 @@ def read_manifest(source: Path | str) -> Manifest:
 
 
 def get_template_names(dynamic_streams: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the names of dynamic streams; ``dynamic_stream_<index>`` if one has no name."""
+    """Return the names of dynamic streams; ``dynamic_stream_<index>`` for one without a name."""
     return [
         str(one.get("name") or f"dynamic_stream_{place}")
         for place, one in enumerate(dynamic_streams)
@@ -170,7 +170,7 @@ def get_template_names(dynamic_streams: Iterable[Mapping[str, Any]]) -> list[str
 
 
 def parse_value(text: str) -> Any:
-    """Parse a text as YAML; return the text itself if it is not valid YAML.
+    """Parse a text as YAML; return a text that is not valid YAML unchanged.
 
     Raises:
         ManifestError: the YAML exceeds a size limit.
@@ -226,7 +226,7 @@ def _compose(text: str) -> yaml.Node | None:
 
 
 class _Reader:
-    """Converter of YAML nodes to manifest nodes; an anchor used twice gives one object."""
+    """Converter of YAML nodes to manifest nodes; all aliases of an anchor share one object."""
 
     def __init__(self, duplicate_keys: list[tuple[int, str]]) -> None:
         self._words = yaml.constructor.SafeConstructor()

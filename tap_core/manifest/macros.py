@@ -49,7 +49,7 @@ def _timestamp(dt: float | str) -> int | float:
 
 
 def _parse_datetime(s: str) -> datetime:
-    """Parse an ISO 8601 date or datetime to UTC; a year or a month alone is accepted."""
+    """Parse an ISO 8601 date or datetime to UTC; a year, or year and month, is enough."""
     s = s + ""  # raises TypeError for None, UndefinedError for an undefined value
     if _SHORT_DATE.fullmatch(s):
         s += _JANUARY_FIRST[(len(s) - 4) :]
@@ -71,7 +71,7 @@ def _day_delta(num_days: int, format: str = "%Y-%m-%dT%H:%M:%S.%f%z") -> str:
 
 @dataclass(frozen=True)
 class _Months:
-    """Duration with months or years, which can be added to and subtracted from dates."""
+    """Duration in months or years, which can be added to and subtracted from dates."""
 
     length: ISODuration
     sign: int
@@ -183,12 +183,15 @@ def _base64decode(value: str) -> str:
 
 
 def _base64binascii_decode(value: str) -> str:
-    """Return the base64 encoding of a text, as airbyte-cdk's filter does despite its name."""
+    """Encode a text as base64; despite its name, airbyte-cdk's filter does the same."""
     return base64.standard_b64encode(value.encode("ascii")).decode("ascii")
 
 
-def _string(value: Any) -> str:
-    """Return a value as quoted JSON, so that it is not read as a literal; a text unchanged."""
+def _to_quoted_json(value: Any) -> str:
+    """Return a value as a quoted JSON string, so that it is not parsed as a literal.
+
+    A text is returned unchanged.
+    """
     if isinstance(value, str):
         return value
     return f'"""{json.dumps(decimals_to_floats(value), default=str)}"""'
@@ -214,7 +217,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "base64encode": _base64encode,
     "base64decode": _base64decode,
     "base64binascii_decode": _base64binascii_decode,
-    "string": _string,
+    "string": _to_quoted_json,
     "regex_search": _regex_search,
     "regex_replace": _regex_replace,
     "hmac": _hmac,

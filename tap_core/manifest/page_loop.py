@@ -29,15 +29,15 @@ __all__ = ["PageLoop", "PageToken"]
 
 @dataclass(frozen=True, slots=True)
 class PageToken:
-    """Page to request: the page cursor, and the scope of the request's templates."""
+    """Page to request: the page cursor, and the template variables of the request."""
 
     cursor: PageCursor
     scope: TemplateScope
 
 
 @dataclass(slots=True)
-class _Counts:
-    """Record counts and the last record of the page that is being read."""
+class _PageCounts:
+    """Record counts of the page that is being read, and its last record."""
 
     size: int = 0
     kept: int = 0
@@ -45,18 +45,19 @@ class _Counts:
 
 
 class PageLoop:
-    """Pages of one slice: parses each response and moves to the next page.
+    """Pagination of one slice: parses each response and moves to the next page.
 
     Args:
         cursor: Page cursor of the slice.
-        scope: Interpolation scope of the slice.
+        scope: Template variables of the slice.
         decode: Function that yields the documents of a response.
         select: Function that yields the records of documents.
         is_pristine: True if processing the records never changes the documents.
         documents: Function that yields the documents to select records from, if not ``decode``.
-        on_page_read: Function called with each page's record count before the paginator moves on.
-        page_sizes: Current page size, if the manifest declares a reduction.
-        admits: Function that returns True for a record to keep, if the client filters records.
+        on_page_read: Function called with each page's record count before the paginator moves
+            on.
+        page_sizes: Current page size, if the manifest declares a page size reduction.
+        admits: Client-side record filter: a function that returns True to keep a record.
         on_failure: Callback for a record on which a template fails; None raises the error.
     """
 
@@ -87,7 +88,7 @@ class PageLoop:
         self._on_failure = on_failure
         self._comes_again: bool = False
         self._first: Any = None
-        self._counts = _Counts()
+        self._counts = _PageCounts()
 
     @property
     def current_value(self) -> PageToken:
@@ -95,7 +96,7 @@ class PageLoop:
         return PageToken(self._cursor, {**self._scope, "next_page_token": self._cursor.token})
 
     def reduce(self, error: SyncError) -> None:
-        """Wait, then let the rejected page be requested again with a smaller page size.
+        """Reduce the page size and wait; the rejected page is then requested again.
 
         Raises:
             SyncError: the page size cannot be reduced further.
@@ -110,7 +111,7 @@ class PageLoop:
         """Yield the records of a response; none if the page must be requested again."""
         if self._comes_again:
             return
-        counts = self._counts = _Counts()
+        counts = self._counts = _PageCounts()
         if response.status_code >= HTTPStatus.BAD_REQUEST:
             self.finished = True
             return
@@ -128,7 +129,10 @@ class PageLoop:
             yield record
 
     def _keep_first(self, documents: Iterator[Any]) -> Iterator[Any]:
-        """Yield the documents unchanged; keep the first one for templates if it never changes."""
+        """Yield the documents unchanged; store the first one as a template variable.
+
+        It is stored only if processing the records never changes documents.
+        """
         self._first = None
         for document in documents:
             if self._is_pristine and self._first is None:
@@ -142,11 +146,11 @@ class PageLoop:
         return next(self._decode(response), {})
 
     def continue_if_empty(self, response: requests.Response) -> bool:  # noqa: ARG002  a hook
-        """Return True: the paginator decides whether another page follows an empty one."""
+        """Always return True: the paginator decides if another page follows an empty page."""
         return True
 
     def advance(self, response: requests.Response) -> None:
-        """Move to the next page, unless the current page must be requested again."""
+        """Move to the next page; do nothing if the current page must be requested again."""
         is_refused, self._comes_again = self._comes_again, False
         if self.finished or is_refused:
             return

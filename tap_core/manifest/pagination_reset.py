@@ -25,7 +25,7 @@ __all__ = ["RestartLimiter", "RestartPagination", "SplitWindow"]
 
 
 class RestartPagination(Exception):  # noqa: N818  (no failure)
-    """Signal that the pages of a slice must be read again from the first page."""
+    """Exception that restarts the pagination of a slice at the first page."""
 
     def __init__(self, error: SyncError) -> None:
         super().__init__(str(error))
@@ -34,11 +34,11 @@ class RestartPagination(Exception):  # noqa: N818  (no failure)
 
 
 class SplitWindow(RestartPagination):
-    """Signal that the current time window must be read in two halves."""
+    """Exception that splits the current time window, so that it is read in two halves."""
 
 
 class RestartLimiter:
-    """Counts the paginations of one slice, and computes the window of the next one.
+    """Limit for the number of paginations of a slice; also computes the window after a restart.
 
     ``most`` is the maximum number of paginations.
 
@@ -62,7 +62,7 @@ class RestartLimiter:
         self._highest: dt.datetime | None = None
 
     def track_records(self, records: Iterable[Record]) -> Iterable[Record]:
-        """Yield the records unchanged; keep their highest cursor value if a restart needs it."""
+        """Yield the records unchanged; track their highest cursor value if a restart needs it."""
         return records if self._cursor is None else self._track_records(records, self._cursor)
 
     def _track_records(
@@ -79,7 +79,7 @@ class RestartLimiter:
             yield record
 
     def count_page(self, size: int) -> None:
-        """Add the number of records of a page; called before the next page is requested.
+        """Add the size of a page to the record count; called before the next page is requested.
 
         Raises:
             RestartPagination: the record limit of one pagination is reached.
@@ -96,10 +96,11 @@ class RestartLimiter:
     def next_window(
         self, restart: RestartPagination, current: TimeWindow | None
     ) -> TimeWindow | None:
-        """Return the window with which the pagination restarts; None without windows.
+        """Return the time window to read after a restart; None for a stream without windows.
 
         Raises:
-            SyncError: a restart would not help.
+            SyncError: a restart would repeat the same requests, or there were too many
+                restarts.
         """
         self._read = 0
         self._begun += 1

@@ -107,13 +107,13 @@ def expand_component(
     *,
     parents_win: bool = False,
 ) -> MappingNode:
-    """Return a component with types and parameters filled in, at all levels.
+    """Return a component with default types and ``$parameters`` filled in, at all levels.
 
     Args:
         node: The component.
-        path: Path of keys that leads to it.
-        implied: Its type, if it declares none.
-        inherited: Parameters of the components above.
+        path: The path of keys to the component.
+        implied: The type of the component if it declares none.
+        inherited: The parameters of the enclosing components.
         parents_win: True if ``inherited`` overrides the component's own parameters.
     """
     kind, own = node.get("type") or implied, node.get(_PARAMETERS)
@@ -138,7 +138,10 @@ def expand_component(
 def _merge_parameters(
     own: Any, inherited: Mapping[str, Any], *, parents_win: bool
 ) -> Mapping[str, Any]:
-    """Return a component's own parameters merged with those of the components above."""
+    """Return a component's parameters merged with those of the enclosing components.
+
+    With ``parents_win`` True, the enclosing components' values override the component's own.
+    """
     if own is UNKNOWN:
         own = {UNKNOWN: UNKNOWN}
     if not isinstance(own, Mapping):
@@ -147,9 +150,9 @@ def _merge_parameters(
 
 
 def _find_inherited_options(own: Any, component: MappingNode) -> list[Any]:
-    """Return the options that have the value of the component's own parameter of that name.
+    """Return the options whose value equals the component's parameter of the same name.
 
-    An earlier expansion may have filled them in.
+    Such options may have been filled in by an earlier expansion.
     """
     if not isinstance(own, Mapping):
         return []
@@ -166,7 +169,10 @@ def _copy_node(node: MappingNode, path: str) -> MappingNode:
 def _expand_option(
     component: MappingNode, key: Any, parameters: Mapping[str, Any], *, parents_win: bool
 ) -> Any:
-    """Return the value of a component's option, with the components in it expanded."""
+    """Return the value of a component's option, with nested components expanded.
+
+    With ``parents_win`` True, ``parameters`` override the nested components' own.
+    """
     value, field, path = (
         component[key],
         (str(component["type"]), key),
@@ -201,7 +207,10 @@ def _get_default_type(node: MappingNode, field: tuple[str, str]) -> str | None:
 def _expand_nested_components(
     mapping: MappingNode, implied: str | None, *, parents_win: bool
 ) -> MappingNode:
-    """Expand the components in a mapping that is not a component itself; return the mapping."""
+    """Expand the components in a mapping that is not a component; return the mapping.
+
+    With ``parents_win`` True, outer parameters override the components' own.
+    """
     for key, value in mapping.items():
         if isinstance(value, MappingNode) and value.get("type"):
             path = f"{mapping.path}.{key}"
@@ -212,9 +221,9 @@ def _expand_nested_components(
 
 
 def expand_parameters(node: Any) -> Any:
-    """Return a copy of a node in which each component has a ``$parameters`` key again.
+    """Return a copy of a node in which each component has its ``$parameters`` key restored.
 
-    It holds own and inherited parameters, as `expand_component` has merged them.
+    The key contains the merged own and inherited parameters.
     """
     if isinstance(node, ListNode):
         return ListNode([expand_parameters(one) for one in node], lines=list(node.lines))
@@ -231,10 +240,10 @@ def expand_parameters(node: Any) -> Any:
 
 
 def apply_own_parameters(node: MappingNode) -> MappingNode:
-    """Return a mapping of values with the key ``$parameters`` that airbyte-cdk adds to it.
+    """Return a mapping with the key ``$parameters`` that airbyte-cdk adds to it.
 
-    airbyte-cdk treats a mapping with a ``type``, such as a request body, as a component: parameters
-    fill it, and it also keeps them as a key.
+    airbyte-cdk treats any mapping with a ``type``, such as a request body, as a component. It fills
+    in the parameters and also keeps them under the key.
     """
     if not node.parameters or "type" not in node or UNKNOWN in node.parameters:
         return node
@@ -244,7 +253,7 @@ def apply_own_parameters(node: MappingNode) -> MappingNode:
 
 
 def parameter_names(node: Any) -> Iterator[Any]:
-    """Yield the names in all ``$parameters`` within a node."""
+    """Yield the names of all ``$parameters`` in a node."""
     if isinstance(node, MappingNode):
         own = node.get(_PARAMETERS)
         yield from own if isinstance(own, MappingNode) else ()

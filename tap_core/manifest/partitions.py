@@ -20,9 +20,9 @@ __all__ = ["PartitionCache", "cartesian_product"]
 
 
 class PartitionCache(Iterable["Context"]):
-    """Contexts of slices that are produced on demand; several threads may iterate over them.
+    """Cache of contexts that are generated on demand; thread-safe to iterate over.
 
-    The first iteration yields a slice with its extra fields, later ones only the plain context.
+    The first iteration yields contexts with their extra fields, later ones as plain dicts.
     """
 
     def __init__(self, contexts: Iterator[Context]) -> None:
@@ -48,9 +48,9 @@ class PartitionCache(Iterable["Context"]):
 
 
 def cartesian_product(parts: Sequence[Callable[[], Iterable[Context]]]) -> Iterator[Context]:
-    """Yield all combinations of several routers' contexts; the last router varies fastest.
+    """Yield all combinations of the contexts of several routers; the last router varies fastest.
 
-    Each of ``parts`` is a function that yields the contexts of one router.
+    Each item of ``parts`` is a function that yields the contexts of one router.
     """
     if not parts:
         yield {}

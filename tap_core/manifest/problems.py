@@ -9,7 +9,7 @@ __all__ = ["ManifestProblem"]
 
 @dataclass(frozen=True, slots=True)
 class ManifestProblem:
-    """Problem at one position of a manifest; ``line`` 0 means the whole file."""
+    """Problem in a manifest at one position; ``line`` 0 means the whole file."""
 
     line: int
     path: str

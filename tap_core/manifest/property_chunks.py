@@ -21,7 +21,7 @@ __all__ = ["PropertyChunkReader"]
 
 
 class PropertyChunkReader(PageLoop):
-    """Pages of one slice, each read with one request per chunk of properties."""
+    """Pagination in which each page takes several requests, one per chunk of properties."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class PropertyChunkReader(PageLoop):
 
     @property
     def current_value(self) -> PageToken:
-        """Page to request next, with the chunk of properties in its scope."""
+        """Page to request next, with the current chunk of properties as a template variable."""
         token = super().current_value
         return PageToken(token.cursor, inject_properties(token.scope, self._chunks[self._place]))
 
@@ -48,7 +48,10 @@ class PropertyChunkReader(PageLoop):
         return self._place + 1 == len(self._chunks)
 
     def parse(self, response: requests.Response) -> Iterator[Record]:
-        """Yield a page's records after its last chunk: unmerged ones first, then merged ones."""
+        """Yield the records of a page after its last chunk was requested.
+
+        Records that could not be merged come first, then the merged ones.
+        """
         if self._merging is None:
             yield from super().parse(response)
             return
@@ -63,7 +66,7 @@ class PropertyChunkReader(PageLoop):
         yield from records
 
     def _is_merged(self, record: Record) -> bool:
-        """Merge a record with those of the same key; return False if it has no key."""
+        """Merge a record with other records of the same key; return False if it has no key."""
         assert self._merging is not None  # noqa: S101 - asked before
         key = self._merging.group(record)
         if key is not None:
@@ -80,7 +83,7 @@ class PropertyChunkReader(PageLoop):
 
 
 def _merge(record: dict[str, Any], other: Mapping[str, Any]) -> None:
-    """Merge a record's values into another record; objects in both are merged recursively."""
+    """Merge the values of ``other`` into ``record``; nested objects are merged recursively."""
     for name, value in other.items():
         old = record.get(name)
         if isinstance(old, dict) and isinstance(value, Mapping):

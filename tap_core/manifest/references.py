@@ -20,7 +20,7 @@ _UNTOUCHED: Final = "config_overrides"
 
 
 class References:
-    """Resolver of the references within one document; each target is resolved once."""
+    """Resolver of the ``#/…`` references in one document; each target is resolved once."""
 
     def __init__(self, root: MappingNode, problem: Callable[[int, str, str], None]) -> None:
         self._root = root
@@ -32,7 +32,7 @@ class References:
         """Return a part of the document with its references resolved.
 
         Raises:
-            ManifestError: a reference has no target, or refers back to itself.
+            ManifestError: a reference has no target, or is circular.
         """
         if isinstance(node, MappingNode):
             return self._mapping(node)
@@ -75,7 +75,10 @@ class References:
         return found
 
     def _find_target(self, reference: str, line: int) -> Any:
-        """Return the target of a reference; a key may contain slashes, the longest match wins."""
+        """Return the target of a reference.
+
+        A key may contain slashes; if several keys match, the longest one is used.
+        """
         node: Any = self._root
         rest = reference.removeprefix(_BEGIN)
         while rest:

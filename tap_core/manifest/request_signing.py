@@ -38,7 +38,7 @@ _USUAL_LIFETIME = 3600
 
 
 def parse_expiry(value: Any, form: str | None = None) -> datetime | None:
-    """Parse a token's expiry: with the format ``form``, as ISO 8601, or as seconds since 1970.
+    """Parse the expiry of a token: with the format ``form``, as ISO 8601, or as a Unix timestamp.
 
     Returns:
         An aware datetime, or None if the value is not a datetime.
@@ -55,10 +55,15 @@ def parse_expiry(value: Any, form: str | None = None) -> datetime | None:
 
 
 class InjectedCredential(APIAuthenticatorBase):
-    """Authenticator that puts a credential where a request option says."""
+    """Authenticator that adds a credential to the part of a request that an option declares."""
 
     def __init__(self, option: RequestOption, credential: Callable[[], str]) -> None:
-        """Create the authenticator; ``credential`` returns the current credential."""
+        """Create the authenticator.
+
+        Args:
+            option: The part and the field of the request in which the credential is set.
+            credential: Function that returns the current credential.
+        """
         super().__init__()
         self._option = option
         self._credential = credential
@@ -75,7 +80,10 @@ class InjectedCredential(APIAuthenticatorBase):
 
 
 def _parse_body_fields(request: requests.PreparedRequest) -> tuple[bool, dict[str, Any] | None]:
-    """Return True if a body is JSON, and the fields of the body (None if it has none)."""
+    """Return True for a JSON body (False otherwise), and the fields of the body.
+
+    The fields are None if the body has no fields.
+    """
     body = request.body or b""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
     kind = str(request.headers.get("Content-Type", ""))
@@ -103,10 +111,11 @@ def _write_body(request: requests.PreparedRequest, asked: HTTPRequest, *, is_jso
 
 
 class ExpiringToken:
-    """Token that is signed or requested on demand and cached until shortly before it expires.
+    """Token that is obtained on demand and cached until shortly before it expires.
 
     ``get`` returns a new token and the datetime of its expiry, or None if the expiry is unknown.
-    After a 401 the stream renews the token if ``access_token`` still equals the rejected one.
+    After a response with status 401 the stream renews the token, unless another thread has already
+    done so (``access_token`` differs from the rejected token).
     """
 
     def __init__(self, get: Callable[[], tuple[str, datetime | None]]) -> None:
@@ -116,7 +125,7 @@ class ExpiringToken:
         self._updating = threading.RLock()
 
     def __call__(self) -> str:
-        """Return a valid token; get a new one if the current one expires soon."""
+        """Return the current token; get a new one first if the current one expires soon."""
         if not self.is_valid():
             with self._updating:
                 if not self.is_valid():
@@ -124,12 +133,12 @@ class ExpiringToken:
         return self.access_token or ""
 
     def is_valid(self) -> bool:
-        """Return True if there is a token that does not expire soon."""
+        """Return True if there is a token and it does not expire soon."""
         until = self._good_until
         return self.access_token is not None and (until is None or utc_now() < until)
 
     def update_access_token(self) -> None:
-        """Get a new token from ``get`` and cache it until shortly before it expires."""
+        """Get a new token with ``get`` and cache it until shortly before it expires."""
         with self._updating:
             token, ends_at = self._get()
             if ends_at is not None:
@@ -140,7 +149,7 @@ class ExpiringToken:
 
 
 class CachedToken(OAuthAuthenticator):
-    """OAuth token, requested with the field names that a manifest declares.
+    """OAuth token that is requested with the field names that a manifest declares.
 
     Args:
         endpoint: URL of the token endpoint; None for a fixed token.
@@ -148,10 +157,12 @@ class CachedToken(OAuthAuthenticator):
         headers: Headers of the token request.
         names: Names of the fields in the token response.
         in_query: True if the fields are sent in the query string instead of the body.
-        end_format: Datetime format of the expiry; None if the server sends a lifetime in seconds.
-        known: Token of an earlier run with its expiry; None without one.
-        keep_in: Config paths of the token and its expiry; None to not store them.
-        client_secret: The client secret, which messages hide.
+        end_format: Datetime format of the expiry; None if the server sends a lifetime in
+            seconds.
+        known: Token of an earlier run with its expiry; None if there is none.
+        keep_in: Config paths at which the token and its expiry are stored; None to not store
+            them.
+        client_secret: The client secret, which is removed from messages.
     """
 
     def __init__(
@@ -224,7 +235,7 @@ class CachedToken(OAuthAuthenticator):
             listener(self._store_token)
 
     def _store_token(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a copy of a config with this token and its expiry, for the next run."""
+        """Return a copy of a config with the token and its expiry, for the next run."""
         token_path, end_path = self._keep_in or ((), ())
         ends_at = (self.last_refreshed or utc_now()) + timedelta(seconds=self.expires_in or 0)
         renewed = replace_path(settings, token_path, self.access_token)

@@ -30,12 +30,15 @@ _CLOSING: Final = ("}}", "%}", "#}")
 
 
 def insert_value(given: Any, scope: TemplateScope, *, reads_yaml: bool) -> Any:
-    """Return the value of a component mapping in a scope, with data marked as such.
+    """Return the value of a component mapping, in which data of a response or the config is marked.
 
-    ``reads_yaml`` parses a text as YAML.
+    Args:
+        given: The value, or a template for it.
+        scope: The variables of the template.
+        reads_yaml: True to parse a string value as YAML.
 
     Raises:
-        ManifestError: a template of the value fails, or data would become part of a template.
+        ManifestError: a template in the value fails, or data would become part of a template.
     """
     if callable(given):
         return _resolve_value(given, scope, reads_yaml=reads_yaml)
@@ -50,7 +53,7 @@ def insert_value(given: Any, scope: TemplateScope, *, reads_yaml: bool) -> Any:
 
 
 def split_template_text(value: Any) -> Any:
-    """Return a part of a manifest whose texts are `OwnText`, so that data can be told from it."""
+    """Return a part of a manifest with its texts as `OwnText`, to distinguish them from data."""
     if isinstance(value, dict):
         return {key: split_template_text(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -78,7 +81,11 @@ def _resolve_value(bound: BoundTemplate, scope: TemplateScope, *, reads_yaml: bo
 
 
 def _restore_data(value: Any, pieces: Sequence[str], *, reads_yaml: bool) -> Any:
-    """Return a parsed value with the placeholders replaced by the data."""
+    """Return a parsed value with its placeholders replaced by data.
+
+    ``pieces`` holds the data; a placeholder contains the index in it. With ``reads_yaml`` True, a
+    value that is only a placeholder is parsed as YAML.
+    """
     if isinstance(value, dict):
         return {
             _restore_data(key, pieces, reads_yaml=False): _restore_data(
@@ -100,7 +107,7 @@ def _restore_data(value: Any, pieces: Sequence[str], *, reads_yaml: bool) -> Any
 
 
 def _embed_data(parts: Sequence[str]) -> str:
-    """Return a template that renders to the parts, with data in them unchanged."""
+    """Return a template that renders to the concatenated parts; data in it is escaped."""
     made = ""
     for number, one in enumerate(parts):
         if not isinstance(one, DataText):
@@ -120,6 +127,6 @@ def _embed_data(parts: Sequence[str]) -> str:
 
 
 def _ends_in_template(text: str) -> bool:
-    """Return True if the end of a text is within the braces of a template."""
+    """Return True if a text ends inside the braces of a template."""
     opened, closed = (max(map(text.rfind, marks)) for marks in (_OPENING, _CLOSING))
     return opened > closed

@@ -30,7 +30,7 @@ _IsGood: TypeAlias = Callable[[requests.Response], bool]
 
 @dataclass
 class _Entry:
-    """Request with its cached response; the thread that sends it holds the lock ``turn``."""
+    """Cache entry of one request; the thread that sends the request holds the lock ``turn``."""
 
     turn: threading.Lock = field(default_factory=threading.Lock)
     kept: _CachedResponse | None = None
@@ -38,7 +38,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class _CachedResponse:
-    """Cached response: the position of its body in the file, and its other attributes."""
+    """Cached response: the position of the body in the cache file, and the other attributes."""
 
     offset: int
     length: int
@@ -50,7 +50,7 @@ class _CachedResponse:
 
 
 class ResponseCache:
-    """Cache of responses by request; several threads may use it."""
+    """Cache of responses, with the request as the key; thread-safe."""
 
     def __init__(self) -> None:
         self._entries: dict[bytes, _Entry] = {}
@@ -61,15 +61,15 @@ class ResponseCache:
     def fetch(
         self, request: requests.PreparedRequest, send: _Send, is_good: _IsGood | None = None
     ) -> requests.Response:
-        """Return the response to a request, from the cache or by calling ``send``.
+        """Return the response to a request from the cache, or send the request with ``send``.
 
         A request whose body is a stream is always sent.
 
         Args:
             request: The request.
             send: Function that sends the request and returns its response.
-            is_good: Function that returns True if a response with a success status may be cached;
-                None allows all.
+            is_good: Function that returns True if a response with a success status may be
+                cached; None caches all of them.
         """
         key = _build_key(request)
         if key is None:
@@ -86,7 +86,7 @@ class ResponseCache:
         return self._answer(request, entry.kept)
 
     def close(self) -> None:
-        """Delete all cached responses and close the file."""
+        """Delete all cached responses and close the cache file."""
         with self._guard:
             self._entries.clear()
             if self._file is not None:
@@ -135,7 +135,7 @@ class ResponseCache:
 
 
 def _build_key(request: requests.PreparedRequest) -> bytes | None:
-    """Return a key that equal requests share; None if the body is a stream."""
+    """Return the cache key of a request, equal for equal requests; None if the body is a stream."""
     body: object = request.body or b""
     if not isinstance(body, (str, bytes)):
         return None

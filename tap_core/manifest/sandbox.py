@@ -61,8 +61,8 @@ def _bounds() -> Bounds:
     return Bounds(TEMPLATE_LENGTH.whole, hint)
 
 
-class _Run:
-    """Deadline and size limits of one template rendering."""
+class _Rendering:
+    """Deadline and size limits for rendering one template."""
 
     __slots__ = ("bounds", "deadline", "made")
 
@@ -76,13 +76,13 @@ _current: Final = threading.local()
 
 
 @contextmanager
-def running() -> Iterator[_Run]:
-    """Apply the limits of one rendering to all that this thread renders in the block.
+def running() -> Iterator[_Rendering]:
+    """Apply one set of limits to everything that this thread renders in the ``with`` block.
 
-    A nested block shares the limits of the outer one.
+    A nested block shares the limits of the outer block.
     """
     outer = getattr(_current, "run", None)
-    _current.run = run = _Run() if outer is None else outer
+    _current.run = run = _Rendering() if outer is None else outer
     try:
         yield run
     finally:
@@ -92,7 +92,7 @@ def running() -> Iterator[_Run]:
 def bounded(
     render: Callable[[Mapping[str, Any]], str],
 ) -> Callable[[Mapping[str, Any]], str]:
-    """Return a function that renders like ``render``, within the limits of one rendering."""
+    """Return a function that calls ``render`` within the limits for one rendering."""
 
     def run(scope: Mapping[str, Any]) -> str:
         with running():
@@ -102,12 +102,12 @@ def bounded(
 
 
 def _check_deadline() -> Bounds:
-    """Check the deadline of the current rendering; return the size limits for its results.
+    """Raise an error if the current rendering takes too long; return its size limits.
 
     Raises:
-        LimitExceededError: the rendering takes too long.
+        LimitExceededError: the deadline has passed.
     """
-    run: _Run = getattr(_current, "run", None) or _Run()
+    run: _Rendering = getattr(_current, "run", None) or _Rendering()
     if time.monotonic() > run.deadline:
         raise LimitExceededError(
             f"A template takes longer than {TEMPLATE_SECONDS.value:g} seconds: simplify it, or"
@@ -117,8 +117,8 @@ def _check_deadline() -> Bounds:
 
 
 def _count_size(value: Any) -> Any:
-    """Add a value's size to the total of the rendering; return the value unchanged."""
-    run: _Run | None = getattr(_current, "run", None)
+    """Add the size of a value to the total of the rendering; return the value unchanged."""
+    run: _Rendering | None = getattr(_current, "run", None)
     if run is not None and isinstance(value, (str, bytes, *_HOLDERS)):
         run.made += len(value)
         if run.made > _MOST_IN_ALL * run.bounds.most:
@@ -127,7 +127,7 @@ def _count_size(value: Any) -> Any:
 
 
 def _join(parts: Iterable[str]) -> str:
-    """Return the joined output of a template, after a check of its size."""
+    """Join the output parts of a template, after checking their total size."""
     items = list(parts)
     _check_deadline().check(sum(map(len, items)))
     text: str = _count_size("".join(items))
@@ -135,7 +135,7 @@ def _join(parts: Iterable[str]) -> str:
 
 
 class Sandbox(SandboxedEnvironment):
-    """Environment in which all templates are compiled."""
+    """Jinja environment in which all templates are compiled."""
 
     intercepted_binops = frozenset({"+", "*", "%", "**"})
     concat = staticmethod(_join)
@@ -153,22 +153,22 @@ class Sandbox(SandboxedEnvironment):
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Return True if a template may read an attribute of an object.
 
-        ``_partition`` is allowed because older manifests read it from slices.
+        ``_partition`` is allowed because templates of older manifests read it from slices.
         """
         return attr == "_partition" or super().is_safe_attribute(obj, attr, value)
 
     # Templates calculate with floats, not with Decimals.
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """Return ``obj[argument]``, with a Decimal as a float."""
+        """Return ``obj[argument]``; a Decimal is converted to a float."""
         return as_float(super().getitem(obj, argument))
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return ``obj.attribute``, with a Decimal as a float."""
+        """Return ``obj.attribute``; a Decimal is converted to a float."""
         return as_float(super().getattr(obj, attribute))
 
     def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call a function or method for a template and return its result, within the limits."""
+        """Call a function or method for a template within the limits; return its result."""
         bounds = _check_deadline()
         if isinstance(obj, (BuiltinFunctionType, MethodType)) and self.is_safe_callable(obj):
             for name in ("_loop_vars", "_block_vars"):  # set by Jinja
@@ -177,7 +177,7 @@ class Sandbox(SandboxedEnvironment):
         return as_float(_count_size(super().call(context, obj, *args, **kwargs)))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """Return ``str.format`` with a check of its result's size; None for another object."""
+        """Return ``str.format`` with a limit on its result's size; None for another object."""
         wrapped = super().wrap_str_format(value)
         if wrapped is None:
             return None
@@ -191,7 +191,7 @@ class Sandbox(SandboxedEnvironment):
         return format_text
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """Return the result of a binary operator, within the limits."""
+        """Return the result of a binary operator; the size of the result is limited."""
         bounds = _check_deadline()
         if operator == "+":
             return _count_size(bounds.add(left, right))
@@ -204,21 +204,21 @@ class Sandbox(SandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
     def compiled(self, tree: nodes.Template) -> Any:
-        """Compile a parsed template whose loops and concatenations check the limits."""
-        return self.from_string(_Bounding().visit(tree))
+        """Compile a parsed template; its loops and concatenations check the limits."""
+        return self.from_string(_LimitInserter().visit(tree))
 
 
-class _Bounding(NodeTransformer):
-    """Syntax tree transformer that adds limit checks to loops and to ``~``."""
+class _LimitInserter(NodeTransformer):
+    """Syntax tree transformer that adds limit checks to loops and to the operator ``~``."""
 
     def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802  Jinja's name
-        """Wrap a loop's iterable in a filter that checks the limits at each iteration."""
+        """Wrap the iterable of a loop in a filter that checks the limits at each iteration."""
         self.generic_visit(node)
         node.iter = _filtered(_COUNTED, node.iter)
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> Any:  # noqa: N802  Jinja's name
-        """Replace a concatenation (``~``) by a filter that joins within the limits."""
+        """Replace a concatenation (``~``) with a filter that joins within the limits."""
         self.generic_visit(node)
         return _filtered(_JOINED, nodes.List(node.nodes, lineno=node.lineno))
 
@@ -241,7 +241,7 @@ def _joined(_context: Any, parts: list[Any]) -> str:
 
 
 def _check_output(value: Any) -> Any:
-    """Check the size of a value that is about to be written as text; return the value."""
+    """Check the size of a value before it is converted to text; return the value."""
     if isinstance(value, _HOLDERS):
         bounds = _check_deadline()
         bounds.check(weight(value, bounds.most))
@@ -249,7 +249,7 @@ def _check_output(value: Any) -> Any:
 
 
 def _bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a filter with a check of its input's and its result's size."""
+    """Return a filter that checks the sizes of its input and of its result."""
     passed = getattr(getattr(function, "jinja_pass_arg", None), "name", "")
 
     @pass_context
@@ -301,7 +301,7 @@ def _estimate_join(value: Any, arguments: list[Any], bounds: Bounds) -> int:
 
 
 def _estimate_lines(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
-    """Return the estimated size of a text to which each line or word adds characters."""
+    """Estimate the size of a text after a filter adds characters to each line or word."""
     text = str(value)
     more = sum(one if isinstance(one, int) else len(str(one)) for one in arguments)
     return len(text) + (text.count("\n") + text.count(" ") + text.count("\t") + 1) * more

@@ -35,8 +35,8 @@ def load_schema(
 ) -> JsonSchema:
     """Return the schema of a stream, merged from its schema loaders.
 
-    If several loaders define a property, the first one wins. Without a loader, return the schema in
-    the file ``<stream name>.json`` in ``folder``, or {} if there is no such file.
+    If several loaders define a property, the first definition is used. Without a loader, return the
+    schema in the file ``<stream name>.json`` in ``folder``, or {} if the file does not exist.
     """
     if loaders is None:
         file = find_schema_file(folder, f"./{stream.name}.json") if folder else None

@@ -30,12 +30,13 @@ _log: Final = logging.getLogger(__name__)
 
 
 class SharedResources:
-    """Objects that the streams of one manifest's tap share during a run.
+    """Objects that all streams of a manifest's tap share during a run.
 
     Args:
         manifest: Manifest that declares the streams.
         config: Config of the connector.
-        changes: Overrides for all cursors, from the command's flags or environment variables.
+        changes: Overrides for options of all cursors, from the command's flags or environment
+            variables.
         make_parent: Function that builds the stream which reads all records of a parent.
         find_parent_names: Function that yields the names of the selected streams' parents.
     """
@@ -67,7 +68,7 @@ class SharedResources:
 
     @cached_property
     def threads(self) -> int:
-        """Number of threads that may read slices and windows; 1 unless declared."""
+        """Number of threads that may read slices and windows; 1 if the manifest declares none."""
         node = self.manifest.tree.get("concurrency_level")
         if not node:
             return 1
@@ -78,7 +79,7 @@ class SharedResources:
 
     @cached_property
     def job_limiter(self) -> JobLimiter:
-        """Limit on asynchronous jobs that run at the API at the same time, over all streams."""
+        """Limit for the asynchronous jobs that all streams run at the API at the same time."""
         from tap_core.manifest.async_jobs import JobLimiter
 
         node = self.manifest.get_part("max_concurrent_async_job_count")
@@ -96,7 +97,7 @@ class SharedResources:
 
     @cached_property
     def budget(self) -> HTTPAPIBudget | None:
-        """Rate limits of the source (``api_budget``), or None."""
+        """Rate limits of the source (``api_budget``); None if the manifest declares none."""
         from tap_core.manifest.components.api_budget import HTTPAPIBudget
 
         node = self.manifest.tree.get("api_budget")
@@ -106,14 +107,14 @@ class SharedResources:
 
     @cached_property
     def response_cache(self) -> ResponseCache:
-        """Cache of the parent streams' responses."""
+        """Cache for the responses of parent streams."""
         from tap_core.manifest.response_cache import ResponseCache
 
         return ResponseCache()
 
     @property
     def parent_names(self) -> frozenset[str]:
-        """Names of the parent streams, whose responses are cached."""
+        """Names of the parent streams whose responses are cached."""
         return self._selected_parent_names if self._names_in_use is None else self._names_in_use
 
     @cached_property
@@ -122,9 +123,9 @@ class SharedResources:
 
     @contextmanager
     def caching_parents(self, names: Iterable[str]) -> Iterator[None]:
-        """Cache the responses of these parent streams during the block.
+        """Cache the responses of the named parent streams during the ``with`` block.
 
-        Used while the tap's own streams are not known yet.
+        It is used before the streams of the tap are known.
         """
         before, self._names_in_use = self._names_in_use, frozenset(names)
         try:
@@ -133,7 +134,7 @@ class SharedResources:
             self._names_in_use = before
 
     def parent_stream(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
-        """Return the stream that reads all records of a parent; equal nodes share it."""
+        """Return the stream that reads all records of a parent; equal nodes share one stream."""
         for known, stream in self._parents:
             if known is node or known == node:
                 return stream
@@ -144,7 +145,10 @@ class SharedResources:
     # Credentials
 
     def get_signer(self, authenticator: Authenticator, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return the function that signs requests; equal authenticators share their tokens."""
+        """Return an authenticator's function that adds credentials to the requests of a stream.
+
+        Equal authenticators share one function and its tokens.
+        """
         with self._signer_lock:
             for known, auth in self._signers:
                 if known == authenticator:
@@ -154,5 +158,8 @@ class SharedResources:
             return auth
 
     def get_origins(self, signer: Auth) -> set[Origin]:
-        """Return the set of origins that may receive a signer's credentials; callers add to it."""
+        """Return the origins (scheme, host, port) that may receive the credentials of a signer.
+
+        The set is mutable: callers add origins to it.
+        """
         return self._origins.setdefault(id(signer), set())  # signers live as long as the tap

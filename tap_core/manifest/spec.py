@@ -19,7 +19,7 @@ _SECRET: Final = "airbyte_secret"  # noqa: S105  (the keyword, not a secret)
 
 
 def config_jsonschema(manifest: Manifest) -> JsonSchema:
-    """Return the JSON Schema of the config; without a spec it allows any properties.
+    """Return the JSON Schema of the config; a manifest without a spec allows any properties.
 
     Raises:
         ManifestError: a reference in the spec has no target.
@@ -36,12 +36,12 @@ def config_jsonschema(manifest: Manifest) -> JsonSchema:
 
 
 def documentation_url(manifest: Manifest) -> str | None:
-    """Return the URL of the connector's documentation, or None."""
+    """Return the URL of the connector's documentation; None if the manifest has none."""
     return _get_url(manifest, "documentation_url", "documentationUrl")
 
 
 def changelog_url(manifest: Manifest) -> str | None:
-    """Return the URL of the connector's changelog, or None."""
+    """Return the URL of the connector's changelog; None if the manifest has none."""
     return _get_url(manifest, "changelog_url", "changelogUrl")
 
 
@@ -54,7 +54,7 @@ def _get_url(manifest: Manifest, *names: str) -> str | None:
 
 
 def get_oauth_spec(manifest: Manifest) -> dict[str, Any] | None:
-    """Return the spec's ``advanced_auth``: the OAuth flow that a platform runs, or None.
+    """Return ``advanced_auth`` of the spec, the OAuth flow that a platform runs; None without it.
 
     Source: Airbyte's declarative component schema, Spec and AuthFlow.
     """
@@ -65,7 +65,7 @@ def get_oauth_spec(manifest: Manifest) -> dict[str, Any] | None:
 
 
 def _mark_secrets(schema: Any) -> None:
-    """Set ``secret`` on all properties of a schema with ``airbyte_secret``, in place."""
+    """Set ``secret`` on all properties with ``airbyte_secret`` in a schema, in place."""
     if isinstance(schema, list):
         for one in schema:
             _mark_secrets(one)

@@ -17,7 +17,7 @@ __all__ = [
     "LOOKBACK_WINDOW_KEY",
     "LegacyToPerPartitionStateMigration",
     "from_cdk_state",
-    "get_parent_states",
+    "iterate_parent_nodes",
     "parse_context",
     "partition_field",
     "to_cdk_state",
@@ -55,14 +55,14 @@ _NOTHING: Final = ("__ab_no_cursor_state_message", "__ab_full_refresh_sync_compl
 
 @dataclass(frozen=True)
 class LegacyToPerPartitionStateMigration:
-    """Migration of states in the form ``{"<parent key>": {"<cursor field>": "<value>"}}``.
+    """Migration of ``{"<parent key>": {"<cursor field>": "<value>"}}`` to per-partition state.
 
-    `from_cdk_state` translates these states for every stream with a single partition field, with or
-    without this component.
+    The component does nothing: `from_cdk_state` converts such a state for every stream with a
+    single partition field.
     """
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:  # noqa: ARG002
-        """Return False: `from_cdk_state` has already translated the state."""
+        """Return False: `from_cdk_state` has already converted the state."""
         return False
 
     def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -77,13 +77,13 @@ def from_cdk_state(
     partition_field: str | None,
     keeps_global: bool = False,
 ) -> dict[str, Any]:
-    """Convert a stream's state from airbyte-cdk's to this SDK's format.
+    """Convert the state of a stream from airbyte-cdk's format to the format of this SDK.
 
     Args:
         state: The state, in either format.
         cursor_field: Cursor field of the stream; None without a cursor.
-        partition_field: The only key of the stream's slices; None if there are several or none.
-        keeps_global: True to keep the global cursor, at which new slices begin.
+        partition_field: The key of the stream's slices; None if they have several keys or none.
+        keeps_global: True to keep the global cursor, at which new slices start.
     """
     if _is_own_format(state) or not state:
         return dict(state)
@@ -107,9 +107,10 @@ def from_cdk_state(
 def translate_custom_state(
     state: Mapping[str, Any], cursor_field: str, *, by_slices: bool
 ) -> dict[str, Any]:
-    """Convert the state of a stream with a custom cursor to this SDK's format.
+    """Convert the state of a stream with a custom cursor to the format of this SDK.
 
-    ``by_slices`` is True if partition routers make the stream's slices, each with its own cursor.
+    ``by_slices`` is True if the stream has partition routers; each slice then has a separate
+    cursor.
     """
     if _is_own_format(state) or not state:
         return dict(state)
@@ -121,7 +122,7 @@ def translate_custom_state(
 
 
 def to_state_entry(own: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
-    """Return the state entry in which a custom cursor's state is stored."""
+    """Return the state entry that stores the state of a custom cursor."""
     value = own.get(cursor_field)
     is_one = not isinstance(value, (Mapping, list))
     known = _make_bookmark(cursor_field, value) if is_one else {}
@@ -131,7 +132,7 @@ def to_state_entry(own: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
 
 
 def to_cursor_state(entry: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
-    """Return a custom cursor's state from a state entry, in the cursor's own format."""
+    """Return the state of a custom cursor, in the cursor's format, from a state entry."""
     if isinstance(own := entry.get(CURSOR_STATE), Mapping):
         return dict(own)
     value = entry.get("replication_key_value")
@@ -140,9 +141,9 @@ def to_cursor_state(entry: Mapping[str, Any], cursor_field: str) -> dict[str, An
 
 
 def to_parent_state(state: Mapping[str, Any] | None, cursor_field: str) -> dict[str, Any]:
-    """Convert a parent stream's state to the format that a custom cursor expects.
+    """Convert the state of a parent stream to the format that a custom cursor expects.
 
-    None or {} gives {}.
+    None and {} return {}.
     """
     if not state:
         return {}
@@ -154,7 +155,7 @@ def to_parent_state(state: Mapping[str, Any] | None, cursor_field: str) -> dict[
 
 
 def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Convert a stream's state to airbyte-cdk's format; return a state in another one unchanged."""
+    """Convert the state of a stream to airbyte-cdk's format; other formats stay unchanged."""
     if not _is_own_format(state):
         return state
     if "partitions" not in state:
@@ -168,22 +169,22 @@ def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_own_format(state: Mapping[str, Any]) -> bool:
-    """Return True if a state is in this SDK's format."""
+    """Return True if a state is in the format of this SDK."""
     return bool(_OURS.intersection(state))
 
 
-def get_parent_states(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the nodes of a stream's parent streams, and of their parents."""
+def iterate_parent_nodes(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the nodes of a stream's parent streams, and recursively those of their parents."""
     own = stream.get("incremental_sync")
     for router in (*_routers(stream), own if isinstance(own, Mapping) else {}):
         for one in router.get("parent_stream_configs") or ():
             parent = one.get("stream") or {}
             yield parent
-            yield from get_parent_states(parent)
+            yield from iterate_parent_nodes(parent)
 
 
 def partition_field(stream: Mapping[str, Any]) -> str | None:
-    """Return the only key of a stream's slices; None if there are several or none."""
+    """Return the key of a stream's slices; None if they have several keys or none."""
     names = [name for router in _routers(stream) for name in _get_partition_fields(router)]
     return names[0] if len(names) == 1 and "{{" not in names[0] else None
 
@@ -200,7 +201,7 @@ def _get_partition_fields(router: Mapping[str, Any]) -> list[str]:
 
 
 def parse_context(partition: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the context of an airbyte-cdk partition, without an empty ``parent_slice``."""
+    """Convert an airbyte-cdk partition to a context, without an empty ``parent_slice``."""
     return {
         key: parse_context(value) if key == "parent_slice" else value
         for key, value in partition.items()
@@ -213,9 +214,9 @@ def _translate_partitions(
     cursor_field: str,
     read: Callable[[Any, str], Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Convert the states of all slices, and the global one if ``use_global_cursor`` is set.
+    """Convert the states of all slices; also the global state if ``use_global_cursor`` is set.
 
-    ``read`` converts the cursor of one slice to a state entry.
+    ``read`` is a function that converts the cursor of one slice to a state entry.
     """
     result: dict[str, Any] = {}
     if state.get("use_global_cursor") and isinstance(state.get("state"), Mapping):
@@ -238,7 +239,10 @@ def _translate_partitions(
 
 
 def _translate_global_cursor(state: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
-    """Return the global part of an airbyte-cdk state under `GLOBAL_CURSOR`; {} without one."""
+    """Return the global part of an airbyte-cdk state, under the key `GLOBAL_CURSOR`.
+
+    {} if the state has no global part, or if it is the stream's only state.
+    """
     found = _bookmark(state.get("state"), cursor_field)
     if not found or state.get("use_global_cursor"):
         return {}
@@ -267,7 +271,10 @@ def _get_cursor_value(cursor: Any, cursor_field: str) -> Any:
 
 
 def _get_contiguous_end(slices: Iterable[Any]) -> Any:
-    """Return the end of the first unbroken run of windows: all data before it was read."""
+    """Return the time up to which all data was read: the end of the first contiguous interval.
+
+    ``slices`` are the intervals in the state of an airbyte-cdk cursor.
+    """
     first = min(
         (one for one in slices if isinstance(one, Mapping)),
         key=lambda one: str(one.get("start", "")),

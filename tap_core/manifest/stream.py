@@ -91,18 +91,18 @@ _OF_ONE_SLICE: Final = (FatalAPIError, RetriableAPIError, RequestException, Fail
 """Errors that may concern one slice only, so that the others are still read."""
 
 
-class _Requests(metrics.Counter):
-    """Counter of a stream's requests over all slices and windows; logged at intervals."""
+class _RequestCounter(metrics.Counter):
+    """Counter of all requests of a stream, logged at intervals."""
 
     def exit(self) -> None:
-        """Log nothing: one pagination may be a single request."""
+        """Do nothing: logging after each pagination is useless, as it may be a single request."""
 
     def with_context(self, value: Context | None) -> None:
-        """Ignore the context: the count covers all contexts."""
+        """Ignore the context: requests of all contexts are counted together."""
 
 
 class ManifestStream(_HTTPStream[PageToken]):
-    """Stream built from a DeclarativeStream or StateDelegatingStream of a manifest."""
+    """Stream that is built from a DeclarativeStream or a StateDelegatingStream of a manifest."""
 
     _request_scope: TemplateScope | None = None
     """Interpolation scope of a copy that sends one request of an asynchronous job, else None."""
@@ -125,13 +125,13 @@ class ManifestStream(_HTTPStream[PageToken]):
     add_context_to_records = False
 
     def __init__(self, tap: Any, node: Mapping[str, Any], *, is_description: bool = False) -> None:
-        """Build the stream of a manifest node.
+        """Create a stream from a node of the manifest.
 
         Args:
             tap: Tap of the stream, a `ManifestTap`.
             node: Part of the manifest that declares the stream.
-            is_description: True for an internal stream that reads an API's description of its
-                streams: its responses are cached and its records keep their nulls.
+            is_description: True for an internal stream, from whose records other streams are
+                generated. Its responses are cached, and its records keep fields that are null.
         """
         shared: SharedResources = tap.shared
         self._shared = shared
@@ -154,14 +154,14 @@ class ManifestStream(_HTTPStream[PageToken]):
         self._unsigned_origins: set[Origin] = set()
         """Origins that the manifest declares for requests without an authenticator."""
         tags: dict[str, Any] = {metrics.Tag.STREAM: self.name}
-        self._counted: metrics.Counter = _Requests(metrics.Metric.HTTP_REQUEST_COUNT, tags)
+        self._counted: metrics.Counter = _RequestCounter(metrics.Metric.HTTP_REQUEST_COUNT, tags)
 
     def _has_known_state(self) -> bool:
-        """Return True if a StateDelegatingStream is read incrementally in this run."""
+        """Return True if this run reads a StateDelegatingStream incrementally."""
         return not self.is_parent and self.name in self._shared.names_with_state
 
     def _log_warnings(self) -> None:
-        """Log the warnings about this stream's node, each text once per tap."""
+        """Log the warnings about the stream's declaration; each text is logged once per tap."""
         warnings = self._components.warnings
         sentences, warnings[:] = list(warnings), []
         for sentence in sentences:
@@ -173,7 +173,7 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def retriever(self) -> SimpleRetriever:
-        """SimpleRetriever of the stream: its retriever, or the one inside of another retriever."""
+        """SimpleRetriever of the stream, also if it is part of another type of retriever."""
         return self._components.retriever
 
     @cached_property
@@ -186,12 +186,12 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def incremental_sync(self) -> DatetimeBasedCursor | None:  # type: ignore[override]
-        """DatetimeBasedCursor with the tap's overrides; None without a cursor of this type."""
+        """DatetimeBasedCursor with the tap's overrides; None for another cursor or no cursor."""
         return self._components.datetime_cursor
 
     @property
     def _reader(self) -> ManifestReader:
-        """Reader of this stream's contexts."""
+        """Reader of the contexts of this stream."""
         return self._get_reader(
             lambda stream: ManifestReader(
                 stream,
@@ -202,7 +202,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         )
 
     def check_edges(self) -> None:
-        """Raise ConfigurationError if the cursor's start or end is not a valid datetime."""
+        """Raise ConfigurationError if the start or end of the cursor is not a valid datetime."""
         try:
             cursor = self.incremental_sync
         except ManifestError as error:
@@ -215,12 +215,12 @@ class ManifestStream(_HTTPStream[PageToken]):
         return usual if cursor is None else cursor.make_comparator(self.name, usual)
 
     def get_replication_key_signpost(self, context: Context | None = None) -> Any | None:
-        """Return the greatest possible bookmark of this sync; None for custom and count cursors."""
+        """Return the greatest bookmark this sync may store; None for custom and count cursors."""
         has_other = self._components.other_cursor is not None
         return None if has_other else super().get_replication_key_signpost(context)
 
     def compare_start_date(self, value: str, start_date_value: str) -> str:
-        """Return the later of bookmark and ``start_date``; the bookmark for other cursors."""
+        """Return the later of the two values; ``value`` if the cursor is not time-based."""
         has_other = self._components.other_cursor is not None
         return value if has_other else super().compare_start_date(value, start_date_value)
 
@@ -230,9 +230,9 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def is_probably_selected(self) -> bool:
-        """True if the stream is selected, as far as that is known without its schema.
+        """True if the stream is selected, as far as that can be decided without its schema.
 
-        The schema is not used because reading it may need requests to the API, which may need this
+        The schema is not used because loading it may send requests to the API, which may need this
         property.
         """
         catalog = self._tap_input_catalog
@@ -241,9 +241,9 @@ class ManifestStream(_HTTPStream[PageToken]):
         return self.selected
 
     def _continues_after(self, error: Exception) -> bool:
-        """Return True if the other slices are still read after one failed with this error.
+        """Return True if an error affects only its slice, so that the other slices are still read.
 
-        Config errors end the stream, since they affect all slices.
+        A config error affects all slices and ends the stream.
         """
         is_of_one = bool(self.retriever.routers) and isinstance(error, _OF_ONE_SLICE)
         return is_of_one and getattr(error, "failure_type", None) != "config_error"
@@ -251,7 +251,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     # State
 
     def rebuild_components(self) -> None:
-        """Discard the built components of a StateDelegatingStream, once its state is known."""
+        """Discard the built components of a StateDelegatingStream once its state is known."""
         if self._components.is_delegating:
             self._replace_components(self._components.rebuilt(self._has_known_state))
 
@@ -261,11 +261,11 @@ class ManifestStream(_HTTPStream[PageToken]):
             vars(self).pop(name, None)
 
     def is_state_expired(self, state: Mapping[str, Any]) -> bool:
-        """Return True if a stored state is older than the API's ``api_retention_period``."""
+        """Return True if a stored state is older than the manifest's ``api_retention_period``."""
         return bool(state) and self._components.is_state_expired(state, self.name)
 
     def translate_state(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a stored state in this SDK's format; a state of airbyte-cdk is converted."""
+        """Return a stored state in this SDK's format; convert it first if it is airbyte-cdk's."""
         return self._components.translate_state(state, self.replication_key)
 
     def _write_starting_replication_value(self, context: Context | None) -> None:
@@ -283,7 +283,7 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def partitions(self) -> list[dict[str, Any]] | None:
-        """Contexts of the slices, which the partition routers yield lazily; None without any."""
+        """Contexts of the slices, generated lazily by the partition routers; None without any."""
         me = cast(DeclarativeStreamProtocol, self)
         found = self._slices.find_contexts(
             [partial(router.generate_contexts, me) for router in self.retriever.routers]
@@ -291,12 +291,12 @@ class ManifestStream(_HTTPStream[PageToken]):
         return cast("list[dict[str, Any]] | None", found)  # callers only iterate
 
     def slices(self) -> Iterable[Context | None]:
-        """Return the contexts of this stream's own slices; [None] without partition routers."""
+        """Return the contexts of this stream's slices; [None] if it has no partition routers."""
         known: Iterable[Context] | None = self.partitions
         return known or [None]
 
     def read_slice(self, context: Context | None) -> Iterator[Record]:
-        """Yield the transformed records of a slice, for the slices of a child stream."""
+        """Yield the transformed records of a slice, from which a child stream makes its slices."""
         manager, key = self.state_manager, str(self.replication_key)
         cursor = (
             None if self._resume_document is None else manager.cursor(context, replication_key=key)
@@ -320,13 +320,13 @@ class ManifestStream(_HTTPStream[PageToken]):
         return self._components.parent_names
 
     def parent(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
-        """Return the stream that reads all records of a parent, by the parent's manifest node."""
+        """Return the stream that reads all records of a parent, which ``node`` declares."""
         return self._shared.parent_stream(node)
 
     def resume_from(self, position: Any) -> DeclarativeStreamProtocol:
-        """Return a copy of this parent stream that reads the records after a stored position.
+        """Return a copy of this parent stream that reads only records after a stored position.
 
-        None as the position reads all records.
+        ``position`` None reads all records.
         """
         known = copy.deepcopy(self.translate_state(position)) if isinstance(position, dict) else {}
         follows = StateDocument({"bookmarks": {self.name: known}})
@@ -347,16 +347,16 @@ class ManifestStream(_HTTPStream[PageToken]):
         )
 
     def find_parent_state(self, parent: str) -> Any:
-        """Return the stored position of a parent: all children of earlier records were synced.
+        """Return the stored position of a parent, up to which all child records are synced.
 
-        None with several partition routers, so that all parents are read in full, as in
-        airbyte-cdk: an old parent record may still form a new slice with another router's value.
+        None if the stream has several partition routers; all parent records are then read, as in
+        airbyte-cdk, because an old parent record may be part of a new combination.
         """
         has_one = len(self.retriever.routers) == 1
         return self._slices.find_parent_state(parent) if has_one else None
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Store a parent's position in the state as soon as this stream has completed."""
+        """Store the position of a parent in the state once this stream has completed."""
         if len(self.retriever.routers) == 1:
             self._slices.keep_parent_state(parent, position)
 
@@ -367,10 +367,10 @@ class ManifestStream(_HTTPStream[PageToken]):
         _ = self._selection, self._components.error_handler
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a context; records on which templates fail are skipped.
+        """Yield the records of a context; records on which a template fails are skipped.
 
         Raises:
-            FailedRecordsError: some records were skipped; raised after all others were yielded.
+            FailedRecordsError: records were skipped; raised after all others are yielded.
         """
         failed = self._failed_records = FailedRecords(self.name, self.primary_keys, self.log)
         yield from super().get_records(context)
@@ -378,7 +378,7 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def _has_ended(self) -> bool:
-        """True if a data feed has reached records emitted earlier: no further page is read."""
+        """True if a data feed has reached records of an earlier sync; no more pages are read."""
         current = self._reader.current_slice
         return super()._has_ended if current is None else current.reader.is_past
 
@@ -393,7 +393,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     # Requests of a slice
 
     def _make_scope(self, context: Context | None) -> TemplateScope:
-        """Return the interpolation scope of a slice and the current window."""
+        """Return the template variables of a slice and its current window."""
         if self._request_scope is not None:
             return self._request_scope
         cursor, window = self.incremental_sync, self.stream_interval
@@ -412,11 +412,11 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def url_base(self) -> str:
-        """Empty string: requesters build complete URLs."""
+        """Empty string: the requesters build complete URLs."""
         return ""
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of all pages of a slice, or of one window of it."""
+        """Yield the records of all pages of a slice, or of the current window in it."""
         self._log_warnings()
         retriever = self._components.declared.retriever
         if isinstance(retriever, CustomRetriever):
@@ -445,10 +445,10 @@ class ManifestStream(_HTTPStream[PageToken]):
                 return
 
     def _read_halves(self, context: Context | None, error: SyncError) -> Iterator[Record]:
-        """Yield the records of the current window, one half after the other.
+        """Split the current window and yield the records of both halves, one after the other.
 
-        ``error`` is the API's error for the whole window; it is raised if the manifest declares no
-        splitting.
+        ``error`` is the error of the API for the whole window. It is raised if the manifest
+        declares no window splitting.
         """
         splitting, cursor = self.retriever.request_window_splitting, self.incremental_sync
         if splitting is None or cursor is None or self.stream_interval is None:
@@ -461,7 +461,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     # Asynchronous jobs
 
     def _read_job(self, retriever: AsyncRetriever, scope: TemplateScope) -> Iterable[Record]:
-        """Return the records of a slice that an asynchronous job reads."""
+        """Return the records of a slice that are read with an asynchronous job."""
         place = f"Stream '{self.name}'"
         if stream_slice := scope["stream_slice"]:
             place += f", slice {dump_json(dict(stream_slice), default=str)}"
@@ -472,9 +472,9 @@ class ManifestStream(_HTTPStream[PageToken]):
     def with_request_only(
         self, retriever: SimpleRetriever, scope: TemplateScope, *, into_file: bool = False
     ) -> ManifestStream:
-        """Return a copy that sends only a retriever's requests, without slices and windows.
+        """Return a copy of the stream that sends the requests of another retriever, without slices.
 
-        ``scope`` is the interpolation scope; ``into_file`` is True if responses may be large.
+        ``scope`` holds template variables; ``into_file`` stores response bodies in files.
         """
         made = self._copy_with_retriever(retriever)
         selection = retriever.record_selector.make_selection()
@@ -482,7 +482,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return made
 
     def send_request(self) -> requests.Response:
-        """Send the retriever's request once and return the response.
+        """Send the request of the retriever once; return the response.
 
         Raises:
             SyncError, requests.exceptions.RequestException: the request failed.
@@ -505,7 +505,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return response
 
     def _read_pages(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a slice for a custom retriever, which may read several slices."""
+        """Yield a slice's records for a custom retriever, which may read several slices."""
         made = copy.copy(self)
         made._components = copy.copy(self._components)
         declared = replace(self._components.declared, retriever=self.retriever)
@@ -514,7 +514,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return made.request_records(context)
 
     def get_new_paginator(self) -> Any:
-        """Return a new page loop for the current slice."""
+        """Return a new pagination of the current slice."""
         scope, declared = self._scope, self._components.declared
         selector = self.retriever.record_selector
         cursor = self.retriever.paginator.start_pagination(scope)
@@ -544,22 +544,22 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def _admits(self) -> Callable[[Record], bool] | None:
-        """Client-side record filter of the cursor; None if the API filters the records.
+        """Client-side record filter of the cursor; None if the cursor needs no filter.
 
-        Only the records that it admits count for the paginator.
+        The paginator counts only records that pass the filter.
         """
         cursor, record_filter = self.incremental_sync, self._record_filter
         filters = cursor is not None and cursor.is_client_side_incremental
         return record_filter.admits if filters and record_filter is not None else None
 
     def parse_response(self, response: requests.Response) -> Iterable[Record]:
-        """Return the records of a page of the current slice."""
+        """Return the records in the response of one page of the current slice."""
         return self._page_loop.parse(response)
 
     def get_http_request(self, *, page: PageContext[PageToken]) -> HTTPRequest:
         """Return the request for a page.
 
-        The requester builds it; paginator, partition routers and cursor add to it, in this order.
+        The requester creates the request; paginator, routers and cursor then add to it.
         """
         assert page.next_page_token is not None  # noqa: S101 - `Pages` gives one
         token, retriever = page.next_page_token, self.retriever
@@ -575,7 +575,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return finalize_request(request)
 
     def _add_slice_options(self, request: HTTPRequest, scope: TemplateScope) -> None:
-        """Add the cursor's current window or slice to a request."""
+        """Add the current window or slice of the cursor to a request."""
         current = self._reader.current_slice
         if current is None:
             super()._add_window_options(request)
@@ -583,23 +583,23 @@ class ManifestStream(_HTTPStream[PageToken]):
             current.reader.put(request, scope, current.cursor_slice)
 
     def _add_window_options(self, asked: HTTPRequest) -> None:
-        """Do nothing: `_add_slice_options` has added the window already."""
+        """Do nothing: `_add_slice_options` already adds the window."""
 
     # Record selection
 
     def iterate_records(self, retriever: SimpleRetriever | AsyncRetriever) -> Iterable[Record]:
-        """Yield the records of another retriever without slices, for example a schema's."""
+        """Yield the records of another retriever, for example a schema loader's, without slices."""
         return self._copy_with_retriever(retriever).request_records(None)
 
     def _copy_with_retriever(self, retriever: SimpleRetriever | AsyncRetriever) -> ManifestStream:
-        """Return a copy of the stream with another retriever, without slices and cursor."""
+        """Return a copy of the stream with another retriever, but without slices and cursor."""
         made = copy.copy(self)
         made._replace_components(self._components.with_retriever(retriever))
         vars(made).update(schema={}, _record_filter=None, _failed_records=None)
         return made
 
     def _make_selection(self) -> RecordSelection:
-        """Return the record selector's function from documents to records."""
+        """Return the function that selects and processes the records in documents."""
         cursor = self.incremental_sync
         return self.retriever.record_selector.make_selection(
             self._components.declared.transformations,
@@ -609,18 +609,18 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @cached_property
     def _selection(self) -> RecordSelection:
-        """Function from documents to records, which drops top-level nulls."""
+        """Function that selects and processes records, and drops their top-level nulls."""
         select = self._make_selection()
         return select if self._is_description else drop_nulls(select)
 
     # Requests
 
     def get_http_request_counter(self) -> metrics.Counter:
-        """Return the counter of all requests of this stream."""
+        """Return the counter for all requests of this stream."""
         return self._counted
 
     def build_prepared_request(self, *args: Any, **kwargs: Any) -> requests.PreparedRequest:
-        """Return an unsigned request: it is signed each time it is sent."""
+        """Return a request without credentials; they are added each time the request is sent."""
         asked = requests.Request(*args, **{"auth": lambda unsigned: unsigned, **kwargs})
         return prepare_request(self.requests_session, asked, user_agent=self.user_agent)
 
@@ -633,12 +633,12 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def authenticator(self) -> Auth:
-        """Function that signs requests; streams with equal authenticators share it."""
+        """Function that adds credentials to requests; equal authenticators share it."""
         return self._signer
 
     @property
     def timeout(self) -> Any:
-        """Seconds to wait for a connection and for a response."""
+        """Connect timeout and read timeout in seconds."""
         return self.retriever.requester.timeout or super().timeout
 
     def _send(
@@ -647,7 +647,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         context: Context | None,
         authenticator: Auth,
     ) -> requests.Response:
-        """Return the response to a request, sent within the API budget or taken from the cache."""
+        """Return the response to a request: from the cache, or sent within the API budget."""
         if (known := self._find_embedded_page(context)) is not None:
             return known
 
@@ -663,7 +663,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     def _send_once(
         self, request: requests.PreparedRequest, context: Context | None, authenticator: Auth
     ) -> requests.Response:
-        """Sign and send a request once; update API budget and token quotas by its response."""
+        """Sign a request and send it once; update API budget and quotas from the response."""
         budget, counters = self._shared.budget, None
         if budget is not None:
             counters = get_counters(self._tap)
@@ -676,16 +676,16 @@ class ManifestStream(_HTTPStream[PageToken]):
         return response
 
     def _has_other_token(self, response: requests.Response) -> bool:
-        """Return True if a rate-limited request can be sent again with another token."""
+        """Return True if a rate-limited request can be sent again at once with another token."""
         if not isinstance(self._signer, TokenRotator):
             return False
         is_limited = self._resolve_response(response).action is ResponseAction.RATE_LIMITED
         return is_limited and self._signer.has_other_token(response.request)
 
     def _find_embedded_page(self, context: Context | None) -> requests.Response | None:
-        """Return the first page of a slice if the parent's record contains it, else None.
+        """Return the first page of a slice if the parent's record contains it; otherwise None.
 
-        The parent's record contains all its children, so it replaces the first page only while
+        The parent's record contains all child records. It therefore replaces the first page only if
         there is no bookmark.
         """
         page = getattr(context, "extra_fields", {}).get(CHILD_RESPONSE)
@@ -709,14 +709,14 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def _is_cached(self) -> bool:
-        """True if responses are cached: for child streams, or because of ``use_cache``."""
+        """True if responses are cached, because child streams read them or ``use_cache`` is set."""
         if self._request_scope is not None:
             return False  # a job's status changes
         is_used_again = self._is_description or self.name in self._shared.parent_names
         return is_used_again or self.retriever.requester.use_cache
 
     def fetch(self, request: HTTPRequest, scope: TemplateScope) -> requests.Response:
-        """Send one request for a component, without the stream's authentication."""
+        """Send one request for a component, without the authentication of the stream."""
         before, self._scope = self._scope, scope  # a request of the stream may wait for this one
         params, as_json = request.encode_params(), bool(request.as_json)
         ready = self._build_request(
@@ -743,7 +743,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     # Errors
 
     def validate_response(self, response: requests.Response) -> None:
-        """Carry out the error handler's action for a response.
+        """Apply the error handler's action to a response.
 
         Raises:
             RetriableAPIError, FatalAPIError: the action treats the response as an error.
@@ -774,11 +774,11 @@ class ManifestStream(_HTTPStream[PageToken]):
         return self._components.error_handler.max_tries
 
     def backoff_jitter(self, value: float) -> float:
-        """Return a wait unchanged: error handlers add any jitter themselves."""
+        """Return a wait unchanged: the error handler has already added any jitter."""
         return value
 
     def backoff_wait_generator(self) -> Generator[float, Any, None]:
-        """Yield the error handler's waits in seconds; by default 1, 2, 4 … with jitter."""
+        """Yield the error handler's waits in seconds; by default 1, 2, 4 … plus a jitter."""
         begun, limit = time.monotonic(), self._components.error_handler.max_seconds
         error = yield 0.0
         for tries in itertools.count(1):
@@ -789,10 +789,10 @@ class ManifestStream(_HTTPStream[PageToken]):
             error = yield random_jitter(2.0 ** (tries - 1)) if told is None else told
 
     def _check_body(self, response: requests.Response) -> None:
-        """Parse a JSON body at once, while the request of a truncated body is still retried.
+        """Parse a JSON body immediately, while a truncated body still leads to a retry.
 
-        If the extractor reads the response itself, the body need not be JSON: then only its length
-        is checked.
+        If the extractor reads the response itself, only the length of the body is checked, because
+        it need not be JSON.
         """
         if hasattr(self.retriever.record_selector.extractor, "replace_decoder"):
             if not self._stores_responses:
@@ -805,7 +805,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     # Origins that may receive credentials
 
     def _route(self, authenticator: Auth) -> Route:
-        """Return the rules on where a request that ``authenticator`` signs may be sent."""
+        """Return the rules for where requests with the authenticator's credentials may be sent."""
         route = super()._route(authenticator)
         route.allowed_hosts = check_allowed_hosts(self.retriever.requester.allowed_hosts)
         route.setting = f"`allowed_hosts` of the requester of the stream '{self.name}'"
@@ -822,7 +822,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         )
 
     def _begin_pagination(self, request: requests.PreparedRequest) -> None:
-        """Do nothing: the origins that a manifest declares do not depend on the pagination."""
+        """Do nothing: the allowed origins come from the manifest, not from the first request."""
 
     def _may_get_credentials(self, origin: Origin) -> bool:
         """Return True if requests to an origin (scheme, host, port) may carry the credentials."""

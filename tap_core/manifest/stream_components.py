@@ -27,7 +27,7 @@ from tap_core.manifest.components.retrievers import SimpleRetriever
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.state_translation import (
     from_cdk_state,
-    get_parent_states,
+    iterate_parent_nodes,
     partition_field,
     to_cdk_state,
     translate_custom_state,
@@ -48,17 +48,18 @@ _NEW_SLICES: Final = "new_slices"
 
 
 class StreamComponents:
-    """Components of a DeclarativeStream or StateDelegatingStream."""
+    """Components of a DeclarativeStream or StateDelegatingStream, built on first use."""
 
     def __init__(
         self, shared: SharedResources, node: Mapping[str, Any], has_state: Callable[[], bool]
     ) -> None:
-        """Store the node; no component is built yet.
+        """Store the node; components are built later.
 
         Args:
             shared: Objects that the streams of the tap share.
             node: Part of the manifest that declares the stream.
-            has_state: Function that returns True if a StateDelegatingStream is read incrementally.
+            has_state: Function that returns True if a StateDelegatingStream is read
+                incrementally.
         """
         self.node = node
         self._shared = shared
@@ -67,18 +68,18 @@ class StreamComponents:
         """Warnings about the node, until they are logged at the first read."""
 
     def build(self, node: Any, kind: Any, parameters: Mapping[str, Any] | None = None) -> Any:
-        """Build a component of the stream; its warnings are logged when the stream is read."""
+        """Build a component of the stream; warnings about it are logged when the stream is read."""
         manifest, config = self._shared.manifest, self._shared.config
         return build_component(manifest, node, kind, config, parameters, self.warnings.append)
 
     def build_option(self, key: str, kind: Any) -> Any:
-        """Build a single option of the stream; None if it is missing."""
+        """Build one option of the stream; None if the option is missing."""
         whole = self.node.get("full_refresh_stream", self.node)
         node = whole.get(key)
         return None if node is None else self.build(node, kind, get_parameters(whole))
 
     def with_retriever(self, retriever: SimpleRetriever | AsyncRetriever) -> StreamComponents:
-        """Return components with another retriever, without a cursor and transformations."""
+        """Return a copy with another retriever, and without cursor and transformations."""
         made = StreamComponents(self._shared, self.node, self._has_state)
         made.warnings = self.warnings
         name = self.declared.name
@@ -87,7 +88,7 @@ class StreamComponents:
         return made
 
     def rebuilt(self, has_state: Callable[[], bool]) -> StreamComponents:
-        """Return components of the same node, none of them built yet."""
+        """Return a copy for the same node in which no component is built yet."""
         made = StreamComponents(self._shared, self.node, has_state)
         made.warnings = self.warnings
         return made
@@ -96,35 +97,35 @@ class StreamComponents:
 
     @property
     def incremental_node(self) -> Mapping[str, Any]:
-        """Manifest node that declares the incremental sync."""
+        """Part of the manifest that declares the incremental sync."""
         found: Mapping[str, Any] = self.node.get("incremental_stream", self.node)
         return found
 
     @property
     def is_delegating(self) -> bool:
-        """True for a StateDelegatingStream, whose state decides which of two streams is read."""
+        """True for a StateDelegatingStream, which selects one of two streams by its state."""
         return "incremental_stream" in self.node
 
     @property
     def makes_jobs(self) -> bool:
-        """True if an AsyncRetriever reads the records."""
+        """True if the records are read by an AsyncRetriever."""
         retriever = self.incremental_node.get("retriever")
         kind = retriever.get("type") if isinstance(retriever, Mapping) else None
         return kind == AsyncRetriever.__name__
 
     @property
     def has_custom_cursor(self) -> bool:
-        """True if the cursor is a class of the connector, with a state format of its own class."""
+        """True if the cursor is a Python class of the connector, which defines its state format."""
         return bool(DeclarativeStream.get_restricted_names(self.incremental_node))
 
     @property
     def has_global_cursor(self) -> bool:
-        """True if new slices begin at the position that the other slices have reached."""
+        """True if new slices start at the cursor position that the existing slices have reached."""
         return self._shared.changes.get(_NEW_SLICES) == "global_cursor"
 
     @property
     def cursor_field(self) -> str | None:
-        """Name of the cursor field, found without building the rest of the cursor."""
+        """Name of the cursor field; reading it does not build the cursor."""
         node = self.incremental_node.get("incremental_sync")
         if not isinstance(node, Mapping) or not (field := node.get("cursor_field")):
             return None
@@ -133,7 +134,7 @@ class StreamComponents:
 
     @property
     def primary_key(self) -> list[str]:
-        """Field names of the primary key; empty if a path leads to a nested value.
+        """Field names of the primary key; empty if any part is the path of a nested field.
 
         Raises:
             ManifestError: the option is not a name, a list of names, or a list of paths.
@@ -151,14 +152,14 @@ class StreamComponents:
     @property
     def parent_names(self) -> list[str]:
         """Names of the stream's parent streams and of their parents."""
-        parents = get_parent_states(self.incremental_node)
+        parents = iterate_parent_nodes(self.incremental_node)
         return [self.build(one.get("name"), str, get_parameters(one)) or "" for one in parents]
 
     # Components
 
     @cached_property
     def declared(self) -> DeclarativeStream:
-        """DeclarativeStream with all its components; built on first access."""
+        """DeclarativeStream with all of its components; built on first access."""
         node = self.node
         if self.is_delegating:
             node = node["incremental_stream" if self._has_state() else "full_refresh_stream"]
@@ -167,13 +168,13 @@ class StreamComponents:
 
     @property
     def retriever(self) -> SimpleRetriever:
-        """SimpleRetriever of the stream: its retriever, or the one inside of another retriever."""
+        """SimpleRetriever of the stream, also if it is part of another type of retriever."""
         found = self.declared.retriever
         return found if isinstance(found, SimpleRetriever) else found.simple
 
     @cached_property
     def datetime_cursor(self) -> DatetimeBasedCursor | None:
-        """DatetimeBasedCursor with the tap's overrides; None without a cursor of this type."""
+        """DatetimeBasedCursor with the tap's overrides; None for another cursor or no cursor."""
         if not self.incremental_node.get("incremental_sync"):
             return None
         found = self.declared.incremental_sync
@@ -192,15 +193,15 @@ class StreamComponents:
     def _has_groups(self) -> bool:
         """True if slices are groups of partitions, which must share one state.
 
-        A new partition shifts the groups, so a state per group would not match the next sync's
-        groups.
+        A new partition changes the groups, so a state per group would not match the groups in the
+        next sync.
         """
         routers = self.retriever.routers
         return len(routers) == 1 and isinstance(routers[0], GroupingPartitionRouter)
 
     @cached_property
     def other_cursor(self) -> OtherCursor | None:
-        """Custom or counting cursor; None without a cursor or for a DatetimeBasedCursor."""
+        """Custom or counting cursor; None if the stream has a DatetimeBasedCursor or no cursor."""
         if not self.incremental_node.get("incremental_sync"):
             return None
         found = self.declared.incremental_sync
@@ -208,12 +209,12 @@ class StreamComponents:
 
     @cached_property
     def error_handler(self) -> ErrorHandler:
-        """Error handler of the requester; a DefaultErrorHandler if it has none."""
+        """Error handler of the requester, by default a DefaultErrorHandler."""
         return self.retriever.requester.error_handler or DefaultErrorHandler()
 
     @cached_property
     def decoder(self) -> Decoder:
-        """Decoder of the responses; a JsonDecoder unless the retriever has another one."""
+        """Decoder of the responses, by default a JsonDecoder."""
         return self.retriever.decoder or JsonDecoder()
 
     # State
@@ -221,7 +222,7 @@ class StreamComponents:
     def is_state_expired(self, state: Mapping[str, Any], stream: str) -> bool:
         """Return True if all bookmarks of a state are older than ``api_retention_period``.
 
-        Always False without that option, or without a DatetimeBasedCursor.
+        Always False if the option is missing, or without a DatetimeBasedCursor.
         """
         given = self.node.get("api_retention_period")
         period = self.build(given, str | None, get_parameters(self.node))
@@ -237,7 +238,7 @@ class StreamComponents:
     def translate_state(
         self, stored: Mapping[str, Any], replication_key: str | None
     ) -> dict[str, Any]:
-        """Return a stored state in this SDK's format; a state of airbyte-cdk is converted."""
+        """Return a stored state in this SDK's format; convert it first if it is airbyte-cdk's."""
         node, state = self.incremental_node, self._migrate_state(stored)
         if self.has_custom_cursor:
             by_slices = bool((node.get("retriever") or {}).get("partition_router"))
@@ -250,9 +251,10 @@ class StreamComponents:
         )
 
     def _migrate_state(self, stored: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a state after the manifest's state migrations.
+        """Apply the manifest's state migrations to a state.
 
-        Migrations see a state of this SDK in airbyte-cdk's format, the only format they know.
+        A state of this SDK is converted to airbyte-cdk's format first, the only one that migrations
+        support.
         """
         migrations = self.build_option("state_migrations", list[StateMigration]) or ()
         state, is_migrated = to_cdk_state(stored) if migrations else stored, False

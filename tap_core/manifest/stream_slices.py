@@ -28,7 +28,10 @@ __all__ = ["StreamSlices"]
 
 
 class StreamSlices:
-    """Slices of a stream in the current run, and the parts of its state that concern them."""
+    """Slices of a stream in the current run, and the state of the slices as a whole.
+
+    That state is the positions of parent streams and the global cursor.
+    """
 
     def __init__(self, stream: SyncStream) -> None:
         self._stream = stream
@@ -45,13 +48,13 @@ class StreamSlices:
     def find_contexts(
         self, routers: Sequence[Callable[[], Iterable[Context]]]
     ) -> PartitionCache | None:
-        """Return the slices of the current run, which the partition routers yield lazily.
+        """Return the contexts of the slices in the current run, generated lazily.
 
         Args:
-            routers: Functions that yield the contexts of one partition router each.
+            routers: One function per partition router, which yields the router's contexts.
 
         Returns:
-            The combinations of the routers' contexts, or None without a router.
+            The combinations of the routers' contexts, or None if there are no routers.
         """
         if not routers:
             return None
@@ -69,7 +72,7 @@ class StreamSlices:
         return self._contexts
 
     def _iterate_distinct(self, contexts: Iterable[Context]) -> Iterator[Context]:
-        """Yield each slice once: repeated slices would share one bookmark."""
+        """Yield each context once, because repeated contexts would share one bookmark."""
         seen: set[Any] = set()
         repeated = 0
         for context in contexts:
@@ -88,10 +91,9 @@ class StreamSlices:
             )
 
     def limit_end(self, end: dt.datetime) -> dt.datetime:
-        """Return the end of a slice that shares its cursor with others: the first slice's end.
+        """Return the end for a slice that shares its cursor: at most the end of the first slice.
 
-        The shared state never passes that end, so later records would be read again by the next
-        sync.
+        The shared state does not pass that end; later records would be read again in the next sync.
         """
         run = self._stream._tap.document.runs
         if self._end is None or self._end[0] != run:
@@ -101,7 +103,7 @@ class StreamSlices:
     # State
 
     def find_parent_state(self, parent: str) -> Any:
-        """Return the stored position of a parent: all children of earlier records were synced.
+        """Return the stored position of a parent, up to which all child records are synced.
 
         None in the first sync.
         """
@@ -109,13 +111,13 @@ class StreamSlices:
         return kept.get(parent) if isinstance(kept, Mapping) else None
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Store a parent's position in the state as soon as the stream has completed."""
+        """Store the position of a parent in the state once the stream has completed."""
         self._parents[parent] = position
 
     def start_at_global_cursor(self, context: Context, cursor: DatetimeBasedCursor | None) -> None:
         """Set the bookmark of a new slice to the global cursor minus the lookback window.
 
-        A slice that has a bookmark, or an invalid global cursor, changes nothing.
+        Nothing is set if the slice has a bookmark or the global cursor is invalid.
         """
         stream, manager = self._stream, self._stream.state_manager
         known = manager.stream_state.get(GLOBAL_CURSOR)
@@ -139,7 +141,7 @@ class StreamSlices:
         manager.touch(context)
 
     def complete(self, *, has_global_cursor: bool) -> None:
-        """Store the parents' positions and the global cursor, after all slices have ended."""
+        """Store the parents' positions and the global cursor after all slices are complete."""
         stream, state = self._stream, get_stream_state(self._stream)
         is_kept = has_global_cursor and self._keep_global_cursor()
         if self._parents:
@@ -150,7 +152,7 @@ class StreamSlices:
             stream._tap.run.checkpoint(owed=True)
 
     def _keep_global_cursor(self) -> bool:
-        """Store the latest bookmark of the slices as the global cursor; return True if stored."""
+        """Store the latest bookmark of all slices as the global cursor; return True if stored."""
         manager, key = self._stream.state_manager, self._stream.replication_key
         values = [
             entry["replication_key_value"]

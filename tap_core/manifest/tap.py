@@ -43,7 +43,7 @@ __all__ = ["ManifestTap", "make_tap_class"]
 
 
 class ManifestTap(Tap):
-    """Tap that a manifest declares; `make_tap_class` makes a subclass from the file."""
+    """Tap that a manifest declares; `make_tap_class` creates a subclass for a manifest file."""
 
     continue_on_stream_error = True
 
@@ -57,10 +57,10 @@ class ManifestTap(Tap):
     """Overrides for all cursors: ``cutoff``, ``boundary``, ``new_slices``."""
 
     def _fill_defaults(self) -> None:
-        """Fill in only the defaults of built-in settings, not those of the manifest's spec.
+        """Fill in the defaults of built-in settings, but not the defaults in the manifest's spec.
 
-        airbyte-cdk does the same: its defaults only pre-fill Airbyte's configuration form, and the
-        manifest's templates handle missing settings.
+        airbyte-cdk does the same: the spec's defaults only pre-fill the configuration form, and
+        templates handle missing settings.
         """
         own: dict[str, Any] = {"properties": {}}
         self.append_builtin_config(own)
@@ -69,7 +69,7 @@ class ManifestTap(Tap):
     # Streams
 
     def discover_streams(self) -> Sequence[Stream]:
-        """Return the manifest's own streams and those made from its stream templates.
+        """Return the streams that the manifest declares, and those generated from its templates.
 
         Raises:
             DiscoveryError: the data for a template cannot be read.
@@ -88,7 +88,7 @@ class ManifestTap(Tap):
 
     @cached_property
     def _template_streams(self) -> list[tuple[str, ManifestStream]]:
-        """Streams made from templates, each with the name of its dynamic stream."""
+        """Streams generated from templates, each with the name of its dynamic stream."""
         if not self.dynamic_catalog:
             return []
         from tap_core.manifest.dynamic_streams import generate_streams
@@ -100,13 +100,13 @@ class ManifestTap(Tap):
         ]
 
     def check_streams(self) -> None:
-        """Raise ConfigurationError if a stream's start or end is not a valid datetime."""
+        """Raise ConfigurationError if the start or end of a stream's cursor is invalid."""
         for stream in self.streams.values():
             if isinstance(stream, ManifestStream):
                 stream.check_edges()
 
     def check_connection(self) -> None:
-        """Read one record of each stream that the manifest's check names.
+        """Read one record of each stream that the manifest's connection check names.
 
         Raises:
             ConfigurationError: the check names an unknown stream, or there are no streams.
@@ -114,7 +114,7 @@ class ManifestTap(Tap):
         node = self.manifest.tree.get("check")
         check = build_component(self.manifest, node, CheckStream | CheckDynamicStream, self.config)
         if isinstance(check, CheckDynamicStream):
-            self._check_first(check)
+            self._check_first_streams(check)
             return
         names, templates = [], []
         if check is not None:
@@ -130,8 +130,8 @@ class ManifestTap(Tap):
                     )
                 read_one_record(self.streams[name])
 
-    def _check_first(self, check: CheckDynamicStream) -> None:
-        """Read one record of each of the first streams, in the manifest's order.
+    def _check_first_streams(self, check: CheckDynamicStream) -> None:
+        """Read one record from each of the first `stream_count` streams, in the manifest's order.
 
         Raises:
             ConfigurationError: there are no streams.
@@ -147,9 +147,9 @@ class ManifestTap(Tap):
                 read_one_record(self.streams[name])
 
     def _try_declared(self, names: Sequence[str]) -> bool:
-        """Read one record of each stream; return False if one of them comes from a template.
+        """Read one record of each stream, if all of them are declared without a template.
 
-        In that case nothing is read.
+        Return False, without reading anything, if a stream is generated from a template.
         """
         streams = self._declared_streams if self.dynamic_catalog else []
         declared = {stream.name: stream for stream in streams}
@@ -164,7 +164,7 @@ class ManifestTap(Tap):
     def _find_template_streams(
         self, check_configs: Sequence[DynamicStreamCheckConfig]
     ) -> Iterator[str]:
-        """Yield the names of the streams to check, for the check's options of dynamic streams."""
+        """Yield the names of the generated streams to check, as the check's options declare."""
         templates = dict.fromkeys(get_template_names(self.manifest.dynamic_streams))
         for check in check_configs:
             if check.dynamic_stream_name not in templates:
@@ -180,7 +180,7 @@ class ManifestTap(Tap):
             yield from names[: check.stream_count]
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Load a state, which may be in airbyte-cdk's format."""
+        """Load a state, which may be in the format of airbyte-cdk."""
         known = state.get("bookmarks") or {}
         self.shared.names_with_state = frozenset(name for name, kept in known.items() if kept)
         bookmarks = {name: self._translated(name, kept or {}) for name, kept in known.items()}
@@ -224,7 +224,7 @@ class ManifestTap(Tap):
 
 
 def make_tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type[ManifestTap]:
-    """Return the tap class of a manifest file.
+    """Return a tap class for a manifest file.
 
     ``changes`` overrides options of all cursors.
 
@@ -235,7 +235,7 @@ def make_tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type
     members = {
         "__module__": __name__,
         "__doc__": f"The connector that {path.name} declares.",
-        "name": _name(path),
+        "name": _make_tap_name(path),
         "config_jsonschema": config_jsonschema(manifest),
         "documentation_url": documentation_url(manifest),
         "changelog_url": changelog_url(manifest),
@@ -247,8 +247,8 @@ def make_tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type
     return type("ManifestTap", (ManifestTap,), members)
 
 
-def _name(path: Path) -> str:
-    """Return the tap's name: from the file name, or the folder's for a generic file name."""
+def _make_tap_name(path: Path) -> str:
+    """Return the tap's name, which is the file name, or the folder name if that is generic."""
     stem = path.stem if path.stem not in {"manifest", "source", "connector"} else ""
     word = re.sub(r"[^a-z0-9]+", "-", (stem or path.resolve().parent.name).lower()).strip("-")
     return f"tap-{word.removeprefix('source-').removeprefix('tap-') or 'manifest'}"

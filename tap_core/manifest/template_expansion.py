@@ -38,7 +38,7 @@ _TYPE: Final = "type"
 
 @dataclass(frozen=True)
 class StreamTemplate:
-    """Stream template with the components resolver that fills it."""
+    """Stream template, with the components resolver that generates streams from it."""
 
     node: MappingNode
     """Node of the template."""
@@ -51,11 +51,13 @@ class StreamTemplate:
     """Variables whose values are known to the templates of mappings; None for all of them."""
 
     def fill(self, scope: TemplateScope) -> MappingNode:
-        """Return the stream that results from the component mappings in a scope.
+        """Return the stream that results from applying the component mappings.
+
+        ``scope`` contains the template variables of the stream.
 
         Raises:
-            ManifestError: a template of a mapping fails, or its path leads through a scalar value;
-                ``line`` is the line of the mapping.
+            ManifestError: a template of a mapping fails, or its path leads through a scalar
+                value; ``line`` is the line of the mapping.
         """
         document: MappingNode = expand_parameters(self.node)
         seen = {**scope, "stream_template_config": split_template_text(to_plain(document))}
@@ -69,7 +71,7 @@ class StreamTemplate:
         )
 
     def find_unused_mappings(self) -> list[int]:
-        """Return the indices of the mappings that can never change anything in the template."""
+        """Return the indices of mappings that cannot change anything in the template."""
         document, found = expand_parameters(self.node), []
         mappings = self.resolver.components_mapping
         for number, (mapping, line) in enumerate(zip(mappings, self.lines, strict=True)):
@@ -110,7 +112,7 @@ class StreamTemplate:
         self._put(document, mapping, value, self._steps(mapping, scope), line)
 
     def _evaluate_mapping(self, mapping: ComponentMappingDefinition, scope: TemplateScope) -> Any:
-        """Return the value of a mapping; values from responses and the config are data."""
+        """Return the value of a mapping; values from responses or the config are marked as data."""
         reads_yaml = not self.resolver.keeps_text(mapping)
         brings_data = self.resolver.BRINGS_DATA or "config" in find_template_names(mapping.value)
         if self.known_names is None and brings_data:
@@ -137,7 +139,10 @@ class StreamTemplate:
         steps: list[Any],
         line: int,
     ) -> None:
-        """Set a value at all locations of a path; create the path if the mapping says so."""
+        """Set a value at all locations that match a path.
+
+        If nothing matches and the mapping has ``create_or_update``, the path is created.
+        """
         creates = mapping.create_or_update and self.resolver.CREATES and bool(value)
         if UNKNOWN in steps:
             _mark_unknown(document, steps, creates=creates)
@@ -151,7 +156,7 @@ class StreamTemplate:
 
 
 def get_lines(resolver: Mapping[str, Any]) -> list[int]:
-    """Return the line of each component mapping in a resolver's node."""
+    """Return the line number of each component mapping in a resolver's node."""
     return [getattr(one, "line", 0) for one in resolver.get("components_mapping") or ()]
 
 
@@ -170,7 +175,7 @@ def _create(document: MappingNode, steps: list[str], value: Any, line: int) -> N
 
 
 def _set_line(holder: Any, name: Any, line: int) -> None:
-    """Set the line of a value that a component mapping has changed, for messages."""
+    """Set the line number of a value that a component mapping changed, for error messages."""
     if isinstance(holder, MappingNode):
         holder.lines[name] = line
     elif isinstance(holder, ListNode) and int(name) < len(holder.lines):
@@ -178,7 +183,10 @@ def _set_line(holder: Any, name: Any, line: int) -> None:
 
 
 def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> None:
-    """Set each value that a partly unknown path may match to UNKNOWN, except types."""
+    """Set each value that a partly unknown path may match to UNKNOWN, except ``type`` options.
+
+    With ``creates`` True, the mapping may also create options.
+    """
     for holder, name in make_locator(["*" if step is UNKNOWN else step for step in steps])(
         document
     ):
@@ -194,7 +202,7 @@ def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> 
 
 
 def _is_unknown_at(document: Any, steps: list[Any]) -> bool:
-    """Return True if a path leads through an unknown value."""
+    """Return True if a container on a path is UNKNOWN."""
     return any(
         holder[name] is UNKNOWN
         for length in range(1, len(steps))

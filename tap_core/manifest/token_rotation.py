@@ -43,9 +43,9 @@ _SKEW: Final = timedelta(seconds=60)
 
 @dataclass(slots=True)
 class _QuotaState:
-    """Remaining requests of a token under a quota, until the quota window ends.
+    """Number of requests that a token has left under a quota, until the quota window ends.
 
-    Nothing is counted if the API does not track the token (`is_counted`).
+    If `is_counted` is False, the API does not track the token, and nothing is counted.
     """
 
     remaining: int
@@ -56,10 +56,16 @@ class _QuotaState:
     def update_quota(
         self, remaining: int | None, ends: datetime | None, limit: int | None, *, is_spent: bool
     ) -> None:
-        """Apply the quota of a response: all values of a new window, only lower ones of this one.
+        """Update the quota from a response.
 
-        None stands for a value that the response does not contain; ``is_spent`` is True if its
-        status says that the quota is used up.
+        In a new quota window all values are replaced; in the current window, ``remaining`` can only
+        decrease.
+
+        Args:
+            remaining: Requests left; None if the response does not contain the number.
+            ends: End of the quota window; None if the response does not contain it.
+            limit: Requests per window; None if the response does not contain the number.
+            is_spent: True if the status of the response means that the quota is used up.
         """
         is_newer = ends is not None and ends > self.ends
         if limit and (ends is None or ends >= self.ends):
@@ -74,7 +80,7 @@ class _QuotaState:
 
 
 class TokenRotator:
-    """Authenticator that adds one of several tokens to each request.
+    """Authenticator that adds one of several tokens to each request, depending on their quotas.
 
     Raises:
         ConfigurationError: there are no tokens.
@@ -93,7 +99,7 @@ class TokenRotator:
         self._request_lock = threading.RLock()
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Add a token to a request; wait until a token has a request left.
+        """Add a token to a request; if no token has a request left, wait until one has.
 
         Raises:
             SyncError: the wait would exceed ``max_wait_time``.
@@ -118,7 +124,7 @@ class TokenRotator:
     # Quota accounting
 
     def _take_token(self, quota: TokenQuota) -> str:
-        """Take one request of a quota, waiting for it if necessary; return its token.
+        """Take one request of a quota and return the token to use; wait if no request is left.
 
         Raises:
             SyncError: the wait would exceed ``max_wait_time``.
@@ -127,7 +133,7 @@ class TokenRotator:
         while True:
             with self._count_lock:
                 found = self._choose_token(quota)
-                delay = self._delay(quota) if found else self._seconds_until_next(quota)
+                delay = self._compute_delay(quota) if found else self._seconds_until_next(quota)
             if found is not None:
                 if delay >= _SHORT:
                     time.sleep(delay)
@@ -156,7 +162,7 @@ class TokenRotator:
         return error
 
     def _choose_token(self, quota: TokenQuota) -> str | None:
-        """Return the token of the next request, or None if all tokens are spent."""
+        """Return the token for the next request, or None if no token has requests left."""
         for _ in self._tokens:
             token = self._active
             state = self._quota_states[token][quota.name]
@@ -179,8 +185,11 @@ class TokenRotator:
     def _seconds_until_next(self, quota: TokenQuota) -> float:
         return (min(one.ends for one in self._get_states(quota)) - utc_now()).total_seconds()
 
-    def _delay(self, quota: TokenQuota) -> float:
-        """Return the seconds to delay a request: above 0 if all tokens are at their reserve."""
+    def _compute_delay(self, quota: TokenQuota) -> float:
+        """Return the seconds to delay a request, to spread the requests over the quota window.
+
+        The result is 0 while any token has more requests left than its declared reserve.
+        """
         declared, known = self._declared, self._get_states(quota)
         share, least = declared.budget_reserve_fraction, declared.budget_min_reserve
         if any(
@@ -194,7 +203,7 @@ class TokenRotator:
     # Quota status
 
     def _request_quotas(self) -> None:
-        """Request the remaining quotas of all tokens."""
+        """Request the remaining quota of every token from the API."""
         made = {token: self._request_quota(token) for token in self._tokens}
         with self._count_lock:
             self._quota_states = made
@@ -241,7 +250,7 @@ class TokenRotator:
         return _QuotaState(remaining, ends, int(found.get("limit_path", remaining)))
 
     def update_quotas(self, request: requests.PreparedRequest, response: requests.Response) -> None:
-        """Update the quota of the token that sent a request by the response."""
+        """Update the quota of the token that was used for a request, from the response."""
         quota = self._find_quota(request)
         codes = quota.exhaustion_status_codes
         with self._count_lock:
@@ -257,7 +266,7 @@ class TokenRotator:
             state.update_quota(remaining, ends, limit, is_spent=is_spent)
 
     def has_other_token(self, request: requests.PreparedRequest) -> bool:
-        """Return True if a rejected request can be sent at once with another token."""
+        """Return True if a rejected request can be sent again at once with another token."""
         name, sender = self._find_quota(request).name, self._find_token(request)
         with self._count_lock:
             state = self._quota_states.get(sender, {}).get(name)
@@ -267,7 +276,7 @@ class TokenRotator:
             return any(one.remaining > 0 for one in others)
 
     def _find_token(self, request: requests.PreparedRequest) -> str:
-        """Return the token of a signed request, or "" if it has none."""
+        """Return the token in a request's credentials; "" if there is none."""
         value = request.headers.get(self._declared.header)
         return next(
             (token for token in self._tokens if self._format_credential(token) == value), ""

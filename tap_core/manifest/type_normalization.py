@@ -30,19 +30,19 @@ _FALSE: Final = frozenset({"n", "no", "f", "false", "off", "0"})
 
 
 def make_normalizer(schema: JsonSchema) -> Callable[[Record], None]:
-    """Return a function that converts a record's values to their schema types, in place."""
+    """Return a function that converts the values of a record to the schema's types, in place."""
     return _Compiler(schema).compile_nested(schema)
 
 
 class _Compiler:
-    """Compiler of one schema's conversion; a recursive definition is compiled once."""
+    """Compiler of the conversions for one schema; a recursive definition is compiled once."""
 
     def __init__(self, root: JsonSchema) -> None:
         self._root = root
         self._compiled: dict[int, _Convert] = {}
 
     def compile_nested(self, schema: Any) -> _Convert:
-        """Return a function that converts the values within an object or list, in place."""
+        """Return a function that converts the values inside an object or list, in place."""
         schema = self._resolve_reference(schema)
         made = self._compiled.get(id(schema))
         if made is None:
@@ -91,12 +91,12 @@ class _Compiler:
         return change
 
     def _compile_nested_or_none(self, schema: Mapping[str, Any]) -> _Convert | None:
-        """Return the conversion of nested values, or None if the schema has no nested values."""
+        """Return a function that converts nested values; None if the schema has none."""
         found = self._resolve_reference(schema)
         return self.compile_nested(found) if {"properties", "items"} & found.keys() else None
 
     def _resolve_reference(self, schema: Any) -> Mapping[str, Any]:
-        """Return the target of a schema's reference within the document; {} without a target."""
+        """Return the target of the ``$ref`` in a schema; {} if the target does not exist."""
         for _ in range(len(_SIMPLE) * 10):
             path = schema.get("$ref") if isinstance(schema, Mapping) else None
             if not isinstance(path, str):
@@ -113,7 +113,7 @@ def _apply_steps(steps: list[_Convert], value: Any) -> None:
 
 
 def _make_conversion(schema: Mapping[str, Any]) -> _Convert | None:
-    """Return a function that converts a value to a schema's type, or None if none is needed."""
+    """Return a function that converts a value to the schema's type; None if not needed."""
     given = schema.get("type", [])
     types: list[Any] = given if isinstance(given, list) else [given]
     rest = [one for one in types if one != "null" or not isinstance(given, list)]
@@ -126,9 +126,9 @@ def _make_conversion(schema: Mapping[str, Any]) -> _Convert | None:
 
 
 def _make_list_conversion(schema: Mapping[str, Any]) -> _Convert | None:
-    """Return the conversion of a single scalar value to a list of one item, or None.
+    """Return a function that converts a single scalar value to a list of one item.
 
-    None if the items are not scalars.
+    None if the list's items are not scalars.
     """
     items = schema.get("items")
     types: Any = items.get("type", ()) if isinstance(items, Mapping) else ()

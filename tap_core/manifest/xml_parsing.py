@@ -16,8 +16,8 @@ __all__ = ["parse_xml"]
 _TEXT: Final = "#text"
 
 
-class _Builder:
-    """Callbacks of the parser; keeps a stack of the open elements with their content so far."""
+class _XmlHandler:
+    """Handler of parser events, with a stack of the open elements and their content so far."""
 
     def __init__(self) -> None:
         self.root: dict[str, Any] = {}
@@ -30,7 +30,7 @@ class _Builder:
         self._texts.append([])
 
     def text(self, text: str) -> None:
-        """Append a piece of text to the innermost open element."""
+        """Append text to the innermost open element."""
         self._texts[-1].append(text)
 
     def end(self, name: str) -> None:
@@ -50,7 +50,7 @@ def parse_xml(body: bytes, encoding: str | None = None) -> dict[str, Any]:
     Raises:
         xml.parsers.expat.ExpatError: the body is not XML.
     """
-    builder = _Builder()
+    builder = _XmlHandler()
     parser = expat.ParserCreate(encoding)
     parser.buffer_text = True
     parser.StartElementHandler = builder.start
@@ -72,7 +72,7 @@ def _add(holder: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _ignore(_data: str) -> None:
-    """Ignore a part of a document that is neither element nor text."""
+    """Ignore a part of the document that is neither an element nor text."""
 
 
 def _skip_entity(*_reference: Any) -> int:

@@ -43,10 +43,15 @@ _STREAMS = frozenset({"DeclarativeStream", "StateDelegatingStream"})
 
 
 def adapt(value: Any, owner: StreamOwner, config: Mapping[str, Any]) -> Any:
-    """Return a component, or a list or mapping of them, with the interface of airbyte-cdk.
+    """Return an adapter with airbyte-cdk's interface for a component.
 
-    Values that are not components are returned unchanged. ``owner`` holds the stream, through which
-    parent streams are read.
+    In a list or mapping, each component is replaced by its adapter. Any other value is returned
+    unchanged.
+
+    Args:
+        value: A component, a list or mapping of components, or any other value.
+        owner: Reference to the current stream, for reading parent streams.
+        config: The connector's config.
     """
     if is_mapping(value):
         if value.get("type") in _STREAMS:
@@ -61,7 +66,7 @@ def adapt(value: Any, owner: StreamOwner, config: Mapping[str, Any]) -> Any:
 
 
 def to_stream_slice(scope: TemplateScope) -> CdkStreamSlice:
-    """Return the ``stream_slice`` of an interpolation scope as airbyte-cdk's StreamSlice."""
+    """Return the ``stream_slice`` of the template variables as airbyte-cdk's StreamSlice."""
     given = scope.get("stream_slice")
     known: Mapping[str, Any] = {} if given is None else given  # it may have extra fields
     partition: Mapping[str, Any] = scope.get("partition") or {}
@@ -112,8 +117,8 @@ def _adapt_added_field(one: transformations.AddedFieldDefinition) -> CdkAddedFie
     return CdkAddedFieldDefinition(one.path, value, one.value_type, {})
 
 
-class _Extractor(RecordExtractor):
-    """airbyte-cdk RecordExtractor for one of this package's extractors; bodies must be JSON."""
+class _ExtractorAdapter(RecordExtractor):
+    """Adapter with airbyte-cdk's RecordExtractor interface; response bodies must be JSON."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -124,24 +129,27 @@ class _Extractor(RecordExtractor):
             yield from self._inner.extract(document, {})
 
 
-class _Backoff(CdkBackoffStrategy):
-    """airbyte-cdk BackoffStrategy for one of this package's backoff strategies."""
+class _BackoffAdapter(CdkBackoffStrategy):
+    """Adapter with airbyte-cdk's BackoffStrategy interface."""
 
     def __init__(self, inner: Any, config: Mapping[str, Any]) -> None:
         self._inner = inner
         self._config = config
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
-        """Return the seconds to wait after ``attempt_count`` attempts, or None for the default."""
+        """Return the wait in seconds after attempt number ``attempt_count``.
+
+        None means the default wait.
+        """
         answer = None if isinstance(response_or_exception, Exception) else response_or_exception
         found = self._inner.compute_wait(answer, attempt_count, {"config": self._config})
         return cast("float | None", found)
 
 
-class _Handler(_Backoff):
-    """airbyte-cdk ErrorHandler for one of this package's error handlers.
+class _ErrorHandlerAdapter(_BackoffAdapter):
+    """Adapter with airbyte-cdk's ErrorHandler interface.
 
-    It has a ``__dict__``: attributes that custom code sets on it are kept.
+    Custom code may set additional attributes on it.
     """
 
     @property
@@ -150,12 +158,12 @@ class _Handler(_Backoff):
         return int(self._inner.max_tries) - 1
 
     def interpret_response(self, response_or_exception: Any) -> Any:
-        """Return the wrapped error handler's decision on a response as airbyte-cdk's type."""
+        """Return the error handler's resolution for a response as airbyte-cdk's ErrorResolution."""
         return to_resolution(self._inner.interpret(response_or_exception, {"config": self._config}))
 
 
-class _Signer(AuthBase):
-    """requests authenticator that signs with one of this package's authenticators."""
+class _AuthenticatorAdapter(AuthBase):
+    """Adapter with the interface of a requests authenticator (``AuthBase``)."""
 
     def __init__(self, inner: Any, owner: StreamOwner, config: Mapping[str, Any]) -> None:
         self._inner = inner
@@ -189,9 +197,15 @@ _ADAPTERS: Final[
         lambda one: isinstance(one, our_errors.HttpResponseFilter),
         lambda one, owner, config: CdkHttpResponseFilter(one, config),  # noqa: ARG005
     ),
-    (lambda one: hasattr(one, "extract"), lambda one, owner, config: _Extractor(one)),  # noqa: ARG005
-    (lambda one: hasattr(one, "auth"), _Signer),
-    (lambda one: hasattr(one, "interpret"), lambda one, owner, config: _Handler(one, config)),  # noqa: ARG005
-    (lambda one: hasattr(one, "compute_wait"), lambda one, owner, config: _Backoff(one, config)),  # noqa: ARG005
+    (lambda one: hasattr(one, "extract"), lambda one, owner, config: _ExtractorAdapter(one)),  # noqa: ARG005
+    (lambda one: hasattr(one, "auth"), _AuthenticatorAdapter),
+    (
+        lambda one: hasattr(one, "interpret"),
+        lambda one, owner, config: _ErrorHandlerAdapter(one, config),  # noqa: ARG005
+    ),
+    (
+        lambda one: hasattr(one, "compute_wait"),
+        lambda one, owner, config: _BackoffAdapter(one, config),  # noqa: ARG005
+    ),
 )
 """Pairs of a test for a component and a factory of its adapter; the first match is used."""

@@ -45,7 +45,7 @@ _LIFETIME = timedelta(hours=1)
 
 
 class AbstractHeaderAuthenticator(AuthBase):
-    """Authenticator that sends a token in a request header."""
+    """Base class of authenticators that send a token in a request header."""
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """Add the header of `get_auth_header` to a prepared request and return the request."""
@@ -92,18 +92,18 @@ class CdkNoAuth(DeclarativeAuthenticator):
 
     @property
     def auth_header(self) -> str:
-        """Empty string: without credentials, `get_auth_header` returns {}."""
+        """Empty string: no header is sent."""
         return ""
 
     @property
     def token(self) -> str:
-        """Empty string: no credentials are sent."""
+        """Empty string: there is no token."""
         return ""
 
 
 @dataclass
 class TokenProvider:
-    """Source of the token of a bearer or API key authenticator."""
+    """Base class of token providers, which return the token for an authenticator."""
 
     def get_token(self) -> str:
         """Return the current token."""
@@ -112,7 +112,7 @@ class TokenProvider:
 
 @dataclass
 class InterpolatedStringTokenProvider(TokenProvider):
-    """Token provider whose token is a template over the config, such as ``{{ config['key'] }}``."""
+    """Token provider that evaluates a template over the config, such as ``{{ config['key'] }}``."""
 
     config: Mapping[str, Any]
     api_token: Any
@@ -125,7 +125,10 @@ class InterpolatedStringTokenProvider(TokenProvider):
 
 @dataclass
 class CdkBearerAuthenticator(DeclarativeAuthenticator):
-    """Authenticator that sends ``Authorization: Bearer <token>`` with a token provider's token."""
+    """Authenticator that sends ``Authorization: Bearer <token>``.
+
+    The token comes from a token provider.
+    """
 
     token_provider: TokenProvider
     config: Mapping[str, Any]
@@ -138,7 +141,7 @@ class CdkBearerAuthenticator(DeclarativeAuthenticator):
 
     @property
     def token(self) -> str:
-        """``Bearer`` and the current token of the token provider."""
+        """Header value: ``Bearer`` and the current token of the token provider."""
         return f"Bearer {self.token_provider.get_token()}"
 
 
@@ -152,7 +155,7 @@ class CdkBasicHttpAuthenticator(DeclarativeAuthenticator):
     password: Any = ""
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Turn user name and password into template objects."""
+        """Convert the user name and the password to template objects."""
         self._username = InterpolatedString.create(self.username, parameters=parameters)
         self._password = InterpolatedString.create(self.password, parameters=parameters)
 
@@ -163,7 +166,7 @@ class CdkBasicHttpAuthenticator(DeclarativeAuthenticator):
 
     @property
     def token(self) -> str:
-        """``Basic`` and the base64 encoding of ``<user name>:<password>``."""
+        """Header value: ``Basic`` and the base64 encoding of ``<user name>:<password>``."""
         both = f"{self._username.eval(self.config)}:{self._password.eval(self.config)}"
         return f"Basic {base64.b64encode(both.encode()).decode()}"
 
@@ -178,7 +181,7 @@ class CdkApiKeyAuthenticator(DeclarativeAuthenticator):
     parameters: InitVar[Mapping[str, Any]]
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Evaluate the field name of `request_option` and read its ``inject_into``."""
+        """Evaluate the field name of `request_option` and read its option ``inject_into``."""
         name = getattr(self.request_option, "field_name", "")
         self._field_name = str(evaluate(name, self.config, parameters))
         kind = getattr(self.request_option, "inject_into", "header")
@@ -195,12 +198,12 @@ class CdkApiKeyAuthenticator(DeclarativeAuthenticator):
         return self.token_provider.get_token()
 
     def get_request_params(self) -> Mapping[str, Any]:
-        """Return ``{field name: key}`` if the key is sent as a query parameter, else {}."""
+        """Return ``{field name: API key}`` if the key is sent as a query parameter, else {}."""
         return {self._field_name: self.token} if self._kind == "request_parameter" else {}
 
 
 class CdkSelectiveAuthenticator(DeclarativeAuthenticator):
-    """Factory for the authenticator that the config selects (SelectiveAuthenticator)."""
+    """Factory that returns the authenticator selected by the config (SelectiveAuthenticator)."""
 
     def __new__(
         cls,
@@ -227,11 +230,8 @@ class CdkSelectiveAuthenticator(DeclarativeAuthenticator):
 class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     """Authenticator that refreshes OAuth 2.0 access tokens (RFC 6749, section 6).
 
-    Its overridable methods are airbyte-cdk's. A rotated refresh token is not written back to the
-    config; the manifest's own OAuthAuthenticator does that.
-
-    Its overridable methods are airbyte-cdk's. Refresh tokens that the server rotates are not
-    written back; the manifest's own OAuthAuthenticator does that.
+    The overridable methods are those of airbyte-cdk. If the server returns a new refresh token, it
+    is not written to the config; use the manifest's OAuthAuthenticator for that.
     """
 
     config: Mapping[str, Any]
@@ -260,7 +260,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     _lock: Any = field(init=False, repr=False, compare=False, default_factory=threading.RLock)
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the parameters; read the configured access token and its expiry date, if any."""
+        """Store the parameters; read the access token and its expiry date, if they are declared."""
         self._parameters = parameters or {}
         self._token_expiry_date = ab_datetime_now() - timedelta(days=1)
         if self.token_expiry_date:
@@ -277,15 +277,21 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
 
     @property
     def token(self) -> str:
-        """``Bearer`` and a valid access token; an expired token is refreshed first."""
+        """Header value: ``Bearer`` and an access token that has not expired.
+
+        An expired token is refreshed first.
+        """
         return f"Bearer {self.get_access_token()}"
 
     def get_auth_header(self) -> Mapping[str, Any]:
-        """Return the ``Authorization`` header; an expired access token is refreshed first."""
+        """Return the ``Authorization`` header; refresh the access token first if it has expired."""
         return {"Authorization": f"Bearer {self.get_access_token()}"}
 
     def get_access_token(self) -> str:
-        """Return a valid access token; an expired one is refreshed by one thread at a time."""
+        """Return an access token that has not expired.
+
+        An expired token is refreshed first, by one thread at a time.
+        """
         if self.token_has_expired():
             with self._lock:
                 if self.token_has_expired():
@@ -293,7 +299,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return self.access_token
 
     def refresh_and_set_access_token(self) -> None:
-        """Request an access token at the token endpoint; store it with its expiry date."""
+        """Request an access token from the token endpoint; store the token and its expiry date."""
         token, expires = self.refresh_access_token()
         self.access_token = token
         self.set_token_expiry_date(self._instant(expires))
@@ -303,7 +309,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return ab_datetime_now() > self.get_token_expiry_date()
 
     def refresh_access_token(self) -> tuple[str, Any]:
-        """Request an access token; return it with its lifetime in seconds or its expiry date.
+        """Request an access token; return the token and its lifetime (seconds) or expiry date.
 
         Raises:
             ValueError: the token response contains no access token.
@@ -315,11 +321,17 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return token, names.get_value(answer, self.get_expires_in_name())
 
     def _make_handled_request(self) -> Any:
-        """Request a token and return the JSON response; overridden for airbyte-cdk 7."""
+        """Request a token and return the JSON response.
+
+        Subclasses written for airbyte-cdk 7 override this method.
+        """
         return self._get_refresh_access_token_response()
 
     def _get_refresh_access_token_response(self) -> Any:
-        """Request a token and return the JSON response; overridden for older airbyte-cdk."""
+        """Request a token and return the JSON response.
+
+        Subclasses written for older versions of airbyte-cdk override this method.
+        """
         with requests.Session() as session:
             response = ask_token_endpoint(
                 session,
@@ -335,7 +347,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return response.json()
 
     def _log_response(self, response: requests.Response) -> None:
-        """Log nothing: a token response contains secrets."""
+        """Do nothing: a token response is not logged, because it contains secrets."""
 
     def _instant(self, expires: Any) -> AirbyteDateTime:
         if isinstance(expires, AirbyteDateTime):
@@ -362,7 +374,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
 
     @property
     def access_token(self) -> str:
-        """Access token that was configured or last requested.
+        """Current access token: the configured one, or the one requested last.
 
         Raises:
             ValueError: there is no token yet.
@@ -376,11 +388,11 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         self._access_token = value
 
     def get_token_expiry_date(self) -> AirbyteDateTime:
-        """Return the datetime from which the access token is no longer valid."""
+        """Return the date and time at which the access token expires."""
         return cast("AirbyteDateTime", self._token_expiry_date)
 
     def set_token_expiry_date(self, value: Any) -> None:
-        """Set the expiry date of the access token: a date, or a lifetime in seconds from now."""
+        """Set the expiry date of the access token, from a date or from a lifetime in seconds."""
         self._token_expiry_date = self._instant(value)
 
     # Settings
@@ -418,11 +430,11 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return self.scopes or []
 
     def get_access_token_name(self) -> str:
-        """Return the response field with the access token, ``access_token`` by default."""
+        """Return the name of the access token in the response, ``access_token`` by default."""
         return str(self._given(self.access_token_name))
 
     def get_expires_in_name(self) -> str:
-        """Return the response field with the token's lifetime, ``expires_in`` by default."""
+        """Return the name of the token's lifetime in the response, ``expires_in`` by default."""
         return str(self._given(self.expires_in_name))
 
     def get_grant_type_name(self) -> str:

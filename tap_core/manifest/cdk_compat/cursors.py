@@ -26,35 +26,39 @@ _USUAL_FORMAT = "%Y-%m-%dT%H:%M:%S.%f%z"
 
 
 class DeclarativeCursor(StreamSlicer):
-    """Base class of cursors, which generate the slices of a stream and keep its state."""
+    """Base class of cursors, which generate the slices of a stream and track its state."""
 
     def set_initial_state(self, stream_state: Mapping[str, Any]) -> None:
-        """Restore the cursor from the state that `get_stream_state` returned in the last sync."""
+        """Set the state of the last sync, as returned by `get_stream_state`."""
         raise NotImplementedError
 
     def observe(self, stream_slice: CdkStreamSlice, record: Any) -> None:
-        """Take note of a record of the slice; called for each record before it is emitted."""
+        """Process a record of a slice; called for each record before it is emitted."""
 
     def close_slice(self, stream_slice: CdkStreamSlice, *args: Any) -> None:
-        """Update the state; called after all records of the slice were emitted.
+        """Update the state; called after all records of a slice were emitted.
 
-        ``args`` holds the slice's latest record for a method that accepts it, as in older
-        airbyte-cdk.
+        ``args`` is empty, or contains the latest record of the slice if the overriding method
+        accepts it, as in older versions of airbyte-cdk.
         """
         raise NotImplementedError
 
     def get_stream_state(self) -> Mapping[str, Any]:
-        """Return the state to store; called after each slice."""
+        """Return the state to store; called after each completed slice."""
         raise NotImplementedError
 
     def select_state(self, stream_slice: CdkStreamSlice | None = None) -> Mapping[str, Any] | None:  # noqa: ARG002  (airbyte-cdk's signature)
-        """Return the state of one slice; None or the whole state without partitions."""
+        """Return the state of one slice.
+
+        For None, or a stream without partitions, return the state of the stream.
+        """
         return self.get_stream_state()
 
     def should_be_synced(self, record: Any) -> bool:  # noqa: ARG002  (airbyte-cdk's signature)
-        """Return True if the record is to be emitted, False to drop it.
+        """Return True if a record is to be emitted; False drops the record.
 
-        Called only for data feeds (``is_data_feed``) and client-side incremental streams.
+        The method is called only for data feeds (``is_data_feed``) and for streams with client-side
+        incremental sync.
         """
         return True
 
@@ -65,7 +69,10 @@ Cursor = DeclarativeCursor
 
 @dataclass
 class CdkMinMaxDatetime:
-    """Datetime template with an optional minimum and maximum (MinMaxDatetime)."""
+    """Datetime template with an optional minimum and maximum (MinMaxDatetime).
+
+    The options `min_datetime` and `max_datetime` limit the datetime.
+    """
 
     datetime: Any
     parameters: InitVar[Mapping[str, Any]]
@@ -74,7 +81,7 @@ class CdkMinMaxDatetime:
     max_datetime: Any = ""
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Turn the datetime, the minimum and the maximum into template objects."""
+        """Convert the datetime, the minimum and the maximum to template objects."""
         self.datetime = InterpolatedString.create(self.datetime, parameters=parameters)
         for name in ("min_datetime", "max_datetime"):
             if given := getattr(self, name):
@@ -116,8 +123,8 @@ _FIELDS = ("datetime", "datetime_format", "min_datetime", "max_datetime")
 class CdkDatetimeBasedCursor(DeclarativeCursor):
     """Cursor that reads time windows from the last state until now (DatetimeBasedCursor).
 
-    Its state is ``{cursor_field: value}``, with the highest cursor value in the records of closed
-    windows.
+    The state is ``{cursor_field: value}``, where the value is the highest cursor value of all
+    records in completed windows.
     """
 
     start_datetime: Any
@@ -140,7 +147,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     cursor_datetime_formats: list[str] = field(default_factory=list)
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Turn the options into template objects; start and end are evaluated per sync.
+        """Convert the options to template objects; start and end are evaluated at each sync.
 
         Raises:
             ValueError: only one of `step` and `cursor_granularity` is set.
@@ -179,15 +186,15 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     # The state
 
     def get_stream_state(self) -> Mapping[str, Any]:
-        """Return ``{cursor_field: value}``, or {} before the first window was closed."""
+        """Return ``{cursor_field: value}``; {} before the first window is completed."""
         return {self._key: self._cursor} if self._cursor else {}
 
     def set_initial_state(self, stream_state: Mapping[str, Any]) -> None:
-        """Restore the cursor value from ``{cursor_field: value}``; {} starts a first sync."""
+        """Set the cursor value from the state ``{cursor_field: value}``; {} starts a first sync."""
         self._cursor = stream_state.get(self._key) if stream_state else None
 
     def observe(self, stream_slice: CdkStreamSlice, record: Any) -> None:
-        """Keep the record's cursor value if it is the highest so far and within the window."""
+        """Store the record's cursor value if it is in the window and is the highest so far."""
         value = record.get(self._key)
         if not value:
             return
@@ -199,10 +206,10 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
             self._highest_observed_cursor_field_value = value
 
     def close_slice(self, stream_slice: CdkStreamSlice, *args: Any) -> None:  # noqa: ARG002  (airbyte-cdk's signature)
-        """Make the highest observed cursor value the state.
+        """Make the highest cursor value observed so far the state.
 
         Raises:
-            ValueError: the slice has a partition, which this cursor cannot have.
+            ValueError: the slice has a partition; this cursor does not support partitions.
         """
         if stream_slice.partition:
             raise ValueError(
@@ -212,7 +219,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         self._cursor = max(reversed(known), key=self.parse_date) if known else None
 
     def get_cursor_datetime_from_state(self, stream_state: Mapping[str, Any]) -> dt.datetime | None:
-        """Return the state's cursor value as a datetime; None if it is missing or not parseable."""
+        """Return the cursor value in a state as a datetime; None if it is missing or unparsable."""
         value = stream_state.get(self._key)
         with suppress(ValueError):
             return self.parse_date(str(value)) if value else None
@@ -221,17 +228,20 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     # Windows
 
     def stream_slices(self) -> Iterable[CdkStreamSlice]:
-        """Return the time windows from the state or start until the end, as stream slices."""
+        """Return the time windows as slices: from the state, or from the start, until the end."""
         end = self.select_best_end_datetime()
         start = self._calculate_earliest_possible_value(end)
         return self._partition_daterange(start, end, self._step)
 
     def select_best_end_datetime(self) -> dt.datetime:
-        """Return the end of the last window: now, or `end_datetime` if it is earlier."""
+        """Return the end of the last window: `end_datetime` or now, the earlier of the two."""
         return self._select_best_end_datetime()
 
     def _select_best_end_datetime(self) -> dt.datetime:
-        """Return `select_best_end_datetime()`; older connectors override this name."""
+        """Return `select_best_end_datetime()`.
+
+        Older connectors override this private method instead of the public one.
+        """
         now = dt.datetime.now(tz=self._timezone)
         return min(self._end_datetime.get_datetime(self.config), now) if self._end_datetime else now
 
@@ -280,7 +290,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         return comparator(cursor_value, default_date)
 
     def parse_date(self, date: Any) -> dt.datetime:
-        """Parse a cursor value with the first of the cursor's datetime formats that matches.
+        """Parse a cursor value with the first datetime format of the cursor that matches.
 
         Raises:
             ValueError: no format matches.
@@ -322,7 +332,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     # Records
 
     def should_be_synced(self, record: Any) -> bool:
-        """Return True if the record's cursor value is in this sync's interval, or is missing."""
+        """Return True if the record's cursor value is missing or in the interval of this sync."""
         if not record.get(self._key):
             return True
         end = self.select_best_end_datetime()
@@ -345,11 +355,11 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         return start <= self.parse_date(value) <= end
 
     def is_greater_than_or_equal(self, first: Any, second: Any) -> bool:
-        """Return True if the first record's cursor value is at least the second's."""
+        """Return True if the cursor value of the first record is not below that of the second."""
         values = first.get(self._key), second.get(self._key)
         if all(values):
             return self.parse_date(values[0]) >= self.parse_date(values[1])
         return bool(values[0])
 
     def _send_log(self, level: Any, message: str) -> None:
-        """Log nothing: the stream itself warns about records without a cursor value."""
+        """Do nothing: the stream logs the warning about records without a cursor value."""

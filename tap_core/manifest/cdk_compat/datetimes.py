@@ -22,11 +22,11 @@ __all__ = [
 
 
 class AirbyteDateTime(datetime):
-    """Timezone-aware datetime that ``str()`` writes in ISO 8601."""
+    """Timezone-aware datetime whose ``str()`` is in ISO 8601 format."""
 
     @classmethod
     def from_datetime(cls, dt: datetime) -> AirbyteDateTime:
-        """Return a datetime as an AirbyteDateTime; one without a time zone is taken as UTC."""
+        """Convert a datetime to an AirbyteDateTime; a datetime without a time zone is in UTC."""
         return cls(
             *(dt.year, dt.month, dt.day),
             *(dt.hour, dt.minute, dt.second, dt.microsecond),
@@ -38,7 +38,11 @@ class AirbyteDateTime(datetime):
         return datetime.combine(self.date(), self.timetz())
 
     def __str__(self) -> str:
-        """Return ISO 8601 with milliseconds or microseconds, each only if not zero."""
+        """Return the datetime in ISO 8601 format.
+
+        A fraction of a second has 3 digits, or 6 if it is not a whole number of milliseconds. There
+        is no fraction if it is zero.
+        """
         if not self.microsecond:
             kind = "seconds"
         else:
@@ -51,7 +55,7 @@ class AirbyteDateTime(datetime):
         return self.from_datetime(self.to_datetime() + other)
 
     def __sub__(self, other: Any) -> Any:
-        """Return the datetime minus a timedelta, or the timedelta since another datetime."""
+        """Return the datetime minus a timedelta, or the difference from another datetime."""
         if isinstance(other, timedelta):
             return self.from_datetime(self.to_datetime() - other)
         return self.to_datetime() - _plain(other)
@@ -65,7 +69,7 @@ class AirbyteDateTime(datetime):
         return self.from_datetime(self.to_datetime() - delta)
 
     def to_epoch_millis(self) -> int:
-        """Return the datetime as milliseconds since 1970 (Unix epoch)."""
+        """Return the datetime as milliseconds since the Unix epoch."""
         return int(self.timestamp() * 1000)
 
 
@@ -80,10 +84,10 @@ def ab_datetime_now() -> AirbyteDateTime:
 
 
 def ab_datetime_parse(dt_str: Any) -> AirbyteDateTime:
-    """Parse an ISO 8601 string, or a number or numeric string as seconds since 1970.
+    """Parse an ISO 8601 string, or a Unix timestamp in seconds (a number or numeric string).
 
     Raises:
-        ValueError: the value is neither.
+        ValueError: the value is neither of them.
     """
     if isinstance(dt_str, datetime):
         return AirbyteDateTime.from_datetime(dt_str)
@@ -94,7 +98,7 @@ def ab_datetime_parse(dt_str: Any) -> AirbyteDateTime:
 
 
 def ab_datetime_try_parse(dt_str: Any) -> AirbyteDateTime | None:
-    """Parse a datetime string; return None if it is not a datetime."""
+    """Parse a datetime string; return None if parsing fails."""
     try:
         return ab_datetime_parse(dt_str)
     except ValueError:
@@ -102,17 +106,17 @@ def ab_datetime_try_parse(dt_str: Any) -> AirbyteDateTime | None:
 
 
 def ab_datetime_format(dt: datetime, format: str | None = None) -> str:
-    """Format a datetime with a strftime format; ISO 8601 without ``format``."""
+    """Format a datetime with the strftime format ``format``; by default in ISO 8601."""
     if format:
         return dt.strftime(format)
     return str(AirbyteDateTime.from_datetime(dt))
 
 
 class DatetimeParser:
-    """Parser and formatter for the datetime formats of a manifest, such as ``%s`` or ``%ms``."""
+    """Parser and formatter for the datetime formats in a manifest, such as ``%s`` or ``%ms``."""
 
     def parse(self, date: str | int, format: str) -> datetime:
-        """Parse a value with a manifest's datetime format; without an offset it is UTC."""
+        """Parse a value with a manifest's datetime format; a value without an offset is in UTC."""
         return get_format(format).read(str(date))
 
     def format(self, dt: datetime, format: str) -> str:

@@ -24,34 +24,40 @@ def _steps(glob: Any, separator: str) -> list[str]:
     return [str(step) for step in cast("Sequence[Any]", glob)]
 
 
-def _members(holder: Any) -> Iterator[tuple[Any, Any]]:
-    if is_mapping(holder):
-        yield from list(holder.items())
-    elif is_list(holder):
-        yield from enumerate(list(holder))
+def _members(container: Any) -> Iterator[tuple[Any, Any]]:
+    if is_mapping(container):
+        yield from list(container.items())
+    elif is_list(container):
+        yield from enumerate(list(container))
 
 
 def _iterate_matches(
-    holder: Any, steps: Sequence[str], way: tuple[Any, ...] = ()
+    container: Any, steps: Sequence[str], keys: tuple[Any, ...] = ()
 ) -> Iterator[_Found]:
-    """Yield the path and the value of each match of a glob below a mapping or list."""
+    """Yield the path and the value of each match of a glob in nested mappings and lists.
+
+    Args:
+        container: The mapping or list to search.
+        steps: The parts of the glob; ``**`` matches any number of levels.
+        keys: The path from the document's root to ``container``.
+    """
     if not steps:
-        yield way, holder
+        yield keys, container
         return
     step, rest = steps[0], steps[1:]
     if step == "**":
-        if way or rest:
-            yield from _iterate_matches(holder, rest, way)
-        for name, value in _members(holder):
-            yield from _iterate_matches(value, steps, (*way, name))
+        if keys or rest:
+            yield from _iterate_matches(container, rest, keys)
+        for name, value in _members(container):
+            yield from _iterate_matches(value, steps, (*keys, name))
         return
-    for name, value in _members(holder):
+    for name, value in _members(container):
         if fnmatchcase(str(name), step):
-            yield from _iterate_matches(value, rest, (*way, name))
+            yield from _iterate_matches(value, rest, (*keys, name))
 
 
 def get(obj: Any, glob: Any, separator: str = "/", default: Any = _MISSING) -> Any:
-    """Return the only value that a glob matches.
+    """Return the one value that matches a glob, such as ``a/*/b``.
 
     Raises:
         KeyError: no value matches, and there is no default.
@@ -70,7 +76,7 @@ def get(obj: Any, glob: Any, separator: str = "/", default: Any = _MISSING) -> A
 def values(
     obj: Any, glob: Any, separator: str = "/", afilter: Callable[[Any], bool] | None = None
 ) -> list[Any]:
-    """Return all values that a glob matches and ``afilter`` accepts."""
+    """Return all values that match a glob and for which ``afilter`` returns True."""
     found = (value for _, value in _iterate_matches(obj, _steps(glob, separator)))
     return [value for value in found if afilter is None or afilter(value)]
 
@@ -82,17 +88,20 @@ def search(
     separator: str = "/",
     afilter: Callable[[Any], bool] | None = None,
 ) -> Any:
-    """Return the matching part of a document; an iterator of (path, value) if ``yielded``."""
+    """Return the part of a document that matches a glob.
+
+    With ``yielded``, return an iterator of (path, value) pairs instead.
+    """
     found = [
-        (way, value)
-        for way, value in _iterate_matches(obj, _steps(glob, separator))
+        (keys, value)
+        for keys, value in _iterate_matches(obj, _steps(glob, separator))
         if afilter is None or afilter(value)
     ]
     if yielded:
-        return iter([(separator.join(map(str, way)), value) for way, value in found])
+        return iter([(separator.join(map(str, keys)), value) for keys, value in found])
     part: dict[Any, Any] = {}
-    for way, value in found:
-        new(part, [str(step) for step in way], value)
+    for keys, value in found:
+        new(part, [str(step) for step in keys], value)
     return part
 
 
@@ -103,20 +112,20 @@ def set(  # noqa: A001  (dpath's name)
     separator: str = "/",
     afilter: Callable[[Any], bool] | None = None,
 ) -> int:
-    """Replace all values that a glob matches, in place; return their number."""
+    """Replace all values that match a glob, in place; return the number of replaced values."""
     count = 0
-    for way, old in list(_iterate_matches(obj, _steps(glob, separator))):
-        if way and (afilter is None or afilter(old)):
-            _holder(obj, way)[way[-1]] = value
+    for keys, old in list(_iterate_matches(obj, _steps(glob, separator))):
+        if keys and (afilter is None or afilter(old)):
+            _get_container(obj, keys)[keys[-1]] = value
             count += 1
     return count
 
 
 def new(obj: Any, path: Any, value: Any, separator: str = "/", creator: Any = None) -> Any:  # noqa: ARG001
-    """Set the value at a path, in place; create missing parent objects."""
-    *way, last = _steps(path, separator)
+    """Set the value at a path in place; missing parent objects are created."""
+    *keys, last = _steps(path, separator)
     at: Any = obj
-    for step in way:
+    for step in keys:
         at = at[int(step)] if is_list(at) else at.setdefault(step, {})
     at[int(last) if is_list(at) else last] = value
 
@@ -124,24 +133,24 @@ def new(obj: Any, path: Any, value: Any, separator: str = "/", creator: Any = No
 def delete(
     obj: Any, glob: Any, separator: str = "/", afilter: Callable[[Any], bool] | None = None
 ) -> int:
-    """Remove all values that a glob matches, in place; return their number.
+    """Delete all values that match a glob, in place; return the number of deleted values.
 
     Raises:
         KeyError: no value matches.
     """
     found = [
-        way
-        for way, value in _iterate_matches(obj, _steps(glob, separator))
-        if way and (afilter is None or afilter(value))
+        keys
+        for keys, value in _iterate_matches(obj, _steps(glob, separator))
+        if keys and (afilter is None or afilter(value))
     ]
     if not found:
         raise KeyError(glob)
-    for way in reversed(found):
-        del _holder(obj, way)[way[-1]]
+    for keys in reversed(found):
+        del _get_container(obj, keys)[keys[-1]]
     return len(found)
 
 
-def _holder(obj: Any, way: Sequence[Any]) -> Any:
-    for step in way[:-1]:
+def _get_container(obj: Any, keys: Sequence[Any]) -> Any:
+    for step in keys[:-1]:
         obj = obj[step]
     return obj

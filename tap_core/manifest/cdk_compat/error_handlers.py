@@ -45,7 +45,7 @@ def to_resolution(resolution: ResponseResolution) -> CdkErrorResolution:
 
 
 def create_fallback_error_resolution(response_or_exception: Any) -> CdkErrorResolution:
-    """Return the resolution for a response or exception that no filter matches: a retry."""
+    """Return the resolution for a response or exception that no filter matches: retry."""
     if isinstance(response_or_exception, requests.Response):
         message = f"Unexpected response with the HTTP status {response_or_exception.status_code}."
     else:
@@ -54,12 +54,12 @@ def create_fallback_error_resolution(response_or_exception: Any) -> CdkErrorReso
 
 
 class CdkBackoffStrategy:
-    """Base class of backoff strategies: rules for the wait before a request is sent again."""
+    """Base class of backoff strategies, which compute the wait before a retry."""
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
-        """Return the seconds to wait after ``attempt_count`` attempts, or None for the default.
+        """Return the seconds to wait after attempt number ``attempt_count``; None for the default.
 
-        Older classes implement ``backoff`` instead, which is called for responses but not for
+        Older classes implement ``backoff`` instead, which is called for responses, but not for
         exceptions.
         """
         older = getattr(self, "backoff", None)
@@ -70,7 +70,10 @@ class CdkBackoffStrategy:
 
 @dataclass
 class CdkExponentialBackoffStrategy(CdkBackoffStrategy):
-    """Backoff strategy that waits ``factor`` times 2, 4, 8 … seconds, plus an optional jitter."""
+    """Backoff strategy with doubled waits: 2, 4, 8 … seconds, multiplied by ``factor``.
+
+    A random jitter is added if one is declared.
+    """
 
     parameters: InitVar[Mapping[str, Any]]
     config: Mapping[str, Any]
@@ -78,20 +81,23 @@ class CdkExponentialBackoffStrategy(CdkBackoffStrategy):
     jitter_range_in_seconds: float | None = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Evaluate the template of the factor."""
+        """Evaluate the template of ``factor``."""
         factor = float(evaluate(self.factor, self.config, parameters))
         self._strategy = ours.ExponentialBackoffStrategy(
             factor=factor, jitter_range_in_seconds=self.jitter_range_in_seconds
         )
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
-        """Return the seconds to wait after ``attempt_count`` attempts."""
+        """Return the seconds to wait after attempt number ``attempt_count``."""
         return self._strategy.compute_wait(response_or_exception, attempt_count, {})
 
 
 @dataclass
 class CdkConstantBackoffStrategy(CdkBackoffStrategy):
-    """Backoff strategy that waits the same number of seconds each time, plus an optional jitter."""
+    """Backoff strategy that waits the same number of seconds each time.
+
+    A random jitter is added if one is declared.
+    """
 
     backoff_time_in_seconds: Any
     parameters: InitVar[Mapping[str, Any]]
@@ -99,26 +105,26 @@ class CdkConstantBackoffStrategy(CdkBackoffStrategy):
     jitter_range_in_seconds: float | None = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Evaluate the template of the wait, in seconds."""
+        """Evaluate the template of the number of seconds."""
         seconds = float(evaluate(self.backoff_time_in_seconds, self.config, parameters))
         self._strategy = ours.ConstantBackoffStrategy(
             backoff_time_in_seconds=seconds, jitter_range_in_seconds=self.jitter_range_in_seconds
         )
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
-        """Return the seconds to wait, the same after each attempt except for the jitter."""
+        """Return the seconds to wait, the same after each attempt; plus a jitter if declared."""
         return self._strategy.compute_wait(response_or_exception, attempt_count, {})
 
 
 class CdkHttpResponseFilter:
-    """airbyte-cdk HttpResponseFilter for one of this package's response filters."""
+    """Response filter with airbyte-cdk's interface."""
 
     def __init__(self, inner: ours.HttpResponseFilter, config: Mapping[str, Any]) -> None:
         self.inner: ours.HttpResponseFilter = inner
         self.config: Mapping[str, Any] = config
 
     def matches(self, response_or_exception: Any) -> CdkErrorResolution | None:
-        """Return the resolution for a response, or None if the filter does not match it.
+        """Return the resolution for a response that matches the filter; None for any other.
 
         An exception never matches.
         """
@@ -129,14 +135,14 @@ class CdkHttpResponseFilter:
 
 
 class DefaultHttpResponseFilter:
-    """Response filter that gives each HTTP status its default resolution."""
+    """Response filter that returns the default resolution for an HTTP status."""
 
     def __init__(self, config: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
         self.config: Mapping[str, Any] = config
         self.parameters: Mapping[str, Any] = parameters
 
     def matches(self, response_or_exception: Any) -> CdkErrorResolution | None:
-        """Return the default resolution of a response, a retry for a connection error.
+        """Return the default resolution for a response; for a connection error, a retry.
 
         None for any other exception.
         """
@@ -148,12 +154,12 @@ class DefaultHttpResponseFilter:
 
 
 class CdkErrorHandler:
-    """Base class of error handlers, for imports and type hints."""
+    """Base class of error handlers; connectors import it for type hints and as a base."""
 
 
 @dataclass
 class CdkDefaultErrorHandler(CdkErrorHandler):
-    """Error handler that applies its response filters, then the defaults of the HTTP status."""
+    """Error handler that tries its response filters, then the defaults for the HTTP status."""
 
     parameters: InitVar[Mapping[str, Any]]
     config: Mapping[str, Any]
@@ -169,7 +175,7 @@ class CdkDefaultErrorHandler(CdkErrorHandler):
             self.max_retries = int(evaluate(self.max_retries, self.config, parameters))
 
     def interpret_response(self, response_or_exception: Any) -> CdkErrorResolution:
-        """Return the resolution by the first response filter that matches, else the default."""
+        """Return the resolution of the first response filter that matches, or the default one."""
         for each in self.response_filters or ():
             found = each.matches(response_or_exception=response_or_exception)
             if found is not None:
@@ -178,9 +184,9 @@ class CdkDefaultErrorHandler(CdkErrorHandler):
         return usual or create_fallback_error_resolution(response_or_exception)
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int = 0) -> float | None:
-        """Return the seconds to wait from the first backoff strategy that gives any.
+        """Return the seconds to wait, from the first backoff strategy that returns a number.
 
-        None, for the default wait, if no strategy gives any.
+        None means the default wait: no strategy returned a number.
         """
         strategies: Any = self.backoff_strategies or []
         for strategy in strategies if is_list(strategies) else [strategies]:

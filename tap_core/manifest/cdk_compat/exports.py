@@ -93,9 +93,10 @@ NAMES: Final[Mapping[str, str]] = {
 
 
 def resolve_export(name: str) -> Any:
-    """Return the class or function that connectors import as ``name``; None if unsupported.
+    """Return the class or function for a name that connectors import from airbyte-cdk.
 
-    A class whose name tap_core also uses for another class is defined as ``Cdk<name>``.
+    None if the name is not supported. If tap_core has another class of the same name, the class is
+    named ``Cdk<name>`` in this package.
     """
     module = NAMES.get(name)
     if module is None:

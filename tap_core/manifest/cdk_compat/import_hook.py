@@ -50,13 +50,15 @@ _log: Final = logging.getLogger(__name__)
 
 
 def load_class(class_name: str, folder: Path) -> type:
-    """Import and return the class that a manifest names, such as ``source_x.components.Y``.
+    """Import and return a class by the name in the manifest, such as ``source_x.components.Y``.
 
-    ``folder`` is the manifest's folder.
+    Args:
+        class_name: The qualified class name.
+        folder: The folder of the manifest, which contains the connector's Python files.
 
     Raises:
-        ManifestError: the class does not exist, or importing its file failed; the message contains
-            file and line.
+        ManifestError: the class does not exist, or importing its file failed; the message
+            contains file and line.
     """
     module_name, _, name = class_name.rpartition(".")
     first, *rest = module_name.split(".")
@@ -77,7 +79,7 @@ def load_class(class_name: str, folder: Path) -> type:
 
 
 def _has_after_init(package: str, name: str, folder: Path) -> bool:
-    """Run the package's ``__init__.py`` and return True if the package then has the name."""
+    """Run a package's ``__init__.py``; return True if it defines or imports ``name``."""
     try:
         _run_init(sys.modules[package])
     except Exception as error:
@@ -100,7 +102,7 @@ def _imported(name: str, class_name: str, folder: Path) -> ModuleType:
 
 
 def _make_error(error: Exception, folder: Path) -> ManifestError:
-    """Return the ManifestError for a failed import, with file and line of the failing code."""
+    """Return a ManifestError for a failed import; it names file and line of the failing code."""
     own = str(folder.resolve())
     frames = [one for one in traceback.extract_tb(error.__traceback__) if own in one.filename]
     place = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
@@ -123,9 +125,9 @@ def _get_file(module: ModuleType) -> str:
 
 
 def _register_package(folder: Path, first: str) -> str:
-    """Register the package of a folder, and return its module name, which is unique per folder.
+    """Register a package for a folder; return its module name, which is unique per folder.
 
-    ``first`` is the name by which the connector's files import from their own package.
+    ``first`` is the package name under which the connector's files import each other.
     """
     digest = hashlib.sha256(f"{folder}\0{first}".encode()).hexdigest()[:16]
     name = f"{_PREFIX}{digest}"
@@ -143,7 +145,10 @@ def _register_package(folder: Path, first: str) -> str:
 
 
 def _run_init(package: ModuleType) -> None:
-    """Run the ``__init__.py`` of a package once; imports during the run see the partial module."""
+    """Run the ``__init__.py`` of a package once.
+
+    A file that is imported during the run sees the partially initialized package.
+    """
     if package.__dict__.get("IS_RUN"):
         return
     files = [Path(place, "__init__.py") for place in package.__path__]
@@ -159,7 +164,7 @@ def _run_init(package: ModuleType) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Import finder (``sys.meta_path``) that finds only the modules of the folder packages."""
+    """Import finder (``sys.meta_path``) for the modules in folders of connectors."""
 
     def find_spec(
         self,
@@ -167,7 +172,7 @@ class _Finder(MetaPathFinder):
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """Return the import spec of a folder's module, or None for any other module."""
+        """Return the import spec of a connector's module; None for any other module."""
         if not fullname.startswith(_PREFIX):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
@@ -179,16 +184,16 @@ class _Finder(MetaPathFinder):
 
 
 def _log_custom_code(file: Path) -> None:
-    """Log path and SHA-256 of a connector's Python file; called before the file runs."""
+    """Log the path and the SHA-256 of a connector's Python file, before the file is executed."""
     digest = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "unknown"
     _log.info("The manifest runs custom Python code: %s (SHA-256 %s).", file, digest)
 
 
 class _Loader(SourceFileLoader):
-    """Module loader that replaces ``__import__`` for the code of one file."""
+    """Module loader that executes a connector's file with a replaced ``__import__``."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute the file with the replaced ``__import__`` among its builtins."""
+        """Execute the file, with the replaced ``__import__`` as one of its builtins."""
         _log_custom_code(Path(self.path))
         package = sys.modules[module.__name__.partition(".")[0]]
         own = {**builtins.__dict__, "__import__": _Importer(package).import_names}
@@ -197,7 +202,10 @@ class _Loader(SourceFileLoader):
 
 
 class _Importer:
-    """Replacement of ``__import__`` for the files of one folder package."""
+    """Replacement for ``__import__`` in the files of one connector.
+
+    It redirects imports of airbyte-cdk and of the connector's own package.
+    """
 
     def __init__(self, package: ModuleType) -> None:
         self._package = package.__name__
@@ -212,7 +220,7 @@ class _Importer:
         names: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """Import a module and return it; takes the arguments of ``__import__``."""
+        """Import a module and return it; the arguments are those of ``__import__``."""
         root = name.partition(".")[0]
         if level == 0 and root == _CDK:
             return self._make_cdk_module(name, names or ())
@@ -231,17 +239,20 @@ class _Importer:
         return _IMPORT(name, scope, local, names or (), level)
 
     def _get_root_name(self, root: str) -> str:
-        """Return the module name that ``import root`` binds."""
+        """Return the name of the module to which ``import root`` is redirected."""
         return f"{self._package}.{root}" if root == "components" else self._package
 
     def _make_pkgutil(self) -> ModuleType:
-        """Return a copy of the module pkgutil whose ``get_data`` reads files from the folder."""
+        """Return a copy of the module pkgutil that reads data files from the connector's folder."""
         made = ModuleType(pkgutil.__name__)
         made.__dict__.update(vars(pkgutil), get_data=self._read_data)
         return made
 
     def _read_data(self, package: str, resource: str) -> bytes | None:
-        """Return the content of a package's data file; None if the file does not exist."""
+        """Return the content of a package's data file; None if the connector has no such file.
+
+        A package other than the connector's is read with `pkgutil.get_data`.
+        """
         root, *steps = package.split(".")
         if root not in self._roots:
             return pkgutil.get_data(package, resource)
@@ -249,19 +260,19 @@ class _Importer:
         return file.read_bytes() if file.is_file() else None
 
     def _is_missing(self, name: str) -> bool:
-        """Return True if a name is neither an attribute nor a submodule of the folder's package."""
+        """Return True if the connector's package has no attribute and no submodule ``name``."""
         known = hasattr(sys.modules[self._package], name)
         return not known and find_spec(f"{self._package}.{name}") is None
 
     def _is_own(self, name: str) -> bool:
-        """Return True if an absolute module name refers to a file of the folder."""
+        """Return True if an absolute module name refers to a file in the connector's folder."""
         return name.partition(".")[0] != "components" or (self._folder / "components.py").exists()
 
     def _make_cdk_module(self, name: str, names: Sequence[str]) -> ModuleType:
-        """Return a module with the imported airbyte-cdk names, defined in this package.
+        """Return a module with this package's substitutes for the imported airbyte-cdk names.
 
         Raises:
-            ImportError: the import names nothing, as in ``import airbyte_cdk``.
+            ImportError: the import lists no names, as in ``import airbyte_cdk``.
         """
         if not names:
             raise ImportError(
@@ -279,7 +290,7 @@ class _Importer:
 
 
 def _make_substitute(name: str, names: Sequence[str]) -> ModuleType:
-    """Return the module that replaces an uninstalled package, or a submodule of it."""
+    """Return a substitute for a package that is not installed, or for a submodule of it."""
     root = name.partition(".")[0]
     found = _SUBSTITUTES[root]
     made = ModuleType(name)

@@ -35,9 +35,9 @@ def _nothing() -> Mapping[str, Any]:
 def evaluate(
     value: Any, config: Mapping[str, Any], parameters: Mapping[str, Any], **variables: Any
 ) -> Any:
-    """Return a value with all templates in it evaluated, at all levels of mappings and lists.
+    """Evaluate all templates in a value, at all levels of nested mappings and lists.
 
-    ``seen`` holds template variables in addition to config and parameters, such as ``record``.
+    ``variables`` are template variables in addition to config and parameters, such as ``record``.
     """
     if isinstance(value, InterpolatedString):
         return value.eval(config, **variables)
@@ -74,10 +74,10 @@ def _value(
 
 
 class _Parametrized:
-    """Base of template objects with the ``$parameters`` of their component."""
+    """Base class of template objects; stores the ``$parameters`` of the component."""
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the ``$parameters``, which templates see as ``parameters``."""
+        """Store the ``$parameters``, which templates use as the variable ``parameters``."""
         self._parameters = parameters or {}
 
 
@@ -90,14 +90,14 @@ class InterpolatedString(_Parametrized):
     default: str | None = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the ``$parameters``, and ``string`` as the default of ``default``."""
+        """Store the ``$parameters``; use ``string`` as the default value if none is set."""
         super().__post_init__(parameters)
         self.default = self.default or self.string
 
     def eval(self, config: Mapping[str, Any], **kwargs: Any) -> Any:
-        """Return the rendered string, or the Python literal that it contains, such as a number.
+        """Render the string; return it, or the value of the Python literal in it, such as a number.
 
-        ``kwargs`` holds further template variables, such as ``record`` or ``stream_slice``.
+        ``kwargs`` are additional template variables, such as ``record`` or ``stream_slice``.
         """
         return _value(self.string, "value", config, self._parameters, kwargs)
 
@@ -111,7 +111,7 @@ class InterpolatedString(_Parametrized):
 
     @classmethod
     def create(cls, string_or_interpolated: Any, *, parameters: Mapping[str, Any]) -> Any:
-        """Return an instance for a string; return an instance unchanged."""
+        """Return an InterpolatedString for a string; return an InterpolatedString unchanged."""
         if isinstance(string_or_interpolated, InterpolatedString):
             return string_or_interpolated
         is_text = isinstance(string_or_interpolated, str)
@@ -121,15 +121,15 @@ class InterpolatedString(_Parametrized):
 
 @dataclass
 class InterpolatedBoolean(_Parametrized):
-    """Condition of a manifest: a template, or a bool as it is."""
+    """Condition in a manifest: a template, or a constant bool."""
 
     condition: str
     parameters: InitVar[Mapping[str, Any]]
 
     def eval(self, config: Mapping[str, Any], **additional_parameters: Any) -> bool:
-        """Return the value of the condition.
+        """Evaluate the condition and return its truth value.
 
-        ``additional_parameters`` holds further template variables, such as ``record``.
+        ``additional_parameters`` are additional template variables, such as ``record``.
         """
         condition: Any = self.condition
         if isinstance(condition, bool):
@@ -145,7 +145,10 @@ class InterpolatedMapping(_Parametrized):
     parameters: InitVar[Mapping[str, Any]]
 
     def eval(self, config: Mapping[str, Any], **additional_parameters: Any) -> dict[str, Any]:
-        """Return the mapping with its keys and values evaluated."""
+        """Return the mapping with its keys and values evaluated.
+
+        ``additional_parameters`` are additional template variables, such as ``record``.
+        """
         return cast(
             dict[str, Any],
             evaluate(self.mapping, config, self._parameters, **additional_parameters),
@@ -154,7 +157,10 @@ class InterpolatedMapping(_Parametrized):
 
 @dataclass
 class InterpolatedRequestInputProvider(_Parametrized):
-    """Query parameters, headers or body of a request: one template, or a mapping of templates."""
+    """Templates of one part of a request: query parameters, headers or body.
+
+    The part is declared as one template, or as a mapping of templates.
+    """
 
     parameters: InitVar[Mapping[str, Any]]
     request_inputs: Any = None
@@ -167,7 +173,7 @@ class InterpolatedRequestInputProvider(_Parametrized):
         valid_key_types: Any = None,  # noqa: ARG002  (airbyte-cdk's signature)
         valid_value_types: Any = None,  # noqa: ARG002
     ) -> Any:
-        """Return the evaluated value; None and empty strings are omitted from a mapping."""
+        """Return the evaluated value; members that are None or an empty string are omitted."""
         found = evaluate(
             self.request_inputs or {},
             self.config,
@@ -182,7 +188,7 @@ class InterpolatedRequestInputProvider(_Parametrized):
 
 @dataclass
 class InterpolatedRequestOptionsProvider(_Parametrized):
-    """Provider of query parameters, headers and body of a request from a manifest's templates."""
+    """Provider that evaluates the templates of a request: query parameters, headers and body."""
 
     parameters: InitVar[Mapping[str, Any]]
     config: Mapping[str, Any] = field(default_factory=_nothing)
@@ -206,7 +212,7 @@ class InterpolatedRequestOptionsProvider(_Parametrized):
         stream_slice: Mapping[str, Any] | None = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the query parameters of a request, evaluated for its slice and page token."""
+        """Return the query parameters of a request, evaluated for a slice and a page token."""
         found: Any = self._given(self.request_parameters, stream_slice, next_page_token)
         params = found if is_mapping(found) else _nothing()
         if not self.query_properties_key:
@@ -220,7 +226,7 @@ class InterpolatedRequestOptionsProvider(_Parametrized):
         stream_slice: Mapping[str, Any] | None = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the headers of a request, evaluated for its slice and page token."""
+        """Return the headers of a request, evaluated for a slice and a page token."""
         return self._given(self.request_headers, stream_slice, next_page_token)
 
     def get_request_body_data(
@@ -230,7 +236,7 @@ class InterpolatedRequestOptionsProvider(_Parametrized):
         stream_slice: Mapping[str, Any] | None = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the body of a request: a string, or a mapping that is sent as a form."""
+        """Return the body of a request: a string, or a mapping that is sent as form fields."""
         return self._given(self.request_body_data, stream_slice, next_page_token)
 
     def get_request_body_json(
@@ -240,5 +246,5 @@ class InterpolatedRequestOptionsProvider(_Parametrized):
         stream_slice: Mapping[str, Any] | None = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the JSON body of a request, evaluated for its slice and page token."""
+        """Return the JSON body of a request, evaluated for a slice and a page token."""
         return self._given(self.request_body_json, stream_slice, next_page_token)

@@ -17,7 +17,7 @@ _MONTHS_OF_A_YEAR = 12
 
 
 class Duration:
-    """Duration with months or years, whose length depends on the date that it is added to."""
+    """Duration in months or years; its length depends on the date to which it is added."""
 
     def __init__(self, days: float = 0, months: int = 0, years: int = 0, **more: float) -> None:
         self.months: int = months
@@ -37,7 +37,7 @@ class Duration:
         return self._after(other, -1)
 
     def __repr__(self) -> str:
-        """Return the class name with years, months and the remaining timedelta."""
+        """Return a representation with the years, the months and the remaining timedelta."""
         return f"Duration({self.tdelta}, months={self.months}, years={self.years})"
 
     def _after(self, other: Any, times: int) -> Any:
@@ -52,6 +52,8 @@ class Duration:
 
 def parse_duration(datestring: str) -> timedelta | Duration:
     """Parse an ISO 8601 duration, such as ``P1D`` or ``PT30M``.
+
+    The result is a timedelta, or a `Duration` if the string contains months or years.
 
     Raises:
         ValueError: the string is not a duration.

@@ -34,7 +34,7 @@ StreamState: TypeAlias = Mapping[str, Any]
 class CdkStreamSlice(Mapping[str, Any]):
     """Immutable stream slice: a partition, a cursor interval (``cursor_slice``) and extra fields.
 
-    As a mapping it has the keys of partition and interval.
+    As a mapping it contains the items of the partition and of the cursor interval.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class CdkStreamSlice(Mapping[str, Any]):
 
     @property
     def partition(self) -> Mapping[str, Any]:
-        """Values of the partition, such as the parent's id; they identify the slice's state."""
+        """Partition values, such as the id of a parent record; they identify the slice's state."""
         found = self._partition
         while isinstance(found, CdkStreamSlice):
             found = found.partition
@@ -70,42 +70,42 @@ class CdkStreamSlice(Mapping[str, Any]):
 
     @property
     def extra_fields(self) -> Mapping[str, Any]:
-        """Additional values for templates (``extra_fields``) that are not part of the state."""
+        """Additional values for templates; they are not part of the state."""
         return self._extra_fields
 
     def __repr__(self) -> str:
-        """Return the repr of partition and interval as one dict."""
+        """Return the repr of one dict with the partition and the cursor interval."""
         return repr(self._stream_slice)
 
     def __getitem__(self, key: str) -> Any:
-        """Return a value of the partition or of the interval."""
+        """Return the value of a key in the partition or in the cursor interval."""
         return self._stream_slice[key]
 
     def __len__(self) -> int:
-        """Return the number of keys of partition and interval together."""
+        """Return the number of keys in the partition and the cursor interval."""
         return len(self._stream_slice)
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the keys of partition and interval."""
+        """Iterate over the keys of the partition and the cursor interval."""
         return iter(self._stream_slice)
 
     def __eq__(self, other: object) -> bool:
-        """Return True if the other slice or dict has equal keys and values."""
+        """Return True if the other slice or dict has the same items."""
         if isinstance(other, CdkStreamSlice):
             return self._stream_slice == other._stream_slice
         return isinstance(other, dict) and self._stream_slice == other
 
     def __hash__(self) -> int:
-        """Return a hash of the values' repr, since values may be dicts."""
+        """Return a hash of the values' repr, because values may be unhashable dicts."""
         return hash(repr(sorted(self._stream_slice.items(), key=repr)))
 
     def __json_serializable__(self) -> Any:
-        """Return partition and interval as one dict, for airbyte-cdk's JSON encoder."""
+        """Return the partition and the cursor interval as one dict, for airbyte-cdk's encoder."""
         return self._stream_slice
 
 
 class Record(Mapping[str, Any]):
-    """Record as a read-only mapping, with the name of its stream and its slice."""
+    """Read-only record mapping, with the name of its stream and its stream slice."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Record(Mapping[str, Any]):
         self.file_reference: Any = file_reference
 
     def __repr__(self) -> str:
-        """Return the repr of the record's dict."""
+        """Return the repr of the record's data as a dict."""
         return repr(self.data)
 
     def __getitem__(self, key: str) -> Any:
@@ -168,7 +168,7 @@ class Type(Enum):
 
 @dataclass
 class AirbyteMessage:
-    """Airbyte message, for imports and type hints only: streams of this SDK yield plain records."""
+    """Airbyte message; connectors import it for type hints, and no stream yields it."""
 
     type: Type
     record: Any = None
@@ -184,7 +184,7 @@ class HttpMethod(Enum):
 
 
 class RequestOptionType(Enum):
-    """Part of a request into which a RequestOption puts a value."""
+    """Part of a request in which a RequestOption sets a value."""
 
     request_parameter = "request_parameter"
     header = "header"
@@ -209,7 +209,7 @@ class CdkResponseAction(Enum):
 
 @dataclass
 class CdkErrorResolution:
-    """Decision of an error handler about a response: action, failure type and message."""
+    """Resolution that an error handler returns for a response: action, failure type and message."""
 
     response_action: CdkResponseAction | None = None
     failure_type: FailureType | None = None
@@ -217,7 +217,7 @@ class CdkErrorResolution:
 
 
 class AirbyteTracedException(Exception):  # noqa: N818  (airbyte-cdk's name)
-    """Failure with a message for the user and an internal message for developers."""
+    """Exception with one message for the user and another, internal message for developers."""
 
     def __init__(
         self,
@@ -236,14 +236,14 @@ class AirbyteTracedException(Exception):  # noqa: N818  (airbyte-cdk's name)
 
 
 class DefaultBackoffException(requests.HTTPError):
-    """Signal of an error response that is to be retried after the default wait."""
+    """Exception for an error response, to be retried after the default wait."""
 
     def __init__(self, request: Any, response: Any, error_message: str = "", **_: Any) -> None:
         super().__init__(error_message, request=request, response=response)
 
 
 class UserDefinedBackoffException(DefaultBackoffException):
-    """Signal of an error response that is to be retried after ``backoff`` seconds."""
+    """Exception for an error response, to be retried after ``backoff`` seconds."""
 
     def __init__(self, backoff: float, request: Any, response: Any, **more: Any) -> None:
         super().__init__(request, response, **more)

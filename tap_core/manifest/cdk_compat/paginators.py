@@ -33,7 +33,7 @@ class CdkPaginationStrategy:
 
     @property
     def initial_token(self) -> Any:
-        """Token of the first page's request; None to send the first request without a token."""
+        """Token for the request of the first page; None sends this request without a token."""
         return None
 
     def next_page_token(
@@ -43,24 +43,30 @@ class CdkPaginationStrategy:
         last_record: Any,
         last_page_token_value: Any = None,
     ) -> Any:
-        """Return the token of the next page; None if the page was the last one.
+        """Return the token of the next page, or None if the last page was read.
 
-        ``last_page_size`` is the number of records on the page, ``last_record`` is None for an
-        empty page, ``last_page_token_value`` is the token with which the page was requested.
+        Args:
+            response: The response with the page.
+            last_page_size: The number of records on the page.
+            last_record: The last record on the page; None for an empty page.
+            last_page_token_value: The token with which the page was requested.
         """
         raise NotImplementedError
 
     def get_page_size(self) -> int | None:
-        """Return the number of records to request per page; None to leave it to the API."""
+        """Return the number of records to request per page; None leaves the number to the API."""
         return None
 
     def reset(self) -> None:
-        """Do nothing; a subclass with state returns to the first page here."""
+        """Restart at the first page.
+
+        The default does nothing; a subclass with state overrides it.
+        """
 
 
 @dataclass
-class _Counting(CdkPaginationStrategy):
-    """Base of strategies that end at a page with fewer records than the page size."""
+class _CountingStrategy(CdkPaginationStrategy):
+    """Base class of strategies that end after a page with fewer records than the page size."""
 
     config: Mapping[str, Any]
     page_size: Any
@@ -77,10 +83,7 @@ class _Counting(CdkPaginationStrategy):
         last_record: Any,  # noqa: ARG002
         last_page_token_value: Any = None,
     ) -> Any:
-        """Return the token of the next page, or None after a page below the page size.
-
-        A page without records is the last one too.
-        """
+        """Return the token of the next page; None if the page is empty or below the page size."""
         is_short = bool(self._page_size and last_page_size < self._page_size)
         if last_page_size == 0 or is_short:
             return None
@@ -90,13 +93,13 @@ class _Counting(CdkPaginationStrategy):
         raise NotImplementedError
 
     def get_page_size(self) -> int | None:
-        """Return the number of records to request per page; None to leave it to the API."""
+        """Return the number of records to request per page; None leaves the number to the API."""
         return self._page_size
 
 
 @dataclass
-class CdkPageIncrement(_Counting):
-    """Pagination strategy whose token is a page number (PageIncrement)."""
+class CdkPageIncrement(_CountingStrategy):
+    """Pagination strategy that requests pages by their number (PageIncrement)."""
 
     start_from_page: int = 0
     inject_on_first_request: bool = False
@@ -109,20 +112,26 @@ class CdkPageIncrement(_Counting):
 
     @property
     def initial_token(self) -> Any:
-        """Number of the first page; None unless `inject_on_first_request` is set."""
+        """Number of the first page.
+
+        None unless `inject_on_first_request` is set; the first request then has no page number.
+        """
         return self.start_from_page if self.inject_on_first_request else None
 
     def _get_next_token(self, last_page_size: int, token: Any) -> int:  # noqa: ARG002  (as all)
         return int(self.start_from_page if token is None else token) + 1
 
     def reset(self) -> None:
-        """Set the page counter back to the first page, for a pagination that restarts."""
+        """Set the page counter to the first page; called when the pagination restarts."""
         self._page = self.start_from_page
 
 
 @dataclass
-class CdkOffsetIncrement(_Counting):
-    """Pagination strategy whose token is the number of records read so far (OffsetIncrement)."""
+class CdkOffsetIncrement(_CountingStrategy):
+    """Pagination strategy that requests pages by offset, the number of records read so far.
+
+    The type name in manifests is OffsetIncrement.
+    """
 
     extractor: Any = None
     decoder: Any = None
@@ -130,7 +139,10 @@ class CdkOffsetIncrement(_Counting):
 
     @property
     def initial_token(self) -> Any:
-        """Offset 0; None unless `inject_on_first_request` is set."""
+        """Offset of the first page: 0.
+
+        None unless `inject_on_first_request` is set; the first request then has no offset.
+        """
         return 0 if self.inject_on_first_request else None
 
     def _get_next_token(self, last_page_size: int, token: Any) -> int:
@@ -139,7 +151,7 @@ class CdkOffsetIncrement(_Counting):
 
 @dataclass
 class CursorPaginationStrategy(CdkPaginationStrategy):
-    """Pagination strategy whose token is a template over the response (CursorPagination)."""
+    """Pagination strategy that evaluates a template over the response (CursorPagination)."""
 
     cursor_value: Any
     config: Mapping[str, Any]
@@ -149,7 +161,7 @@ class CursorPaginationStrategy(CdkPaginationStrategy):
     decoder: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Turn the cursor value and the stop condition into template objects."""
+        """Convert the cursor value and the stop condition to template objects."""
         self._cursor_value = InterpolatedString.create(self.cursor_value, parameters=parameters)
         self._stop_condition = self.stop_condition
         if isinstance(self.stop_condition, str):
@@ -175,7 +187,7 @@ class CursorPaginationStrategy(CdkPaginationStrategy):
         return self._cursor_value.eval(self.config, **seen) or None
 
     def get_page_size(self) -> int | None:
-        """Return the number of records to request per page; None to leave it to the API."""
+        """Return the number of records to request per page; None leaves the number to the API."""
         return self.page_size
 
 

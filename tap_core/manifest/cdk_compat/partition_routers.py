@@ -32,15 +32,18 @@ __all__ = [
 
 @dataclass
 class StreamOwner:
-    """Holder of the stream that uses a custom component; the stream sets itself on each call."""
+    """Mutable reference to the stream that currently uses a custom component.
+
+    The stream sets the reference whenever it calls the component.
+    """
 
     stream: DeclarativeStreamProtocol | None = None
 
     def parent(self, node: Any) -> DeclarativeStreamProtocol:
-        """Return the parent stream that a node of the manifest declares.
+        """Return the parent stream that is declared by ``node``, a part of the manifest.
 
         Raises:
-            RuntimeError: no slices have been requested yet.
+            RuntimeError: no stream has called the component yet, so no parent can be read.
         """
         if self.stream is None:
             raise RuntimeError("A parent stream can only be read while slices are requested.")
@@ -48,18 +51,18 @@ class StreamOwner:
 
 
 class CdkPartition:
-    """Slice of a parent stream that can be read on demand."""
+    """Slice of a parent stream, whose records are read on demand."""
 
     def __init__(self, stream: CdkStream, stream_slice: CdkStreamSlice) -> None:
         self._stream = stream
         self._slice = stream_slice
 
     def read(self) -> Iterator[Record]:
-        """Request the slice from the API and yield its records."""
+        """Request the records of the slice from the API and yield them."""
         return self._stream.read_records(stream_slice=self._slice)
 
     def to_slice(self) -> CdkStreamSlice:
-        """Return the slice itself, without reading it."""
+        """Return the stream slice, without reading records."""
         return self._slice
 
     def stream_name(self) -> str:
@@ -68,7 +71,7 @@ class CdkPartition:
 
 
 class CdkStream:
-    """Parent stream in airbyte-cdk's interface: its slices and their records."""
+    """Parent stream with airbyte-cdk's Stream interface."""
 
     def __init__(self, owner: StreamOwner, declared: Any) -> None:
         self._owner = owner
@@ -91,7 +94,7 @@ class CdkStream:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """State that the parent stream has reached since a state was set; {} before."""
+        """State that the parent stream has reached; {} until a state to resume from is set."""
         if self._resumed is None:
             return {}
         key = str(self.cursor_field)
@@ -99,7 +102,7 @@ class CdkStream:
 
     @state.setter
     def state(self, value: Mapping[str, Any]) -> None:
-        """Set the state from which the parent is read; an empty state reads it from the start."""
+        """Set the state from which the parent stream resumes; {} reads it from the start."""
         parent = self._owner.parent(self._declared)
         self._resumed = parent.resume_from(value) if value else None
 
@@ -109,7 +112,7 @@ class CdkStream:
         return str(self._declared.get("name") or self._stream.name)
 
     def stream_slices(self, **_: Any) -> Iterator[CdkStreamSlice]:
-        """Yield the slices of the parent stream; without partitions there is one empty slice."""
+        """Yield the slices of the parent stream; one empty slice if it has no partitions."""
         for context in self._stream.slices():
             yield CdkStreamSlice(
                 partition=dict(context or {}),
@@ -118,7 +121,7 @@ class CdkStream:
             )
 
     def generate_partitions(self) -> Iterator[CdkPartition]:
-        """Yield the slices of the parent stream, each as a readable CdkPartition."""
+        """Yield a readable CdkPartition for each slice of the parent stream."""
         for one in self.stream_slices():
             yield CdkPartition(self, one)
 
@@ -129,7 +132,10 @@ class CdkStream:
         stream_slice: Any = None,
         stream_state: Any = None,  # noqa: ARG002
     ) -> Iterator[Record]:
-        """Yield the parent's records of a slice; of all slices if ``stream_slice`` is None."""
+        """Yield the parent's records in a slice; in all slices if ``stream_slice`` is None.
+
+        The other arguments are ignored.
+        """
         stream, name = self._stream, self.name
         slices = list(stream.slices()) if stream_slice is None else [_context(stream_slice)]
         for context in slices:
@@ -138,7 +144,7 @@ class CdkStream:
                 yield Record(record, name, made)
 
     def read_only_records(self, state: Any = None) -> Iterator[Record]:  # noqa: ARG002
-        """Yield the parent's records of all slices."""
+        """Yield the parent's records in all slices; ``state`` is ignored."""
         return self.read_records()
 
 
@@ -149,10 +155,10 @@ def _context(stream_slice: Any) -> dict[str, Any] | None:
 
 @dataclass
 class StreamSlicer:
-    """Base class of partition routers and cursors: generates slices and their request options."""
+    """Base class of partition routers and cursors: returns slices and their request options."""
 
     def stream_slices(self) -> Iterable[Any]:
-        """Return the slices to read, in order."""
+        """Return the slices to read, in the order of reading."""
         raise NotImplementedError
 
     def get_request_params(
@@ -161,7 +167,7 @@ class StreamSlicer:
         stream_slice: Any = None,
         next_page_token: Any = None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return the query parameters that a slice adds to its requests."""
+        """Return the query parameters to add to the requests of a slice."""
         return self._get_request_option(RequestOptionType.request_parameter, stream_slice)
 
     def get_request_headers(
@@ -170,7 +176,7 @@ class StreamSlicer:
         stream_slice: Any = None,
         next_page_token: Any = None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return the headers that a slice adds to its requests."""
+        """Return the headers to add to the requests of a slice."""
         return self._get_request_option(RequestOptionType.header, stream_slice)
 
     def get_request_body_data(
@@ -179,7 +185,7 @@ class StreamSlicer:
         stream_slice: Any = None,
         next_page_token: Any = None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return the form fields that a slice adds to the body of its requests."""
+        """Return the form fields to add to the requests of a slice."""
         return self._get_request_option(RequestOptionType.body_data, stream_slice)
 
     def get_request_body_json(
@@ -188,7 +194,7 @@ class StreamSlicer:
         stream_slice: Any = None,
         next_page_token: Any = None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return the members that a slice adds to the JSON body of its requests."""
+        """Return the JSON body members to add to the requests of a slice."""
         return self._get_request_option(RequestOptionType.body_json, stream_slice)
 
     def _get_request_option(
@@ -204,12 +210,12 @@ class CdkPartitionRouter(StreamSlicer):
     """Base class of partition routers, whose slices divide a stream into partitions."""
 
     def get_stream_state(self) -> Mapping[str, Any] | None:
-        """Return None: the stream keeps the state of all slices."""
+        """Return None: the stream, not the router, keeps the state of the slices."""
 
 
 @dataclass
 class CdkListPartitionRouter(CdkPartitionRouter):
-    """Partition router with one slice per value of a list (ListPartitionRouter)."""
+    """Partition router that creates one slice per value of a list (ListPartitionRouter)."""
 
     values: Any
     cursor_field: Any
@@ -218,7 +224,7 @@ class CdkListPartitionRouter(CdkPartitionRouter):
     request_option: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Evaluate the list, and turn the slice's key into a template object."""
+        """Evaluate the list; convert the slice's key to a template object."""
         self.values = evaluate(self.values, self.config, parameters)
         self._cursor_field = InterpolatedString.create(self.cursor_field, parameters=parameters)
 
@@ -232,12 +238,12 @@ class CdkListPartitionRouter(CdkPartitionRouter):
         self, option_type: RequestOptionType, stream_slice: Any
     ) -> Mapping[str, Any]:
         value: Any = stream_slice and stream_slice.get(self._cursor_field.eval(self.config))
-        return _injected(self.request_option, option_type, value, self.config)
+        return _get_injected_values(self.request_option, option_type, value, self.config)
 
 
 @dataclass
 class CdkParentStreamConfig:
-    """Parent stream whose records each become a slice of the child stream (ParentStreamConfig)."""
+    """Parent stream, each of whose records becomes one slice of the child (ParentStreamConfig)."""
 
     stream: Any
     parent_key: Any
@@ -250,7 +256,7 @@ class CdkParentStreamConfig:
     lazy_read_pointer: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Turn the parent key and the partition field into template objects."""
+        """Convert the parent key and the partition field to template objects."""
         self.parent_key = InterpolatedString.create(self.parent_key, parameters=parameters)
         self.partition_field = InterpolatedString.create(
             self.partition_field, parameters=parameters
@@ -259,7 +265,7 @@ class CdkParentStreamConfig:
 
 @dataclass
 class CdkSubstreamPartitionRouter(CdkPartitionRouter):
-    """Partition router with one slice per record of its parent streams."""
+    """Partition router that creates one slice per record of its parent streams."""
 
     parent_stream_configs: list[Any] = field()
     config: Mapping[str, Any] = field()
@@ -303,16 +309,18 @@ class CdkSubstreamPartitionRouter(CdkPartitionRouter):
         found: dict[str, Any] = {}
         for parent in self.parent_stream_configs:
             value: Any = stream_slice and stream_slice.get(parent.partition_field.eval(self.config))
-            found.update(_injected(parent.request_option, option_type, value, self.config))
+            found.update(
+                _get_injected_values(parent.request_option, option_type, value, self.config)
+            )
         return found
 
 
-def _injected(
+def _get_injected_values(
     option: CdkRequestOption | None, kind: RequestOptionType, value: Any, config: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return the values that a request option adds to the part ``kind`` of a request.
+    """Return what a request option adds to one part of a request, for example to its headers.
 
-    {} if the option is None or adds to another part, or if the value is empty.
+    {} if the option is None or belongs to a part other than ``kind``, or if the value is empty.
     """
     target: MutableMapping[str, Any] = {}
     if option is not None and option.inject_into == kind and value:

@@ -40,25 +40,28 @@ __all__ = [
 
 
 class CdkDecoder:
-    """Base class of decoders, which parse response bodies to documents."""
+    """Base class of decoders, which parse a response body into documents."""
 
     def is_stream_response(self) -> bool:
-        """Return False: the body of a response is read completely before it is decoded."""
+        """Return False: a response body is read completely before it is decoded."""
         return False
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of a response: one for JSON, one per line or row otherwise."""
+        """Yield the documents of a response.
+
+        JSON has one document; other formats have one per line or row.
+        """
         raise NotImplementedError
 
 
 class CdkJsonDecoder(CdkDecoder):
-    """Decoder of JSON bodies: one document, or each element of a top-level list."""
+    """Decoder of JSON bodies: yields one document, or each element of a top-level list."""
 
     def __init__(self, parameters: Mapping[str, Any] | None = None) -> None:
         self._parameters = parameters or {}
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the document of a JSON response, or each element of its top-level list."""
+        """Yield the document of a JSON response; of a top-level list, yield each element."""
         return ours.JsonDecoder().decode(response)
 
 
@@ -71,13 +74,13 @@ class RecordExtractor:
     """Base class of record extractors, which find the records in a response."""
 
     def extract_records(self, response: requests.Response) -> Iterable[Any]:
-        """Return the records of a response; the extractor decodes the body itself."""
+        """Return the records of a response, whose body is not decoded yet."""
         raise NotImplementedError
 
 
 @dataclass
 class CdkDpathExtractor(RecordExtractor):
-    """Extractor of the records at a path of each document, such as ``[data, items]``."""
+    """Extractor of the records at a path in each document, such as ``[data, items]``."""
 
     field_path: list[Any]
     config: Mapping[str, Any]
@@ -86,7 +89,7 @@ class CdkDpathExtractor(RecordExtractor):
     record_expander: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Evaluate the templates of the path's steps."""
+        """Evaluate the templates in the parts of the path."""
         self._field_path = [
             InterpolatedString.create(step, parameters=parameters) for step in self.field_path
         ]
@@ -108,7 +111,7 @@ class CdkRecordFilter:
     condition: str = ""
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Turn the condition into a template object."""
+        """Convert the condition to a template object."""
         self._filter_interpolator = InterpolatedBoolean(self.condition, parameters=parameters)
 
     def filter_records(
@@ -152,7 +155,7 @@ class RecordTransformation:
 
 @dataclass(frozen=True)
 class CdkAddedFieldDefinition:
-    """Path and value template of a field to add (AddedFieldDefinition)."""
+    """Field to add to each record: its path and its value template (AddedFieldDefinition)."""
 
     path: list[str]
     value: Any
@@ -161,7 +164,7 @@ class CdkAddedFieldDefinition:
 
     @classmethod
     def create(cls, declaration: Any) -> CdkAddedFieldDefinition:
-        """Return an instance for a mapping of the manifest; return an instance unchanged."""
+        """Return an instance for a mapping of options; an instance is returned unchanged."""
         if not is_dict(declaration):
             return cast("CdkAddedFieldDefinition", declaration)
         return cls(declaration["path"], declaration["value"], declaration.get("value_type"), {})
@@ -169,7 +172,7 @@ class CdkAddedFieldDefinition:
 
 @dataclass(frozen=True)
 class ParsedFieldDefinition:
-    """Field to add, with its value as a template object."""
+    """Field to add to each record, with its value as a template object."""
 
     path: list[str]
     value: InterpolatedString
@@ -179,7 +182,7 @@ class ParsedFieldDefinition:
 
 @dataclass
 class CdkAddFields(RecordTransformation):
-    """Transformation that adds fields or replaces their values (AddFields)."""
+    """Transformation that adds fields to records, or replaces their values (AddFields)."""
 
     fields: list[Any]
     parameters: InitVar[Mapping[str, Any]]
@@ -189,7 +192,7 @@ class CdkAddFields(RecordTransformation):
     )
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Turn the condition and the fields' values into template objects."""
+        """Convert the condition and the values of the fields to template objects."""
         self._filter_interpolator = InterpolatedBoolean(self.condition, parameters=parameters)
         for given in self.fields:
             one = CdkAddedFieldDefinition.create(given)
@@ -204,7 +207,7 @@ class CdkAddFields(RecordTransformation):
         stream_state: Mapping[str, Any] | None = None,  # noqa: ARG002  (airbyte-cdk's signature)
         stream_slice: Any = None,
     ) -> Any:
-        """Add the fields to a record; a condition decides for each field."""
+        """Add the fields to a record in place; the condition is evaluated for each field."""
         seen: dict[str, Any] = {"record": record, "stream_slice": stream_slice or {}}
         for one in self._parsed_fields:
             value = evaluate(one.value, config or {}, {}, **seen)
@@ -214,7 +217,7 @@ class CdkAddFields(RecordTransformation):
 
 
 class TransformConfig(Flag):
-    """Flags for the conversions that a `TypeTransformer` applies."""
+    """Flags that select the conversions of a `TypeTransformer`."""
 
     NoTransform = auto()
     DefaultSchemaNormalization = auto()
@@ -222,7 +225,7 @@ class TransformConfig(Flag):
 
 
 class TypeTransformer:
-    """Converter of record values to the types of the JSON schema, or by a custom function."""
+    """Converter of record values, to the types of the JSON schema or with a custom function."""
 
     def __init__(self, config: TransformConfig = TransformConfig.NoTransform) -> None:
         if TransformConfig.NoTransform in config and config != TransformConfig.NoTransform:
@@ -233,7 +236,9 @@ class TypeTransformer:
     def registerCustomTransform(  # noqa: N802  (airbyte-cdk's name)
         self, normalization_callback: Callable[[Any, dict[str, Any]], Any]
     ) -> Callable[[Any, dict[str, Any]], Any]:
-        """Set the custom function, which gets a value and its schema and returns the new value.
+        """Register a custom function, which converts a value by its schema.
+
+        The function receives the value and the schema, and returns the new value.
 
         Raises:
             ValueError: the config does not include CustomSchemaNormalization.
@@ -245,13 +250,13 @@ class TypeTransformer:
 
     @staticmethod
     def default_convert(original_item: Any, subschema: dict[str, Any]) -> Any:
-        """Return a value converted to the type of its schema; unchanged if not convertible."""
+        """Convert a value to the type in its schema; return it unchanged if that is impossible."""
         holder = {"value": original_item}
         make_normalizer({"type": "object", "properties": {"value": subschema}})(holder)
         return holder["value"]
 
     def transform(self, record: dict[str, Any], schema: Mapping[str, Any]) -> None:
-        """Convert the values of a record in place, by the conversions of the TransformConfig."""
+        """Convert the values of a record in place, as selected by the TransformConfig."""
         if TransformConfig.DefaultSchemaNormalization in self._config:
             make_normalizer(cast(dict[str, Any], schema))(record)
         if self._custom_normalizer is not None:
@@ -261,7 +266,10 @@ class TypeTransformer:
 def _convert_nested(
     value: Any, schema: Mapping[str, Any], convert: Callable[[Any, dict[str, Any]], Any]
 ) -> None:
-    """Convert the values within an object or list in place, at all levels, parents first."""
+    """Convert the values inside an object or list in place, recursively.
+
+    ``convert`` receives a value and its schema; it is called for a parent before its children.
+    """
     if is_dict(value):
         properties: Mapping[str, Any] = schema.get("properties") or {}
         for name, one in properties.items():

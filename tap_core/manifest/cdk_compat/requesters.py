@@ -23,7 +23,10 @@ __all__ = ["CdkHttpRequester", "CdkRequestOption", "Requester"]
 
 @dataclass
 class CdkRequestOption:
-    """Part of a request (``inject_into``) and field name or path at which a value is sent."""
+    """Option that places a value in a request.
+
+    `inject_into` is the part of the request. The value is set there at a field name or a path.
+    """
 
     inject_into: RequestOptionType
     parameters: InitVar[Mapping[str, Any]]
@@ -31,7 +34,7 @@ class CdkRequestOption:
     field_path: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Turn the field name or the steps of the field path into template objects."""
+        """Convert the field name, or the parts of the field path, to template objects."""
         self.inject_into = RequestOptionType(getattr(self.inject_into, "value", self.inject_into))
         if self.field_name is not None:
             self.field_name = InterpolatedString.create(self.field_name, parameters=parameters)
@@ -43,7 +46,7 @@ class CdkRequestOption:
     def inject_into_request(
         self, target: MutableMapping[str, Any], value: Any, config: Mapping[str, Any]
     ) -> None:
-        """Set a value in ``target`` at the option's field name or path; parents are created."""
+        """Set a value in ``target`` at the field name or path; missing parents are created."""
         names = [self.field_name] if self.field_path is None else self.field_path
         *way, last = [str(one.eval(config)) for one in names]
         for name in way:
@@ -52,12 +55,12 @@ class CdkRequestOption:
 
 
 class Requester:
-    """Base class of requesters, for imports and type hints."""
+    """Base class of requesters; connectors import it for type hints and as a base."""
 
 
 @dataclass
 class CdkHttpRequester(Requester):
-    """Requester that builds URL, parameters, headers and body from a manifest's options."""
+    """Requester that builds URL, parameters, headers and body from the options in a manifest."""
 
     name: str
     config: Mapping[str, Any]
@@ -78,7 +81,7 @@ class CdkHttpRequester(Requester):
     decoder: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the parameters; create a request options provider if none is configured."""
+        """Store the parameters; create a request options provider if the manifest declares none."""
         self._parameters = parameters or {}
         if self.request_options_provider is None:
             self._request_options_provider = InterpolatedRequestOptionsProvider(
@@ -94,7 +97,7 @@ class CdkHttpRequester(Requester):
         return str(evaluate(text or "", self.config, self._parameters, **seen))
 
     def get_authenticator(self) -> Any:
-        """Return the authenticator of the requests, or None."""
+        """Return the authenticator of the requests; None if there is none."""
         return self._authenticator
 
     def get_url(
@@ -104,7 +107,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> str:
-        """Return the evaluated URL: ``url`` if set, else ``url_base``."""
+        """Return the evaluated URL: the option ``url`` if set, otherwise ``url_base``."""
         return self._given(self.url or self.url_base, stream_slice, next_page_token)
 
     def get_url_base(
@@ -114,7 +117,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> str:
-        """Return the evaluated URL that the path is joined to: ``url_base``, else ``url``."""
+        """Return the evaluated base URL: the option ``url_base`` if set, otherwise ``url``."""
         return self._given(self.url_base or self.url, stream_slice, next_page_token)
 
     def get_path(
@@ -124,7 +127,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> str:
-        """Return the evaluated path, relative to the base URL; empty if none is declared."""
+        """Return the evaluated path, relative to the base URL; "" if the manifest declares none."""
         return self._given(self.path, stream_slice, next_page_token)
 
     def get_method(self) -> HttpMethod:
@@ -138,7 +141,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> Any:
-        """Return the query parameters of a request, evaluated for its slice and page token."""
+        """Return the query parameters of a request, evaluated for a slice and a page token."""
         return self._request_options_provider.get_request_params(
             stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
         )
@@ -150,7 +153,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> Any:
-        """Return the headers of a request, evaluated for its slice and page token."""
+        """Return the headers of a request, evaluated for a slice and a page token."""
         return self._request_options_provider.get_request_headers(
             stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
         )
@@ -162,7 +165,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> Any:
-        """Return the body of a request: a string, or a mapping that is sent as a form."""
+        """Return the body of a request: a string, or a mapping that is sent as form fields."""
         return self._request_options_provider.get_request_body_data(
             stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
         )
@@ -174,14 +177,14 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> Any:
-        """Return the JSON body of a request, evaluated for its slice and page token."""
+        """Return the JSON body of a request, evaluated for a slice and a page token."""
         return self._request_options_provider.get_request_body_json(
             stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
         )
 
     @classmethod
     def _join_url(cls, url_base: str, path: str | None = None) -> str:
-        """Return a path appended to a base URL; the base URL if the path is empty."""
+        """Append a path to a base URL; return the base URL if the path is empty."""
         if not path:
             return url_base
         return urljoin(url_base if url_base.endswith("/") else f"{url_base}/", path.lstrip("/"))

@@ -18,7 +18,7 @@ __all__ = ["CdkSimpleRetriever"]
 
 @dataclass
 class CdkSimpleRetriever:
-    """Retriever whose pages are requested by the stream (SimpleRetriever)."""
+    """Base class of custom retrievers; the stream requests the pages (SimpleRetriever)."""
 
     requester: Any
     record_selector: Any
@@ -38,7 +38,7 @@ class CdkSimpleRetriever:
         self.reads: Callable[[CdkStreamSlice | None], Iterable[Any]] | None = None
 
     def stream_slices(self) -> Iterable[Any]:
-        """Return no slices: the stream generates them from its partition routers and cursor."""
+        """Return an empty list: the stream generates the slices itself."""
         return ()
 
     def _read_pages(self, *_args: Any) -> Iterable[Any]:
@@ -55,10 +55,12 @@ class CdkSimpleRetriever:
         records_schema: Mapping[str, Any],  # noqa: ARG002  (airbyte-cdk's signature)
         stream_slice: CdkStreamSlice | None = None,
     ) -> Iterable[Any]:
-        """Return the records of a slice, for a subclass that overrides this method and calls it.
+        """Return the records of a slice.
+
+        A subclass overrides this method and calls it through ``super()``.
 
         Raises:
-            RuntimeError: it is called outside of a sync of the stream.
+            RuntimeError: the method is called outside of a sync of the stream.
         """
         if self.reads is None:
             raise RuntimeError("Records can only be read while the stream is being read.")

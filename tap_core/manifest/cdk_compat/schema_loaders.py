@@ -23,7 +23,7 @@ __all__ = [
 
 
 def default_file_path() -> str:
-    """Return the default path template of a stream's schema file, relative to the folder."""
+    """Return the template of a schema file's default path, relative to the manifest's folder."""
     return "./schemas/{{ parameters['name'] }}.json"
 
 
@@ -38,7 +38,7 @@ class CdkSchemaLoader:
 
 @dataclass
 class CdkInlineSchemaLoader(CdkSchemaLoader):
-    """Schema loader for a schema written in the manifest (InlineSchemaLoader)."""
+    """Schema loader that returns a schema written in the manifest (InlineSchemaLoader)."""
 
     schema: dict[str, Any]
     parameters: InitVar[Mapping[str, Any]]
@@ -55,7 +55,10 @@ class _Named:
 
 @dataclass
 class CdkJsonFileSchemaLoader(CdkSchemaLoader):
-    """Schema loader for a JSON file, by default named after the stream (JsonFileSchemaLoader)."""
+    """Schema loader that reads a JSON file, by default named after the stream.
+
+    The type name in manifests is JsonFileSchemaLoader.
+    """
 
     config: Mapping[str, Any]
     parameters: InitVar[Mapping[str, Any]]
@@ -65,16 +68,19 @@ class CdkJsonFileSchemaLoader(CdkSchemaLoader):
 
     @classmethod
     def within(cls, folder: Path) -> type[CdkJsonFileSchemaLoader]:
-        """Return a subclass whose relative paths refer to a folder."""
+        """Return a subclass that resolves relative file paths in ``folder``."""
         return type(cls.__name__, (cls,), {"FOLDER": folder, "__module__": cls.__module__})
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Turn the path into a template object; a subclass may set another `file_path` before."""
+        """Convert the path to a template object.
+
+        A subclass may set another `file_path` before it calls this method.
+        """
         self._name = str((parameters or {}).get("name", ""))
         self.file_path = InterpolatedString.create(self.file_path, parameters=parameters or {})
 
     def get_json_schema(self) -> Mapping[str, Any]:
-        """Read the file and return its schema, with references resolved."""
+        """Read the schema file; return the schema with its ``$ref`` references resolved."""
         path = str(evaluate(self.file_path, self.config, {}))
         loader = ours.JsonFileSchemaLoader(path, self.FOLDER, "JsonFileSchemaLoader")
         name = getattr(self, "_name", "")

@@ -1,7 +1,7 @@
 """Base classes of custom state migrations, for states of older connector versions.
 
 A migration has no side effects. It knows its stream only by the declaration in the manifest, which
-it gets as a `CdkState`.
+it gets as a `CdkDeclaration`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 from tap_core.manifest.cdk_compat.interpolation import InterpolatedString
 from tap_core.manifest.cdk_compat.type_guards import is_dict, is_list, is_mapping
 
-__all__ = ["CdkLegacyToPerPartitionStateMigration", "CdkState", "CdkStateMigration"]
+__all__ = ["CdkDeclaration", "CdkLegacyToPerPartitionStateMigration", "CdkStateMigration"]
 
 
-class CdkState(Mapping[str, Any]):
+class CdkDeclaration(Mapping[str, Any]):
     """Declaration of a stream in the manifest, with its options as attributes and as items.
 
-    A missing option is None as an attribute.
+    The attribute of a missing option is None.
     """
 
     def __init__(self, node: Mapping[str, Any]) -> None:
@@ -26,40 +26,40 @@ class CdkState(Mapping[str, Any]):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """``$parameters`` that apply to the node; {} without any."""
+        """``$parameters`` that apply to the declaration; {} if there are none."""
         return getattr(self._node, "parameters", None) or {}
 
     def __getattr__(self, name: str) -> Any:
-        """Return an option of the node; None if it is missing."""
+        """Return an option of the declaration; None if the option is missing."""
         if name.startswith("__"):
             raise AttributeError(name)
-        return _wrap_state(self._node.get(name))
+        return _wrap_node(self._node.get(name))
 
     def __getitem__(self, name: str) -> Any:
-        """Return an option of the node.
+        """Return an option of the declaration.
 
         Raises:
             KeyError: the option is missing.
         """
-        return _wrap_state(self._node[name])
+        return _wrap_node(self._node[name])
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of the node's options."""
+        """Iterate over the names of the options."""
         return iter(self._node)
 
     def __len__(self) -> int:
-        """Return the number of the node's options."""
+        """Return the number of options."""
         return len(self._node)
 
 
-def _wrap_state(value: Any) -> Any:
+def _wrap_node(value: Any) -> Any:
     if is_list(value):
-        return [_wrap_state(one) for one in value]
-    return CdkState(value) if is_mapping(value) else value
+        return [_wrap_node(one) for one in value]
+    return CdkDeclaration(value) if is_mapping(value) else value
 
 
 class CdkStateMigration:
-    """Base class of state migrations, which convert states of older connector versions."""
+    """Base class of state migrations, which convert the state of an older connector version."""
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
         """Return True if the state is in an older format that `migrate` converts."""
@@ -71,7 +71,10 @@ class CdkStateMigration:
 
 
 class CdkLegacyToPerPartitionStateMigration(CdkStateMigration):
-    """Migration of ``{"<parent key>": {"<cursor field>": "<value>"}}`` to per-partition state."""
+    """Migration of ``{"<parent key>": {"<cursor field>": "<value>"}}`` to per-partition state.
+
+    The result is ``{"states": [{"partition": …, "cursor": …}, …]}``.
+    """
 
     def __init__(
         self,
@@ -94,7 +97,7 @@ class CdkLegacyToPerPartitionStateMigration(CdkStateMigration):
         return partition_router.parent_stream_configs[0].partition_field
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
-        """Return True for a state in the older format if the router has one parent stream."""
+        """Return True if the state has the older format and there is only one parent stream."""
         if not stream_state or len(self._partition_router.parent_stream_configs) != 1:
             return False
         return all(

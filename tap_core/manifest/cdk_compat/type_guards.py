@@ -9,15 +9,15 @@ __all__ = ["is_dict", "is_list", "is_mapping"]
 
 
 def is_dict(value: Any) -> TypeGuard[dict[Any, Any]]:
-    """Return True if the value is a dict, whose keys and values may have any type."""
+    """Return True if the value is a dict; its keys and values may have any type."""
     return isinstance(value, dict)
 
 
 def is_list(value: Any) -> TypeGuard[list[Any]]:
-    """Return True if the value is a list, whose items may have any type."""
+    """Return True if the value is a list; its items may have any type."""
     return isinstance(value, list)
 
 
 def is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
-    """Return True if the value is a mapping, whose keys and values may have any type."""
+    """Return True if the value is a mapping; its keys and values may have any type."""
     return isinstance(value, Mapping)

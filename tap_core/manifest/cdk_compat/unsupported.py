@@ -12,8 +12,12 @@ from typing import Any
 __all__ = ["find_unsupported_base", "unsupported_class"]
 
 
-class _Absent(ABCMeta):
-    """Metaclass of placeholders; derived from ABCMeta, so that their subclasses may be abstract."""
+class _PlaceholderMeta(ABCMeta):
+    """Metaclass of placeholder classes for unsupported airbyte-cdk classes.
+
+    Connectors can import a placeholder and derive from it, but not instantiate it. ABCMeta as the
+    base allows abstract subclasses.
+    """
 
     REASON: str
 
@@ -26,7 +30,7 @@ class _Absent(ABCMeta):
         raise ImportError(cls.REASON)
 
     def __getattr__(cls, name: str) -> Any:
-        """Raise AttributeError for each attribute that a class does not have.
+        """Raise AttributeError for an unknown attribute; the message says what is not supported.
 
         Raises:
             AttributeError: always.
@@ -34,7 +38,7 @@ class _Absent(ABCMeta):
         raise AttributeError(f"{name}: {cls.REASON}")
 
     def __or__(cls, other: Any) -> Any:
-        """Return the union type of a placeholder and another type, for type hints.
+        """Return the union of a placeholder and another type, as type hints need it.
 
         Raises:
             ImportError: the other operand is not a type.
@@ -45,17 +49,20 @@ class _Absent(ABCMeta):
         return found
 
     def __getitem__(cls, _item: Any) -> Any:
-        """Return the placeholder itself: in a type hint it may be subscripted."""
+        """Return the placeholder, so that a type hint may subscript it."""
         return cls
 
 
 def unsupported_class(name: str, module: str) -> type:
-    """Return a placeholder for a name that a connector imports from ``module``."""
+    """Return a placeholder class for an unsupported name that a connector imports.
+
+    ``module`` is the airbyte-cdk module from which the name is imported.
+    """
     reason = f"'{name}' of {module} is not supported in custom components."
-    return _Absent(name, (), {"REASON": reason})
+    return _PlaceholderMeta(name, (), {"REASON": reason})
 
 
 def find_unsupported_base(cls: type) -> str | None:
-    """Return the reason if a class derives from a placeholder, for the error message; else None."""
+    """Return the error message if a class derives from a placeholder; otherwise None."""
     found = next((base for base in cls.__mro__ if "REASON" in vars(base)), None)
-    return str(vars(found)["REASON"]) if isinstance(found, _Absent) else None
+    return str(vars(found)["REASON"]) if isinstance(found, _PlaceholderMeta) else None

@@ -38,7 +38,7 @@ _TOO_MANY: Final = 429
 _LONGEST_DELAY: Final = 366 * 86_400
 
 
-def _seconds(duration: str) -> float:
+def _parse_seconds(duration: str) -> float:
     """Return the length of an ISO 8601 duration in seconds; a month counts as 31 days.
 
     Raises:
@@ -54,10 +54,10 @@ def _seconds(duration: str) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class HttpRequestRegexMatcher:
-    """Selector of the requests that a rate limit policy counts.
+    """Matcher that selects the requests to which a rate limit policy applies.
 
-    Every option that is set must match. A matching request counts as `weight` requests, 1 by
-    default.
+    A request matches if it satisfies every option that is set. A matching request counts as
+    `weight` requests, 1 by default.
     """
 
     method: str | None = None
@@ -78,7 +78,10 @@ class HttpRequestRegexMatcher:
             ) from None
 
     def matches(self, request: requests.PreparedRequest) -> bool:
-        """Return True if the request's method, URL, query parameters and headers all match."""
+        """Return True if the request satisfies all options that are set.
+
+        There are options for the method, the URL, the query parameters and the headers.
+        """
         parts = urlsplit(request.url or "")
         if self.method and (request.method or "").upper() != self.method.upper():
             return False
@@ -101,19 +104,19 @@ def _contains(found: Mapping[str, object], wanted: Mapping[str, object]) -> bool
 
 @dataclass(frozen=True, kw_only=True)
 class UnlimitedCallRatePolicy:
-    """Policy that leaves the requests it matches unlimited."""
+    """Rate limit policy without a limit: requests that it matches are sent at once."""
 
     matchers: list[HttpRequestRegexMatcher]
 
     @property
     def limits(self) -> RateLimits | None:
-        """None: requests of this policy are not limited."""
+        """Always None: requests of this policy are not limited."""
         return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class FixedWindowCallRatePolicy:
-    """Policy of at most `call_limit` requests per fixed window of length `period`."""
+    """Rate limit policy that allows `call_limit` requests per fixed window of length `period`."""
 
     period: str
     call_limit: int
@@ -125,17 +128,17 @@ class FixedWindowCallRatePolicy:
 
     @property
     def limits(self) -> RateLimits | None:
-        """Limit as a value for the counters: `call_limit` per fixed window."""
+        """Limit in the form that the request counters use: `call_limit` per fixed window."""
         return RateLimits("fixed", ((self.call_limit, self._length),))
 
     @cached_property
     def _length(self) -> float:
-        return _seconds(self.period)
+        return _parse_seconds(self.period)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """At most `limit` requests within any `interval` (an ISO 8601 duration)."""
+    """Rate that allows at most `limit` requests within any `interval` (an ISO 8601 duration)."""
 
     limit: int
     interval: str
@@ -148,12 +151,15 @@ class Rate:
     @cached_property
     def seconds(self) -> float:
         """Length of the interval in seconds."""
-        return _seconds(self.interval)
+        return _parse_seconds(self.interval)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MovingWindowCallRatePolicy:
-    """Policy with a moving window for each of its rates; a request must fit into all of them."""
+    """Rate limit policy with one moving window per rate.
+
+    A request is sent only when every window still allows one.
+    """
 
     rates: list[Rate]
     matchers: list[HttpRequestRegexMatcher]
@@ -165,7 +171,7 @@ class MovingWindowCallRatePolicy:
 
     @property
     def limits(self) -> RateLimits | None:
-        """Limits as a value for the counters: one moving window per rate."""
+        """Limits in the form that the request counters use: one moving window per rate."""
         return RateLimits("moving", tuple((rate.limit, rate.seconds) for rate in self.rates))
 
 
@@ -184,7 +190,7 @@ _CallRatePolicy: TypeAlias = (
 
 @dataclass(frozen=True, kw_only=True)
 class HTTPAPIBudget:
-    """Rate limit policies of a source (``api_budget``), shared by its streams and their threads."""
+    """Rate limit policies of a source (``api_budget``), shared by its streams and threads."""
 
     policies: list[FixedWindowCallRatePolicy | MovingWindowCallRatePolicy | UnlimitedCallRatePolicy]
     ratelimit_reset_header: str = "ratelimit-reset"
@@ -194,10 +200,15 @@ class HTTPAPIBudget:
     def take(
         self, request: requests.PreparedRequest, counters: RateCounterStore | None = None
     ) -> float:
-        """Reserve the request in the budget, sleep until it may be sent, return the seconds waited.
+        """Reserve a request in the budget, wait until it may be sent, and return the wait.
 
-        ``counters`` are counters shared with other processes that send requests for the same job;
-        None uses counters of this process.
+        Args:
+            request: The request to send.
+            counters: Counters shared with other processes that send requests for the same job.
+                None counts the requests of this process only.
+
+        Returns:
+            The wait in seconds.
         """
         found = self._find_policy(request)
         waited = 0.0
@@ -216,10 +227,10 @@ class HTTPAPIBudget:
         response: requests.Response,
         counters: RateCounterStore | None = None,
     ) -> None:
-        """Lower the remaining allowance as reported by the rate limit headers of a response.
+        """Reduce the remaining budget to the value in the rate limit headers of a response.
 
-        A response without a remaining count, but with one of `status_codes_for_ratelimit_hit`,
-        means that no requests are left.
+        If the header is missing and the status is one of `status_codes_for_ratelimit_hit`, no
+        requests are left.
         """
         found = self._find_policy(request)
         if found is not None:
@@ -236,9 +247,9 @@ class HTTPAPIBudget:
         return InProcessCounters()
 
     def _find_policy(self, request: requests.PreparedRequest) -> tuple[str, RateLimits, int] | None:
-        """Return name, limits and request weight of the first policy that matches a request.
+        """Return the first policy that matches a request, as name, limits and the request's weight.
 
-        None if no policy matches, or the policy is unlimited.
+        None if no policy matches the request, or if the matching policy is unlimited.
         """
         for number, policy in enumerate(self.policies):
             weight = _get_weight(policy, request)
@@ -249,7 +260,7 @@ class HTTPAPIBudget:
 
 
 def _get_weight(policy: _CallRatePolicy, request: requests.PreparedRequest) -> int:
-    """Return the weight of a request under a policy, or 0 if the policy does not match it."""
+    """Return the number of requests that one request counts as; 0 if the policy does not match."""
     if not policy.matchers:
         return 1
     for matcher in policy.matchers:
@@ -265,9 +276,10 @@ def _sleep(seconds: float) -> float:
 
 
 def _seconds_until(number: int | None) -> float | None:
-    """Return the seconds until a quota is reset, from the number in the reset header.
+    """Convert the number in a rate limit reset header to the seconds until the reset.
 
-    Numbers above 366 days in seconds are read as Unix timestamps; None stays None.
+    A number greater than 366 days in seconds is a Unix timestamp, a smaller one a number of
+    seconds. None is returned unchanged.
     """
     return number if number is None or number <= _LONGEST_DELAY else number - time.time()
 

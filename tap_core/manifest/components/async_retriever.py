@@ -35,7 +35,7 @@ _MINUTES: Final = 60
 
 @dataclass(frozen=True, kw_only=True)
 class AsyncJobStatusMap:
-    """Status values of the API, as lists for each status that the SDK distinguishes."""
+    """Mapping from each job status of the SDK to the status values that the API uses for it."""
 
     running: list[str]
     completed: list[str]
@@ -44,21 +44,21 @@ class AsyncJobStatusMap:
     skipped: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Raise ManifestError if a status value is listed more than once."""
+        """Raise ManifestError if the same API value is listed for two job statuses."""
         words = [word for kind in get_args(JobStatus) for word in getattr(self, kind)]
         for word in words:
             if words.count(word) > 1:
                 raise ManifestError(f"The status '{word}' is listed twice: list it once.")
 
     def get_status(self, word: str) -> JobStatus | None:
-        """Return the job status for a status value of the API, or None for an unlisted value."""
+        """Return the job status for a status value of the API; None if the value is not listed."""
         kinds = [kind for kind in get_args(JobStatus) if word in getattr(self, kind)]
         return cast("JobStatus", kinds[0]) if kinds else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class AsyncRetriever:
-    """Retriever that creates a job per stream slice, polls it and downloads its results."""
+    """Retriever that creates one asynchronous job per slice, polls it and downloads its results."""
 
     creation_requester: HttpRequester | CustomRequester
     polling_requester: HttpRequester | CustomRequester
@@ -85,7 +85,10 @@ class AsyncRetriever:
     urls_extractor: Extractor | None = None
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for timeouts below 1, or a target requester without an extractor."""
+        """Raise ManifestError for a timeout below 1.
+
+        Also raise it for a download target requester without a download target extractor.
+        """
         if self._target_requester is not None and self.target_extractor is None:
             raise ManifestError(
                 "download_target_requester needs a download_target_extractor, which finds the"
@@ -98,12 +101,12 @@ class AsyncRetriever:
 
     @property
     def requester(self) -> HttpRequester | CustomRequester:
-        """Requester that creates the job, the first request of a slice."""
+        """Requester that creates the job, which is the first request of each slice."""
         return self.creation_requester
 
     @cached_property
     def simple(self) -> SimpleRetriever:
-        """SimpleRetriever with the partition routers and record selector that the stream needs."""
+        """SimpleRetriever with the partition routers and the record selector of this retriever."""
         return SimpleRetriever(
             requester=self.creation_requester,
             record_selector=replace(self.record_selector, extractor=WholeDocumentExtractor()),
@@ -113,17 +116,20 @@ class AsyncRetriever:
 
     @property
     def target_extractor(self) -> Extractor | None:
-        """Extractor of download URLs or ids; None if the results have a single, unnamed target."""
+        """Extractor of the download targets (URLs or ids); None if a job has a single result."""
         return self.download_target_extractor or self.urls_extractor
 
     @property
     def is_legacy(self) -> bool:
-        """True if the manifest uses `urls_extractor`, whose templates read ``stream_slice``."""
+        """True if the manifest uses the older option `urls_extractor`.
+
+        Templates of such a manifest find the responses of a job in ``stream_slice``.
+        """
         return self.urls_extractor is not None
 
     @property
     def timeout_seconds(self) -> float:
-        """Timeout of a job in seconds."""
+        """Time in seconds after which a job has timed out."""
         return 60.0 * (self.polling_job_timeout or _MINUTES)
 
     @property
@@ -144,9 +150,9 @@ class AsyncRetriever:
 
     @cached_property
     def targets(self) -> SimpleRetriever | None:
-        """Retriever for the request that lists the download targets.
+        """Retriever for the request that lists the download targets of a job.
 
-        None if the last polling response lists them.
+        None if the last polling response contains them.
         """
         asked = self._target_requester
         return None if asked is None else self._make_retriever(asked)
@@ -158,7 +164,10 @@ class AsyncRetriever:
 
     @cached_property
     def deletion(self) -> SimpleRetriever | None:
-        """Retriever for the request that deletes a job after its results were read, or None."""
+        """Retriever for the request that deletes a job once its results are read.
+
+        None if the manifest declares no such request.
+        """
         return self._make_unparsed(self.delete_requester)
 
     @cached_property
@@ -181,7 +190,7 @@ class AsyncRetriever:
 
     @staticmethod
     def _make_unparsed(requester: HttpRequester | CustomRequester | None) -> SimpleRetriever | None:
-        """Return a retriever that ignores the body of its response; None without a requester."""
+        """Return a retriever that ignores the response body; None if there is no requester."""
         if requester is None:
             return None
         selector = RecordSelector(extractor=WholeDocumentExtractor())

@@ -83,7 +83,7 @@ class NoAuth:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ApiKeyAuthenticator:
-    """Authenticator that sends an API key in a header, a query parameter or the body.
+    """Authenticator that adds an API key to a header, a query parameter or the body of a request.
 
     Raises:
         ManifestError: neither or both of `inject_into` and `header` are set.
@@ -110,7 +110,7 @@ class ApiKeyAuthenticator:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class BearerAuthenticator:
-    """Authenticator that sends ``Authorization: Bearer <token>``."""
+    """Authenticator that sends a token in the header ``Authorization: Bearer <token>``."""
 
     api_token: str
 
@@ -121,7 +121,7 @@ class BearerAuthenticator:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class BasicHttpAuthenticator:
-    """Authenticator that sends user name and password as ``Authorization: Basic …``."""
+    """Authenticator that sends user name and password in the header ``Authorization: Basic …``."""
 
     username: str
     password: str = ""
@@ -133,7 +133,7 @@ class BasicHttpAuthenticator:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SelectiveAuthenticator:
-    """Authenticator that uses the one of several authenticators that a config value names."""
+    """Authenticator that delegates to one of several authenticators, selected by a config value."""
 
     authenticator_selection_path: list[str]
     authenticators: dict[str, Authenticator]
@@ -143,10 +143,11 @@ class SelectiveAuthenticator:
     def get_used_keys(
         options: Mapping[str, Any], config: Mapping[str, Any]
     ) -> Mapping[str, list[str]]:
-        """Return the options' keys that have an effect: the name of the selected authenticator.
+        """Return ``{"authenticators": [name]}`` with the name of the selected authenticator.
 
-        {} if the config selects none of them; then all are built. The builder calls it before it
-        builds ``authenticators``, since the config need not have the settings of the others.
+        The builder calls this method to build only that authenticator, because the config may lack
+        the settings of the others. Return {} if the config selects no authenticator; then all are
+        built.
         """
         path = options.get("authenticator_selection_path")
         found = make_getter(path)(dict(config)) if isinstance(path, list) else MISSING
@@ -155,10 +156,11 @@ class SelectiveAuthenticator:
         return {"authenticators": [str(found)]} if is_known else {}
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return the signing function of the selected authenticator.
+        """Return the function with which the selected authenticator adds credentials to a request.
 
         Raises:
-            ManifestError: the config has no value at the path, or one that names no authenticator.
+            ManifestError: the config has no value at the selection path, or the value is not
+                the name of an authenticator.
         """
         path = ".".join(self.authenticator_selection_path)
         chosen = make_getter(self.authenticator_selection_path)(dict(self.config))
@@ -181,7 +183,7 @@ class SelectiveAuthenticator:
 
 @dataclass(frozen=True, kw_only=True)
 class JwtHeaders:
-    """Header parameters of a JWT that have an option of their own; None leaves one out."""
+    """JWT header parameters that a manifest can set by name; None omits a parameter."""
 
     kid: str | None = None
     typ: str | None = "JWT"
@@ -190,7 +192,7 @@ class JwtHeaders:
 
 @dataclass(frozen=True, kw_only=True)
 class JwtPayload:
-    """Claims of a JWT that have an option of their own; None leaves one out."""
+    """JWT claims that a manifest can set by name; None omits a claim."""
 
     iss: str | None = None
     sub: str | None = None
@@ -199,9 +201,9 @@ class JwtPayload:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class JwtAuthenticator:
-    """Authenticator that sends a JWT signed with `secret_key`; needs PyJWT (extra ``jwt``).
+    """Authenticator that sends a JWT signed with `secret_key`.
 
-    A token is valid for `token_duration` seconds.
+    A JWT is valid for `token_duration` seconds. Signing requires PyJWT (extra ``jwt``).
     """
 
     secret_key: str
@@ -232,17 +234,21 @@ class JwtAuthenticator:
     request_option: RequestOption = _BEARER
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
-        """Return the function that adds the JWT to a request; it signs a new one before expiry."""
+        """Return the function that adds the JWT to a request.
+
+        The function signs a new JWT before the current one expires.
+        """
         token, prefix = ExpiringToken(self.sign), self.header_prefix
         return InjectedCredential(
             self.request_option, (lambda: f"{prefix} {token()}") if prefix else token
         )
 
     def sign(self) -> tuple[str, datetime]:
-        """Sign a new JWT and return it with the time of its expiry.
+        """Sign a new JWT; return the JWT and its expiry time.
 
         Raises:
-            ManifestError: PyJWT or a package that it needs is not installed, or the key is invalid.
+            ManifestError: PyJWT or a package that it needs is not installed, or the key is
+                invalid.
         """
         ends_at = utc_now() + timedelta(seconds=self.token_duration)
         headers, payload = self._headers(), self._payload(ends_at)
@@ -294,7 +300,11 @@ def _refuse_reserved(given: Mapping[str, Any], names: tuple[str, ...], option: s
 
 @dataclass(frozen=True, kw_only=True)
 class RefreshTokenUpdater:
-    """Paths in the config at which refreshed tokens are stored, and the refresh token's field."""
+    """Options for a refresh token that the API replaces at each refresh.
+
+    They are the paths in the config at which the new tokens are stored, and the name of the refresh
+    token in the response.
+    """
 
     refresh_token_name: str = "refresh_token"  # noqa: S105  (a name, no secret)
     access_token_config_path: list[str] = field(
@@ -363,18 +373,21 @@ class OAuthAuthenticator:
             raise ManifestError(f"An OAuthAuthenticator with this grant type needs {options}.")
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
-        """Return the function that adds the access token; it refreshes the token before expiry."""
+        """Return the function that adds the access token to a request.
+
+        The function refreshes the token before it expires.
+        """
         updater = self.refresh_token_updater
         return CachedToken(
             endpoint=self.token_refresh_endpoint,
             body=self._body,
-            headers=_drop_empty(self.refresh_request_headers),
+            headers=_evaluate_mapping(self.refresh_request_headers),
             names=TokenFieldNames(
                 self.access_token_name, self._refresh_token_name, self.expires_in_name, deep=True
             ),
             in_query=self.send_refresh_request_as_query_params,
             end_format=self.token_expiry_date_format,
-            known=self._known,
+            known=self._configured_token,
             keep_in=None
             if updater is None
             else (updater.access_token_config_path, updater.token_expiry_date_config_path),
@@ -387,8 +400,11 @@ class OAuthAuthenticator:
         return self.refresh_token_name if updater is None else updater.refresh_token_name
 
     @property
-    def _known(self) -> tuple[str, datetime | None] | None:
-        """Access token from the config and its expiry (None if unknown); None without a token."""
+    def _configured_token(self) -> tuple[str, datetime | None] | None:
+        """Access token from the config, and the token's expiry time (None if unknown).
+
+        The whole pair is None if the config has no access token.
+        """
         updater = self.refresh_token_updater
         if updater is not None:
             token = self._setting(updater.access_token_config_path)
@@ -411,11 +427,15 @@ class OAuthAuthenticator:
                 "assertion": self.profile_assertion.sign()[0],
             }
         usual = self._usual_body()
-        return {**usual, **_drop_empty(self.refresh_request_body), **usual}  # in the default order
+        return {
+            **usual,
+            **_evaluate_mapping(self.refresh_request_body),
+            **usual,
+        }  # in the default order
 
     def _usual_body(self) -> dict[str, Any]:
         body: dict[str, Any] = {self.grant_type_name: self.grant_type}
-        if "Authorization" not in _drop_empty(self.refresh_request_headers):
+        if "Authorization" not in _evaluate_mapping(self.refresh_request_headers):
             body |= self._client()
         token = self._token()
         if token is not None:
@@ -443,8 +463,8 @@ class OAuthAuthenticator:
         return self.refresh_token if found is None else str(found)
 
 
-def _drop_empty(value: Any) -> dict[str, Any]:
-    """Return a resolved mapping without its None and empty string values."""
+def _evaluate_mapping(value: Any) -> dict[str, Any]:
+    """Evaluate the templates of a mapping; omit members that are None or an empty string."""
     mapping = resolve_mapping(value, {})
     return {name: value for name, value in mapping.items() if value is not None and value != ""}
 
@@ -454,18 +474,21 @@ def _drop_empty(value: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionTokenRequestBearerAuthenticator:
-    """Sends a session token as ``Authorization: Bearer <token>``."""
+    """Option of a SessionTokenAuthenticator: send ``Authorization: Bearer <session token>``."""
 
     TYPE: ClassVar[str] = "Bearer"
 
     def auth_with(self, token: ExpiringToken) -> InjectedCredential:
         """Return the function that adds the session token to a request."""
-        return _Session(_BEARER, token, lambda: f"Bearer {token()}")
+        return _SessionTokenCredential(_BEARER, token, lambda: f"Bearer {token()}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SessionTokenRequestApiKeyAuthenticator:
-    """Sends a session token at `inject_into`; `api_token` may embed it in a text."""
+    """Option of a SessionTokenAuthenticator: send the session token at `inject_into`.
+
+    `api_token` may embed the token in a longer text.
+    """
 
     TYPE: ClassVar[str] = "ApiKey"
 
@@ -476,14 +499,14 @@ class SessionTokenRequestApiKeyAuthenticator:
         """Return the function that adds the session token to a request."""
         text: Any = self.api_token
         if text is None:
-            return _Session(self.inject_into, token, token)
-        return _Session(
+            return _SessionTokenCredential(self.inject_into, token, token)
+        return _SessionTokenCredential(
             self.inject_into, token, lambda: str(resolve(text, {"session_token": token()}))
         )
 
 
-class _Session(InjectedCredential):
-    """Session token that is renewed by `update_access_token` when the API rejects it."""
+class _SessionTokenCredential(InjectedCredential):
+    """Session token in a request; a new token is fetched when the API rejects the current one."""
 
     def __init__(self, option: RequestOption, token: ExpiringToken, credential: Any) -> None:
         super().__init__(option, credential)
@@ -498,9 +521,9 @@ class _Session(InjectedCredential):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SessionTokenAuthenticator:
-    """Authenticator that logs in with a separate request and sends the session token.
+    """Authenticator that sends a session token, which it gets from a separate login request.
 
-    `session_token_path` leads to the token in the login response.
+    `session_token_path` is the path of the token in the login response.
     """
 
     login_requester: HttpRequester
@@ -517,9 +540,10 @@ class SessionTokenAuthenticator:
             _ = parse_duration(self.expiration_duration)
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return the function that adds the session token; it logs in again when the token expires.
+        """Return the function that adds the session token to a request.
 
-        Without `expiration_duration` it logs in again when the API rejects the token.
+        The function logs in again when `expiration_duration` has passed. Without
+        `expiration_duration` it logs in again when the API rejects the token.
         """
         return self.request_authentication.auth_with(
             ExpiringToken(partial(self._logged_in, stream))
@@ -548,7 +572,10 @@ class SessionTokenAuthenticator:
 
 
 def _sign_request(request: HTTPRequest, auth: Auth) -> HTTPRequest:
-    """Return a request with the credentials already in it, for a sender that adds none."""
+    """Return a copy of a request to which the credentials are already added.
+
+    It is for senders that add no credentials themselves.
+    """
     body = build_body_arguments(request.data, as_json=bool(request.as_json))
     headers = {**body.pop("headers", {}), **request.headers}
     query = request.encode_params()
@@ -562,7 +589,10 @@ def _sign_request(request: HTTPRequest, auth: Auth) -> HTTPRequest:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LegacySessionTokenAuthenticator:
-    """Authenticator that sends the configured session token if it is valid, else logs in."""
+    """Authenticator that sends the session token from the config while the token is valid.
+
+    Otherwise it logs in to get a new token.
+    """
 
     header: str
     login_url: str
@@ -576,7 +606,7 @@ class LegacySessionTokenAuthenticator:
         """Return the function that adds the session token to a request."""
         token = ExpiringToken(lambda: (self._token(stream), None))
         option = RequestOption(inject_into="header", field_name=self.header)
-        return _Session(option, token, token)
+        return _SessionTokenCredential(option, token, token)
 
     def _token(self, stream: DeclarativeStreamProtocol) -> str:
         requester: HttpRequester = cast(Any, stream).retriever.requester

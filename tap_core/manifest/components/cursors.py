@@ -48,18 +48,18 @@ _FORMATS: Final = ("datetime_format", "cursor_datetime_formats")
 
 
 @dataclass(frozen=True, slots=True)
-class _Numbers(ReplicationKeyComparator):
-    """Comparator of numeric cursor values; other values do not advance the bookmark."""
+class _NumberComparator(ReplicationKeyComparator):
+    """Comparator of numeric cursor values; a value that is not a number is ignored."""
 
     stream: str = ""
 
     @property
     def is_declared(self) -> bool:
-        """True: a value that is not a number is skipped instead of raising an error."""
+        """Always True: a value that is not a number is skipped instead of raising an error."""
         return True
 
     def is_usable(self, value: Any) -> bool:
-        """Return True if a cursor value is a number, so that it can be a bookmark."""
+        """Return True if a cursor value is a number and can therefore be a bookmark."""
         return not isinstance(value, bool) and parse_number(value) is not None
 
     def warn_unusable(self, value: Any) -> None:
@@ -75,9 +75,9 @@ class _Numbers(ReplicationKeyComparator):
 
 @dataclass(frozen=True, kw_only=True)
 class IncrementingCountCursor:
-    """Cursor over an integer field; a sync starts at the previous highest value, inclusive.
+    """Cursor over an integer field: each sync starts at the highest value of the previous one.
 
-    Source: Airbyte declarative component schema, IncrementingCountCursor.
+    That value is included. Source: Airbyte declarative component schema, IncrementingCountCursor.
     """
 
     cursor_field: str
@@ -91,16 +91,16 @@ class IncrementingCountCursor:
         usual: ReplicationKeyComparator,  # noqa: ARG002
     ) -> ReplicationKeyComparator:
         """Return the comparator of bookmarks and cursor values of a stream."""
-        return _Numbers(ValueKind.NUMBER, stream=stream)
+        return _NumberComparator(ValueKind.NUMBER, stream=stream)
 
     def make_reader(
         self,
         stream: DeclarativeStreamProtocol,  # noqa: ARG002  (as all cursors)
         state: Mapping[str, Any],
     ) -> CountReader:
-        """Return the reader of one context, which starts at the stored value of the cursor field.
+        """Return the cursor reader of one partition, which starts at the cursor value in the state.
 
-        {} as the stored state starts at `start_value`.
+        Without a state ({}) it starts at `start_value`.
         """
         stored = parse_number(state.get(self.cursor_field))
         start = self.start_value if stored is None else max(self.start_value, stored)
@@ -108,7 +108,7 @@ class IncrementingCountCursor:
 
 
 class CountReader:
-    """Cursor reader with one slice, from a start number upwards."""
+    """Cursor reader with a single slice: all values from a start number upwards."""
 
     is_past = False
     state: Mapping[str, Any] = MappingProxyType({})
@@ -120,7 +120,7 @@ class CountReader:
         self._option = option
 
     def slices(self) -> Iterator[CdkStreamSlice]:
-        """Yield the only slice: ``start``, and ``end`` as infinity."""
+        """Yield the only slice: its ``start`` is the start number, its ``end`` infinity."""
         yield self._slice
 
     def put(self, request: HTTPRequest, scope: TemplateScope, stream_slice: CdkStreamSlice) -> None:  # noqa: ARG002  (as all readers)
@@ -129,43 +129,43 @@ class CountReader:
             self._option.put(request, stream_slice["start"])
 
     def observe(self, record: Record, stream_slice: CdkStreamSlice) -> bool:  # noqa: ARG002
-        """Return True: every record is emitted."""
+        """Always return True: every record is emitted."""
         return True
 
     def close(self, stream_slice: CdkStreamSlice) -> None:
-        """Return None: the highest cursor value becomes the bookmark."""
+        """Return None: the highest cursor value becomes the bookmark, with no other state."""
 
 
 # Custom classes
 
 
 @dataclass(frozen=True, slots=True)
-class _Silent(ReplicationKeyComparator):
-    """Comparator for custom cursors, whose class provides the state."""
+class _IgnoringComparator(ReplicationKeyComparator):
+    """Comparator that ignores cursor values, for custom cursors, whose class provides the state."""
 
     @property
     def is_declared(self) -> bool:
-        """True: the cursor values of all records are skipped without an error."""
+        """Always True: cursor values are skipped without an error."""
         return True
 
     def is_usable(self, value: Any) -> bool:  # noqa: ARG002  (the base's)
-        """Return False: no cursor value of a record becomes a bookmark."""
+        """Always return False: no cursor value becomes a bookmark."""
         return False
 
     def warn_unusable(self, value: Any) -> None:
-        """Log nothing: all cursor values are skipped on purpose."""
+        """Do nothing: the cursor values are skipped on purpose."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CustomIncrementalSync(Custom):
-    """Cursor implemented by a Python class of the connector.
+    """Cursor that delegates to a Python class of the connector.
 
-    Each slice of the partition routers has its own instance of the class. The state is the result
-    of ``get_stream_state()`` after each slice of the cursor.
+    Each partition has a separate instance of the class. The state is the result of its
+    ``get_stream_state()``, called after each slice of the cursor.
 
     Raises:
-        ManifestError: the class lacks a cursor method, a required field is missing, or a datetime
-            format, a duration, or a `step` without `cursor_granularity` is invalid.
+        ManifestError: the class lacks a cursor method, a required field is missing, or a
+            datetime format, a duration, or a `step` without `cursor_granularity` is invalid.
     """
 
     METHODS: ClassVar[tuple[str, ...]] = (
@@ -219,9 +219,9 @@ class CustomIncrementalSync(Custom):
             raise ManifestError(str(error)) from None
 
     def _get_extra_fields(self) -> Mapping[str, Any]:
-        """Return the fields with request options as airbyte-cdk objects.
+        """Return the request options of the cursor as airbyte-cdk objects, by field name.
 
-        The builder leaves them as mappings, since they need no ``type`` in the manifest.
+        The builder leaves them as plain mappings, because they need no ``type`` in the manifest.
         """
         return {
             name: CdkRequestOption(parameters=self.parameters, **option)
@@ -234,13 +234,16 @@ class CustomIncrementalSync(Custom):
         stream: str,  # noqa: ARG002  (as all cursors)
         usual: ReplicationKeyComparator,
     ) -> ReplicationKeyComparator:
-        """Return the comparator of bookmarks; cursor values of records never become bookmarks."""
-        return _Silent(usual.kind)
+        """Return a comparator that ignores cursor values, so that they never become bookmarks."""
+        return _IgnoringComparator(usual.kind)
 
     def make_reader(
         self, stream: DeclarativeStreamProtocol, state: Mapping[str, Any]
     ) -> CustomCursorReader:
-        """Return the reader of one context: a new instance, initialized with the stored state."""
+        """Return the cursor reader of one partition.
+
+        The reader has a new instance of the Python class, initialized with the stored state.
+        """
         self.owner.stream = stream
         cursor = self._instantiate()
         cursor.set_initial_state(state)
@@ -250,7 +253,7 @@ class CustomIncrementalSync(Custom):
 
 
 class CustomCursorReader:
-    """Cursor reader for one context, run by an instance of the connector's class."""
+    """Cursor reader of one partition, which delegates to an instance of the connector's class."""
 
     def __init__(self, cursor: Any, stream: str, *, is_feed: bool, filters: bool) -> None:
         self.is_past = False
@@ -259,13 +262,13 @@ class CustomCursorReader:
         self._stream = stream
         self._is_feed = is_feed
         self._filters = filters
-        self._wants_last = _takes_record(cursor.close_slice)
+        self._wants_last = _accepts_record(cursor.close_slice)
         self._last: CdkRecord | None = None
         self.state: Mapping[str, Any] = {}
         """State at the beginning of the current slice, ``stream_state`` in templates."""
 
     def slices(self) -> Iterator[CdkStreamSlice]:
-        """Yield the slices; each is requested from the class after the previous one was closed."""
+        """Yield the slices of the class; request each one only after the previous one is closed."""
         for given in self._cursor.stream_slices():
             stream_slice = given
             if not isinstance(stream_slice, CdkStreamSlice):
@@ -277,7 +280,7 @@ class CustomCursorReader:
             yield stream_slice
 
     def put(self, request: HTTPRequest, scope: TemplateScope, stream_slice: CdkStreamSlice) -> None:
-        """Add the class's request options for a slice to a request."""
+        """Add the request options that the class returns for a slice to a request."""
         about = {
             "stream_state": self.state,
             "stream_slice": stream_slice,
@@ -286,7 +289,7 @@ class CustomCursorReader:
         add_declared_fields(self._cursor, request, about)
 
     def observe(self, record: Record, stream_slice: CdkStreamSlice) -> bool:
-        """Show a record to the class; return True if the record is to be emitted."""
+        """Pass a record to the class; return True if the record is to be emitted."""
         shown = CdkRecord(record, self._stream, stream_slice)
         if self._is_feed or self._filters:
             is_new = bool(self._cursor.should_be_synced(shown))
@@ -307,7 +310,7 @@ class CustomCursorReader:
         return bool(is_later(self._last, shown))
 
     def close(self, stream_slice: CdkStreamSlice) -> Mapping[str, Any]:
-        """Close a slice of which all records were emitted; return the state to store."""
+        """Report to the class that a slice is completely emitted; return the state to store."""
         self._cursor.close_slice(stream_slice, *([self._last] if self._wants_last else []))
         return cast("Mapping[str, Any]", self._cursor.get_stream_state() or {})
 
@@ -316,8 +319,11 @@ CursorReader: TypeAlias = CountReader | CustomCursorReader
 """Reader of one context by a cursor that is not a DatetimeBasedCursor."""
 
 
-def _takes_record(close: Any) -> bool:
-    """Return True if ``close_slice`` takes the slice's latest record too (older airbyte-cdk)."""
+def _accepts_record(close: Any) -> bool:
+    """Return True if ``close_slice`` has a second parameter, the latest record of the slice.
+
+    Older versions of airbyte-cdk pass that record.
+    """
     kinds = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
     given = [one for one in inspect.signature(close).parameters.values() if one.kind in kinds]
     return len(given) > 1

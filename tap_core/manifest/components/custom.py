@@ -25,7 +25,7 @@ from tap_core.manifest.cdk_compat.models import CdkStreamSlice
 from tap_core.manifest.cdk_compat.models import Record as CdkRecord
 from tap_core.manifest.cdk_compat.partition_routers import StreamOwner
 from tap_core.manifest.cdk_compat.requesters import CdkHttpRequester
-from tap_core.manifest.cdk_compat.state_migrations import CdkState
+from tap_core.manifest.cdk_compat.state_migrations import CdkDeclaration
 from tap_core.manifest.cdk_compat.type_guards import is_dict, is_mapping
 from tap_core.manifest.components.error_handlers import DefaultErrorHandler
 from tap_core.manifest.components.partition_routers import PARENT_SLICE, PartitionSlice
@@ -78,7 +78,7 @@ def _nothing() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Custom:
-    """Base class of custom components: a Python class and the fields that the manifest sets."""
+    """Base class of custom components: the name of a Python class and the values of its fields."""
 
     class_name: str
     fields: Mapping[str, Any] = field(default_factory=_nothing)
@@ -92,7 +92,7 @@ class Custom:
     """Methods that the class must have."""
 
     def __post_init__(self) -> None:
-        """Raise ManifestError if the class does not exist or lacks a required method."""
+        """Raise ManifestError if the Python class does not exist or lacks a required method."""
         cls = load_class(self.class_name, self.folder)
         for method in self.METHODS:
             if not callable(getattr(cls, method, None)):
@@ -103,7 +103,7 @@ class Custom:
 
     @cached_property
     def instance(self) -> Any:
-        """Instance of the Python class; one for all threads.
+        """The one instance of the Python class, shared by all threads.
 
         Raises:
             ManifestError: the class cannot be instantiated.
@@ -114,7 +114,10 @@ class Custom:
 
     @cached_property
     def owner(self) -> StreamOwner:
-        """Holder of the stream that calls the component, for parent streams and authenticators."""
+        """Reference to the stream that uses this component.
+
+        Parent streams and authenticators in the component's fields send requests through it.
+        """
         return StreamOwner()
 
     @cached_property
@@ -122,17 +125,20 @@ class Custom:
         return []
 
     def remember_stream(self, scope: TemplateScope) -> None:
-        """Keep the ``stream_name`` of a scope for the constructor's field ``name``."""
+        """Store the ``stream_name`` of a template scope, for the class's field ``name``."""
         if not self._streams and (name := scope.get("stream_name")):
             self._streams.append(str(name))
 
     @property
     def _name(self) -> str:
-        """Name of the stream; the parameter ``name``, or "", before a scope was seen."""
+        """Name of the stream from the first template scope.
+
+        Before a scope was passed, it is the parameter ``name``, or "" without one.
+        """
         return self._streams[0] if self._streams else str(self.parameters.get("name", ""))
 
     def _get_extra_fields(self) -> Mapping[str, Any]:
-        """Return constructor fields that do not come from the manifest, by name."""
+        """Return the constructor arguments that do not come from the manifest, by field name."""
         return {}
 
     def _instantiate(self) -> Any:
@@ -157,14 +163,17 @@ class Custom:
 
 
 def _describe_error(error: Exception) -> str:
-    """Return type, file and line of an error, without its text, which may contain secrets."""
+    """Return type, file and line of an error, without its message, which may contain secrets."""
     frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
     where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}{where}"
 
 
 def _make_request_arguments(scope: TemplateScope) -> dict[str, Any]:
-    """Return the keyword arguments of airbyte-cdk's request methods for a scope."""
+    """Return the keyword arguments for airbyte-cdk's request methods, taken from a template scope.
+
+    They are ``stream_state``, ``stream_slice`` and ``next_page_token``.
+    """
     return {
         "stream_state": scope.get("stream_state", _NO_STATE),
         "stream_slice": to_stream_slice(scope),
@@ -176,7 +185,7 @@ def _make_request_arguments(scope: TemplateScope) -> dict[str, Any]:
 
 
 class CustomRecordExtractor(Custom):
-    """Record extractor: a class with ``extract_records(response)``."""
+    """Record extractor that calls ``extract_records(response)`` of a Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("extract_records",)
 
@@ -185,7 +194,7 @@ class CustomRecordExtractor(Custom):
         return {}
 
     def replace_decoder(self, decoder: Decoder) -> Any:
-        """Return a function that yields the response itself, to be used in place of the decoder.
+        """Return a function to use in place of the decoder: it yields the undecoded response.
 
         The class decodes responses itself; it receives ``decoder`` in its field of that name.
         """
@@ -196,7 +205,12 @@ class CustomRecordExtractor(Custom):
         return self._known
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:
-        """Return the records of a response; ``document`` is the undecoded response."""
+        """Return the records of a response.
+
+        Args:
+            document: The undecoded response.
+            scope: The variables of the templates.
+        """
         return cast("Iterable[Any]", self.instance.extract_records(document) or ())
 
 
@@ -205,18 +219,18 @@ def _undecoded(response: requests.Response) -> Iterator[Any]:
 
 
 class CustomRecordFilter(Custom):
-    """Record filter: a class with ``filter_records(records, …)``."""
+    """Record filter that calls ``filter_records(records, …)`` of a Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("filter_records",)
 
     def keeps(self, record: Record, scope: TemplateScope) -> bool:
-        """Return True if the class keeps the record."""
+        """Return True if the class does not filter out the record."""
         kept = self.instance.filter_records([record], **_make_request_arguments(scope))
         return any(True for _ in kept)
 
 
 class CustomTransformation(Custom):
-    """Record transformation: a class with ``transform(record, …)``."""
+    """Record transformation that calls ``transform(record, …)`` of a Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("transform",)
 
@@ -238,7 +252,7 @@ class CustomTransformation(Custom):
 
 
 class CustomSchemaNormalization(Custom):
-    """Schema normalization: a class with ``transform(record, schema)``."""
+    """Schema normalization that calls ``transform(record, schema)`` of a Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("transform",)
 
@@ -248,7 +262,7 @@ class CustomSchemaNormalization(Custom):
 
 
 class CustomDecoder(Custom):
-    """Decoder: a class with ``decode(response)``, which yields the documents of a body."""
+    """Decoder that calls ``decode(response)`` of a Python class to get the documents of a body."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("decode",)
 
@@ -258,7 +272,7 @@ class CustomDecoder(Custom):
 
 
 class CustomSchemaLoader(Custom):
-    """Schema loader: a class with ``get_json_schema()``."""
+    """Schema loader that calls ``get_json_schema()`` of a Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("get_json_schema",)
 
@@ -269,7 +283,7 @@ class CustomSchemaLoader(Custom):
 
 
 class CustomStateMigration(Custom):
-    """State migration: a class with ``should_migrate`` and ``migrate``."""
+    """State migration that calls ``should_migrate`` and ``migrate`` of a Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("should_migrate", "migrate")
 
@@ -278,18 +292,18 @@ class CustomStateMigration(Custom):
         return {}
 
     def set_stream(self, stream: Mapping[str, Any]) -> None:
-        """Set the manifest's declaration of the stream, for the field ``declarative_stream``."""
-        self._known["declarative_stream"] = CdkState(stream)
+        """Set the class's field ``declarative_stream`` to the declaration of the stream."""
+        self._known["declarative_stream"] = CdkDeclaration(stream)
 
     def _get_extra_fields(self) -> Mapping[str, Any]:
         return self._known
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
-        """Return True if the class is to migrate the state."""
+        """Return True if the class reports that it must migrate the state."""
         return bool(self.instance.should_migrate(stream_state))
 
     def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the state in the connector's current format."""
+        """Return the state, converted to the connector's current format."""
         return cast("Mapping[str, Any]", self.instance.migrate(stream_state))
 
 
@@ -297,7 +311,7 @@ class CustomStateMigration(Custom):
 
 
 class CustomAuthenticator(Custom):
-    """Authenticator: a class with ``__call__(request)`` or ``get_auth_header()``."""
+    """Authenticator that calls ``__call__(request)`` or ``get_auth_header()`` of a Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("__call__",)
 
@@ -320,13 +334,13 @@ class CustomAuthenticator(Custom):
 
 
 def _call_method(instance: Any, method: str) -> Any:
-    """Call a method of a custom instance; return None if the instance does not have it."""
+    """Call a method of a custom class's instance; return None if the method does not exist."""
     found = getattr(instance, method, None)
     return found() if callable(found) else None
 
 
 class CustomErrorHandler(Custom):
-    """Error handler: a class with ``interpret_response`` and ``backoff_time``."""
+    """Error handler that calls ``interpret_response`` and ``backoff_time`` of a Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("interpret_response",)
 
@@ -338,14 +352,14 @@ class CustomErrorHandler(Custom):
 
     @property
     def max_seconds(self) -> float | None:
-        """Maximum time in seconds for all attempts of a request; None for no limit."""
+        """Maximum time in seconds for all attempts of a request; None means no limit."""
         seconds = getattr(self.instance, "max_time", None)
         return None if seconds is None else float(seconds)
 
     def interpret(
         self, response: requests.Response, scope: TemplateScope
     ) -> ResponseResolution | None:
-        """Return the class's resolution for a response, or None if it returns no action."""
+        """Return the resolution that the class returns for a response; None if it has no action."""
         found = self.instance.interpret_response(response)
         if found is None or found.response_action is None:
             return None
@@ -359,17 +373,20 @@ class CustomErrorHandler(Custom):
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait after ``tries`` attempts, or None for the default wait."""
+        """Return the seconds to wait after attempt number ``tries``; None for the default wait."""
         return _get_wait_seconds(self.instance, response, tries)
 
 
 class CustomBackoffStrategy(Custom):
-    """Backoff strategy: a class with ``backoff_time(response, tries)``."""
+    """Backoff strategy that calls ``backoff_time(response, tries)`` of a Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("backoff_time",)
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for a class without ``backoff_time`` or the older ``backoff``."""
+        """Raise ManifestError for a class with neither ``backoff_time`` nor ``backoff``.
+
+        ``backoff`` is the older name of the method.
+        """
         super().__post_init__()
         cls: Any = load_class(self.class_name, self.folder)
         if cls.backoff_time is CdkBackoffStrategy.backoff_time and not hasattr(cls, "backoff"):
@@ -378,7 +395,7 @@ class CustomBackoffStrategy(Custom):
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait after ``tries`` attempts, or None for the default wait."""
+        """Return the seconds to wait after attempt number ``tries``; None for the default wait."""
         return _get_wait_seconds(self.instance, response, tries)
 
 
@@ -395,12 +412,15 @@ def _get_enum_text(value: Any) -> str:
 
 
 class CustomPaginationStrategy(Custom):
-    """Pagination strategy: a class with ``next_page_token(response, …)``."""
+    """Pagination strategy that calls ``next_page_token(response, …)`` of a Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("next_page_token",)
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for a class of airbyte-cdk before version 6 (``last_records``)."""
+        """Raise ManifestError for a class whose ``next_page_token`` takes ``last_records``.
+
+        That is the signature of airbyte-cdk before version 6.
+        """
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
         if "last_records" in inspect.signature(cls.next_page_token).parameters:  # type: ignore[attr-defined]
@@ -414,12 +434,12 @@ class CustomPaginationStrategy(Custom):
 
     @property
     def first_token(self) -> Any:
-        """Token of the first page's request; None to send it without a token."""
+        """Page token of the first request; None sends the request without a token."""
         return getattr(self.instance, "initial_token", None)
 
     @property
     def requested_size(self) -> int | None:
-        """Number of records to request per page; None to leave it to the API."""
+        """Number of records to request per page; None leaves the number to the API."""
         return cast("int | None", _call_method(self.instance, "get_page_size"))
 
     @cached_property
@@ -428,12 +448,15 @@ class CustomPaginationStrategy(Custom):
 
     @property
     def takes_page_size(self) -> bool:
-        """True if ``next_page_token`` takes a reduced page size (``page_size_override``)."""
+        """True if ``next_page_token`` has the parameter ``page_size_override``.
+
+        The class is then called with the reduced page size.
+        """
         cls: Any = load_class(self.class_name, self.folder)
         return "page_size_override" in inspect.signature(cls.next_page_token).parameters
 
     def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> Any:
-        """Return the token of the page after ``page``; None if ``page`` was the last one."""
+        """Return the token of the page after ``page``, or None if ``page`` is the last one."""
         given = {
             "response": page.response,
             "last_page_size": page.selected_count,
@@ -451,12 +474,15 @@ _SENDS: Final = ("send_request", "_request_params", "_request_headers", "_http_c
 
 
 class CustomRequester(Custom):
-    """Requester: a subclass of HttpRequester that overrides ``get_url_base`` and the like."""
+    """Requester that delegates to a subclass of HttpRequester.
+
+    The subclass overrides methods such as ``get_url_base``.
+    """
 
     METHODS: ClassVar[tuple[str, ...]] = ("get_url_base", "get_path", "get_request_params")
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for a class that sends requests itself."""
+        """Raise ManifestError for a class that overrides the sending of requests."""
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
         own = [name for name in _SENDS if hasattr(cls, name)]
@@ -480,17 +506,17 @@ class CustomRequester(Custom):
 
     @cached_property
     def properties(self) -> QueryProperties | None:
-        """Query properties of the requests, or None."""
+        """Query properties of the requests; None if there are none."""
         return get_request_properties(self.fields)
 
     @property
     def authenticator(self) -> Authenticator | None:
-        """Authenticator of the requests, or None."""
+        """Authenticator of the requests; None if there is none."""
         return cast("Authenticator | None", self.fields.get("authenticator"))
 
     @property
     def error_handler(self) -> ErrorHandler | None:
-        """Error handler of the responses, or None for the default error handler."""
+        """Error handler of the responses; None for the default error handler."""
         return cast("ErrorHandler | None", self.fields.get("error_handler"))
 
     @property
@@ -500,27 +526,30 @@ class CustomRequester(Custom):
 
     @property
     def timeout(self) -> None:
-        """None: the default connect and read timeouts of the stream apply."""
+        """Always None: the default connect and read timeouts of the stream apply."""
 
     @property
     def allowed_hosts(self) -> list[str]:
-        """Hosts that may receive the credentials in addition to the host of the base URL."""
+        """Hosts that may receive the credentials, besides the host of the base URL."""
         return list(self.fields.get("allowed_hosts") or ())
 
     @property
     def limits(self) -> Any:
-        """Limits of a response, as in `HttpRequester.limits`."""
+        """Limits on the size and duration of a response, as in `HttpRequester.limits`."""
         return tuple(map(self.fields.get, ANSWER_LIMITS))
 
     def find_base_url(self, scope: TemplateScope) -> str:
-        """Return the base URL; an empty string if it cannot be evaluated without a response."""
+        """Return the base URL, or "" if its template needs a response."""
         try:
             return str(self.instance.get_url_base(**_make_request_arguments(scope)))
         except Exception:  # noqa: BLE001  (custom code may raise any error without a response)
             return ""
 
     def request(self, scope: TemplateScope) -> RequestSpec:
-        """Return the request for a scope; paginator, partition router and cursor add to it."""
+        """Return the request with the options of this requester.
+
+        The paginator, the partition router and the cursor add their options later.
+        """
         self.remember_stream(scope)
         asked, about = self.instance, _make_request_arguments(scope)
         base = str(asked.get_url_base(**about))
@@ -539,28 +568,29 @@ class CustomRequester(Custom):
 
 
 class CustomPartitionRouter(Custom):
-    """Partition router: a class with ``stream_slices()``."""
+    """Partition router that calls ``stream_slices()`` of a Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("stream_slices",)
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
-        """Yield a context for each slice of the class."""
+        """Yield the context (partition values) of each slice that the class returns."""
         self.owner.stream = stream
         for one in self.instance.stream_slices():
             yield to_context(one)
 
     def put(self, request: HTTPRequest, scope: TemplateScope) -> None:
-        """Add the class's request options for the current slice to a request."""
+        """Add the request options that the class returns for the current slice to a request."""
         about = _make_request_arguments(scope)
         about["stream_slice"] = scope.get("stream_slice") or {}
         add_declared_fields(self.instance, request, about)
 
 
 def add_declared_fields(instance: Any, request: HTTPRequest, arguments: Mapping[str, Any]) -> None:
-    """Add to a request the values that a custom class returns for a slice.
+    """Add the request options that a custom class returns to a request.
 
-    They are the results of its methods ``get_request_params``, ``get_request_headers``,
-    ``get_request_body_data`` and ``get_request_body_json``, as far as it has them.
+    They are the results of ``get_request_params``, ``get_request_headers``,
+    ``get_request_body_data`` and ``get_request_body_json``; a method that the class lacks is
+    skipped.
     """
     params, headers, form, document = (
         _get_added_fields(instance, name, arguments) for name in _ADDS
@@ -583,7 +613,7 @@ def _get_added_fields(instance: Any, method: str, arguments: Mapping[str, Any]) 
 
 
 def _merge_documents(document: dict[Any, Any], members: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return a document with additional members; objects in both are merged at all levels."""
+    """Return a document with additional members; nested objects in both are merged recursively."""
     merged = dict(document)
     for name, value in members.items():
         old = merged.get(name)
@@ -605,7 +635,10 @@ _ADDS: Final = (
 
 
 def to_context(stream_slice: Any) -> Context:
-    """Convert an airbyte-cdk slice to a context; an empty ``parent_slice`` is removed."""
+    """Convert an airbyte-cdk slice to a context, a dict of partition values.
+
+    An empty ``parent_slice`` is removed.
+    """
     context = PartitionSlice(
         _drop_empty_slice(stream_slice), extra_fields=getattr(stream_slice, "extra_fields", None)
     )

@@ -63,10 +63,10 @@ class DeclarativeStream:
 
     @staticmethod
     def get_restricted_names(node: Mapping[str, Any]) -> Collection[str]:
-        """Return the restricted names that templates in this stream may use: ``stream_state``.
+        """Return the restricted variables that the templates of this stream may use.
 
-        It is available with a custom cursor only, since no other state has a format that a
-        connector's templates know.
+        The result is ``stream_state`` for a stream with a custom cursor. Other streams have none,
+        because the format of their state is not airbyte-cdk's.
         """
         own = node.get("incremental_sync")
         is_own = isinstance(own, Mapping) and own.get("type") == CustomIncrementalSync.__name__
@@ -75,7 +75,10 @@ class DeclarativeStream:
 
 @dataclass(frozen=True, kw_only=True)
 class StateDelegatingStream:
-    """Stream with two declarations: full refresh without state, incremental with state."""
+    """Stream with two declarations: one for a full refresh, one for an incremental sync.
+
+    The full refresh stream is read if there is no state, the incremental stream otherwise.
+    """
 
     name: str
     full_refresh_stream: DeclarativeStream
@@ -89,7 +92,7 @@ class StateDelegatingStream:
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicStreamCheckConfig:
-    """Number of streams of one dynamic stream that `check` reads; None for all of them."""
+    """Number of streams of a dynamic stream that the connection check reads; None reads all."""
 
     dynamic_stream_name: str
     stream_count: int | None = None
@@ -102,7 +105,7 @@ class DynamicStreamCheckConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckStream:
-    """Connection check that succeeds if one record of each named stream can be read."""
+    """Connection check that succeeds if at least one record of each named stream can be read."""
 
     stream_names: list[str] = field(default_factory=list)
     dynamic_streams_check_configs: list[DynamicStreamCheckConfig] = field(default_factory=list)
@@ -112,9 +115,9 @@ class CheckStream:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckDynamicStream:
-    """Connection check that reads one record of each of the first `stream_count` streams.
+    """Connection check that reads one record from each of the first `stream_count` streams.
 
-    Without ``use_check_availability`` it succeeds as soon as there are any streams.
+    With `use_check_availability: false` nothing is read: the check succeeds if there is any stream.
     """
 
     stream_count: int
@@ -125,21 +128,21 @@ class CheckDynamicStream:
 
 @dataclass(frozen=True, kw_only=True)
 class ConcurrencyLevel:
-    """Number of threads that read slices and time windows of a source."""
+    """Number of threads that read the slices and time windows of a source concurrently."""
 
     default_concurrency: int
     max_concurrency: int | None = None
 
     @property
     def threads(self) -> int:
-        """Number of threads to use, at least 1; `max_concurrency` limits the default level."""
+        """Number of threads: `default_concurrency`, at most `max_concurrency`, and at least 1."""
         most = self.default_concurrency if self.max_concurrency is None else self.max_concurrency
         return max(1, min(self.default_concurrency, most))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """Specification of the config that a user fills in, and of the OAuth flow."""
+    """Specification of the connector's config and of its OAuth flow."""
 
     connection_specification: Mapping[str, Any]
     documentation_url: str | None = None
@@ -161,7 +164,7 @@ class Spec:
 
 @dataclass(frozen=True, kw_only=True)
 class DeclarativeSource:
-    """Root component of a manifest."""
+    """Root component of a manifest: streams, connection check and config specification."""
 
     check: CheckStream | CheckDynamicStream | None = None
     streams: list[DeclarativeStream | StateDelegatingStream] = field(default_factory=list)

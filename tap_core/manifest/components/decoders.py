@@ -71,10 +71,10 @@ _REST: Final = "null"
 
 @dataclass(frozen=True)
 class _StreamDecoder(BoundedReader):
-    """Base of decoders that read a response as a byte stream; subclasses implement `parse`."""
+    """Base class of decoders that parse a byte stream; a subclass implements `parse`."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of a response, read while they are requested.
+        """Yield the documents of a response while the response is still being received.
 
         Raises:
             FatalAPIError: the body is damaged, too large, or not in the decoder's format.
@@ -91,47 +91,50 @@ class _StreamDecoder(BoundedReader):
 
 @dataclass(frozen=True)
 class JsonParser(BoundedReader):
-    """Parser of JSON within another decoder: one document, or each element of a list."""
+    """JSON parser used inside another decoder.
+
+    It yields one document, or each element of a top-level list.
+    """
 
     encoding: str = "utf-8"
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the document of a byte stream, or each element of its top-level list."""
+        """Yield the document in a byte stream; of a top-level list, yield each element."""
         document = _read_json(self.bound(data).read(data), self.encoding)
         return iter(()) if document is _NOTHING else _iterate_documents(document)
 
 
 @dataclass(frozen=True)
 class JsonDecoder(BoundedReader):
-    """Decoder of JSON bodies: one document, or each element of a top-level list."""
+    """Decoder of JSON bodies: yields one document, or each element of a top-level list."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the document of a response, or each element of its top-level list.
+        """Yield the document of a response; of a top-level list, yield each element.
 
         An empty body has no documents.
 
         Raises:
-            TruncatedBodyError: the body ends too early.
+            TruncatedBodyError: the body is incomplete.
             NotJSONError: the body is not JSON.
         """
         return _iterate_documents(parse_json(response)) if response.content else iter(())
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the document of a byte stream, or each element of its top-level list."""
+        """Yield the document in a byte stream; of a top-level list, yield each element."""
         return JsonParser(max_unpacked_bytes=self.max_unpacked_bytes).parse(data)
 
 
 @dataclass(frozen=True)
 class JsonLineParser(BoundedReader):
-    """Parser of JSON Lines within another decoder: one document per line."""
+    """JSON Lines parser used inside another decoder: yields one document per line."""
 
     encoding: str = "utf-8"
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the document of each line; a line that is not JSON is skipped with a warning.
+        """Yield the document of each line; skip a line that is not JSON, with a warning.
 
         Raises:
-            FatalAPIError: 100,000 lines in a row are not JSON.
+            FatalAPIError: 100,000 consecutive lines are not JSON.
         """
         left_out = in_a_row = 0
         for number, line in enumerate(self.bound(data).lines(data), 1):
@@ -158,7 +161,7 @@ class JsonLineParser(BoundedReader):
 
 @dataclass(frozen=True)
 class JsonlDecoder(_StreamDecoder):
-    """Decoder of JSON Lines bodies: one document per line."""
+    """Decoder of JSON Lines bodies: yields one document per line."""
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the document of each line of a byte stream."""
@@ -167,13 +170,13 @@ class JsonlDecoder(_StreamDecoder):
 
 @dataclass(frozen=True)
 class JsonItemsDecoder(_StreamDecoder):
-    """Decoder of JSON bodies: one document per element of the list at `items_path`."""
+    """Decoder of JSON bodies: yields each element of the list at `items_path`."""
 
     items_path: str
     encoding: str = "utf-8"
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the elements of the list at `items_path`; none if there is no list."""
+        """Yield the elements of the list at `items_path`; nothing if there is no list."""
         found = _read_json(self.bound(data).read(data), self.encoding)
         for step in self.items_path.split("."):
             found = found.get(step) if isinstance(found, dict) else None
@@ -182,7 +185,7 @@ class JsonItemsDecoder(_StreamDecoder):
 
 @dataclass(frozen=True)
 class IterableDecoder(BoundedReader):
-    """Decoder of text bodies: one document ``{"record": line}`` per line."""
+    """Decoder of text bodies: yields ``{"record": line}`` for each line."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield ``{"record": line}`` for each line of a response."""
@@ -196,9 +199,9 @@ class IterableDecoder(BoundedReader):
 
 @dataclass(frozen=True)
 class CsvDecoder(_StreamDecoder):
-    """Decoder of CSV bodies: one document per row, keyed by the header row.
+    """Decoder of CSV bodies: yields one dict per row, keyed by the names in the header row.
 
-    Values are strings; those listed in `set_values_to_none` become None.
+    Values are strings; a value listed in `set_values_to_none` becomes None.
     """
 
     encoding: str = "utf-8"
@@ -219,7 +222,7 @@ class CsvDecoder(_StreamDecoder):
         return given.encode().decode("unicode_escape") if given.startswith("\\") else given
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield a dict for each row of a byte stream; missing values of a short row are None."""
+        """Yield a dict for each row of a byte stream; values that a short row lacks are None."""
         text = io.TextIOWrapper(data, encoding=self.encoding)
         bound = self.bound(data)
         lines = RowBound(bound, text, self._delimiter)
@@ -239,18 +242,19 @@ class CsvDecoder(_StreamDecoder):
 
 @dataclass(frozen=True)
 class CsvParser(CsvDecoder):
-    """Older type name of `CsvDecoder` within another decoder."""
+    """CSV parser used inside another decoder: the older name of `CsvDecoder`."""
 
 
 @dataclass(frozen=True)
 class XmlDecoder:
-    """Decoder of XML bodies, with the structure of the xmltodict library.
+    """Decoder of XML bodies: yields the document in the structure of the xmltodict library.
 
-    Attributes become ``@name``, text beside elements ``#text``, repeated elements a list.
+    An attribute becomes the key ``@name``. Text in an element with attributes or children becomes
+    ``#text``. Repeated elements become a list.
     """
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the only document of a response; nothing for an empty body.
+        """Yield the document of a response; nothing for an empty body.
 
         Raises:
             FatalAPIError: the body is not XML, or parsing it would need too much memory.
@@ -267,7 +271,7 @@ class XmlDecoder:
 
 @dataclass(frozen=True)
 class GzipDecoder(_StreamDecoder):
-    """Decoder of gzip-compressed bodies; `decoder` reads the decompressed bytes.
+    """Decoder of gzip-compressed bodies, which passes the decompressed bytes to `decoder`.
 
     A body that is not compressed is passed to `decoder` unchanged.
     """
@@ -275,24 +279,24 @@ class GzipDecoder(_StreamDecoder):
     decoder: Parser
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the documents that `decoder` finds in a decompressed byte stream."""
+        """Decompress a byte stream and yield the documents that `decoder` finds in it."""
         yield from self.decoder.parse(decompress(data, self.bound(data)))
 
 
 @dataclass(frozen=True)
 class GzipParser(BoundedReader):
-    """Older type name of `GzipDecoder` within another decoder."""
+    """Gzip parser used inside another decoder: the older name of `GzipDecoder`."""
 
     inner_parser: Parser
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the documents that `inner_parser` finds in a decompressed byte stream."""
+        """Decompress a byte stream and yield the documents that `inner_parser` finds in it."""
         yield from self.inner_parser.parse(decompress(data, self.bound(data)))
 
 
 @dataclass(frozen=True)
 class CompositeRawDecoder:
-    """Decoder that delegates to a parser, as older manifests declare it."""
+    """Decoder that delegates to its `parser`; older manifests declare decoders in this form."""
 
     parser: Parser
 
@@ -306,7 +310,7 @@ class CompositeRawDecoder:
 
 @dataclass(frozen=True)
 class ZipfileDecoder(BoundedReader):
-    """Decoder of zip archives; `decoder`, or the older `parser`, reads each file."""
+    """Decoder of zip archives; `decoder`, or the older option `parser`, decodes each file."""
 
     decoder: Parser | None = None
     parser: Parser | None = None
@@ -318,7 +322,7 @@ class ZipfileDecoder(BoundedReader):
             raise ManifestError("decoder is missing: declare the decoder of the files.")
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of all files of the archive, in the archive's order.
+        """Yield the documents of all files in the archive, in the order of the archive.
 
         Raises:
             FatalAPIError: the body is not a zip archive.
@@ -355,7 +359,7 @@ def _iterate_documents(document: Any) -> Iterator[Any]:
 
 
 def _read_json(body: bytes, encoding: str) -> Any:
-    """Parse a JSON body; return `_NOTHING` for an empty one.
+    """Parse a JSON body; return the marker `_NOTHING` if the body is empty.
 
     Raises:
         FatalAPIError: the body is not JSON.

@@ -52,13 +52,13 @@ _TYPES: Final[Mapping[str, JsonSchema]] = {
 
 @dataclass(frozen=True)
 class ComplexFieldType:
-    """Airbyte type with the type of its items, for arrays."""
+    """Airbyte type of a field; for an array, with the type of its items."""
 
     field_type: str
     items: str | ComplexFieldType | None = None
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for `items` of a type that is not ``array``."""
+        """Raise ManifestError if `items` is set and the type is not ``array``."""
         if self.items and self.field_type != "array":
             raise ManifestError(
                 f"items belong to the field_type 'array', and this one is '{self.field_type}'."
@@ -66,7 +66,7 @@ class ComplexFieldType:
 
     @property
     def schema(self) -> JsonSchema:
-        """JSON Schema of the type."""
+        """JSON Schema for the type."""
         made = _parse_type(self.field_type)
         if self.items:
             inner = self.items
@@ -76,7 +76,7 @@ class ComplexFieldType:
 
 @dataclass(frozen=True)
 class TypesMap:
-    """Mapping of a type of the API to an Airbyte type, if a condition is true."""
+    """Mapping from a type name of the API to an Airbyte type, applied if its condition is true."""
 
     target_type: str | list[str] | ComplexFieldType
     current_type: str | list[str]
@@ -85,7 +85,7 @@ class TypesMap:
 
 @dataclass(frozen=True)
 class SchemaTypeIdentifier:
-    """Paths to the names and types of fields in a response that describes a schema."""
+    """Paths of the names and types of fields, in a response that describes a schema."""
 
     key_pointer: list[str]
     type_pointer: list[str] = field(default_factory=list)
@@ -101,7 +101,11 @@ class SchemaTypeIdentifier:
         return make_getter(self.type_pointer)
 
     def fields(self, described: Any, config: Mapping[str, Any]) -> Iterator[tuple[str, JsonSchema]]:
-        """Yield name and JSON Schema of each field that a response describes.
+        """Yield the name and the JSON Schema of each field.
+
+        Args:
+            described: The response that describes the fields.
+            config: The connector's config.
 
         Raises:
             ManifestError: a name is not a string, or a type is unknown.
@@ -137,7 +141,7 @@ _TWO: Final = 2
 
 @dataclass(frozen=True)
 class DynamicSchemaLoader:
-    """Schema loader that builds the schema from the API's description of its fields."""
+    """Schema loader that builds a schema from a description of the fields, sent by the API."""
 
     retriever: Retriever
     schema_type_identifier: SchemaTypeIdentifier
@@ -146,7 +150,7 @@ class DynamicSchemaLoader:
     config: Mapping[str, Any] = field(default_factory=dict)
 
     def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:
-        """Request the description of the fields and return the schema; the first record counts."""
+        """Return the schema that the first record of the retriever describes."""
         described = next(iter(stream.iterate_records(self.retriever)), None)
         fields = self.schema_type_identifier.fields(described, self.config) if described else ()
         properties: dict[str, Any] = {
@@ -172,7 +176,7 @@ def _parse_type(name: Any) -> JsonSchema:
     """Return the JSON Schema of an Airbyte type name.
 
     Raises:
-        ManifestError: there is no such type.
+        ManifestError: the type is unknown.
     """
     if not isinstance(name, str) or name not in _TYPES:
         raise ManifestError(

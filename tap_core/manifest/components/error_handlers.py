@@ -105,7 +105,7 @@ _MESSAGE_FIELDS: Final = (
 
 
 def matches_action(action: str, handler: object) -> bool:
-    """Return True if any response filter of a handler, or of its nested handlers, has an action."""
+    """Return True if a handler, or one of its nested handlers, has a filter with the action."""
     if isinstance(handler, CompositeErrorHandler):
         return any(matches_action(action, one) for one in handler.error_handlers)
     filters = handler.response_filters if isinstance(handler, DefaultErrorHandler) else ()
@@ -113,7 +113,7 @@ def matches_action(action: str, handler: object) -> bool:
 
 
 def default_resolution(response: requests.Response) -> ResponseResolution:
-    """Return the default resolution for the HTTP status of a response."""
+    """Return the default resolution (action and message) for the HTTP status of a response."""
     if response.ok:
         return _SUCCESS
     return _TABLE.get(response.status_code, _UNKNOWN)
@@ -122,7 +122,10 @@ def default_resolution(response: requests.Response) -> ResponseResolution:
 def make_response_error(
     resolution: ResponseResolution, message: str, response: requests.Response
 ) -> SyncError:
-    """Return the error for a response: retriable or fatal, by the action of the resolution."""
+    """Return the exception for a failed response, with ``message`` as its text.
+
+    The action of the resolution decides if the exception is retriable or fatal.
+    """
     kind = RetriableAPIError if resolution.action in _RETRIED else FatalAPIError
     error: SyncError = kind(message, response=response)
     error.failure_type = resolution.failure_type
@@ -131,10 +134,10 @@ def make_response_error(
 
 @dataclass(frozen=True, kw_only=True)
 class HttpResponseFilter:
-    """Filter that assigns an action to the responses that it matches.
+    """Filter that assigns an action to the responses that match it.
 
-    A response matches by its status, by a text in its error message, or by a template
-    (`predicate`). A filter without any of them matches nothing.
+    A response matches by its HTTP status, by a text in its error message, or if the template
+    `predicate` is true. A filter without any of these criteria matches nothing.
     """
 
     action: (
@@ -171,7 +174,7 @@ class HttpResponseFilter:
     def find_resolution(
         self, response: requests.Response, scope: TemplateScope
     ) -> ResponseResolution | None:
-        """Return the filter's resolution for a response, or None if it does not match."""
+        """Return the filter's resolution for a response, or None if the response does not match."""
         if self.action is None or not self._matches(response, scope):
             return None
         usual = _TABLE.get(response.status_code, _UNKNOWN)
@@ -206,7 +209,7 @@ class HttpResponseFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class DefaultErrorHandler:
-    """Error handler that applies its response filters, then the defaults of the HTTP status."""
+    """Error handler that tries its response filters, then the defaults for the HTTP status."""
 
     response_filters: list[HttpResponseFilter] | None = None
     backoff_strategies: list[BackoffStrategy] | None = None
@@ -216,16 +219,19 @@ class DefaultErrorHandler:
 
     @property
     def max_tries(self) -> int:
-        """Maximum number of attempts per request: the first one and `max_retries`."""
+        """Maximum number of attempts per request, including the first: `max_retries` + 1."""
         return 1 + max(0, _RETRIES if self.max_retries is None else self.max_retries)
 
     @property
     def max_seconds(self) -> float | None:
-        """Maximum time for all attempts of a request: 600 seconds."""
+        """Maximum time in seconds for all attempts of a request: 600."""
         return _LONGEST
 
     def interpret(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
-        """Return the resolution for a response; by default a status below 400 is a success."""
+        """Return the resolution for a response.
+
+        If no filter matches, a status below 400 is a success.
+        """
         for each in self.response_filters or ():
             resolution = each.find_resolution(response, scope)
             if resolution is not None:
@@ -235,9 +241,9 @@ class DefaultErrorHandler:
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait from the first backoff strategy that gives any.
+        """Return the seconds to wait, from the first backoff strategy that returns a number.
 
-        None, for the default wait, if no strategy gives any.
+        None means the default wait: no strategy returned a number.
         """
         for strategy in self.backoff_strategies or ():
             if seconds := strategy.compute_wait(response, tries, scope):
@@ -247,7 +253,7 @@ class DefaultErrorHandler:
 
 @dataclass(frozen=True, kw_only=True)
 class CompositeErrorHandler:
-    """Error handler that asks several handlers in order.
+    """Error handler that combines several error handlers, tried in order.
 
     Raises:
         ManifestError: `error_handlers` is empty.
@@ -263,19 +269,19 @@ class CompositeErrorHandler:
 
     @property
     def max_tries(self) -> int:
-        """Maximum number of attempts per request, including the first, from the first handler."""
+        """Maximum number of attempts per request, including the first; set by the first handler."""
         return self.error_handlers[0].max_tries
 
     @property
     def max_seconds(self) -> float | None:
-        """Maximum time in seconds for all attempts of a request: the highest of the handlers."""
+        """Maximum time in seconds for all attempts of a request; the maximum over all handlers."""
         return max((each.max_seconds or 0.0 for each in self.error_handlers), default=None)
 
     def interpret(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
-        """Return the first handler's resolution that is neither FAIL nor RATE_LIMITED.
+        """Return the first resolution other than FAIL and RATE_LIMITED, in order of the handlers.
 
-        Without such a resolution, return the first handler's; a RATE_LIMITED of a later handler
-        overrides a FAIL.
+        If there is none, return the first handler's resolution. However, if that is FAIL and a
+        later handler returns RATE_LIMITED, return RATE_LIMITED.
         """
         usual = kept = default_resolution(response)
         for handler in self.error_handlers:
@@ -292,9 +298,9 @@ class CompositeErrorHandler:
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait from the first backoff strategy of any handler.
+        """Return the seconds to wait, from the first backoff strategy that returns a number.
 
-        None, for the default wait, if no strategy gives any.
+        The strategies of all handlers are tried in order. None means the default wait.
         """
         for handler in self.error_handlers:
             if seconds := handler.compute_wait(response, tries, scope):
@@ -315,13 +321,16 @@ class ConstantBackoffStrategy:
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return `backoff_time_in_seconds`, plus a random 0 to 2 times the jitter range."""
+        """Return `backoff_time_in_seconds` plus a random jitter.
+
+        The jitter is 0 to 2 times `jitter_range_in_seconds`.
+        """
         return _add_jitter(self.backoff_time_in_seconds, self.jitter_range_in_seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExponentialBackoffStrategy:
-    """Backoff strategy that waits `factor` times 2, 4, 8 … seconds."""
+    """Backoff strategy with doubled waits: 2, 4, 8 … seconds, multiplied by `factor`."""
 
     factor: float = 5
     jitter_range_in_seconds: float | None = None
@@ -337,8 +346,8 @@ class ExponentialBackoffStrategy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _FromHeader:
-    """Base of backoff strategies that read a number from a response header."""
+class _HeaderBackoff:
+    """Base class of backoff strategies that read the wait from a response header."""
 
     header: str
     regex: str | None = None
@@ -366,16 +375,16 @@ class _FromHeader:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WaitTimeFromHeader(_FromHeader):
-    """Backoff strategy that waits the number of seconds in a response header."""
+class WaitTimeFromHeader(_HeaderBackoff):
+    """Backoff strategy that waits for the number of seconds in a response header."""
 
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds in the header, or None if there is no such header.
+        """Return the seconds in the header, or None if the header is missing.
 
         Raises:
-            FatalAPIError: the wait reaches `max_waiting_time_in_seconds`.
+            FatalAPIError: the wait is `max_waiting_time_in_seconds` or longer.
         """
         seconds = self._number(response)
         if seconds:
@@ -384,20 +393,20 @@ class WaitTimeFromHeader(_FromHeader):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WaitUntilTimeFromHeader(_FromHeader):
-    """Backoff strategy that waits until the Unix timestamp (seconds) in a response header."""
+class WaitUntilTimeFromHeader(_HeaderBackoff):
+    """Backoff strategy that waits until the Unix timestamp, in seconds, in a response header."""
 
     min_wait: float | None = None
 
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds until the time in the header, at least `min_wait`.
+        """Return the seconds until the time in the header, but at least `min_wait`.
 
-        Without `min_wait`, return None if the header is missing or its time has passed.
+        Without `min_wait`, return None if the header is missing or its time is in the past.
 
         Raises:
-            FatalAPIError: the wait reaches `max_waiting_time_in_seconds`.
+            FatalAPIError: the wait is `max_waiting_time_in_seconds` or longer.
         """
         until = self._number(response)
         seconds = until - time.time() if until else None
@@ -411,7 +420,7 @@ class WaitUntilTimeFromHeader(_FromHeader):
 
 @dataclass(frozen=True, kw_only=True)
 class WaitTimeFromResponse:
-    """Backoff strategy whose wait in seconds is a template over the response."""
+    """Backoff strategy that computes the wait, in seconds, with a template over the response."""
 
     wait_time_in_seconds: InterpolatedValue
     max_waiting_time_in_seconds: float | None = None
@@ -419,10 +428,10 @@ class WaitTimeFromResponse:
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait, or None unless the template gives a positive number.
+        """Return the seconds to wait, or None if the template does not give a positive number.
 
         Raises:
-            FatalAPIError: the wait reaches `max_waiting_time_in_seconds`.
+            FatalAPIError: the wait is `max_waiting_time_in_seconds` or longer.
         """
         if response is None:
             return None
@@ -453,9 +462,9 @@ def _check_wait(seconds: float, longest: float | None, response: requests.Respon
 
 
 def _make_filter_scope(response: requests.Response, scope: TemplateScope) -> TemplateScope:
-    """Return the scope of a response filter's templates: the body, headers and URL of a response.
+    """Return the variables for the templates of a response filter.
 
-    The URL is without secrets.
+    They contain the body, the headers and the URL (without secrets) of the response.
     """
     parts = urlsplit(response.url or "")
     host = parts.netloc.rpartition("@")[2]
@@ -468,7 +477,7 @@ def _make_filter_scope(response: requests.Response, scope: TemplateScope) -> Tem
 
 
 def _parse_json_body(response: requests.Response, otherwise: Any) -> Any:
-    """Return the JSON document of a body, or ``otherwise`` if it is not JSON.
+    """Return the JSON document of a body, or ``otherwise`` if the body is not JSON.
 
     The document is cached on the response.
     """
@@ -481,9 +490,9 @@ def _parse_json_body(response: requests.Response, otherwise: Any) -> Any:
 
 
 def _get_error_message(response: requests.Response) -> str:
-    """Return the error message in a body, such as its field ``message``; "" without one.
+    """Return the error message in a body, for example its field ``message``.
 
-    A body that is not JSON is the message as a whole.
+    If the body is not JSON, the whole body is the message. "" if there is no message.
     """
     document = _parse_json_body(response, None)
     if document is None:

@@ -25,7 +25,7 @@ __all__ = ["DpathExtractor", "ParentFieldPath", "RecordExpander", "WholeDocument
 
 @dataclass(frozen=True)
 class ParentFieldPath:
-    """Field of the parent record to copy into each expanded record."""
+    """Field of the parent record that is copied to each expanded record."""
 
     parent_path: list[str]
     record_path: list[str]
@@ -41,14 +41,14 @@ class ParentFieldPath:
         return make_getter(self.parent_path)
 
     def copy(self, parent: Record, record: Record) -> None:
-        """Set the field in a record to the parent's value, or to None if the parent lacks it."""
+        """Copy the field from the parent to a record; set it to None if the parent lacks it."""
         found = self._value(parent)
         set_at(record, self.record_path, None if found is MISSING else copy.deepcopy(found))
 
 
 @dataclass(frozen=True)
 class RecordExpander:
-    """Expander that makes one record of each element of a list within a record."""
+    """Expander that turns a list inside a record into records, one per element."""
 
     expand_records_from_field: list[str]
     remain_original_record: bool = False
@@ -68,9 +68,10 @@ class RecordExpander:
         return make_remover(self.expand_records_from_field)
 
     def expand(self, parent: Any) -> Iterator[Any]:
-        """Yield a record for each element of the list; a value that is not an object as it is.
+        """Yield a record for each element of the list in ``parent``.
 
-        With ``on_no_records: emit_parent`` the parent is yielded if there are no elements.
+        With ``on_no_records: emit_parent`` the parent is yielded if the list has no elements. A
+        parent that is not an object is yielded unchanged.
         """
         if not isinstance(parent, dict) or not self.expand_records_from_field:
             yield parent
@@ -82,7 +83,7 @@ class RecordExpander:
             yield parent
 
     def _add_parent_fields(self, parent: Record, item: Any) -> Any:
-        """Return a list element as a record, with the fields of its parent that are declared."""
+        """Return a list element as a record, with the declared fields of the parent added."""
         if not (self.merge_parent or self.parent_fields or self.remain_original_record):
             return item
         record: Record = dict(item) if isinstance(item, dict) else {"value": item}
@@ -99,7 +100,7 @@ class RecordExpander:
 
 @dataclass(frozen=True)
 class DpathExtractor:
-    """Extractor of the records at a path: the elements of a list, or one object."""
+    """Extractor of the records at a path: the elements of a list, or a single object."""
 
     field_path: list[str]
     record_expander: RecordExpander | None = None
@@ -113,7 +114,7 @@ class DpathExtractor:
         return find_all(path) if "*" in path else make_getter(path)
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  (as all extractors)
-        """Return the records of a document; none if the path does not exist or leads to null."""
+        """Return the records of a document; none if the path is missing or its value is None."""
         found = self._found(document)
         if not isinstance(found, list):
             found = [found] if found is not MISSING and found else []
@@ -125,7 +126,10 @@ class DpathExtractor:
 
 @dataclass(frozen=True)
 class WholeDocumentExtractor:
-    """Extractor that returns each document as one record; no manifest declares it."""
+    """Extractor that returns each document as one record.
+
+    It has no type name in manifests; the SDK uses it internally.
+    """
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  (as all extractors)
         """Return the document as the only record."""

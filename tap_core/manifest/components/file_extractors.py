@@ -39,22 +39,27 @@ _NOTHING: Final = frozenset(
 
 @dataclass(frozen=True)
 class ResponseToFileExtractor(BoundedReader):
-    """Extractor with one record per row of a CSV body, which may be gzip-compressed.
+    """Extractor that yields one record per row of a CSV body, which may be gzip-compressed.
 
-    With `preserve_na_values`, only an empty value becomes None.
+    Values like ``NA`` become None, unless `preserve_na_values` is set. Then only an empty value
+    becomes None.
     """
 
     preserve_na_values: bool = False
 
     def replace_decoder(self, decoder: Decoder) -> Callable[[requests.Response], Iterator[Any]]:  # noqa: ARG002
-        """Return a function that yields the response itself, to be used in place of the decoder.
+        """Return a function to use in place of the decoder: it yields the undecoded response.
 
-        The extractor reads the body of the response, row by row.
+        The extractor then reads the body of the response row by row.
         """
         return lambda response: iter((response,))
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterator[Record]:  # noqa: ARG002  the Protocol's
-        """Yield a record for each row; ``document`` is the undecoded response.
+        """Yield a record for each row of a response.
+
+        Args:
+            document: The undecoded response.
+            scope: The variables of the templates.
 
         Raises:
             FatalAPIError: a row has more values than the header has columns.
@@ -89,7 +94,7 @@ def _text(data: IO[bytes]) -> IO[str]:
 
 
 def _make_unique_names(header: list[str]) -> list[str]:
-    """Return unique column names: numbers are added to unnamed and repeated columns."""
+    """Return unique column names for a header: unnamed and repeated columns get a number."""
     seen: Counter[str] = Counter()
     names: list[str] = []
     for place, given in enumerate(header):

@@ -29,10 +29,11 @@ _EMPTY: Final = re.compile(r"last_page_size\s*(==\s*0|<\s*1)\b|not\s+last_page_s
 
 @dataclass(frozen=True, kw_only=True)
 class PageSizeReduction:
-    """Options of the page size reduction: divisor, minimum size, attempts and waits.
+    """Options for reducing the page size: divisor, minimum size, number of attempts, and waits.
 
     Raises:
-        ManifestError: `reduction_factor` is not above 1, or another option is below its minimum.
+        ManifestError: `reduction_factor` is not above 1, or another option is below its
+            minimum.
     """
 
     reduction_factor: float = 2
@@ -58,7 +59,7 @@ class PageSizeReduction:
 
 
 class PageSizeState:
-    """Page size of one slice while the API rejects pages; starts at the declared size."""
+    """Current page size of one slice, which is reduced while the API rejects pages."""
 
     def __init__(self, declared: PageSizeReduction, first: int | None) -> None:
         self._declared = declared
@@ -72,7 +73,7 @@ class PageSizeState:
         """Reduce the page size; return the seconds to wait before the next attempt.
 
         Raises:
-            SyncError: there is no page size, or all attempts are used up.
+            SyncError: no page size is known, or all attempts are used up.
         """
         declared, now = self._declared, self.size or self._first
         if not now:
@@ -100,20 +101,28 @@ class PageSizeState:
         return made
 
     def record_success(self) -> None:
-        """Reset the counters after a page was read, and the size if `reset_policy` says so."""
+        """Reset the attempt counters after a page was read.
+
+        With `reset_policy` ``AFTER_SUCCESSFUL_PAGE`` the page size is restored, too.
+        """
         self._reductions = self._repeats = 0
         if self._declared.reset_policy == "AFTER_SUCCESSFUL_PAGE":
             self.size = None
 
 
 def validate_reduction(reduction: PageSizeReduction | None, requester: Any, paginator: Any) -> None:
-    """Check that the retriever supports its page size reduction.
+    """Raise ManifestError if a retriever does not support its page size reduction.
 
     Logs a warning if no response filter has the action ``REDUCE_PAGE_SIZE``.
 
+    Args:
+        reduction: The page size reduction; None if the retriever has none.
+        requester: The retriever's requester, with the response filters.
+        paginator: The retriever's paginator.
+
     Raises:
         ManifestError: requester or paginator cannot be combined with a reduction, or a response
-            filter has the action but the retriever has no reduction.
+            filter has the action but there is no reduction.
     """
     is_asked = matches_action(_ACTION, getattr(requester, "error_handler", None))
     if reduction is None:
@@ -142,15 +151,15 @@ def _is_too_small(reduction: PageSizeReduction, _requester: Any, paginator: Any)
     return size is None or (isinstance(size, int) and size <= reduction.minimum_page_size)
 
 
-def _ends_early(_reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
-    """Return True if the stop condition would treat a page of a reduced size as the last one."""
+def _stops_at_reduced_page(_reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
+    """Return True if the stop condition would mistake a page of reduced size for the last page."""
     template = getattr(getattr(_strategy(paginator), "stop_condition", None), "template", None)
     if template is None or "page_size" in template.names:
         return False
     return "last_page_size" in _EMPTY.sub("", template.text)
 
 
-def _is_deaf(_reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
+def _ignores_page_size(_reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
     takes = getattr(_strategy(paginator), "takes_page_size", None)
     return takes is not None and not takes
 
@@ -172,10 +181,13 @@ _FAULTS: Final[tuple[tuple[Callable[[PageSizeReduction, Any, Any], bool], str], 
     ),
     (_is_too_small, "needs a `page_size` above its `minimum_page_size`."),
     (
-        _ends_early,
+        _stops_at_reduced_page,
         "cannot be combined with a `stop_condition` that uses last_page_size without page_size.",
     ),
-    (_is_deaf, "needs a pagination strategy whose next_page_token() takes page_size_override."),
+    (
+        _ignores_page_size,
+        "needs a pagination strategy whose next_page_token() takes page_size_override.",
+    ),
     (
         lambda _, requester, __: requester.properties is not None,
         "cannot be combined with query properties.",

@@ -22,9 +22,10 @@ class PaginationResetLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class PaginationReset:
-    """Way to restart a pagination: RESET to the first page, or SPLIT_USING_CURSOR.
+    """Policy for restarting a pagination.
 
-    SPLIT_USING_CURSOR starts a new query at the highest cursor value that was read.
+    RESET restarts at the first page. SPLIT_USING_CURSOR starts a new query at the highest cursor
+    value read so far.
 
     Raises:
         ManifestError: `limits` is combined with RESET, which would reach the limit again.
@@ -42,5 +43,5 @@ class PaginationReset:
 
     @property
     def limit(self) -> int | None:
-        """Number of records after which the pagination restarts, or None for no limit."""
+        """Number of records after which the pagination restarts; None means no limit."""
         return None if self.limits is None else self.limits.number_of_records

@@ -39,9 +39,9 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class PageIncrement:
-    """Pagination strategy whose token is a page number.
+    """Pagination strategy that requests pages by their number.
 
-    The pagination ends with a page that is empty or has fewer records than `page_size`.
+    The pagination ends after a page that is empty or has fewer records than `page_size`.
     """
 
     page_size: int | None = None
@@ -50,7 +50,10 @@ class PageIncrement:
 
     @property
     def first_token(self) -> int | None:
-        """Number of the first page; None unless `inject_on_first_request` is set."""
+        """Number of the first page.
+
+        None unless `inject_on_first_request` is set; the first request then has no page number.
+        """
         return self.start_from_page if self.inject_on_first_request else None
 
     @property
@@ -67,9 +70,9 @@ class PageIncrement:
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetIncrement:
-    """Pagination strategy whose token is the number of records read so far.
+    """Pagination strategy that requests pages by offset, the number of records read so far.
 
-    The pagination ends with a page that is empty or has fewer records than `page_size`, which may
+    The pagination ends after a page that is empty or has fewer records than `page_size`, which may
     be a template over the response.
     """
 
@@ -78,29 +81,36 @@ class OffsetIncrement:
 
     @property
     def first_token(self) -> int | None:
-        """Offset 0; None unless `inject_on_first_request` is set."""
+        """Offset of the first page: 0.
+
+        None unless `inject_on_first_request` is set; the first request then has no offset.
+        """
         return 0 if self.inject_on_first_request else None
 
     @property
     def requested_size(self) -> int | None:
-        """Number of records to request per page; None if unset or a template over the response."""
-        return None if callable(self.page_size) else _number(self.page_size)
+        """Number of records to request per page.
+
+        None if `page_size` is not set, or is a template over the response.
+        """
+        return None if callable(self.page_size) else _parse_page_size(self.page_size)
 
     def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> int | None:
         """Return the offset of the next page, or None if ``page`` was the last one."""
         size = self.page_size
         if callable(size):
             size = size({**scope, "response": page.document})
-        if _is_last(page.extracted_count, page.reduced_size or _number(size)):
+        if _is_last(page.extracted_count, page.reduced_size or _parse_page_size(size)):
             return None
         return page.extracted_count + (0 if token is None else int(token))
 
 
 @dataclass(frozen=True, kw_only=True)
 class CursorPagination:
-    """Pagination strategy whose token is a template over the response (`cursor_value`).
+    """Pagination strategy that gets each page token from the previous response.
 
-    The pagination ends if the value is empty or the stop condition is true.
+    The token is the template `cursor_value`. The pagination ends if the token is empty or the stop
+    condition is true.
     """
 
     cursor_value: InterpolatedValue
@@ -111,7 +121,7 @@ class CursorPagination:
 
     @property
     def first_token(self) -> None:
-        """None: the first request has no token."""
+        """Always None: the first request has no token."""
 
     @property
     def requested_size(self) -> int | None:
@@ -141,10 +151,10 @@ PaginationStrategy: TypeAlias = (
 
 @dataclass(frozen=True, kw_only=True)
 class DefaultPaginator:
-    """Paginator that adds page token and page size to requests, by a pagination strategy.
+    """Paginator that adds the page token and the page size of its strategy to each request.
 
     Raises:
-        ManifestError: there is a `page_size_option`, but the strategy has no `page_size`.
+        ManifestError: `page_size_option` is set, but the strategy has no `page_size`.
     """
 
     pagination_strategy: PaginationStrategy
@@ -162,7 +172,7 @@ class DefaultPaginator:
             )
 
     def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
-        """Start the pagination of a slice: return a page cursor at the first page."""
+        """Start the pagination of a slice; return a page cursor positioned at the first page."""
         return PageCursor(self)
 
 
@@ -171,7 +181,7 @@ class NoPagination:
     """Paginator for an API that returns all records of a slice in one response."""
 
     def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
-        """Start the pagination of a slice: return a page cursor at its only page."""
+        """Start the pagination of a slice; return a page cursor positioned at the only page."""
         return PageCursor()
 
 
@@ -180,9 +190,9 @@ Paginator: TypeAlias = DefaultPaginator | NoPagination
 
 
 class PageCursor:
-    """Position in the pages of a slice: the token and the size of the page to request.
+    """Position in the pages of a slice: the token and the size of the next page to request.
 
-    Without a paginator there is a single page, whose request has neither token nor size.
+    Without a paginator there is a single page, which is requested without a token or a size.
     """
 
     def __init__(self, paginator: DefaultPaginator | None = None) -> None:
@@ -197,7 +207,7 @@ class PageCursor:
 
     @property
     def token(self) -> dict[str, Any] | None:
-        """Token of the page to request, as ``{"next_page_token": …}``; None for no token."""
+        """Token of the next page to request, as ``{"next_page_token": …}``; None for no token."""
         return None if self._token is None else {"next_page_token": self._token}
 
     @property
@@ -206,7 +216,7 @@ class PageCursor:
         return self._size
 
     def put(self, request: HTTPRequest) -> None:
-        """Add the page token and the page size to a request, as the paginator's options say."""
+        """Add the page token and the page size to a request, by the options of the paginator."""
         if self._paginator is None:
             return
         token_option, size_option = (
@@ -227,7 +237,7 @@ class PageCursor:
         return self._token is not None
 
     def resize(self, size: int | None) -> None:
-        """Set the page size of the next requests; None restores the declared size."""
+        """Set the page size for the following requests; None restores the manifest's page size."""
         self._size = self._declared_size if size is None else size
 
 
@@ -235,8 +245,8 @@ def _is_last(size: int, reduced_size: int | None) -> bool:
     return size == 0 or bool(reduced_size and size < reduced_size)
 
 
-def _number(size: Any) -> int | None:
-    """Return a page size as an integer; None if it is None or an empty string.
+def _parse_page_size(size: Any) -> int | None:
+    """Convert a page size to an integer; None or an empty string becomes None.
 
     Raises:
         ManifestError: the size is not an integer.

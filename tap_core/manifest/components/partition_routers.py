@@ -51,9 +51,9 @@ CHILD_RESPONSE: Final = "child_response"
 
 
 class PartitionSlice(dict[str, Any]):
-    """Context of a slice: the values of its partition, and extra fields beside them.
+    """Context of a slice: a dict of partition values, with extra fields as an attribute.
 
-    It equals a plain dict of its items and is stored in the state as one, without extra fields.
+    It compares equal to a plain dict of its items. The extra fields are not stored in the state.
     """
 
     def __init__(self, *args: Any, extra_fields: Mapping[str, Any] | None = None) -> None:
@@ -62,7 +62,7 @@ class PartitionSlice(dict[str, Any]):
         """Values for templates, ``stream_slice.extra_fields``; not part of the state."""
 
     def __missing__(self, name: str) -> Any:
-        """Return {} for a missing ``parent_slice``, as templates expect.
+        """Return {} if ``parent_slice`` is missing, as templates expect.
 
         Raises:
             KeyError: another key is missing.
@@ -73,23 +73,23 @@ class PartitionSlice(dict[str, Any]):
 
     @property
     def parent_slice(self) -> Any:
-        """Context of the parent's slice; {} if the parent has no partitions."""
+        """Context of the parent stream's slice; {} if the parent has no partitions."""
         return self[PARENT_SLICE]
 
     @property
     def _partition(self) -> PartitionSlice:
-        """The slice itself, for templates of older manifests: ``stream_slice._partition``."""
+        """This slice, for older manifests, whose templates use ``stream_slice._partition``."""
         return self
 
     def merge(self, other: Mapping[str, Any]) -> PartitionSlice:
-        """Return the union of two slices; where both have a key, this slice's value wins."""
+        """Return the union of two slices; if both have a key, the value of this slice is used."""
         more: Mapping[str, Any] = getattr(other, "extra_fields", {})
         return PartitionSlice({**other, **self}, extra_fields={**more, **self.extra_fields})
 
 
 @dataclass(frozen=True)
 class ListPartitionRouter:
-    """Partition router with one slice per value of a list."""
+    """Partition router that creates one slice per value of a list."""
 
     cursor_field: str
     values: list[str] | InterpolatedValue
@@ -114,13 +114,13 @@ class ListPartitionRouter:
             yield PartitionSlice({self.cursor_field: value})
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Add the slice's value to a request if there is a `request_option`."""
+        """Add the slice's value to a request; do nothing without a `request_option`."""
         _add_slice_value(self.request_option, self.cursor_field, request, scope)
 
 
 @dataclass(frozen=True)
 class ParentStreamConfig:
-    """Parent stream whose records each become a slice of the child stream."""
+    """Parent stream of a substream: each of its records becomes one slice of the child stream."""
 
     stream: Annotated[Mapping[str, Any], "node"]
     parent_key: str
@@ -171,7 +171,7 @@ class ParentStreamConfig:
                 )
 
     def _get_extra_fields(self, record: Record) -> dict[str, Any]:
-        """Return the extra fields of a slice, from its parent record."""
+        """Return the extra fields of the slice that is created from a parent record."""
         more: dict[str, Any] = {}
         if self.lazy_read_pointer:
             more[CHILD_RESPONSE] = _make_response(self._records(record))
@@ -181,13 +181,13 @@ class ParentStreamConfig:
         return more
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Add the parent key to a request if there is a `request_option`."""
+        """Add the parent key to a request; do nothing without a `request_option`."""
         _add_slice_value(self.request_option, self.partition_field, request, scope)
 
 
 @dataclass(frozen=True)
 class SubstreamPartitionRouter:
-    """Partition router with one slice per record of its parent streams, parent by parent."""
+    """Partition router that creates one slice per parent record, for one or more parent streams."""
 
     parent_stream_configs: list[ParentStreamConfig]
 
@@ -202,16 +202,16 @@ class SubstreamPartitionRouter:
             yield from parent.generate_contexts(stream)
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Add the parent key of the slice to a request if there is a request option for it."""
+        """Add the parent key of the slice to a request; do nothing without a `request_option`."""
         for parent in self.parent_stream_configs:
             parent.put(request, scope)
 
 
 @dataclass(frozen=True)
 class GroupingPartitionRouter:
-    """Partition router that groups slices of another router.
+    """Partition router that combines several slices of another router into one.
 
-    The partition field of a group holds the list of the slices' values.
+    The partition field of the combined slice holds the list of their values.
     """
 
     group_size: int
@@ -224,9 +224,9 @@ class GroupingPartitionRouter:
             raise ManifestError(f"group_size is {self.group_size}, and must be at least 1.")
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
-        """Yield a context per `group_size` slices, and one for the remaining slices.
+        """Yield one context per `group_size` slices, and one for the remaining slices.
 
-        With `deduplicate`, slices with an equal value count once.
+        With `deduplicate`, slices with equal values count as one.
 
         Raises:
             ManifestError: a slice has more than one partition field.
@@ -247,17 +247,17 @@ class GroupingPartitionRouter:
             yield _make_group(batch)
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Leave the request unchanged: templates refer to the group, as in airbyte-cdk."""
+        """Leave the request unchanged: templates insert the group's values, as in airbyte-cdk."""
 
 
 @dataclass(frozen=True)
 class UnionPartitionRouter:
-    """Partition router with the slices of several routers, one router after the other."""
+    """Partition router that yields the slices of several routers, one router after the other."""
 
     partition_routers: list[PartitionRouter]
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
-        """Yield the contexts of each router, in order."""
+        """Yield the contexts of all routers, one router after the other."""
         for router in self.partition_routers:
             yield from router.generate_contexts(stream)
 
@@ -270,7 +270,7 @@ class UnionPartitionRouter:
 def _add_slice_value(
     option: RequestOption | None, name: str, request: Any, scope: TemplateScope
 ) -> None:
-    """Add the slice's value of a partition field to a request.
+    """Add the value of a partition field to a request.
 
     Nothing is added if the option is None or the value is empty, as in airbyte-cdk.
     """
@@ -299,12 +299,12 @@ def _make_group(batch: list[Context]) -> PartitionSlice:
 
 
 def _collect_keys(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the distinct keys of all mappings, in order of first occurrence."""
+    """Return the distinct keys of all mappings in the order of their first occurrence."""
     return list(dict.fromkeys(name for one in mappings for name in one))
 
 
 def _make_response(records: Any) -> requests.Response:
-    """Return a JSON response whose body is the child records of a parent record."""
+    """Return a response with a JSON body that contains child records from a parent record."""
     made = requests.Response()
     made.status_code = 200
     made.headers["Content-Type"] = "application/json"

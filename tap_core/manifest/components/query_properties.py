@@ -44,7 +44,7 @@ _turn: Final = threading.RLock()
 
 @dataclass(frozen=True)
 class PropertiesFromEndpoint:
-    """Names of properties that an endpoint returns, at a path of each of its records."""
+    """Names of properties to request, which are read from the records of an endpoint."""
 
     property_field_path: list[str]
     retriever: Retriever
@@ -54,7 +54,7 @@ class PropertiesFromEndpoint:
         return []
 
     def read_names(self, stream: DeclarativeStreamProtocol) -> list[str]:
-        """Request the endpoint and return the property names of its records.
+        """Request the endpoint and return the property name in each of its records.
 
         Records without a name are skipped.
         """
@@ -69,12 +69,12 @@ class PropertiesFromEndpoint:
 
 @dataclass(frozen=True)
 class GroupByKeyMergeStrategy:
-    """Strategy that merges the chunks of a record by the values of its key fields."""
+    """Strategy that merges the partial records of several requests by the values of key fields."""
 
     key: str | list[str]
 
     def group(self, record: Record) -> tuple[str, ...] | None:
-        """Return the key values of a record as strings; None if any of them is empty."""
+        """Return the key values of a record as strings; None if any of the values is empty."""
         names = [self.key] if isinstance(self.key, str) else self.key
         values = [record.get(name) for name in names]
         return tuple(map(str, values)) if all(values) else None
@@ -85,7 +85,7 @@ _BY_ID: Final = GroupByKeyMergeStrategy("id")
 
 @dataclass(frozen=True)
 class PropertyChunking:
-    """Limit of the properties per request: a number of properties or of characters."""
+    """Limit for the properties in one request, as a number of properties or of characters."""
 
     property_limit_type: Literal["characters", "property_count"]
     property_limit: int | None = None
@@ -93,7 +93,7 @@ class PropertyChunking:
 
     @property
     def merging(self) -> GroupByKeyMergeStrategy:
-        """Strategy to merge the chunks of a record; by the field ``id`` unless declared."""
+        """Strategy that merges the partial records; by default by the field ``id``."""
         return self.record_merge_strategy or _BY_ID
 
     def make_chunks(
@@ -101,8 +101,11 @@ class PropertyChunking:
     ) -> Iterator[list[str]]:
         """Yield the property names of each request.
 
-        ``always`` are names that each request contains, ``chosen`` the selected names (None selects
-        all). Without `property_limit` there is one request with all names, selected or not.
+        Args:
+            names: All property names.
+            always: Names that every request contains.
+            chosen: The selected names; None selects all names. Ignored without a
+                `property_limit`: then one request contains all names.
         """
         if not self.property_limit:
             yield [*names, *always]
@@ -120,15 +123,15 @@ class PropertyChunking:
 
 @dataclass(frozen=True)
 class JsonSchemaPropertySelector:
-    """Selector of the properties that the catalog selects.
+    """Selector of the properties that are selected in the catalog.
 
-    `transformations` rename the schema's fields to the names that the API uses.
+    `transformations` rename the fields of the schema to the names that the API uses.
     """
 
     transformations: list[Transformation] = field(default_factory=list)
 
     def select_names(self, stream: DeclarativeStreamProtocol) -> frozenset[str]:
-        """Return the API's names of the stream's selected top-level properties."""
+        """Return the API's names of the selected top-level properties of the stream."""
         known: Mapping[str, Any] = stream.schema.get("properties") or {}
         mask = stream.mask
         selected: Record = {
@@ -141,7 +144,7 @@ class JsonSchemaPropertySelector:
 
 @dataclass(frozen=True)
 class QueryProperties:
-    """Properties to request from the API: a fixed list, or names from an endpoint."""
+    """Properties to request from the API: a fixed list, or names read from an endpoint."""
 
     property_list: list[str] | PropertiesFromEndpoint
     always_include_properties: list[str] = field(default_factory=list)
@@ -150,11 +153,11 @@ class QueryProperties:
 
     @property
     def merging(self) -> GroupByKeyMergeStrategy | None:
-        """Strategy to merge the chunks of a record; None without chunking."""
+        """Strategy that merges the partial records of several requests; None without chunking."""
         return None if self.property_chunking is None else self.property_chunking.merging
 
     def make_chunks(self, stream: DeclarativeStreamProtocol) -> list[list[str]]:
-        """Return the property names for each of the requests that one page takes."""
+        """Return the property names of each request; all these requests together read one page."""
         given, always = self.property_list, self.always_include_properties
         names = given.read_names(stream) if isinstance(given, PropertiesFromEndpoint) else given
         select = self.property_selector
@@ -165,7 +168,7 @@ class QueryProperties:
 
 
 def inject_properties(scope: TemplateScope, names: Sequence[str]) -> TemplateScope:
-    """Return a scope whose slice has the property names of a request as an extra field."""
+    """Return the template variables with the property names of a request added to the slice."""
     known: Mapping[str, Any] = scope.get("stream_slice") or {}
     more: Mapping[str, Any] = getattr(known, "extra_fields", {})
     whole = PartitionSlice(known, extra_fields={**more, _NAME: list(names)})
@@ -176,6 +179,6 @@ def inject_properties(scope: TemplateScope, names: Sequence[str]) -> TemplateSco
 
 
 def get_properties(stream_slice: Any) -> list[str]:
-    """Return the property names to request, from a slice's extra fields; [] without any."""
+    """Return the property names to request, from the extra fields of a slice; [] if it has none."""
     more: Mapping[str, list[str]] = getattr(stream_slice, "extra_fields", None) or {}
     return more.get(_NAME, [])

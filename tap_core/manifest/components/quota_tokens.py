@@ -18,8 +18,11 @@ __all__ = ["RateLimitedMultipleTokenAuthenticator"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RateLimitedMultipleTokenAuthenticator(RotatedTokens):
-    """Authenticator that signs each request with one of several tokens that has quota left."""
+    """Authenticator with several tokens, which adds a token that has quota left to each request."""
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return the function that adds a token to a request; it waits until a token has quota."""
+        """Return the function that adds a token to a request.
+
+        If no token has quota left, the function waits until one has.
+        """
         return TokenRotator(self, stream)

@@ -58,7 +58,11 @@ _Changes: TypeAlias = list[Callable[[Record, TemplateScope], None]]
 
 @dataclass(frozen=True)
 class CombinedExtractor:
-    """Extractor that combines several: all their records, or those of the first with any."""
+    """Extractor that combines several extractors.
+
+    With `mode` ``union`` it yields the records of all extractors; with ``first_match`` it yields
+    those of the first extractor that finds any.
+    """
 
     extractors: list[Extractor]
     mode: Literal["union", "first_match"] = "union"
@@ -88,12 +92,15 @@ Extractor: TypeAlias = (
 
 @dataclass(frozen=True)
 class RecordFilter:
-    """Filter that keeps the records for which a condition is true."""
+    """Filter that keeps the records for which a condition (a template) is true."""
 
     condition: Condition = False
 
     def keeps(self, record: Record, scope: TemplateScope) -> bool:
-        """Return True if the condition is true; without a condition, False as in airbyte-cdk."""
+        """Return True if the condition is true for the record.
+
+        Without a condition, return False, as in airbyte-cdk.
+        """
         if scope.get("record") is not record:
             scope = {**scope, "record": record}
         return bool(resolve(self.condition, scope))
@@ -104,8 +111,11 @@ RecordPredicate: TypeAlias = RecordFilter | CustomRecordFilter
 
 
 @dataclass(frozen=True)
-class _Steps:
-    """Steps that are applied to each record, in the order of the fields."""
+class _RecordSteps:
+    """Processing steps for each record: transformations, filter, normalization, in this order.
+
+    Transformations before the filter are in ``before``, those after it in ``after``.
+    """
 
     before: _Changes = field(default_factory=list)
     keeps: Callable[[Record, TemplateScope], bool] | None = None
@@ -113,7 +123,7 @@ class _Steps:
     normalized: Callable[[Record], None] | None = None
 
     def apply(self, record: Record, scope: TemplateScope) -> bool:
-        """Change a record in place; return True if the filter keeps it."""
+        """Apply the steps to a record in place; return False if the filter rejects the record."""
         for change in self.before:
             change(record, scope)
         if self.keeps is not None and not self.keeps(record, scope):
@@ -127,7 +137,10 @@ class _Steps:
 
 @dataclass(frozen=True)
 class RecordSelector:
-    """Selector that extracts, filters, transforms and normalizes the records of a response."""
+    """Selector that extracts the records of a response.
+
+    It also filters, transforms and normalizes them.
+    """
 
     extractor: Extractor
     record_filter: RecordPredicate | None = None
@@ -143,25 +156,26 @@ class RecordSelector:
         *,
         transform_first: bool = False,
     ) -> RecordSelection:
-        """Return the function from documents to records, with all steps composed.
+        """Return a function that yields the selected and processed records of documents.
 
         Args:
             transformations: The transformations of the stream.
             schema: Function that returns the JSON schema; called only if values are normalized.
-            transform_first: True to transform before the filter, if the manifest does not say so.
+            transform_first: True to transform records before they are filtered, unless the
+                manifest sets `transform_before_filtering`.
         """
         changes: _Changes = [one.transform for one in transformations]
         nothing: _Changes = []
         asked = self.transform_before_filtering
         is_first = transform_first if asked is None else asked
-        steps = _Steps(
+        steps = _RecordSteps(
             before=changes if is_first else nothing,
             keeps=self.record_filter.keeps if self.record_filter else None,
             after=nothing if is_first else changes,
             normalized=self._make_normalization(schema),
         )
         extract = self.extractor.extract
-        if steps == _Steps():
+        if steps == _RecordSteps():
             return _make_extraction(extract)
 
         def select(
@@ -186,7 +200,7 @@ class RecordSelector:
     def _make_normalization(
         self, schema: Callable[[], JsonSchema]
     ) -> Callable[[Record], None] | None:
-        """Return the function that normalizes a record in place; None without normalization."""
+        """Return a function that normalizes a record in place; None without normalization."""
         asked = self.schema_normalization
         if asked == "None":
             return None
@@ -199,9 +213,10 @@ class RecordSelector:
 def _skip_failures(
     apply: Callable[[Record, TemplateScope], bool], failed: OnFailure
 ) -> Callable[[Record, TemplateScope], bool]:
-    """Return the steps as a function that skips a record on which a template fails.
+    """Return a function that applies the steps, but skips a record on which a template fails.
 
-    ``failed`` is called with the record, the error and the record's number in the response.
+    For a skipped record it calls ``failed`` with the record, the error, and the number of the
+    record in the response, and returns False.
     """
     numbers = itertools.count(1)
 
@@ -217,7 +232,7 @@ def _skip_failures(
 
 
 def drop_nulls(select: RecordSelection) -> RecordSelection:
-    """Return a selection without the top-level fields of records that are None."""
+    """Return a selection that removes the top-level fields whose value is None from records."""
 
     def select_without_nulls(
         documents: Iterable[Any],
@@ -235,7 +250,7 @@ def drop_nulls(select: RecordSelection) -> RecordSelection:
 
 
 def _make_extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> RecordSelection:
-    """Return a selection that only extracts: no step is applied to a record."""
+    """Return a selection that yields the extracted records without processing them."""
 
     def select(
         documents: Iterable[Any],
@@ -256,7 +271,7 @@ def _make_extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> 
 def _check_object(record: Any) -> None:
     """Raise FatalAPIError if a record is not a mapping.
 
-    Custom extractors may return mappings that are not dicts.
+    A custom extractor may return mappings other than dicts.
     """
     if not isinstance(record, Mapping):
         raise FatalAPIError(

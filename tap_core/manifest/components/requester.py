@@ -64,7 +64,7 @@ _Body: TypeAlias = tuple[Any, bool | None]
 
 @dataclass(slots=True)
 class RequestSpec(HTTPRequest):
-    """Request of a manifest's stream, with the base URL that its path was joined to."""
+    """Request of a manifest's stream: an HTTPRequest that also stores its base URL."""
 
     base: str = ""
     """Base URL for paths: the requester's, or that of the response with the next page."""
@@ -72,24 +72,24 @@ class RequestSpec(HTTPRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class RequestPath:
-    """Page token option: the token is the path or the full URL of the next page."""
+    """Option that uses the page token as the path or the full URL of the next page's request."""
 
     IGNORED: ClassVar[frozenset[str]] = frozenset({"field_name", "inject_into"})
 
     def put(self, request: HTTPRequest, token: Any) -> None:
-        """Replace the URL of a request by the token's; a path is joined to the base URL."""
+        """Replace the URL of a request with the token; a path is joined to the base URL."""
         base = request.base if isinstance(request, RequestSpec) else ""
         request.url = _join_url(base or request.url, str(token))
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyPlainText:
-    """Plain text body; a text that is a Python dict literal is sent as form fields."""
+    """Plain text body; a text in the form of a Python dict literal is sent as form fields."""
 
     value: Parameter
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Return the evaluated text as UTF-8, or the form fields."""
+        """Return the evaluated text as UTF-8; for a Python dict literal, return the form fields."""
         text = resolve(self.value, scope)
         if not text:
             return None, None
@@ -101,39 +101,40 @@ class RequestBodyPlainText:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyUrlEncodedForm:
-    """Request body of form fields, sent as ``application/x-www-form-urlencoded``."""
+    """Body of form fields, sent as ``application/x-www-form-urlencoded``."""
 
     value: Parameter
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Return the evaluated form fields; None and empty strings are omitted."""
+        """Return the evaluated form fields without None values and empty strings."""
         fields = _evaluate_fields(self.value, scope)
         return (fields, False) if fields else (None, None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyJsonObject:
-    """Request body that is sent as JSON."""
+    """Body that is sent as a JSON document."""
 
     value: InterpolatedValue
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Return the evaluated document; empty members are omitted at all levels."""
+        """Return the evaluated JSON document; empty members are omitted at all levels."""
         document = _evaluate_document(self.value, scope)
         return (document, True) if document else (None, None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyGraphQL(RequestBodyJsonObject):
-    """GraphQL body: the ``query`` with its variables, sent as JSON."""
+    """GraphQL body: a JSON document with the ``query`` and its variables."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HttpRequester:
-    """Requester that builds the HTTP requests of a stream from templates.
+    """Requester that builds HTTP requests from templates.
 
     Raises:
-        ManifestError: the URL is missing, or there are several bodies or several property lists.
+        ManifestError: the URL is missing, or there are several bodies or several lists of query
+            properties.
     """
 
     url: InterpolatedText | None = None
@@ -186,25 +187,25 @@ class HttpRequester:
 
     @cached_property
     def properties(self) -> QueryProperties | None:
-        """Query properties of the requests, or None."""
+        """Query properties of the requests; None if there are none."""
         return get_request_properties(vars(self))
 
     @property
     def timeout(self) -> tuple[float | None, float | None] | None:
-        """Connect and read timeout in seconds, each None for the default.
-
-        None if neither is set.
-        """
+        """Connect timeout and read timeout in seconds; None for a default, or if neither is set."""
         limits = self.connect_timeout_in_seconds, self.read_timeout_in_seconds
         return None if limits == (None, None) else limits
 
     @property
     def limits(self) -> AnswerLimits:
-        """Limits of a response: bytes in memory, bytes in a file, seconds; None for a default."""
+        """Limits of a response: bytes in memory, bytes in a file, seconds. None is the default."""
         return self.max_response_bytes, self.max_download_bytes, self.max_response_seconds
 
     def request(self, scope: TemplateScope) -> RequestSpec:
-        """Return the request for a scope; paginator, partition router and cursor add to it."""
+        """Return the request with the options of this requester.
+
+        The paginator, the partition router and the cursor add their options later.
+        """
         base = self.get_base_url(scope)
         data, as_json = (None, None) if self._body is None else self._body.content(scope)
         return RequestSpec(
@@ -218,14 +219,14 @@ class HttpRequester:
         )
 
     def find_base_url(self, scope: TemplateScope) -> str:
-        """Return the base URL; an empty string if it cannot be evaluated without a response."""
+        """Return the base URL, or "" if its template needs a response."""
         try:
             return self.get_base_url(scope)
         except Exception:  # noqa: BLE001  (a template may raise any error without a response)
             return ""
 
     def get_base_url(self, scope: TemplateScope) -> str:
-        """Return the evaluated URL that the path is joined to: ``url_base``, else ``url``."""
+        """Return the evaluated base URL: the option ``url_base``, or ``url`` without it."""
         base = str(resolve(self.url_base or "", scope))
         return base or str(resolve(self.url or "", scope))
 
@@ -248,7 +249,7 @@ class HttpRequester:
     def _body(
         self,
     ) -> RequestBodyPlainText | RequestBodyUrlEncodedForm | RequestBodyJsonObject | None:
-        """Component of the body, from the option that declares it; None without a body."""
+        """Body component, from the option that declares it; None if the request has no body."""
         if self.request_body_json:
             return RequestBodyJsonObject(value=self.request_body_json)
         if isinstance(self.request_body_data, Mapping):
@@ -259,9 +260,9 @@ class HttpRequester:
 
 
 def finalize_request(request: HTTPRequest) -> HTTPRequest:
-    """Return a request in the form in which it is sent, changed in place.
+    """Convert a request in place to the form in which it is sent, and return it.
 
-    A parameter that the URL already contains with the same value is removed, and an empty body
+    A query parameter that the URL already contains with the same value is removed. An empty body
     becomes None.
     """
     query = urlsplit(request.url).query if "?" in request.url else ""
@@ -277,13 +278,13 @@ def finalize_request(request: HTTPRequest) -> HTTPRequest:
 
 
 def find_property_parameters(params: Any) -> list[str]:
-    """Return the names of the query parameters whose value is a QueryProperties component."""
+    """Return the names of the query parameters that are declared as QueryProperties components."""
     given: Mapping[str, Any] = params if isinstance(params, Mapping) else {}
     return [name for name, value in given.items() if isinstance(value, QueryProperties)]
 
 
 def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:
-    """Return the query properties of a requester with these fields; None if it has none."""
+    """Return the query properties among the fields of a requester; None if there are none."""
     for name in find_property_parameters(fields.get("request_parameters")):
         found: QueryProperties = fields["request_parameters"][name]
         return found
@@ -292,25 +293,25 @@ def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:
 
 
 def _join_url(base: str, path: str) -> str:
-    """Return a path joined to a base URL; a full URL as the path replaces the base."""
+    """Join a path to a base URL; a full URL in place of the path is returned unchanged."""
     if not path:
         return base
     folder = base if base.endswith("/") else f"{base}/"
-    if _PLAIN.fullmatch(path) and _takes_plain(folder):
+    if _PLAIN.fullmatch(path) and _can_append_path(folder):
         return folder + path
     return urljoin(folder, path)
 
 
 @lru_cache(maxsize=256)
-def _takes_plain(folder: str) -> bool:
-    """Return True if a plain path can be appended to a base URL without `urljoin`."""
+def _can_append_path(folder: str) -> bool:
+    """Return True if a simple path can be appended to a base URL without calling `urljoin`."""
     return urljoin(folder, "a/b") == f"{folder}a/b"
 
 
 def _evaluate_fields(fields: Any, scope: TemplateScope) -> dict[str, Any]:
-    """Return evaluated fields as a flat dict; None and empty strings are omitted.
+    """Return a flat dict of evaluated fields, without None values and empty strings.
 
-    ``given`` may be one template for all fields.
+    ``fields`` is a mapping of templates, or one template that evaluates to a mapping.
     """
     if not isinstance(fields, dict):
         whole = fields(scope) if callable(fields) else fields
@@ -326,7 +327,7 @@ def _evaluate_fields(fields: Any, scope: TemplateScope) -> dict[str, Any]:
 
 
 def _evaluate_document(document: Any, scope: TemplateScope) -> Any:
-    """Return an evaluated document; empty members of mappings are omitted at all levels."""
+    """Evaluate the templates of a document; omit empty members of mappings at all levels."""
     if callable(document):
         found = document(scope)
         return None if found == "" else found

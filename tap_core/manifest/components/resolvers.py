@@ -40,7 +40,7 @@ ParsedValue: TypeAlias = Callable[[Mapping[str, Any]], Iterable[tuple[Mapping[st
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentMappingDefinition:
-    """Component mapping: a value, and the path in the stream template at which it is set."""
+    """Component mapping: a value, and the path in the stream template where the value is set."""
 
     field_path: list[InterpolatedValue]
     value: InterpolatedValue
@@ -49,7 +49,7 @@ class ComponentMappingDefinition:
     condition: Condition | None = None
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for an empty path, or for a component as the value."""
+        """Raise ManifestError for an empty path, or if the value is a component."""
         if not self.field_path:
             raise ManifestError("field_path is empty: say where in the template the value goes.")
         if _has_component(self.value):
@@ -60,26 +60,29 @@ class ComponentMappingDefinition:
 
     @staticmethod
     def get_restricted_names(node: Mapping[str, Any]) -> Collection[str]:  # noqa: ARG004  the same for all
-        """Return the restricted names that templates of this component may use."""
+        """Return the restricted variables that templates of this component may use."""
         return ("components_values", "stream_template_config")
 
     @staticmethod
     def literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ...]]:
-        """Return the types of literals that ``value`` may become, by its ``value_type``.
+        """Return the types that a literal in ``value`` may be parsed as, by its ``value_type``.
 
-        Any other literal stays a string. The builder calls this with the options of the node.
+        Literals of other types stay strings. The builder calls this method with the node's options.
         """
         return {"value": VALUE_TYPES.get(options.get("value_type"), ())}
 
     @property
     def names(self) -> frozenset[str]:
-        """Names of the variables in the templates of path, value and condition."""
+        """Variables that the templates of path, value and condition use."""
         return find_template_names([self.field_path, self.value, self.condition])
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Resolver:
-    """Base of the components resolvers: their component mappings and what these may use."""
+    """Base class of components resolvers, which create streams from a stream template.
+
+    It holds the component mappings and checks which variables and options they use.
+    """
 
     components_mapping: list[ComponentMappingDefinition]
 
@@ -93,7 +96,7 @@ class _Resolver:
     SEES: ClassVar[frozenset[str]] = _SEEN
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for a condition or template names that the resolver does not have."""
+        """Raise ManifestError if a mapping uses a condition or variables that are not supported."""
         kind = type(self).__name__
         for place, one in enumerate(self.components_mapping):
             if one.condition is not None and not self.HAS_CONDITIONS:
@@ -108,13 +111,13 @@ class _Resolver:
                 )
 
     def keeps_text(self, mapping: ComponentMappingDefinition) -> bool:  # noqa: ARG002
-        """Return True if a string value of a mapping stays a string and is not parsed as YAML."""
+        """Return True if a mapping's string value stays a string; False if it is parsed as YAML."""
         return not self.READS_YAML
 
 
 @dataclass(frozen=True, kw_only=True)
 class HttpComponentsResolver(_Resolver):
-    """Components resolver with one stream per record that an API returns."""
+    """Components resolver that creates one stream per record returned by an API."""
 
     retriever: Annotated[Mapping[str, Any], "node"]
 
@@ -123,20 +126,29 @@ class HttpComponentsResolver(_Resolver):
     SEES: ClassVar[frozenset[str]] = _SEEN | _SLICE
 
     def scopes(self, read: ParsedValue) -> Iterator[TemplateScope]:
-        """Yield the scope of each stream; ``components_values`` is its record."""
+        """Yield each stream's template variables, with the record as ``components_values``.
+
+        ``read`` is the function that reads the records of the retriever.
+        """
         for one, record in read(self.retriever):
             yield {"components_values": record, "stream_slice": one}
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamConfig:
-    """Path to a list in the config, with a stream per item; `default_values` add streams."""
+    """Path to a list in the config, which has one item per stream.
+
+    `default_values` are additional items.
+    """
 
     configs_pointer: list[InterpolatedValue]
     default_values: Annotated[Any, "draft"] = None
 
     def values(self, config: Mapping[str, Any]) -> list[Any]:
-        """Return the items of the list, one per stream; a value that is not a list is one item."""
+        """Return the items, one per stream; if the config value is not a list, it is the only item.
+
+        `default_values` are appended.
+        """
         path: list[Any] = resolve(self.configs_pointer, {"config": config})
         found = make_getter(path)(dict(config))
         if found is MISSING or found is None:
@@ -147,11 +159,10 @@ class StreamConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigComponentsResolver(_Resolver):
-    """Components resolver with one stream per item of a list in the config.
+    """Components resolver that creates one stream per item of a list in the config.
 
-    With several lists there is a stream for each combination of their items.
-
-    Source: airbyte-cdk component schema, ConfigComponentsResolver and StreamConfig.
+    With several lists it creates one stream for each combination of their items. Source:
+    airbyte-cdk component schema, ConfigComponentsResolver and StreamConfig.
     """
 
     stream_config: StreamConfig | list[StreamConfig]
@@ -160,25 +171,25 @@ class ConfigComponentsResolver(_Resolver):
     HAS_CONDITIONS: ClassVar[bool] = True
 
     def scopes(self, read: ParsedValue) -> Iterator[TemplateScope]:  # noqa: ARG002  nothing is asked for
-        """Yield the scope of each stream; ``components_values`` is its item of the config."""
+        """Yield each stream's template variables, with the config item as ``components_values``."""
         given = self.stream_config
         parts = given if isinstance(given, list) else [given]
         for combination in product(*(enumerate(one.values(self.config)) for one in parts)):
             yield {"components_values": _merge_items(combination)}
 
     def keeps_text(self, mapping: ComponentMappingDefinition) -> bool:
-        """Return True if the mapping's `value_type` is ``string``."""
+        """Return True if `value_type` is ``string``; the mapping's value then stays a string."""
         return mapping.value_type == "string"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamParametersDefinition:
-    """List in the manifest with the values of each stream."""
+    """List in the manifest with one entry per stream: the values of that stream."""
 
     list_of_parameters_for_stream: Annotated[Any, "draft"]
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for a value that is not a list of mappings."""
+        """Raise ManifestError if the value is not a list of mappings."""
         given = self.list_of_parameters_for_stream
         if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
             raise ManifestError("list_of_parameters_for_stream must be a list of mappings.")
@@ -186,21 +197,24 @@ class StreamParametersDefinition:
 
 @dataclass(frozen=True, kw_only=True)
 class ParametrizedComponentsResolver(_Resolver):
-    """Components resolver with one stream per entry of a list in the manifest."""
+    """Components resolver that creates one stream per entry of a list in the manifest."""
 
     stream_parameters: StreamParametersDefinition
 
     BRINGS_DATA: ClassVar[bool] = False
 
     def scopes(self, read: ParsedValue | None = None) -> Iterator[TemplateScope]:  # noqa: ARG002  the same
-        """Yield the scope of each stream; ``components_values`` is its entry."""
+        """Yield each stream's template variables, with the list entry as ``components_values``.
+
+        ``read`` is not used: nothing is requested from the API.
+        """
         for one in self.stream_parameters.list_of_parameters_for_stream:
             yield {"components_values": _expand_entry(one)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicDeclarativeStream:
-    """Dynamic stream: a stream template, and the resolver that makes streams from it."""
+    """Dynamic stream: a stream template, and a resolver that creates streams from it."""
 
     stream_template: Annotated[Mapping[str, Any], "draft"]
     components_resolver: (
@@ -211,7 +225,7 @@ class DynamicDeclarativeStream:
 
 
 def find_template_names(value: Any) -> frozenset[str]:
-    """Return the names that the templates in a field use, at all levels."""
+    """Return the variables that templates in a value use, at all nesting levels."""
     if isinstance(value, dict):
         value = [*value, *value.values()]
     if isinstance(value, list):
@@ -221,7 +235,7 @@ def find_template_names(value: Any) -> frozenset[str]:
 
 
 def _expand_entry(entry: Any) -> Any:
-    """Return a list entry of the manifest as plain values, with ``$parameters`` expanded."""
+    """Convert a list entry of the manifest to plain values, with its ``$parameters`` applied."""
     return to_plain(expand_parameters(entry))
 
 
@@ -234,10 +248,10 @@ def _has_component(given: Any) -> bool:
 
 
 def _merge_items(combination: Iterable[tuple[int, Any]]) -> dict[str, Any]:
-    """Return the union of one item per config list; items are paired with their index.
+    """Merge the items of one combination, which has one item from each list of the config.
 
-    An item that is not a mapping gets the key ``source_config_<number of its list>`` and stays
-    paired with its index in the list.
+    Items are paired with their index in the list. An item that is not a mapping is stored, with its
+    index, under the key ``source_config_<number of the list>``.
     """
     made: dict[str, Any] = {}
     for place, (number, value) in enumerate(combination):

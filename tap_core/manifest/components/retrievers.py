@@ -32,7 +32,7 @@ __all__ = ["CustomRetriever", "SimpleRetriever"]
 
 @dataclass(frozen=True, kw_only=True)
 class SimpleRetriever:
-    """Retriever that requests the pages of each slice one after the other."""
+    """Retriever that requests the pages of a slice one after the other."""
 
     requester: HttpRequester | CustomRequester
     record_selector: RecordSelector
@@ -45,10 +45,10 @@ class SimpleRetriever:
     ignore_stream_slicer_parameters_on_paginated_requests: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for combinations of options that cannot be run.
+        """Raise ManifestError for combinations of options that are not supported.
 
-        These are unsupported page size reductions, and record limits of a pagination reset with a
-        record filter.
+        These are page size reductions that the requester or paginator does not support, and a
+        pagination reset with a record limit together with a record filter.
         """
         validate_reduction(self.page_size_reduction, self.requester, self.paginator)
         reset = self.pagination_reset
@@ -60,7 +60,10 @@ class SimpleRetriever:
 
     @property
     def routers(self) -> list[PartitionRouter]:
-        """Partition routers of the stream; a slice combines one slice of each router."""
+        """Partition routers of the stream.
+
+        With several routers, each slice combines a slice of each.
+        """
         found = self.partition_router
         if found is None:
             return []
@@ -69,7 +72,7 @@ class SimpleRetriever:
 
 @dataclass(frozen=True, kw_only=True)
 class CustomRetriever(Custom):
-    """Retriever: a subclass of SimpleRetriever that overrides ``read_records``.
+    """Retriever that delegates to a subclass of SimpleRetriever, which overrides ``read_records``.
 
     Raises:
         ManifestError: the class sends requests or generates slices itself.
@@ -78,7 +81,7 @@ class CustomRetriever(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("read_records",)
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for a class that reads slices or pages itself."""
+        """Raise ManifestError for a class that generates slices or requests pages itself."""
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
         own = [
@@ -94,7 +97,7 @@ class CustomRetriever(Custom):
 
     @cached_property
     def simple(self) -> SimpleRetriever:
-        """SimpleRetriever with the components in the fields, such as requester and paginator.
+        """SimpleRetriever with the components of this retriever, such as requester and paginator.
 
         Raises:
             ManifestError: `requester` or `record_selector` is missing.
@@ -109,8 +112,11 @@ class CustomRetriever(Custom):
         return SimpleRetriever(**given)
 
     @cached_property
-    def _kind(self) -> Any:
-        """Subclass whose instances each read one slice; they share `instance`'s ``__dict__``."""
+    def _slice_class(self) -> Any:
+        """Subclass of the Python class, with one instance per slice.
+
+        The instances share the ``__dict__`` of `instance`.
+        """
         cls = load_class(self.class_name, self.folder)
         members = {"__slots__": ("reads",), "__module__": cls.__module__}
         return type(cls.__name__, (cls,), members)
@@ -126,8 +132,11 @@ class CustomRetriever(Custom):
     ) -> Iterator[Record]:
         """Yield the records of a slice that the class's ``read_records`` returns.
 
-        ``pages`` requests the pages of any slice and returns their records; the class calls it
-        through ``super().read_records``.
+        Args:
+            scope: The variables of the templates.
+            schema: The JSON Schema of the stream.
+            pages: Function that requests the pages of a slice and returns their records. The
+                class calls it through ``super().read_records``.
         """
         self.remember_stream(scope)
 
@@ -136,7 +145,7 @@ class CustomRetriever(Custom):
             for record in pages(to_context(asked.partition) or None):
                 yield CdkRecord(record, self.instance.name, asked)
 
-        reading = object.__new__(self._kind)
+        reading = object.__new__(self._slice_class)
         reading.__dict__ = self.instance.__dict__  # all slices share the attributes
         reading.reads = read
         for record in reading.read_records(schema, to_stream_slice(scope)):

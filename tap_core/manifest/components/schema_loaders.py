@@ -23,12 +23,12 @@ __all__ = ["InlineSchemaLoader", "JsonFileSchemaLoader", "find_schema_file", "re
 
 @dataclass(frozen=True)
 class InlineSchemaLoader:
-    """Schema loader for a schema written in the manifest."""
+    """Schema loader that returns a schema written in the manifest."""
 
     schema: Any = None
 
     def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:  # noqa: ARG002  (as all schema loaders)
-        """Return the schema of the manifest; {} if it is missing.
+        """Return the schema; {} if it is missing in the manifest.
 
         Raises:
             ManifestError: the schema is not a mapping.
@@ -44,14 +44,14 @@ class InlineSchemaLoader:
 
 @dataclass(frozen=True)
 class JsonFileSchemaLoader:
-    """Schema loader for a JSON file, by default ``<stream name>.json``."""
+    """Schema loader that reads a JSON file, by default ``<stream name>.json``."""
 
     file_path: str = ""
     folder: Path = field(default_factory=Path)
     place: str = ""
 
     def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:
-        """Read the file and return its schema, with references resolved.
+        """Read the schema file; return the schema with its ``$ref`` references resolved.
 
         Raises:
             ManifestError: the file does not exist, or is not a JSON Schema.
@@ -68,9 +68,9 @@ class JsonFileSchemaLoader:
 
 
 def find_schema_file(folder: Path, path: str) -> Path | None:
-    """Return the file at a path; None if it does not exist.
+    """Return the schema file at a path; None if the file does not exist.
 
-    The path may begin with the name of the connector's former package.
+    The path may begin with the name of the Python package in which the connector was developed.
     """
     steps = Path(path).parts
     tried = [
@@ -83,7 +83,7 @@ def find_schema_file(folder: Path, path: str) -> Path | None:
 
 
 def read_schema(file: Path) -> JsonSchema:
-    """Read a schema file and return the schema with references resolved."""
+    """Read a schema file; return the schema with its ``$ref`` references resolved."""
     found = _resolve_references(_load_file(file), file, _load_file(file), ())
     found.pop("definitions", None)
     return cast(JsonSchema, found)
@@ -98,9 +98,13 @@ def _load_file(file: Path) -> Any:
 
 
 def _resolve_references(node: Any, file: Path, root: Any, references: tuple[str, ...]) -> Any:
-    """Return a part of a schema in which each ``$ref`` is replaced by its target.
+    """Return a part of a schema with each ``$ref`` replaced by its target.
 
-    ``way`` holds the references that led here, to find circles.
+    Args:
+        node: The part of the schema.
+        file: The file that contains the part.
+        root: The document of that file.
+        references: The references followed so far, to detect circular references.
     """
     if isinstance(node, list):
         return [_resolve_references(one, file, root, references) for one in node]
@@ -126,7 +130,7 @@ def _resolve_references(node: Any, file: Path, root: Any, references: tuple[str,
 
 
 def _find_shared_file(file: Path, name: str) -> Path:
-    """Return the file that a schema refers to, in ``shared/`` or next to the schema."""
+    """Return the file that a schema refers to by name: in ``shared/``, or next to the schema."""
     tried = [file.parent / "shared" / name, file.parent / name]
     found = next(filter(_is_file, tried), None)
     if found is None:

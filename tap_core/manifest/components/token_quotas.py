@@ -35,7 +35,10 @@ class QuotaStatusSource:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenQuota:
-    """Quota for the requests that its matchers select; without matchers, for all others."""
+    """Quota of a token for the requests that its matchers select.
+
+    Without matchers it applies to all requests that no other quota selects.
+    """
 
     name: str
     remaining_path: list[str]
@@ -48,12 +51,12 @@ class TokenQuota:
     exhaustion_status_codes: list[int] = field(default_factory=list)
 
     def matches(self, request: requests.PreparedRequest) -> bool:
-        """Return True if one of the quota's matchers matches the request."""
+        """Return True if one of the matchers matches the request."""
         return any(one.matches(request) for one in self.matchers)
 
     @cached_property
     def getters(self) -> dict[str, Callable[[Any], Any]]:
-        """Functions that get the quota's numbers from the endpoint's document, by option name."""
+        """Functions that read the quota's numbers from the endpoint's document, by option name."""
         paths = {"remaining_path": self.remaining_path, "reset_path": self.reset_path}
         if self.limit_path:
             paths["limit_path"] = self.limit_path
@@ -62,7 +65,7 @@ class TokenQuota:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RotatedTokens:
-    """Options of an authenticator with several tokens and their quotas.
+    """Options of an authenticator that rotates several tokens, each with its quotas.
 
     Raises:
         ManifestError: `quotas` is empty, or `max_wait_time` is not an ISO 8601 duration.
@@ -92,7 +95,7 @@ class RotatedTokens:
 
     @property
     def known_tokens(self) -> list[str]:
-        """Tokens as a list, stripped of whitespace; empty ones are dropped."""
+        """List of the tokens, stripped of whitespace and without empty ones."""
         given = self.tokens
         found = given.split(self.token_delimiter or ",") if isinstance(given, str) else given
         return [token.strip() for token in found if token.strip()]

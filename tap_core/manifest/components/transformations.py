@@ -50,7 +50,7 @@ _Change: TypeAlias = Callable[[Record, TemplateScope], None]
 
 @dataclass(frozen=True)
 class AddedFieldDefinition:
-    """Path of a field to add to each record, and its value or template."""
+    """Field to add to each record: its path, and its value or a template for the value."""
 
     path: list[str]
     value: InterpolatedValue
@@ -63,25 +63,28 @@ class AddedFieldDefinition:
 
     @staticmethod
     def literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ...]]:
-        """Return the types of literals that ``value`` may become, by its ``value_type``.
+        """Return the types that a literal in ``value`` may be parsed as, by its ``value_type``.
 
-        Any other literal stays a string. The builder calls this with the options of the node.
+        Literals of other types stay strings. The builder calls this method with the node's options.
         """
         return {"value": VALUE_TYPES.get(options.get("value_type"), ())}
 
 
 @dataclass(frozen=True)
 class AddFields:
-    """Transformation that adds fields or replaces their values; missing parents are created."""
+    """Transformation that adds fields to records, or replaces their values.
+
+    Missing parent objects are created.
+    """
 
     fields: list[AddedFieldDefinition]
     condition: Condition | None = None
 
     @cached_property
     def transform(self) -> _Change:
-        """Function that adds the fields to a record, in place.
+        """Function that adds the fields to a record in place.
 
-        The condition is evaluated for each field and sees ``value`` and ``path``.
+        The condition is evaluated for each field, with the variables ``value`` and ``path``.
         """
         added = [(one.path, one.value, _make_setter(one.path)) for one in self.fields]
         condition = self.condition
@@ -103,17 +106,17 @@ class AddFields:
 
 @dataclass(frozen=True)
 class RemoveFields:
-    """Transformation that removes fields by path, which may contain wildcards."""
+    """Transformation that removes the fields at the given paths, which may contain wildcards."""
 
     field_pointers: list[list[str]]
     condition: Condition | None = None
 
     @cached_property
     def transform(self) -> _Change:
-        """Function that removes the fields from a record, in place.
+        """Function that removes fields from a record in place.
 
-        With a condition the paths are ignored, as in airbyte-cdk: every scalar value for which the
-        condition is true (it sees ``property``) is removed.
+        With a condition the paths are ignored, as in airbyte-cdk: the condition is evaluated for
+        each scalar value, as the variable ``property``, and removes the value if true.
         """
         if self.condition is not None:
             return self._remove_by_value
@@ -155,7 +158,10 @@ class KeysToLower:
 
 @dataclass(frozen=True)
 class KeysToSnakeCase:
-    """Transformation that converts names to snake_case, also in nested objects but not in lists."""
+    """Transformation that converts field names to snake_case, including those in nested objects.
+
+    Objects inside lists stay unchanged.
+    """
 
     def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
         """Rename the fields of a record, in place."""
@@ -164,35 +170,39 @@ class KeysToSnakeCase:
 
 @dataclass(frozen=True)
 class KeysReplace:
-    """Transformation that replaces a text in names, also in nested objects but not in lists."""
+    """Transformation that replaces a text in field names, including those in nested objects.
+
+    Objects inside lists stay unchanged.
+    """
 
     old: InterpolatedText
     new: InterpolatedText
 
     def transform(self, record: Record, scope: TemplateScope) -> None:
-        """Rename the fields of a record, in place, with the evaluated texts."""
+        """Rename the fields of a record in place, after evaluating the old and the new text."""
         old, new = str(resolve(self.old, scope)), str(resolve(self.new, scope))
         _replace(record, _rename_fields(record, lambda name: name.replace(old, new)))
 
 
 @dataclass(frozen=True)
 class KeyTransformation:
-    """Prefix and suffix for the names of flattened fields."""
+    """Prefix and suffix that are added to the names of flattened fields."""
 
     prefix: str | None = None
     suffix: str | None = None
 
     def rename(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a copy of the fields whose names have the prefix and the suffix."""
+        """Return a copy of the fields with prefix and suffix added to their names."""
         before, after = self.prefix or "", self.suffix or ""
         return {f"{before}{name}{after}": value for name, value in fields.items()}
 
 
 @dataclass(frozen=True)
 class DpathFlattenFields:
-    """Transformation that moves the fields of one nested object to the top level.
+    """Transformation that moves the fields of one nested object to the top level of the record.
 
-    Unless `replace_record` is set, the record stays unchanged if one of the names is taken.
+    If a field of that name exists already, the record stays unchanged, unless `replace_record` is
+    set.
     """
 
     field_path: list[str]
@@ -229,24 +239,27 @@ class DpathFlattenFields:
 
 @dataclass(frozen=True)
 class FlattenFields:
-    """Transformation that moves all nested values to the top level, under unique names."""
+    """Transformation that moves all nested values to the top level of the record.
+
+    Names that would occur twice are prefixed with the name of the parent field.
+    """
 
     flatten_lists: bool = True
 
     def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
-        """Replace the fields of a record by its flattened values, in place."""
+        """Replace the fields of a record with its flattened values, in place."""
         _replace(record, _flatten(record, into_lists=self.flatten_lists))
 
 
 def _add_field_name(name: str, error: ManifestError) -> ManifestError:
-    """Return an error with the field's name before the message."""
+    """Return an error whose message begins with the name of the field."""
     return ManifestError(f"field '{name}': {error}")
 
 
 def _make_setter(path: list[str]) -> Callable[[Record, Any], None]:
-    """Return a function that sets a record's value at a path; missing parents are created.
+    """Return a function that sets the value at a path in a record; missing parents are created.
 
-    The function raises ManifestError if a scalar value is in the way.
+    The function raises ManifestError if a parent in the path is a scalar value.
     """
     if len(path) == 1:
         name = path[0]
@@ -300,10 +313,14 @@ def _snake_case(name: str) -> str:
 
 
 def _flatten(record: Record, *, into_lists: bool) -> dict[str, Any]:
-    """Return the scalar values of a record by name, flattened as in airbyte-cdk.
+    """Return the flattened record: its scalar values by name, in airbyte-cdk's order and naming.
 
-    The last field is processed first. A name that is taken, and every name after a non-empty list
-    was opened, is prefixed with the name of its parent.
+    A value is prefixed with the name of its parent if its name is taken. After a non-empty list,
+    all names are prefixed.
+
+    Args:
+        record: The record to flatten.
+        into_lists: True to flatten list elements, too; False to keep lists as values.
     """
     flat: dict[str, Any] = {}
     waiting: list[tuple[str, Any]] = [("_", record)]

@@ -29,7 +29,7 @@ _SOME_DAY: Final = datetime(2001, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True, kw_only=True)
 class RequestWindowSplitting:
-    """Options of the window splitting.
+    """Options for splitting a time window in two after the API rejected the window's request.
 
     Raises:
         ManifestError: `min_split_window` is not a positive ISO 8601 duration.
@@ -39,28 +39,31 @@ class RequestWindowSplitting:
     failure_message: str | None = None
 
     def __post_init__(self) -> None:
-        if self.min_split_window is not None and self._smallest <= timedelta():
+        if self.min_split_window is not None and self._min_window <= timedelta():
             raise ManifestError("`min_split_window` must be a duration above zero.")
 
     @cached_property
-    def _smallest(self) -> timedelta:
-        """Length up to which a window is not split further; 0 if not declared."""
+    def _min_window(self) -> timedelta:
+        """Window length up to which windows are not split further; 0 if the manifest sets none."""
         return timedelta() if self.min_split_window is None else parse_length(self.min_split_window)
 
     def split(
         self, cursor: DatetimeBasedCursor, window: TimeWindow, error: SyncError
     ) -> Sequence[TimeWindow]:
-        """Split a window in two; return both halves, in order of time.
+        """Split a time window in two; return both halves in order of time.
 
-        ``error`` is the API's error that the split answers. A half is a whole number of granules of
-        the cursor.
+        Args:
+            cursor: The cursor of the stream. The windows consist of whole units of its
+                granularity.
+            window: The window to split.
+            error: The error of the API that caused the split.
 
         Raises:
-            SyncError: the window cannot be split further.
+            SyncError: the window is too short to be split.
         """
         granule, write = cursor.granularity, cursor.format.write
         granules = (window.end - window.start) // granule + 1
-        if granules < 2 or window.end - window.start <= self._smallest:  # noqa: PLR2004  (halves)
+        if granules < 2 or window.end - window.start <= self._min_window:  # noqa: PLR2004  (halves)
             said = (
                 f"The API rejects the window {window.start_time} to {window.end_time},"
                 " which cannot be split further."
@@ -78,11 +81,11 @@ class RequestWindowSplitting:
 
 
 def validate_splitting(retriever: Any, cursor: Any) -> None:
-    """Check that the retriever and its cursor support splitting of time windows.
+    """Raise ManifestError if a retriever splits time windows that its cursor cannot split.
 
     Raises:
-        ManifestError: the cursor cannot be combined with a splitting, or a response filter has the
-            action ``SPLIT_REQUEST_WINDOW`` but the retriever has no splitting.
+        ManifestError: the cursor does not support splitting, or a response filter has the
+            action ``SPLIT_REQUEST_WINDOW`` but the retriever declares no splitting.
     """
     splitting = getattr(retriever, "request_window_splitting", None)
     requester = getattr(retriever, "requester", None)
