@@ -261,7 +261,7 @@ def lock_context(
 ) -> AbstractContextManager[None]:
     """Return a lock that keeps other threads from syncing the same context at the same time.
 
-    Nothing is locked outside a worker pool, or if the context has no bookmark of its own.
+    Nothing is locked outside a worker pool, or if the context's bookmark is that of the stream.
     """
     stop_signal = run.stop_signal
     if stop_signal is None or stream._get_state_partition_context(context) != context:

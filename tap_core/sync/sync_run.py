@@ -114,7 +114,7 @@ class SyncRun:
 
         Args:
             owner: Run of the thread that created this one; None for the first.
-            leads: True if the thread syncs whole streams and may have worker pools of its own.
+            leads: True if the thread syncs whole streams and may create worker pools.
         """
         self.owner = owner
         """Run of which this one is a branch; None for the first run."""
@@ -289,7 +289,7 @@ class SyncRun:
 
         Args:
             stop_signal: Signal that stops the threads of the pool.
-            leads: True if the thread syncs whole streams and may have worker pools of its own.
+            leads: True if the thread syncs whole streams and may create worker pools.
         """
         made = copy.copy(self)
         made.stop_signal = stop_signal

@@ -59,7 +59,7 @@ class WorkerPool:
         owner: Run that submits the jobs; each thread has a branch of it.
         size: Maximum number of threads.
         streams: Streams that the jobs sync.
-        leads: True if the threads sync whole streams and may have worker pools of their own.
+        leads: True if the threads sync whole streams and may create worker pools.
     """
 
     def __init__(

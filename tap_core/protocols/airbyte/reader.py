@@ -67,10 +67,10 @@ _SECONDS_BELOW: Final = 100_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class ExpectedStream:
-    """Stream of the configured catalog that a destination expects.
+    """Stream of a configured catalog that a destination expects to receive.
 
-    ``generation`` marks the stream's rows. If ``truncates`` is set, rows of other generations are
-    removed once the stream is complete.
+    ``generation`` identifies the rows of this sync. If ``truncates`` is True, rows of other
+    generations are removed once the stream is complete.
     """
 
     describe: SchemaEvent
@@ -79,7 +79,7 @@ class ExpectedStream:
 
 
 class _Body(msgspec.Struct, gc=False):
-    """Body of a RECORD message; ``data`` and ``meta`` keep the bytes of the input."""
+    """Body of a RECORD message; ``data`` and ``meta`` hold the bytes of the input."""
 
     stream: str
     data: msgspec.Raw
@@ -89,7 +89,7 @@ class _Body(msgspec.Struct, gc=False):
 
 
 class _TextBody(_Body):
-    """Record that cannot be parsed safely; ``data`` is the input as a JSON string."""
+    """Body of a record that cannot be decoded safely; ``data`` is a JSON string of the input."""
 
 
 class _Record(msgspec.Struct, tag="RECORD", tag_field="type", gc=False):
@@ -187,16 +187,16 @@ class _Chunk:
 
 
 class AirbyteReader:
-    """Reader that converts the bytes of an Airbyte source to events.
+    """Reader that converts the output of an Airbyte source to events.
 
-    Call `feed` with each block of bytes and `close` at the end of the input, and consume every
-    event of both; then `remarks` yields a summary of skipped lines and records.
+    Call `feed` with each block of bytes, and `close` at the end of the input. Consume all events
+    that they yield. After that, `remarks` yields warnings that summarize the skipped input.
 
     Args:
         expected: Streams of the configured catalog.
         fails_on_strangers: True to raise an error for streams and fields that are not in the
-            catalog.
-        check: Check of each record; with it, invalid messages are errors too.
+            catalog; False to skip such streams and keep such fields.
+        check: Check of each record. If it is set, invalid messages are errors too.
 
     Raises:
         TruncatedInputLine: The input ends within a message.
@@ -213,7 +213,7 @@ class AirbyteReader:
         fails_on_strangers: bool = False,
         check: RecordCheck | None = None,
     ) -> None:
-        """Create a reader for the streams of a catalog, at line 1 of the input."""
+        """Create a reader whose next line is line 1."""
         self._check = check
         self._holds = fails_on_strangers or check is not None
         self._expected = {each.describe.stream: each for each in expected}
@@ -234,7 +234,10 @@ class AirbyteReader:
         yield from self._events(self._lines.split(data))
 
     def close(self) -> Iterator[Event]:
-        """Yield the last line's events and the completions; raise if a message is incomplete."""
+        """Yield the events of a last line without line end, then the end of each completed stream.
+
+        An incomplete message raises an error.
+        """
         yield from self._descriptions()
         rest, junk = self._lines.rest(), self._junk
         yield from self._events([rest] if rest.strip() else [])
@@ -247,7 +250,7 @@ class AirbyteReader:
             )
 
     def remarks(self) -> Iterator[str]:
-        """Yield one warning for each kind of skipped input."""
+        """Yield one warning for each kind of input that was skipped."""
         if self._junk:
             yield f"Skipped lines of the input that are not messages: {self._junk:,}"
         for name, count in self._strangers.items():
@@ -256,7 +259,7 @@ class AirbyteReader:
     # Rows
 
     def _events(self, lines: list[bytes]) -> Iterator[Event]:
-        """Yield the events of complete lines, with consecutive rows gathered into chunks."""
+        """Yield the events of complete lines. Consecutive rows of one stream share an event."""
         chunk = _Chunk("", None, None)
         message: _Message | None
         body: _Body | None
@@ -282,17 +285,17 @@ class AirbyteReader:
         yield from chunk.finished()
 
     def _chunk(self, body: _Body) -> _Chunk:
-        """Return a new chunk for a record's stream; count records of unexpected streams."""
+        """Return a new, empty chunk for the stream of a record; count unknown streams' records."""
         expected = self._expected.get(self._stream(body.stream, body.namespace))
         if expected is None:
             self._strangers[str(StreamId(body.stream, body.namespace))] += 1
         return _Chunk(body.stream, body.namespace, expected)
 
     def _hold(self, body: _Body, expected: ExpectedStream | None) -> None:
-        """Check a record against the catalog and the record check.
+        """Check that the catalog declares a record's stream and fields, and apply the record check.
 
         Raises:
-            FatalSyncError: The record is not declared by the catalog, or the check rejects it.
+            FatalSyncError: The catalog does not declare the record, or the check rejects it.
         """
         if self._fails_on_strangers:
             if expected is None:
@@ -305,7 +308,7 @@ class AirbyteReader:
             check_record(self._check, self._lines.number, stream, described, bytes(body.data))
 
     def _stranger(self, what: str, body: _Body) -> RecordsWithoutSchemaException:
-        """Return the error for a record that the catalog does not declare."""
+        """Return the error for a record that is not in the catalog; ``what`` is the reason."""
         return RecordsWithoutSchemaException(
             f"Line {self._lines.number} is a record of stream"
             f" {StreamId(body.stream, body.namespace)}, {what} in the catalog. Add it there, or set"
@@ -313,7 +316,7 @@ class AirbyteReader:
         )
 
     def _take(self, body: _Body, chunk: _Chunk) -> None:
-        """Add a row to its chunk."""
+        """Add the row of a record to the chunk of its stream."""
         row = bytes(body.data)
         if row[0] != _OPEN_BRACE and not isinstance(body, _TextBody):
             self._drop(row, "a record's data must be an object")
@@ -341,7 +344,7 @@ class AirbyteReader:
             self._drop(line, "it has no type")
 
     def _drop(self, line: bytes, why: str) -> None:
-        """Count a skipped line; log the first one."""
+        """Count a skipped line, and log the first one with the reason ``why``."""
         self._junk += 1
         if self._junk == 1:
             logger.warning(
@@ -355,16 +358,16 @@ class AirbyteReader:
     # Other messages
 
     def _descriptions(self) -> Iterator[SchemaEvent]:
-        """Yield the schemas of the catalog's streams, at the first call only."""
+        """Yield the schemas of the catalog's streams at the first call, and nothing after that."""
         if not self._described:
             self._described = True
             yield from (each.describe for each in self._expected.values())
 
     def _stream(self, name: str, namespace: str | None) -> StreamId:
-        """Return the stream with a name and namespace.
+        """Return the catalog's stream with a name and namespace.
 
-        Sources built with Airbyte's CDK omit the namespace in their messages; a name without a
-        namespace means the catalog's only stream of that name.
+        Sources built with Airbyte's CDK omit the namespace. If exactly one stream of the catalog
+        has the name, that stream is meant.
         """
         given = StreamId(name, namespace)
         return given if namespace or given in self._expected else self._by_name.get(name, given)
@@ -383,7 +386,7 @@ class AirbyteReader:
             self._note(message.trace)
 
     def _note(self, trace: msgspec.Raw) -> None:
-        """Record a stream status or an error of the source."""
+        """Record the stream status or the error that a TRACE message reports."""
         try:
             kind = _decode_trace(trace)
             if kind.type == "ERROR":
@@ -399,9 +402,10 @@ class AirbyteReader:
             return
 
     def _completions(self, *, sound: bool) -> Iterator[StreamStatus | ActivateVersion]:
-        """Yield the completed streams and, for streams that truncate, the version to activate.
+        """Yield the end of each completed stream, and the version to activate if it truncates.
 
-        ``sound`` is False if the input was incomplete or the source failed.
+        ``sound`` is False if the input was incomplete or the source failed. Then only streams with
+        the status COMPLETE are completed.
         """
         unsaid = sound and not self._has_statuses
         for stream, expected in self._expected.items():
@@ -413,7 +417,7 @@ class AirbyteReader:
 
 
 def get_stream_id(state: bytes) -> StreamId | None:
-    """Return the stream of a state; None if it is not the state of a single stream."""
+    """Return the stream of an encoded Airbyte state; None if it is not the state of one stream."""
     try:
         scope = _decode_scope(repair_surrogates(state))
         if (scope.type or scope.state_type or "STREAM") != "STREAM":
@@ -425,10 +429,10 @@ def get_stream_id(state: bytes) -> StreamId | None:
 
 
 class _Times:
-    """Converts milliseconds or seconds since 1970 to ISO 8601, with the last result cached."""
+    """Converter of milliseconds or seconds since 1970 to ISO 8601; the last result is cached."""
 
     def __init__(self) -> None:
-        """Start with an empty cache."""
+        """Create a converter with an empty cache."""
         self._given: Any = None
         self._text: str | None = None
         self._second: int | None = None
@@ -455,9 +459,9 @@ class _Times:
 
 
 def _undeclared(data: msgspec.Raw, expected: ExpectedStream) -> list[str]:
-    """Return the fields of a record that its schema does not declare, if it declares any.
+    """Return the fields of a record that are missing in its schema; none if the schema is empty.
 
-    Fields named ``_airbyte_…`` are ignored, because PyAirbyte's cache returns them.
+    Fields named ``_airbyte_…`` are ignored, because PyAirbyte's cache adds them to records.
     """
     declared = expected.describe.schema.get("properties")
     if not isinstance(declared, Mapping) or not declared:
@@ -470,7 +474,7 @@ def _undeclared(data: msgspec.Raw, expected: ExpectedStream) -> list[str]:
 
 
 def _by_name(expected: Iterable[StreamId]) -> dict[str, StreamId]:
-    """Return the streams with a unique name, by that name."""
+    """Return the streams whose name occurs only once, by name."""
     streams = list(expected)
     counts = Counter(stream.name for stream in streams)
     return {stream.name: stream for stream in streams if counts[stream.name] == 1}

@@ -29,12 +29,13 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class StreamStates:
-    """Current and last emitted states of the streams of one run."""
+    """Current and last written state of each stream of a sync."""
 
     def __init__(self, streams: Mapping[str, StreamId], *, shared: bool) -> None:
         """Create the states of ``streams``, keyed by their names in the state document.
 
-        With ``shared``, all states are emitted together as one GLOBAL state.
+        With ``shared``, all states are written together as one GLOBAL state. Otherwise each stream
+        has its own STATE messages.
         """
         self._names = {name: encode_json(descriptor(stream)) for name, stream in streams.items()}
         self._is_shared = shared
@@ -50,15 +51,15 @@ class StreamStates:
         """Records since the last state."""
 
     def begin(self, name: str) -> None:
-        """Mark a stream as started, so that its states are emitted from now on."""
+        """Mark a stream as started. Its states are written from now on."""
         self._open.setdefault(name, False)
 
     def count(self, name: str, records: int) -> None:
-        """Count written records of a stream."""
+        """Add to the number of records written for a stream."""
         self._counts[name] += records
 
     def take(self, document: bytes) -> bytes:
-        """Process a newer state document and return the STATE lines of the changed states."""
+        """Apply a newer state document; return the STATE lines of the states that changed."""
         self._read(document)
         if self._is_shared:
             return self._as_one() if self._open and self._text() != self._told_as_one else b""
@@ -69,7 +70,7 @@ class StreamStates:
         )
 
     def end(self, name: str) -> bytes:
-        """Mark a stream as ended; return its final STATE line unless it was already emitted."""
+        """Mark a stream as ended; return its final STATE line, or nothing if already written."""
         was_told = self._open.get(name, False)
         owed = not was_told or self._counts[name] > 0
         lines = (self._as_one() if self._is_shared else self._get_state(name)) if owed else b""
