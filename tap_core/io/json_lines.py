@@ -238,9 +238,9 @@ def _without_depths(line: bytes) -> bytes:
 
 
 def slice_at_same_offset(raw: msgspec.Raw, mended: bytes, line: bytes) -> bytes:
-    """Return the part of the original ``line`` at the position that ``raw`` has in its repaired form.
+    """Return the part of the original ``line`` at the offset of ``raw`` in the repaired line.
 
-    The repaired form has the same length as the line.
+    The repaired line has the same length as the original.
     """
     part = bytes(raw)
     start = mended.find(part)
