@@ -284,7 +284,7 @@ class InlineMapper(PluginBase, abc.ABC):
         return bool(self._signals.received)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Stop after the message being processed; if there is none, stop immediately."""
+        """Stop after the message being processed, or immediately between two messages."""
         if not self._signals.record(signum):
             super()._handle_termination(signum, frame)
 

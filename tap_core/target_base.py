@@ -149,7 +149,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the settings of every target and of the target's capabilities to a schema, in place."""
+        """Add the settings of every target and of this one's capabilities to a schema, in place."""
         known = cls._built_capabilities()
         for settings, capability in (
             (ADD_RECORD_METADATA_CONFIG, None),
@@ -764,7 +764,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         return bool(self._signals.received)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Stop after the message being processed; if there is none, stop immediately."""
+        """Stop after the message being processed, or immediately between two messages."""
         if not self._signals.record(signum):
             super()._handle_termination(signum, frame)
 
