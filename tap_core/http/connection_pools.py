@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-class _Measured(io.RawIOBase):
+class _LimitedStream(io.RawIOBase):
     """Byte stream of one HTTP response that enforces the deadline and size limit while it is read.
 
     ``raw`` is the stream that reads from the socket.
@@ -84,13 +84,13 @@ class _Measured(io.RawIOBase):
 
 
 class _Response(HTTPResponse):
-    """HTTP response that is read through `_Measured` while the current thread has a deadline."""
+    """HTTP response that is read through `_LimitedStream` while this thread has a deadline."""
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
         deadline = IN_FORCE.deadline
         if deadline is not None:
-            self.fp = io.BufferedReader(_Measured(self.fp.detach(), sock, deadline))
+            self.fp = io.BufferedReader(_LimitedStream(self.fp.detach(), sock, deadline))
 
 
 class HTTPConnectionPool(connectionpool.HTTPConnectionPool):
@@ -100,17 +100,17 @@ class HTTPConnectionPool(connectionpool.HTTPConnectionPool):
     """
 
     def _new_conn(self) -> Any:
-        return _measured(super()._new_conn())
+        return _limit_connection(super()._new_conn())
 
 
 class HTTPSConnectionPool(connectionpool.HTTPSConnectionPool):
     """HTTPS connection pool that limits the size of responses and the time to receive them."""
 
     def _new_conn(self) -> Any:
-        return _measured(super()._new_conn())
+        return _limit_connection(super()._new_conn())
 
 
-def _measured(connection: Any) -> Any:
+def _limit_connection(connection: Any) -> Any:
     """Make a connection's responses limited, and return it.
 
     A connection whose response class was replaced is returned unchanged.

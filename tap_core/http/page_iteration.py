@@ -41,7 +41,7 @@ def iterate_records(
         RuntimeError: the same requests return the same pages again and again.
     """
     pages = 0
-    circle = _Circle()
+    circle = _CycleDetector()
     while not paginator.finished:
         response = fetch()
         records = iter(parse(response))
@@ -59,7 +59,7 @@ def iterate_records(
         paginator.advance(response)
 
 
-class _Circle:
+class _CycleDetector:
     """Detector of page tokens that repeat in a cycle (A, B, A, B …), which paginators miss.
 
     The third identical response with records to the same request is an error. Pages without

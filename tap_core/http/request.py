@@ -141,7 +141,7 @@ def prepare_request(
     ready = requests.PreparedRequest()
     ready.prepare_method(request.method)
     ready.prepare_url(request.url, request.params)
-    ready.prepare_headers(_joined(session.headers, headers))
+    ready.prepare_headers(_merge_headers(session.headers, headers))
     vars(ready)["_cookies"] = (
         RequestsCookieJar()
     )  # the session has no cookies; merging them is slow
@@ -161,7 +161,9 @@ def _is_plain(session: requests.Session) -> bool:
     return type(session) is requests.Session and not adds
 
 
-def _joined(usual: Mapping[str, Any], headers: Mapping[str, Any]) -> CaseInsensitiveDict[Any]:
+def _merge_headers(
+    usual: Mapping[str, Any], headers: Mapping[str, Any]
+) -> CaseInsensitiveDict[Any]:
     """Return the session's default headers, updated with ``headers``; a None removes a header."""
     joined: CaseInsensitiveDict[Any] = CaseInsensitiveDict(usual)
     joined.update(headers)

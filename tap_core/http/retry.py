@@ -62,7 +62,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Number = TypeVar("_Number", int, float)
 
 
-class _AsTold(float):
+class _ServerWait(float):
     """Seconds to wait as requested by the server; no jitter is added."""
 
     __slots__ = ()
@@ -91,7 +91,7 @@ def with_retries(
     """
 
     def jittered(wait: float) -> float:
-        return limit_wait(wait if isinstance(wait, _AsTold) else jitter(wait))
+        return limit_wait(wait if isinstance(wait, _ServerWait) else jitter(wait))
 
     def decorate(function: _Function) -> _Function:
         @functools.wraps(function)
@@ -166,7 +166,7 @@ def _waits(usual: _Waits, *, ask_server: bool) -> _Waits:
             told = None  # an immediate retry has failed: use the usual wait
         at_once = told == 0
         try:
-            wait = usual.send(error) if told is None else _AsTold(told)
+            wait = usual.send(error) if told is None else _ServerWait(told)
         except StopIteration:  # the author's generator ends the retries
             return
         error = yield wait

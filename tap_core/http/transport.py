@@ -116,7 +116,7 @@ def send_request(
         deadline.try_again()
     IN_FORCE.deadline = IN_FORCE.last = deadline
     IN_FORCE.reading = None
-    trip = _Trip(session, proxies, limits, route, deadline, into_file=into_file)
+    trip = _Exchange(session, proxies, limits, route, deadline, into_file=into_file)
     trip.how["timeout"] = limit_timeout(timeout or DEFAULT_REQUEST_TIMEOUT)
     try:
         response = trip.answer(request, follows=allow_redirects)
@@ -124,14 +124,14 @@ def send_request(
             return spool_to_file(response, limits, deadline)
         return JSONResponse.of(response, limits.max_response_bytes, deadline)
     except requests.exceptions.RequestException as error:
-        _clean(error, request, secrets())
+        _hide_secrets(error, request, secrets())
         raise
     finally:
         deadline.end()
         IN_FORCE.deadline = None
 
 
-class _Trip:
+class _Exchange:
     """Exchange of one request, including the redirects that follow."""
 
     def __init__(
@@ -284,7 +284,7 @@ def get_document(url: str, *, timeout: float, allow_redirects: bool = True) -> r
         )
 
 
-def _clean(
+def _hide_secrets(
     error: requests.exceptions.RequestException,
     request: requests.PreparedRequest,
     secrets: Secrets,

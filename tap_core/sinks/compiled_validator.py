@@ -154,7 +154,7 @@ class _Writer:
             return []
         if not isinstance(schema, dict) or not schema.keys().isdisjoint(_NOT_UNDERSTOOD):
             return _UNSURE
-        if not self._asked(schema):
+        if not self._get_keywords(schema):
             return []
         lines = [f"if {value}.__class__ not in {self._class_set(_allowed(schema))}: return False"]
         lines += self._enumerated(schema, value)
@@ -168,7 +168,7 @@ class _Writer:
                 lines += [f"if {test}:", *_indented(body)]
         return lines + self._format(schema, value) + self._branches(schema, value)
 
-    def _asked(self, schema: dict[str, Any]) -> set[str]:
+    def _get_keywords(self, schema: dict[str, Any]) -> set[str]:
         """Return the keywords of a schema that the generated code must check.
 
         ``format`` is left out if its format is not checked.
@@ -202,7 +202,7 @@ class _Writer:
         for word, joint in (("anyOf", " or "), ("allOf", " and "), ("oneOf", " or ")):
             if word not in schema:
                 continue
-            if word == "oneOf" and not _exclusive(schema[word]):
+            if word == "oneOf" and not _are_exclusive(schema[word]):
                 return _UNSURE
             calls = joint.join(f"{self.function(branch)}({value})" for branch in schema[word])
             lines.append(f"if not ({calls}): return False")
@@ -267,7 +267,7 @@ class _Writer:
     def _is_type_only(self, schema: Any) -> bool:
         if not isinstance(schema, dict) or not schema.keys().isdisjoint(_NOT_UNDERSTOOD):
             return False
-        return self._asked(schema) == {"type"}
+        return self._get_keywords(schema) == {"type"}
 
     def _additional(self, schema: dict[str, Any], value: str) -> list[str]:
         others = schema.get("additionalProperties", True)
@@ -308,7 +308,7 @@ def _allowed(schema: dict[str, Any]) -> frozenset[type]:
     return frozenset().union(*(_CLASSES.get(name, frozenset()) for name in listed))
 
 
-def _exclusive(branches: list[Any]) -> bool:
+def _are_exclusive(branches: list[Any]) -> bool:
     """Return True if each type is allowed by at most one branch of a union."""
     if not all(isinstance(branch, dict) and "type" in branch for branch in branches):
         return False

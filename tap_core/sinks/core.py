@@ -272,10 +272,10 @@ class Sink(abc.ABC):
     def _parse_timestamps_in_record(
         self, record: Record, schema: JsonSchema, treatment: DatetimeErrorTreatmentEnum
     ) -> None:
-        self._warn_of_strangers(record, schema)
+        self._warn_of_undeclared_fields(record, schema)
         parse_datetimes_lenient(record, date_fields(schema), treatment, self.logger)
 
-    def _warn_of_strangers(self, record: Record, schema: JsonSchema) -> None:
+    def _warn_of_undeclared_fields(self, record: Record, schema: JsonSchema) -> None:
         """Log a warning for each field that the schema does not declare, once per field name."""
         if schema.get("additionalProperties", False):
             return

@@ -95,7 +95,7 @@ def _parse_field(
         )
 
 
-def _mended(text: Any) -> Any:
+def _normalize_text(text: Any) -> Any:
     """Return ISO 8601 text in the form that Python 3.10 parses: ``+00:00`` for Z, six digits.
 
     Values that are not text are returned unchanged, and `fromisoformat` rejects them later.
@@ -107,11 +107,11 @@ def _mended(text: Any) -> Any:
 
 
 def _old_datetime(text: str) -> datetime:
-    return datetime.fromisoformat(_mended(text))
+    return datetime.fromisoformat(_normalize_text(text))
 
 
 def _old_time(text: str) -> time:
-    return time.fromisoformat(_mended(text))
+    return time.fromisoformat(_normalize_text(text))
 
 
 _OLD: Final = sys.version_info < (3, 11)

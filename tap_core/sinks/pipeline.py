@@ -131,7 +131,7 @@ def _compiled_check(sink: Sink, *, strips: bool) -> _Step:
             return
         strip(record)
         validate(record)
-        sink._warn_of_strangers(record, schema)
+        sink._warn_of_undeclared_fields(record, schema)
         parse(record)
 
     return check

@@ -54,17 +54,17 @@ class StateWatermark(Generic[_Holder]):
         """
         self._seen += 1
         self._waiting.append((self._seen, state))
-        self._thin_out()
+        self._drop_superseded()
 
     def take(self) -> bytes | None:
         """Remove and return the newest state whose records are all drained, or None."""
         reached = min(self._since.values(), default=self._seen)
         covered = [state for number, state in self._waiting if number <= reached]
         self._waiting = self._waiting[len(covered) :]
-        self._thin_out()
+        self._drop_superseded()
         return covered[-1] if covered else None
 
-    def _thin_out(self) -> None:
+    def _drop_superseded(self) -> None:
         """Drop the states that are never the newest one ready, and so would not be returned."""
         starts = set(self._since.values())
         kept = [

@@ -71,7 +71,7 @@ class BatchFolder:
         bodies = [row if isinstance(row, bytes) else encode_row(row) for row in given]
         while bodies:
             fitting = bodies[: self.room]
-            self._opened().write(fitting)
+            self._open_file().write(fitting)
             del bodies[: len(fitting)]
             if not self.room:
                 yield from self.close()
@@ -89,7 +89,7 @@ class BatchFolder:
             known = {key: value for key, value in form.items() if value is not None}
             yield BatchFiles(self.stream, (file.close(),), known, version=self._version)
 
-    def _opened(self) -> BatchFileWriter:
+    def _open_file(self) -> BatchFileWriter:
         from tap_core.batch.writer import BatchFileWriter
 
         if self._file is None:
@@ -125,7 +125,7 @@ class BatchFileOutput:
     def finish(self, source: str) -> None:
         """Close the last files of a stream, emit their events and log the number of files."""
         for folder in self._sources.get(source, ()):
-            self._name(folder.close())
+            self._emit_files(folder.close())
             folder.counter.exit()
         for folder in self._sources.pop(source, ()):
             del self._folders[folder.stream]
@@ -147,25 +147,25 @@ class BatchFileOutput:
         if isinstance(event, Rows):
             folder = self._folders.get(event.stream)
             if folder is not None:
-                self._has_filled = self._name(folder.take(event)) or self._has_filled
+                self._has_filled = self._emit_files(folder.take(event)) or self._has_filled
                 return
         elif isinstance(event, Checkpoint):
             for folder in self._folders.values():
-                self._name(folder.close())
+                self._emit_files(folder.close())
             self._has_filled = False
         elif isinstance(event, ActivateVersion | SchemaEvent):
-            self._make_way(event)
+            self._close_before(event)
         self._emit(event)
 
-    def _make_way(self, event: ActivateVersion | SchemaEvent) -> None:
+    def _close_before(self, event: ActivateVersion | SchemaEvent) -> None:
         folder = self._folders.get(event.stream)
         if folder is None or (isinstance(event, SchemaEvent) and event.schema == folder.schema):
             return
-        self._name(folder.close())
+        self._emit_files(folder.close())
         if isinstance(event, SchemaEvent):
             folder.schema = event.schema
 
-    def _name(self, finished: Iterable[BatchFiles]) -> bool:
+    def _emit_files(self, finished: Iterable[BatchFiles]) -> bool:
         """Emit an event for each finished file; return True if there were any."""
         found = False
         for files in finished:
@@ -196,7 +196,7 @@ class BatchFileOutput:
 
         If the block fails, no state is written for the records that are not in a batch yet.
         """
-        who = _here(source)
+        who = _make_thread_key(source)
         self._batching.add(who)
         yield
         self._batching.discard(who)
@@ -204,13 +204,13 @@ class BatchFileOutput:
 
     def hold(self, source: str) -> None:
         """Block states because this thread has read a record that no BATCH message contains yet."""
-        if _here(source) in self._batching:
-            self._held.add(_here(source))
+        if _make_thread_key(source) in self._batching:
+            self._held.add(_make_thread_key(source))
 
     def release(self, source: str) -> None:
         """Allow states again: this thread's BATCH message contains all records read so far."""
-        self._held.discard(_here(source))
+        self._held.discard(_make_thread_key(source))
 
 
-def _here(source: str) -> tuple[str, int]:
+def _make_thread_key(source: str) -> tuple[str, int]:
     return source, threading.get_ident()

@@ -67,7 +67,7 @@ class DistributedPool:
         self._in_order = in_order
         self._jobs: list[tuple[SyncJob, WorkUnit]] = []
         self._failed: list[tuple[SyncJob, str]] = []
-        self._below = _Below()
+        self._below = _DescendantStates()
         self._begun: set[str] = set()
 
     def __enter__(self) -> DistributedPool:  # noqa: PYI034  Self needs Python 3.11
@@ -108,7 +108,7 @@ class DistributedPool:
         self._send()
         if self._failed:
             failed, self._failed = self._failed, []
-            raise _failure(failed)
+            raise _make_error(failed)
 
     def _send(self) -> None:
         jobs, self._jobs = self._jobs, []
@@ -116,18 +116,18 @@ class DistributedPool:
             return
         run = self.owner
         run.settle()
-        self._below = _Below()
+        self._below = _DescendantStates()
         spread = self._spreader.sync([part for _, part in jobs], in_order=self._in_order)
         for event in spread.events:
             run.emit(event)
         with run.outbox.lock:
             for result in sorted(spread.results, key=lambda each: each.number):
-                self._take(*jobs[result.number], result)
+                self._merge_result(*jobs[result.number], result)
         run.settle_held()
         for stream in {job.stream.name: job.stream for job, _ in jobs}.values():
             stream._write_state_message()
 
-    def _take(self, job: SyncJob, part: WorkUnit, result: WorkResult) -> None:
+    def _merge_result(self, job: SyncJob, part: WorkUnit, result: WorkResult) -> None:
         """Merge the state and the counts of a work unit, or record its error.
 
         In an ordered pool, results after the first error are dropped.
@@ -145,7 +145,7 @@ class DistributedPool:
         job.done()
 
 
-def _build_work_unit(job: SyncJob, number: int, below: _Below) -> WorkUnit:
+def _build_work_unit(job: SyncJob, number: int, below: _DescendantStates) -> WorkUnit:
     """Return the work unit of a context, with its state and the states of its descendants."""
     stream, context = job.stream, job.context
     family = (stream, *stream.descendent_streams)
@@ -153,7 +153,7 @@ def _build_work_unit(job: SyncJob, number: int, below: _Below) -> WorkUnit:
     if context and stream.parent_stream_type:  # as the child's sync does with its context
         known = stream.preprocess_context(dict(context))
     own = stream.state_manager.get_context_state(known)
-    bookmarks = {stream.name: _alone(own)}
+    bookmarks = {stream.name: _make_stream_state(own)}
     for child in stream.descendent_streams:
         bookmarks[child.name] = below.of(child, known)
     return WorkUnit(
@@ -169,13 +169,13 @@ def _build_work_unit(job: SyncJob, number: int, below: _Below) -> WorkUnit:
     )
 
 
-def _alone(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _make_stream_state(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return a stream state that contains only ``entry``, the state of one context."""
     own = {name: copy.deepcopy(value) for name, value in entry.items() if name != "partitions"}
     return {"partitions": [own]} if "context" in own else own
 
 
-class _Below:
+class _DescendantStates:
     """States of a stream's descendants, limited to the contexts below one context of the stream."""
 
     def __init__(self) -> None:
@@ -245,7 +245,7 @@ def _count(run: SyncRun, stream: SyncStream, counts: Mapping[str, int]) -> None:
         tally.count(sum(counts.get(name, 0) for name in names))
 
 
-def _failure(failed: Sequence[tuple[SyncJob, str]]) -> PartitionsFailedError:
+def _make_error(failed: Sequence[tuple[SyncJob, str]]) -> PartitionsFailedError:
     """Return an error that lists the failed contexts with their reasons."""
     told = [f"{_describe_job(job)}: {reason}" for job, reason in failed[:_NAMED]]
     more = f"; and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""

@@ -79,7 +79,7 @@ def sync_stream(stream: SyncStream, context: Context | None) -> None:
     run = stream._tap.run
     stream = run.own(stream)
     context = stream.preprocess_context(context) if context else None
-    _announce(stream, context)
+    _log_start(stream, context)
     stream.context = MappingProxyType(dict(context)) if context else None
     plan = get_plan(stream)
     signpost = stream.get_replication_key_signpost(context)
@@ -106,7 +106,7 @@ def sync_stream(stream: SyncStream, context: Context | None) -> None:
         end_batches(stream, run)
 
 
-def _announce(stream: SyncStream, context: Context | None) -> None:
+def _log_start(stream: SyncStream, context: Context | None) -> None:
     """Log the start of a stream's sync: at INFO level, or at DEBUG level for a single context."""
     method = stream.replication_method.lower()
     if context:
@@ -132,14 +132,14 @@ def _sync_contexts(
     if (plan.threads > 1 or plan.spreads) and context is None:
         contexts, failure = _list_contexts(contexts)
         if failure is not None or len(contexts) > 1:
-            _share_out(stream, run, plan, contexts, signpost, failure)
+            _sync_in_parallel(stream, run, plan, contexts, signpost, failure)
             return
-        if plan.spreads and _spread_intervals(stream, run, contexts[0]):
+        if plan.spreads and _distribute_windows(stream, run, contexts[0]):
             return
         if plan.spreads:
             stream.log("'%s' has one context, so it is read by one process.", stream.name)
     if plan.compiled:
-        _pull(stream, run, plan, contexts, context, signpost)
+        _sync_contexts_here(stream, run, plan, contexts, context, signpost)
     else:
         for _ in stream._sync_records(context=context):
             pass
@@ -160,7 +160,7 @@ def _list_contexts(
     return found, None
 
 
-def _share_out(
+def _sync_in_parallel(
     stream: SyncStream,
     run: SyncRun,
     plan: Plan,
@@ -192,7 +192,7 @@ def _share_out(
     end_records(stream, None)
 
 
-def _spread_intervals(stream: SyncStream, run: SyncRun, context: Context | None) -> bool:
+def _distribute_windows(stream: SyncStream, run: SyncRun, context: Context | None) -> bool:
     """Sync the windows of a context in other processes, and merge their results in order.
 
     Return False, without a sync, if the context has only one window.
@@ -298,7 +298,7 @@ def closing_records(stream: SyncStream, run: SyncRun, records: Iterable[Any]) ->
 # Fast path
 
 
-def _pull(
+def _sync_contexts_here(
     stream: SyncStream,
     run: SyncRun,
     plan: Plan,
@@ -457,7 +457,7 @@ def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901
                 else:
                     cursor.advance(value)
             except (KeyError, InvalidStreamSortException) as error:
-                _refuse(stream, cursor, error, record, done, start)
+                _raise_key_error(stream, cursor, error, record, done, start)
         size += len(body)
         if done >= stop or size >= most:
             run.waiting = size
@@ -495,7 +495,7 @@ def _write_mapped(pull: _Pull, records: Iterable[Any], done: int) -> int:
                 try:
                     cursor.advance(find(record))
                 except (KeyError, InvalidStreamSortException) as error:
-                    _refuse(stream, cursor, error, record, done, start)
+                    _raise_key_error(stream, cursor, error, record, done, start)
             if done >= stop or run.waiting >= run.most:
                 ready, counted = done - counted, done
                 tally.pulled(ready)
@@ -644,7 +644,7 @@ def end_records(stream: SyncStream, context: Context | None, *, write: bool = Tr
         stream._write_state_message()
 
 
-def _refuse(
+def _raise_key_error(
     stream: SyncStream,
     cursor: BookmarkCursor,
     error: Exception,

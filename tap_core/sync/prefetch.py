@@ -109,12 +109,12 @@ class _Pipe:
         Raises:
             Exception: The error of the reading thread, after the records that it read before.
         """
-        while (batch := self._take()) is not None:
+        while (batch := self._next_batch()) is not None:
             yield from batch
         if self._error is not None:
             raise self._error
 
-    def _take(self) -> list[Any] | None:
+    def _next_batch(self) -> list[Any] | None:
         """Wait for the next batch and return it, or None after the last batch."""
         with self._turn:
             while not self._batches and not self._has_ended:

@@ -98,7 +98,9 @@ def map_records(
             lambda bodies: len(bodies[0]) if bodies else 0,
             lambda rows: [(names[0], rows)],
         )
-    return MappedOutput(_several(transforms, shape, encoders), _size_of_pairs, _sorter(names))
+    return MappedOutput(
+        _several(transforms, shape, encoders), _size_of_pairs, _make_grouping(names)
+    )
 
 
 def _make_single_mapper(
@@ -132,7 +134,7 @@ def _size_of_pairs(pairs: Sequence[tuple[int, Any]]) -> int:
     return sum(len(body) for _, body in pairs)
 
 
-def _sorter(
+def _make_grouping(
     names: Sequence[StreamId],
 ) -> Callable[[list[Any]], Iterable[tuple[StreamId, list[Any]]]]:
     """Return a function that groups the (output, body) pairs of a chunk by output stream."""

@@ -61,10 +61,10 @@ class StreamScheduler:
         Raises:
             Exception: The first error of a stream.
         """
-        together = self._side_by_side()
+        together = self._find_parallel_streams()
         for stream in self._streams:
             if stream not in together:
-                self._try_alone(stream, run)
+                self._sync_or_record_error(stream, run)
             elif stream is together[0]:
                 self._sync_together(together, run)
             if stream.name not in self._failures:
@@ -73,7 +73,7 @@ class StreamScheduler:
             self._unfinished = list(self._failures)
             raise next(iter(self._failures.values()))
 
-    def _try_alone(self, stream: SyncStream, run: SyncRun) -> None:
+    def _sync_or_record_error(self, stream: SyncStream, run: SyncRun) -> None:
         """Sync a stream. Record its error if the other streams are to be synced, else raise it."""
         try:
             self._sync_alone(stream)
@@ -85,9 +85,9 @@ class StreamScheduler:
                 "Stream '%s' failed; the other streams are still synced. %s", stream.name, error
             )
 
-    def _side_by_side(self) -> list[SyncStream]:
+    def _find_parallel_streams(self) -> list[SyncStream]:
         """Return the streams that may run in parallel: an empty list or at least two."""
-        shared = _shared(self._streams)
+        shared = _find_shared_descendants(self._streams)
         found = [
             stream
             for stream in self._streams
@@ -116,7 +116,7 @@ class StreamScheduler:
         sync.
         """
         for stream in streams:
-            _make_places(stream)
+            _create_state_entries(stream)
             self._endings.begin(stream)
         self._unfinished = [stream.name for stream in streams]
         with WorkerPool(run, min(self._threads, len(streams)), streams, leads=True) as crew:
@@ -138,14 +138,14 @@ def _sync_root(stream: SyncStream) -> None:
             done._write_activate_version_message(done._stream_version)
 
 
-def _shared(streams: Sequence[SyncStream]) -> set[SyncStream]:
+def _find_shared_descendants(streams: Sequence[SyncStream]) -> set[SyncStream]:
     """Return the streams that are descendants of more than one top-level stream."""
     roots = [stream for stream in streams if not stream.parent_stream_type]
     below = Counter(child for root in roots for child in set(root.descendent_streams))
     return {child for child, count in below.items() if count > 1}
 
 
-def _make_places(stream: SyncStream) -> None:
+def _create_state_entries(stream: SyncStream) -> None:
     """Create the state entries of a stream and its descendants, in the order of a sequential sync.
 
     The entry of a FULL_TABLE stream is created after those of its children, as in such a sync.
@@ -155,6 +155,6 @@ def _make_places(stream: SyncStream) -> None:
         _ = stream.state_manager.stream_state
     for child in stream.child_streams:
         if child.selected or child.has_selected_descendents:
-            _make_places(child)
+            _create_state_entries(child)
     if is_read_in_full:
         _ = stream.state_manager.stream_state

@@ -107,9 +107,9 @@ class SyncRun:
         self._clock = clock
         self.stop_signal: StopSignal | None = None
         """Signal that stops this thread; None for the thread of the first run."""
-        self._begin_alone()
+        self._init_thread()
 
-    def _begin_alone(self, owner: SyncRun | None = None, *, leads: bool = True) -> None:
+    def _init_thread(self, owner: SyncRun | None = None, *, leads: bool = True) -> None:
         """Initialize the attributes that belong to one thread.
 
         Args:
@@ -294,7 +294,7 @@ class SyncRun:
         made = copy.copy(self)
         made.stop_signal = stop_signal
         with self.outbox.lock:
-            made._begin_alone(self, leads=leads)
+            made._init_thread(self, leads=leads)
         if leads:
             made.tallies, made.meter_stack = {}, None
         return made

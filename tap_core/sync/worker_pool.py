@@ -129,14 +129,16 @@ class WorkerPool:
             self.stop_signal.is_over = error is not None or self.stop_signal.is_over
             self._ended = True
             self._turn.notify_all()
-        self._dismiss(GRACE_SECONDS if leaves and error is not self.stop_signal.error else None)
+        self._join_threads(
+            GRACE_SECONDS if leaves and error is not self.stop_signal.error else None
+        )
         for branch in self._branches:
             for made in branch.copies():
-                _give_back(made, self.owner.own(made._origin))
+                _merge_copy(made, self.owner.own(made._origin))
         if error is None:
             self.check()
 
-    def _dismiss(self, patience: float | None) -> None:
+    def _join_threads(self, patience: float | None) -> None:
         """Wait at most ``patience`` seconds for the threads to end; None waits without limit."""
         until = None if patience is None else time.monotonic() + patience
         try:
@@ -224,7 +226,7 @@ def _prepare(stream: Any, threads: int) -> None:
         _prepare(child, threads)
 
 
-def _give_back(made: Any, stream: Any) -> None:
+def _merge_copy(made: Any, stream: Any) -> None:
     """Add a copy's record counts to the original stream, and copy its table version to it."""
     if made._stream_version is not None:
         stream._stream_version = made._stream_version

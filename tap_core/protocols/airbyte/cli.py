@@ -100,7 +100,7 @@ class _CommandRun:
             self.files = _FLAGS[self._word].files(args)
             _COMMANDS[self._word](self)
         except (SystemExit, KeyboardInterrupt) as leave:
-            return self._left(leave)
+            return self._report_exit(leave)
         except Exception as error:  # noqa: BLE001  every failure is reported as a trace
             return self._failed(error)
         return 0
@@ -123,27 +123,27 @@ class _CommandRun:
             ConfigValidationError: The settings are invalid.
         """
         path = self.files["config"]
-        self._know(read_config_files([path]))
+        self._remember_secrets(read_config_files([path]))
         made = self.tap_class(config=self.settings or {}, setup_mapper=False)
         made.config_file = Path(path).absolute()
-        made.config_listener = self._renewed
+        made.config_listener = self._write_control_message
         self._tap = made
         return made
 
-    def _know(self, settings: dict[str, Any]) -> None:
+    def _remember_secrets(self, settings: dict[str, Any]) -> None:
         """Remember the secrets in ``settings``, so that they are removed from all later output."""
         self.settings = settings
         schema = self.tap_class._full_schema()  # noqa: SLF001  the SDK's own method
         self._hiders.append(make_redactor(settings, schema))
 
-    def _renewed(self, renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
+    def _write_control_message(self, renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
         """Write a CONTROL message with changed settings, such as a new single-use refresh token.
 
         ``renew`` returns the changed settings for the current ones.
         """
         settings = renew(self.settings or {})
         if settings != self.settings:
-            self._know(settings)
+            self._remember_secrets(settings)
             self.wire.write(control_line(settings))
 
     def _failed(self, error: Exception) -> int:
@@ -153,10 +153,10 @@ class _CommandRun:
             except OSError as gone:
                 error = gone
         if self.wire.is_broken:
-            _complain(f"{self.hide(str(error))}: the output was closed by its reader.\n")
+            _write_to_stderr(f"{self.hide(str(error))}: the output was closed by its reader.\n")
         return 1
 
-    def _left(self, leave: BaseException) -> int:
+    def _report_exit(self, leave: BaseException) -> int:
         """Log why the process ends early, and return the exit code."""
         number = self._tap.stopped_by if self._tap is not None else None
         if isinstance(leave, KeyboardInterrupt):
@@ -238,14 +238,14 @@ _COMMANDS: Final[Mapping[str, Callable[[_CommandRun], None]]] = {
 # End of the process
 
 
-def _complain(text: str) -> None:
+def _write_to_stderr(text: str) -> None:
     """Write text to standard error, unless it is closed."""
     write_to_stderr(text)
 
 
 def _exit_by_signal(number: int) -> NoReturn:
     """End the process with the signal's default action, so that its parent sees the signal."""
-    _complain("")
+    _write_to_stderr("")
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     raise SystemExit(1)  # if the signal is delivered late

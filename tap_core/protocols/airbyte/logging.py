@@ -49,7 +49,7 @@ class MessageHandler(logging.Handler):
             try:
                 self._write(self._line(record))
             except (TypeError, ValueError):  # arguments that do not match the format string
-                self._write(self._said(record, redact_line(str(record.msg))))
+                self._write(self._format_message(record, redact_line(str(record.msg))))
 
     def _line(self, record: logging.LogRecord) -> bytes:
         point = record.args[0] if isinstance(record.args, tuple) and record.args else None
@@ -58,9 +58,11 @@ class MessageHandler(logging.Handler):
         trace = None
         if record.exc_info and record.exc_info[0] is not None:
             trace = self._hide(format_error(record.exc_info, redact))
-        return self._said(record, record.getMessage(), trace)
+        return self._format_message(record, record.getMessage(), trace)
 
-    def _said(self, record: logging.LogRecord, text: str, trace: str | None = None) -> bytes:
+    def _format_message(
+        self, record: logging.LogRecord, text: str, trace: str | None = None
+    ) -> bytes:
         """Return the LOG message of a log record; ``trace`` is the traceback.
 
         The message text starts with the name of the logger, which is often that of a stream.

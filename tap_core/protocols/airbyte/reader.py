@@ -194,13 +194,13 @@ class AirbyteReader:
 
     Args:
         expected: Streams of the configured catalog.
-        fails_on_strangers: True to raise an error for streams and fields that are not in the
+        fails_on_undeclared: True to raise an error for streams and fields that are not in the
             catalog; False to skip such streams and keep such fields.
         check: Check of each record. If it is set, invalid messages are errors too.
 
     Raises:
         TruncatedInputLine: The input ends within a message.
-        RecordsWithoutSchemaException: With ``fails_on_strangers``: a record's stream or one of its
+        RecordsWithoutSchemaException: With ``fails_on_undeclared``: a record's stream or one of its
             fields is not in the catalog.
         UndeclaredRecordError: ``check`` rejects a record.
         InvalidInputLine: With ``check``: a line starts like a message but is invalid.
@@ -210,27 +210,27 @@ class AirbyteReader:
         self,
         expected: Iterable[ExpectedStream],
         *,
-        fails_on_strangers: bool = False,
+        fails_on_undeclared: bool = False,
         check: RecordCheck | None = None,
     ) -> None:
         """Create a reader whose next line is line 1."""
         self._check = check
-        self._holds = fails_on_strangers or check is not None
+        self._checks_records = fails_on_undeclared or check is not None
         self._expected = {each.describe.stream: each for each in expected}
         self._by_name = _by_name(self._expected)
-        self._fails_on_strangers = fails_on_strangers
+        self._fails_on_undeclared = fails_on_undeclared
         self._lines = MessageLines(_FORMAT, self._refuse_invalid, self._refuse_unknown)
         self._times = _Times()
         self._described = False
-        self._told: dict[StreamId, set[Progress]] = {}
+        self._statuses: dict[StreamId, set[Progress]] = {}
         self._has_statuses = False
         self._has_failed = False
-        self._junk = 0
-        self._strangers: Counter[str] = Counter()
+        self._skipped_lines = 0
+        self._unknown_streams: Counter[str] = Counter()
 
     def feed(self, data: bytes) -> Iterator[Event]:
         """Yield the events of all lines that end within ``data``."""
-        yield from self._descriptions()
+        yield from self._yield_schemas()
         yield from self._events(self._lines.split(data))
 
     def close(self) -> Iterator[Event]:
@@ -238,11 +238,11 @@ class AirbyteReader:
 
         An incomplete message raises an error.
         """
-        yield from self._descriptions()
-        rest, junk = self._lines.rest(), self._junk
+        yield from self._yield_schemas()
+        rest, junk = self._lines.rest(), self._skipped_lines
         yield from self._events([rest] if rest.strip() else [])
-        torn = self._junk > junk and strip_line(rest, self._lines.number).startswith(b"{")
-        yield from self._completions(sound=not torn and not self._has_failed)
+        torn = self._skipped_lines > junk and strip_line(rest, self._lines.number).startswith(b"{")
+        yield from self._yield_completions(sound=not torn and not self._has_failed)
         if torn:
             raise TruncatedInputLine(
                 "The input ended within a message: its source crashed or was cut off. All"
@@ -251,9 +251,9 @@ class AirbyteReader:
 
     def remarks(self) -> Iterator[str]:
         """Yield one warning for each kind of input that was skipped."""
-        if self._junk:
-            yield f"Skipped lines of the input that are not messages: {self._junk:,}"
-        for name, count in self._strangers.items():
+        if self._skipped_lines:
+            yield f"Skipped lines of the input that are not messages: {self._skipped_lines:,}"
+        for name, count in self._unknown_streams.items():
             yield f"Skipped records of stream {name}, which is not in the catalog: {count:,}"
 
     # Rows
@@ -267,47 +267,49 @@ class AirbyteReader:
             for message in self._lines.messages(lines):
                 if not isinstance(message, _Record):
                     yield from chunk.finished()
-                    yield from self._said(message)
+                    yield from self._convert_message(message)
                     continue
                 body = message.record
                 is_same = body.stream == chunk.name and body.namespace == chunk.namespace
                 if not is_same or not chunk.expected:
                     yield from chunk.finished()
-                    chunk = self._chunk(body)
-                if self._holds:
-                    self._hold(body, chunk.expected)
+                    chunk = self._make_chunk(body)
+                if self._checks_records:
+                    self._check_record(body, chunk.expected)
                 if chunk.expected is not None:
-                    self._take(body, chunk)
+                    self._add_row(body, chunk)
             message = body = None  # do not keep a long line in memory
         except (FatalSyncError, InvalidInputLine):
             yield from chunk.finished()
             raise
         yield from chunk.finished()
 
-    def _chunk(self, body: _Body) -> _Chunk:
+    def _make_chunk(self, body: _Body) -> _Chunk:
         """Return a new, empty chunk for the stream of a record; count unknown streams' records."""
         expected = self._expected.get(self._stream(body.stream, body.namespace))
         if expected is None:
-            self._strangers[str(StreamId(body.stream, body.namespace))] += 1
+            self._unknown_streams[str(StreamId(body.stream, body.namespace))] += 1
         return _Chunk(body.stream, body.namespace, expected)
 
-    def _hold(self, body: _Body, expected: ExpectedStream | None) -> None:
+    def _check_record(self, body: _Body, expected: ExpectedStream | None) -> None:
         """Check that the catalog declares a record's stream and fields, and apply the record check.
 
         Raises:
             FatalSyncError: The catalog does not declare the record, or the check rejects it.
         """
-        if self._fails_on_strangers:
+        if self._fails_on_undeclared:
             if expected is None:
-                raise self._stranger("which is not", body)
-            if names := _undeclared(body.data, expected):
-                raise self._stranger(f"with fields ({', '.join(names)}) that are not", body)
+                raise self._make_undeclared_error("which is not", body)
+            if names := _find_undeclared_fields(body.data, expected):
+                raise self._make_undeclared_error(
+                    f"with fields ({', '.join(names)}) that are not", body
+                )
         if self._check is not None:
             stream = StreamId(body.stream, body.namespace)
             described = expected.describe if expected else None
             check_record(self._check, self._lines.number, stream, described, bytes(body.data))
 
-    def _stranger(self, what: str, body: _Body) -> RecordsWithoutSchemaException:
+    def _make_undeclared_error(self, what: str, body: _Body) -> RecordsWithoutSchemaException:
         """Return the error for a record that is not in the catalog; ``what`` is the reason."""
         return RecordsWithoutSchemaException(
             f"Line {self._lines.number} is a record of stream"
@@ -315,11 +317,11 @@ class AirbyteReader:
             " outside_catalog to ignore."
         )
 
-    def _take(self, body: _Body, chunk: _Chunk) -> None:
+    def _add_row(self, body: _Body, chunk: _Chunk) -> None:
         """Add the row of a record to the chunk of its stream."""
         row = bytes(body.data)
         if row[0] != _OPEN_BRACE and not isinstance(body, _TextBody):
-            self._drop(row, "a record's data must be an object")
+            self._skip_line(row, "a record's data must be an object")
             return
         if body.meta is not _NULL:
             meta = bytes(body.meta)
@@ -337,16 +339,16 @@ class AirbyteReader:
                 f"Line {number} is not an Airbyte message"
                 f" ({describe_decode_error(error)}): {excerpt(line)}"
             ) from error
-        self._drop(line, describe_decode_error(error))
+        self._skip_line(line, describe_decode_error(error))
 
     def _refuse_unknown(self, line: bytes, kind: object) -> None:
         if not isinstance(kind, str):  # a type that the protocol gets later is no fault
-            self._drop(line, "it has no type")
+            self._skip_line(line, "it has no type")
 
-    def _drop(self, line: bytes, why: str) -> None:
+    def _skip_line(self, line: bytes, why: str) -> None:
         """Count a skipped line, and log the first one with the reason ``why``."""
-        self._junk += 1
-        if self._junk == 1:
+        self._skipped_lines += 1
+        if self._skipped_lines == 1:
             logger.warning(
                 "Line %d is not an Airbyte message (%s) and is skipped; others are counted."
                 " It begins: %s",
@@ -357,7 +359,7 @@ class AirbyteReader:
 
     # Other messages
 
-    def _descriptions(self) -> Iterator[SchemaEvent]:
+    def _yield_schemas(self) -> Iterator[SchemaEvent]:
         """Yield the schemas of the catalog's streams at the first call, and nothing after that."""
         if not self._described:
             self._described = True
@@ -372,7 +374,7 @@ class AirbyteReader:
         given = StreamId(name, namespace)
         return given if namespace or given in self._expected else self._by_name.get(name, given)
 
-    def _said(self, message: _State | _Trace | _Log) -> Iterator[Event]:
+    def _convert_message(self, message: _State | _Trace | _Log) -> Iterator[Event]:
         """Yield the events of a STATE, TRACE or LOG message."""
         if isinstance(message, _State):
             state = bytes(message.state)
@@ -381,11 +383,11 @@ class AirbyteReader:
                 scope = get_stream_id(state)
                 yield Checkpoint(state, scope and self._stream(scope.name, scope.namespace))
             else:
-                self._drop(state, "a state must be an object")
+                self._skip_line(state, "a state must be an object")
         elif isinstance(message, _Trace):
-            self._note(message.trace)
+            self._record_trace(message.trace)
 
-    def _note(self, trace: msgspec.Raw) -> None:
+    def _record_trace(self, trace: msgspec.Raw) -> None:
         """Record the stream status or the error that a TRACE message reports."""
         try:
             kind = _decode_trace(trace)
@@ -397,20 +399,20 @@ class AirbyteReader:
                 found = _decode_of_stream(kind.stream_status)
                 descriptor, progress = found.stream_descriptor, Progress(str(found.status).lower())
                 stream = self._stream(descriptor.name, descriptor.namespace)
-                self._told.setdefault(stream, set()).add(progress)
+                self._statuses.setdefault(stream, set()).add(progress)
         except (*DECODE_ERRORS, ValueError):  # a newer kind of trace
             return
 
-    def _completions(self, *, sound: bool) -> Iterator[StreamStatus | ActivateVersion]:
+    def _yield_completions(self, *, sound: bool) -> Iterator[StreamStatus | ActivateVersion]:
         """Yield the end of each completed stream, and the version to activate if it truncates.
 
         ``sound`` is False if the input was incomplete or the source failed. Then only streams with
         the status COMPLETE are completed.
         """
-        unsaid = sound and not self._has_statuses
+        is_silent = sound and not self._has_statuses
         for stream, expected in self._expected.items():
-            ends = self._told.get(stream, set()) - {Progress.STARTED, Progress.RUNNING}
-            if unsaid or ends == {Progress.COMPLETE}:
+            ends = self._statuses.get(stream, set()) - {Progress.STARTED, Progress.RUNNING}
+            if is_silent or ends == {Progress.COMPLETE}:
                 yield StreamStatus(stream, Progress.COMPLETE)
                 if expected.truncates and expected.generation is not None:
                     yield ActivateVersion(stream, expected.generation)
@@ -458,7 +460,7 @@ class _Times:
         return f"{self._until_second}.{millisecond:03d}Z"
 
 
-def _undeclared(data: msgspec.Raw, expected: ExpectedStream) -> list[str]:
+def _find_undeclared_fields(data: msgspec.Raw, expected: ExpectedStream) -> list[str]:
     """Return the fields of a record that are missing in its schema; none if the schema is empty.
 
     Fields named ``_airbyte_…`` are ignored, because PyAirbyte's cache adds them to records.
@@ -480,7 +482,7 @@ def _by_name(expected: Iterable[StreamId]) -> dict[str, StreamId]:
     return {stream.name: stream for stream in streams if counts[stream.name] == 1}
 
 
-def _as_it_came(message: _Message, mended: bytes, line: bytes) -> _Message:
+def _restore_input_bytes(message: _Message, mended: bytes, line: bytes) -> _Message:
     """Restore the input's bytes in a message parsed from a repaired line of equal length."""
     if isinstance(message, _State):
         return _State(msgspec.Raw(slice_at_same_offset(message.state, mended, line)))
@@ -493,4 +495,4 @@ def _as_it_came(message: _Message, mended: bytes, line: bytes) -> _Message:
     )
 
 
-_FORMAT: Final = MessageFormat(_decode, _KNOWN_TYPES, _as_it_came)
+_FORMAT: Final = MessageFormat(_decode, _KNOWN_TYPES, _restore_input_bytes)

@@ -67,7 +67,7 @@ class AirbyteWriter:
         self._positions = StreamStates(streams, shared=shared)
         self._heads: dict[str, bytes] = {}
         self._progress: dict[str, Progress] = {}
-        self._strangers: set[str] = set()
+        self._unknown_streams: set[str] = set()
         self._estimated: Literal["", "STREAM", "SYNC"] = ""
 
     encode = staticmethod(encode_json)
@@ -176,8 +176,8 @@ class AirbyteWriter:
     def _known(self, name: str) -> StreamId | None:
         """Return the catalog's ID of a stream, or None if it has none, which is logged once."""
         stream = self._streams.get(name)
-        if stream is None and name not in self._strangers:
-            self._strangers.add(name)
+        if stream is None and name not in self._unknown_streams:
+            self._unknown_streams.add(name)
             logger.warning("Stream '%s' is not in the catalog: its records are not sent.", name)
         return stream
 

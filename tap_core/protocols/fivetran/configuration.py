@@ -85,15 +85,15 @@ def _store_answers(
         path = ".".join(question.path)  # as in a handwritten configuration, without branch names
         name = question.name if question.name in answers else path
         text = answers.get(name, "")
-        if name in answers and _counts(question, text, is_shown=is_shown):
+        if name in answers and _is_entered(question, text, is_shown=is_shown):
             _store_value(settings, question.path, _value(question, text))
         for below in question.below:
-            leads = _leads(text, below.answer)
+            leads = _is_shown_by(text, below.answer)
             if leads or not below.is_exclusive or name not in answers:
                 _store_answers(settings, below.questions, answers, is_shown=is_shown and leads)
 
 
-def _counts(question: FieldSpec, text: str, *, is_shown: bool) -> bool:
+def _is_entered(question: FieldSpec, text: str, *, is_shown: bool) -> bool:
     """Return True if the user entered the value, and the form did not just send its initial one."""
     if is_shown or not text.strip():
         return is_shown and (question.is_required or bool(text.strip()))
@@ -101,7 +101,7 @@ def _counts(question: FieldSpec, text: str, *, is_shown: bool) -> bool:
     return not is_off and text != to_form_text(question.schema.get("default"))
 
 
-def _leads(text: str, answer: str | bool | None) -> bool:
+def _is_shown_by(text: str, answer: str | bool | None) -> bool:
     """Return True if the text of a field is the answer that shows its dependent fields."""
     if answer is None:
         return bool(text.strip())
@@ -201,13 +201,13 @@ def _completed(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
         given = settings.get(name, {} if is_required else None)
         if isinstance(given, dict):
             settings[name] = _completed(given, shape)
-            if not is_required and _says_nothing(settings[name], shape):
+            if not is_required and _is_not_entered(settings[name], shape):
                 del settings[name]
-    meant = next((each for each in whole.branches if _is_meant(each, whole, settings)), None)
+    meant = next((each for each in whole.branches if _matches_branch(each, whole, settings)), None)
     return settings if meant is None else _completed(settings, meant)
 
 
-def _is_meant(branch: Schema, whole: FlattenedSchema, given: Mapping[str, Any]) -> bool:
+def _matches_branch(branch: Schema, whole: FlattenedSchema, given: Mapping[str, Any]) -> bool:
     """Return True if the settings of an object match one branch of a union.
 
     They must have the branch's constants, and no properties that the branch does not declare.
@@ -220,7 +220,7 @@ def _is_meant(branch: Schema, whole: FlattenedSchema, given: Mapping[str, Any]) 
     )
 
 
-def _says_nothing(given: Mapping[str, Any], schema: Schema) -> bool:
+def _is_not_entered(given: Mapping[str, Any], schema: Schema) -> bool:
     """Return True if the settings of an object are invalid and all are initial values of the form.
 
     Such an object is treated as not entered.

@@ -56,7 +56,7 @@ def get_options(schema: Schema) -> tuple[Option, ...]:
 def _listed(schema: Schema) -> Iterator[Option]:
     """Yield an option for each value of ``enum``."""
     values = schema["enum"] if isinstance(schema.get("enum"), list) else get_const(schema)
-    titles, descriptions = _beside(schema, _TITLES), _beside(schema, _DESCRIPTIONS)
+    titles, descriptions = _get_texts(schema, _TITLES), _get_texts(schema, _DESCRIPTIONS)
     for number, value in enumerate(values):
         text = to_form_text(value)
         yield Option(
@@ -67,7 +67,7 @@ def _listed(schema: Schema) -> Iterator[Option]:
         )
 
 
-def _beside(schema: Schema, words: tuple[str, ...]) -> Any:
+def _get_texts(schema: Schema, words: tuple[str, ...]) -> Any:
     """Return the titles or descriptions of the ``enum`` values: a list, or a dict by value.
 
     ``words`` are the keywords that may contain them.

@@ -113,14 +113,14 @@ class RpcCall:
             if self._is_over:
                 return
             self.left = reason
-        if callbacks := self._take():  # in a thread, because callbacks may block
+        if callbacks := self._end_once():  # in a thread, because callbacks may block
             threading.Thread(target=_run, args=(callbacks,), daemon=True).start()
 
     def end(self) -> None:
         """End the call and run its callbacks."""
-        _run(self._take())
+        _run(self._end_once())
 
-    def _take(self) -> list[Callable[[], None]]:
+    def _end_once(self) -> list[Callable[[], None]]:
         """Mark the call as ended; return its callbacks, or an empty list if it had ended before."""
         with self._lock:
             self._is_over = True
@@ -140,11 +140,11 @@ def _run_one(callback: Callable[[], None]) -> None:
         _logger.warning("Something did not end cleanly (%s).", type(error).__name__)
 
 
-class _ToldError(Exception):
+class _UserError(Exception):
     """Raised for an error that the server itself detects. Its message is shown to users."""
 
 
-class _UnreadableError(_ToldError):
+class _UnreadableError(_UserError):
     """Raised for a request that is not a valid protobuf message."""
 
     def __init__(self, rpc: str) -> None:
@@ -330,7 +330,7 @@ class Server:
         """
         if call.left:
             raise _get_end_status(call)
-        call.failure = text = self._journal.clean(self._explained(error))
+        call.failure = text = self._journal.clean(self._log_error(error))
         if isinstance(error, _UnreadableError):
             raise _Status("INVALID_ARGUMENT", _alert(text))
         if isinstance(error, RequestTooLargeError):
@@ -339,9 +339,9 @@ class Server:
             raise _Status("INTERNAL", _alert(text))
         return _packed(route.handler.task(text))
 
-    def _explained(self, error: BaseException) -> str:
+    def _log_error(self, error: BaseException) -> str:
         """Log an error, and return its message for the user."""
-        if isinstance(error, _ToldError | RequestTooLargeError):
+        if isinstance(error, _UserError | RequestTooLargeError):
             return str(error)
         try:
             return self._service.explain(error)
@@ -369,7 +369,7 @@ def serve(
     """
     with journal.attached(), _signals() as signals:
         server = Server(service, journal)
-        end = _End(server, closing, journal)
+        end = _ShutdownThread(server, closing, journal)
         try:
             bound = server.start(place)
         except OSError as error:
@@ -385,14 +385,14 @@ def serve(
         while end.is_alive():
             end.join(_LOOK_SECONDS)
             if not signals.empty():
-                end.at_once()
+                end.exit_now()
         if end.is_stuck:
             journal.say("WARNING", "A call does not end: it is abandoned.")
             os._exit(1)
         return 0
 
 
-class _End(threading.Thread):
+class _ShutdownThread(threading.Thread):
     """Thread that stops the gRPC server after a signal."""
 
     def __init__(
@@ -422,7 +422,7 @@ class _End(threading.Thread):
                 kind = type(error).__name__
                 self._journal.say("WARNING", f"The server did not end cleanly ({kind}).")
 
-    def at_once(self) -> None:
+    def exit_now(self) -> None:
         """Call ``closing``, wait at most five seconds for it, and end the process."""
         self._journal.say("WARNING", "Stopped at once: calls under way are cut off.")
         closing = threading.Thread(target=self.close, daemon=True)
@@ -470,7 +470,7 @@ def _packed(answer: Any) -> bytes:
     """Return a response as bytes; raise an error if it exceeds the size limit of messages."""
     data: bytes = answer if isinstance(answer, bytes) else answer.SerializeToString()
     if len(data) > MESSAGE_LIMIT:
-        raise _ToldError(
+        raise _UserError(
             f"A response of {len(data):,} bytes exceeds Fivetran's limit of {MESSAGE_LIMIT:,}."
         )
     return data

@@ -145,22 +145,24 @@ class JsonLogHandler:
         with ExitStack() as stack:
             self._wire = stack.enter_context(StdoutWriter.open())
             stack.callback(setattr, self, "_wire", None)
-            stack.enter_context(_listening(_Ear(self._hear)))
+            stack.enter_context(_listening(_LogHandler(self._write_record)))
             stack.enter_context(_warnings_logged())
             yield
 
-    def _hear(self, record: logging.LogRecord) -> None:
+    def _write_record(self, record: logging.LogRecord) -> None:
         """Write a Python log record to the log; repeated warnings of a call are dropped."""
         is_retried = _RETRIED in str(record.msg)
         if record.funcName == _GIVEN_UP:
             return
-        if record.levelno >= logging.WARNING and self._is_said(record, 1 if is_retried else _ALIKE):
+        if record.levelno >= logging.WARNING and self._is_repetition(
+            record, 1 if is_retried else _ALIKE
+        ):
             return
         self.say("WARNING" if is_retried else _level(record.levelno), _message(record))
         if record.exc_info and record.exc_info[1] and plugin_log_level(_OURS) == "DEBUG":
             write_to_stderr(self.clean(format_error(record.exc_info, redact)) + "\n")
 
-    def _is_said(self, record: logging.LogRecord, most: int) -> bool:
+    def _is_repetition(self, record: logging.LogRecord, most: int) -> bool:
         """Return True if a log record repeats an earlier one of the same call.
 
         Records that differ only in numbers are repetitions. So is any record after ``most`` records
@@ -229,19 +231,19 @@ def _message(record: logging.LogRecord) -> str:
     return text
 
 
-class _Ear(logging.Handler):
+class _LogHandler(logging.Handler):
     """Logging handler that passes log records for users to the server's log."""
 
     def __init__(self, hear: Callable[[logging.LogRecord], None]) -> None:
         super().__init__()
-        self._hear = hear
+        self._write_record = hear
 
     def emit(self, record: logging.LogRecord) -> None:
         is_ours = f"{record.name}.".startswith(f"{_OURS}.")
         if record.levelno < (logging.INFO if is_ours else logging.WARNING):
             return
         try:
-            self._hear(record)
+            self._write_record(record)
         except Exception:  # noqa: BLE001  logging's own error handling
             self.handleError(record)
 

@@ -154,7 +154,7 @@ def find_unknown_streams(
         if stream is None:
             unknown.append(str(name))
             continue
-        schema = _at_hand(stream)
+        schema = _get_known_schema(stream)
         new = _properties(entry.get("schema")) - _properties(schema)
         if schema is not None and new:
             yield f"The catalog's stream '{name}' has unknown properties: {', '.join(sorted(new))}"
@@ -162,7 +162,7 @@ def find_unknown_streams(
         yield f"The catalog has streams that this tap does not: {', '.join(unknown)}"
 
 
-def _at_hand(stream: SyncStream) -> Mapping[str, Any] | None:
+def _get_known_schema(stream: SyncStream) -> Mapping[str, Any] | None:
     """Return a stream's schema, or None if the author's code would have to compute it."""
     found = getattr_static(stream, "schema", None)
     if isinstance(found, Mapping):

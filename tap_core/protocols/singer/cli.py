@@ -128,12 +128,12 @@ class SingerCommand(TyperCommand):
             # the click that typer bundles cannot print options of the click package
             self.params = [param for param in self.params if _is_ours(param)]
             return super().parse_args(ctx, args)
-        found, rest, _ = self.make_parser(ctx).parse_args(args=_spelled_out(args))
+        found, rest, _ = self.make_parser(ctx).parse_args(args=_normalize_test_option(args))
         if rest:
             ctx.fail(f"Got unexpected extra arguments ({' '.join(rest)})")
         for param in self.params:
             if not _is_ours(param):
-                _take_foreign(ctx, param, found)
+                _call_option_callback(ctx, param, found)
             elif param.name is not None:
                 ctx.params[param.name] = found.get(param.name, param.default)
         _check_choice(ctx, "about_format", "--format", _FORMATS)
@@ -145,7 +145,7 @@ def _is_ours(param: Any) -> bool:
     return isinstance(param, (TyperArgument, TyperOption))
 
 
-def _take_foreign(ctx: Any, param: Any, found: Mapping[str, Any]) -> None:
+def _call_option_callback(ctx: Any, param: Any, found: Mapping[str, Any]) -> None:
     """Call the callback of a click option that a plugin has added to its command.
 
     The value is not passed to the command itself, whose function has no parameter for it.
@@ -154,7 +154,7 @@ def _take_foreign(ctx: Any, param: Any, found: Mapping[str, Any]) -> None:
         param.callback(ctx, param, found[param.name])
 
 
-def _spelled_out(args: Sequence[str]) -> list[str]:
+def _normalize_test_option(args: Sequence[str]) -> list[str]:
     """Return the arguments with ``--test`` in the form ``--test=VALUE``.
 
     ``--test VALUE`` becomes ``--test=VALUE``, and ``--test`` without a value ``--test=all``.
@@ -207,7 +207,7 @@ def tap_command(tap_class: type[SyncTap]) -> CliCommand:
         catalog: _Catalog = "",
         state: _State = "",
     ) -> None:
-        with _guarded(tap_class):
+        with _logged_errors(tap_class):
             if version or about:
                 _introduce(tap_class, version=version, about_format=about_format)
             elif discover:
@@ -259,7 +259,7 @@ def _listening_command(
         config: _Config = [],  # noqa: B006  never modified
         file_input: _Input = "",
     ) -> None:
-        with _guarded(plugin):
+        with _logged_errors(plugin):
             if version or about:
                 _introduce(plugin, version=version, about_format=about_format)
             else:
@@ -381,7 +381,7 @@ def _opened_input(path: str) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def _guarded(plugin: _PluginClass) -> Iterator[None]:
+def _logged_errors(plugin: _PluginClass) -> Iterator[None]:
     """Run the block; log its warnings and errors; end the process with an exit code on errors."""
     logging.captureWarnings(capture=True)
     sys.excepthook = _excepthook(_logger(plugin))
@@ -401,7 +401,7 @@ def _guarded(plugin: _PluginClass) -> Iterator[None]:
         _logger(plugin).error(str(error))
         raise typer.Exit(1) from None
     except BrokenPipeError:
-        _forget_output()
+        _discard_output()
         _logger(plugin).error("The output was closed by its reader.")
         raise typer.Exit(1) from None
     finally:
@@ -436,7 +436,7 @@ def _excepthook(
     return log
 
 
-def _forget_output() -> None:
+def _discard_output() -> None:
     """Redirect standard output to the null device, so that flushing it at exit raises no error."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -185,7 +185,7 @@ class SingerReader:
                     chunk = _Chunk(message.stream, message.version)
                 body = bytes(message.record)
                 if body[0] != _OPEN_BRACE and not isinstance(message, _TextRecord):
-                    raise _complaint(self._lines.number, body, "a record must be an object")
+                    raise _make_line_error(self._lines.number, body, "a record must be an object")
                 if self._check is not None:
                     name = message.stream
                     known = self._described.get(name)
@@ -207,11 +207,11 @@ class SingerReader:
             yield Rows(stream, rows, extracted_at=times, version=chunk.version)
 
     def _refuse_invalid(self, line: bytes, error: Exception) -> None:
-        raise _complaint(self._lines.number, line, describe_decode_error(error)) from error
+        raise _make_line_error(self._lines.number, line, describe_decode_error(error)) from error
 
     def _refuse_unknown(self, line: bytes, kind: object) -> None:
         why = f"its type is {kind!r}" if kind else "it has no type"
-        raise _complaint(self._lines.number, line, why, UnknownMessageType)
+        raise _make_line_error(self._lines.number, line, why, UnknownMessageType)
 
     def _stream(self, name: str) -> StreamId:
         """Return the `StreamId` for a stream name, always the same object."""
@@ -252,7 +252,7 @@ class SingerReader:
             most.check(text, f"the schema of stream '{message.stream}'")
             schema = _decode_object(text)
         except DECODE_ERRORS as error:
-            raise _complaint(
+            raise _make_line_error(
                 self._lines.number, text, f"its schema: {describe_decode_error(error)}"
             ) from error
         except InputTooLargeError as error:
@@ -269,7 +269,7 @@ class SingerReader:
         except InputTooLargeError as error:
             raise BatchFileError(f"Stream '{stream}': {error}") from None
         except (ValueError, *DECODE_ERRORS) as error:
-            raise _complaint(
+            raise _make_line_error(
                 self._lines.number, bytes(message.manifest), describe_decode_error(error)
             ) from error
         return BatchFiles(stream, paths, encoding, version=message.version)
@@ -285,7 +285,7 @@ def _cursor(bookmark_properties: Any) -> str | None:
     return first if isinstance(first, str) else None
 
 
-def _as_it_came(message: _Message, mended: bytes, line: bytes) -> _Message:
+def _restore_input_bytes(message: _Message, mended: bytes, line: bytes) -> _Message:
     """Restore the input's bytes in a message parsed from a repaired line of equal length."""
     if isinstance(message, _State):
         return _State(msgspec.Raw(slice_at_same_offset(message.value, mended, line)))
@@ -295,10 +295,10 @@ def _as_it_came(message: _Message, mended: bytes, line: bytes) -> _Message:
     return _TextRecord(message.stream, msgspec.Raw(text), message.time_extracted, message.version)
 
 
-_FORMAT: Final = MessageFormat(_decode, _KNOWN_TYPES, _as_it_came)
+_FORMAT: Final = MessageFormat(_decode, _KNOWN_TYPES, _restore_input_bytes)
 
 
-def _complaint(
+def _make_line_error(
     number: int,
     line: bytes,
     why: str,
