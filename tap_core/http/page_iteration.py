@@ -41,13 +41,13 @@ def iterate_records(
         RuntimeError: the same requests return the same pages again and again.
     """
     pages = 0
-    circle = _CycleDetector()
+    detector = _CycleDetector()
     while not paginator.finished:
         response = fetch()
         records = iter(parse(response))
         first = next(records, _NOTHING)
         if first is not _NOTHING:
-            circle.check(response)
+            detector.check(response)
             yield first
             yield from records
             pages += 1

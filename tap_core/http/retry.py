@@ -161,12 +161,12 @@ def _waits(usual: _Waits, *, ask_server: bool) -> _Waits:
     error = yield 0.0
     at_once = False
     while True:
-        told = retry_after(error) if ask_server else None
-        if told == 0 and at_once:
-            told = None  # an immediate retry has failed: use the usual wait
-        at_once = told == 0
+        delay = retry_after(error) if ask_server else None
+        if delay == 0 and at_once:
+            delay = None  # an immediate retry has failed: use the usual wait
+        at_once = delay == 0
         try:
-            wait = usual.send(error) if told is None else _ServerWait(told)
+            wait = usual.send(error) if delay is None else _ServerWait(delay)
         except StopIteration:  # the author's generator ends the retries
             return
         error = yield wait

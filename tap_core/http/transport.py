@@ -116,10 +116,10 @@ def send_request(
         deadline.try_again()
     IN_FORCE.deadline = IN_FORCE.last = deadline
     IN_FORCE.reading = None
-    trip = _Exchange(session, proxies, limits, route, deadline, into_file=into_file)
-    trip.how["timeout"] = limit_timeout(timeout or DEFAULT_REQUEST_TIMEOUT)
+    exchange = _Exchange(session, proxies, limits, route, deadline, into_file=into_file)
+    exchange.how["timeout"] = limit_timeout(timeout or DEFAULT_REQUEST_TIMEOUT)
     try:
-        response = trip.answer(request, follows=allow_redirects)
+        response = exchange.answer(request, follows=allow_redirects)
         if into_file:
             return spool_to_file(response, limits, deadline)
         return JSONResponse.of(response, limits.max_response_bytes, deadline)

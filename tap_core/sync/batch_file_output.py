@@ -196,11 +196,11 @@ class BatchFileOutput:
 
         If the block fails, no state is written for the records that are not in a batch yet.
         """
-        who = _make_thread_key(source)
-        self._batching.add(who)
+        thread_key = _make_thread_key(source)
+        self._batching.add(thread_key)
         yield
-        self._batching.discard(who)
-        self._held.discard(who)
+        self._batching.discard(thread_key)
+        self._held.discard(thread_key)
 
     def hold(self, source: str) -> None:
         """Block states because this thread has read a record that no BATCH message contains yet."""

@@ -102,13 +102,13 @@ def can_distribute(run: SyncRun, *streams: SyncStream) -> bool:
     spreader = run.outbox.spreader
     if spreader is None or not streams or run.stop_signal is not None:
         return False
-    told = [
+    explained = [
         (stream, explain_not_distributed(stream) or spreader.refuses(stream)) for stream in streams
     ]
-    for stream, why in told:
+    for stream, why in explained:
         if why is not None:
             stream.log("'%s' is read by one process: %s.", stream.name, why)
-    return all(why is None for _, why in told)
+    return all(why is None for _, why in explained)
 
 
 def stream_classes(tap_class: type) -> Iterator[Any]:

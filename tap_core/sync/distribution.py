@@ -247,12 +247,12 @@ def _count(run: SyncRun, stream: SyncStream, counts: Mapping[str, int]) -> None:
 
 def _make_error(failed: Sequence[tuple[SyncJob, str]]) -> PartitionsFailedError:
     """Return an error that lists the failed contexts with their reasons."""
-    told = [f"{_describe_job(job)}: {reason}" for job, reason in failed[:_NAMED]]
+    details = [f"{_describe_job(job)}: {reason}" for job, reason in failed[:_NAMED]]
     more = f"; and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
     names = sorted({job.stream.name for job, _ in failed})
     return PartitionsFailedError(
         f"{len(failed)} of the contexts of {', '.join(names)} failed; the data of the others"
-        f" was written, with their bookmarks. {'; '.join(told)}{more}"
+        f" was written, with their bookmarks. {'; '.join(details)}{more}"
     )
 
 

@@ -86,7 +86,7 @@ class OutputQueue:
         """Functions that advance the bookmarks held by open contexts, under the lock."""
         self.begun: set[str] = set()
         """Streams that have written a row."""
-        self._said: dict[Hashable, Any] = {}
+        self._last_values: dict[Hashable, Any] = {}
         self._visited: dict[Hashable, object] = {}
         self._turn = threading.Condition()
         self.takes_estimates: bool = getattr(outlet, "takes_estimates", False)
@@ -172,9 +172,9 @@ class OutputQueue:
         Other threads that call this method wait until ``say`` has returned.
         """
         with self.lock:
-            if self._said.get(about) != what:
+            if self._last_values.get(about) != what:
                 say()
-                self._said[about] = what
+                self._last_values[about] = what
 
     def describe(self, event: SchemaEvent, emit: Callable[[Event], None]) -> None:
         """Emit the schema of a stream if it differs from the schema sent last."""

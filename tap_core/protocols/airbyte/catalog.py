@@ -72,22 +72,22 @@ def build_catalog(streams: Mapping[str, SyncStream]) -> dict[str, Any]:
 
 def _discovered(stream: SyncStream) -> dict[str, Any]:
     known, replication = stream_id(stream), _Replication.of(stream)
-    told: dict[str, Any] = {
+    discovered: dict[str, Any] = {
         "name": known.name,
         "json_schema": _build_airbyte_schema(stream),
         "supported_sync_modes": [FULL_REFRESH],
         "is_resumable": replication.is_possible,
     }
     if known.namespace is not None:
-        told["namespace"] = known.namespace
+        discovered["namespace"] = known.namespace
     if replication.is_possible:
-        told["supported_sync_modes"].append(INCREMENTAL)
-        told["source_defined_cursor"] = not replication.is_free
+        discovered["supported_sync_modes"].append(INCREMENTAL)
+        discovered["source_defined_cursor"] = not replication.is_free
         if replication.key:
-            told["default_cursor_field"] = list(replication.path_in(stream.schema))
+            discovered["default_cursor_field"] = list(replication.path_in(stream.schema))
     if keys := stream.primary_keys:
-        told["source_defined_primary_key"] = [[key] for key in keys]
-    return told
+        discovered["source_defined_primary_key"] = [[key] for key in keys]
+    return discovered
 
 
 def _build_airbyte_schema(stream: SyncStream) -> JsonSchema:
@@ -269,24 +269,24 @@ def apply_configured_catalog(
         CatalogFileError: A stream does not support the configured cursor field.
     """
     known = {stream_id(stream): stream for stream in streams.values()}
-    catalog, words = Catalog(), []
+    catalog, remarks = Catalog(), []
     for wanted in configured.streams:
         stream = known.get(wanted.id)
         if stream is None:
-            words.append(f"Stream '{wanted.id}' of the catalog is not in the source: skipped.")
+            remarks.append(f"Stream '{wanted.id}' of the catalog is not in the source: skipped.")
             continue
         replication = _resolved(stream, wanted, configured.source)
         if wanted.sync_mode == INCREMENTAL and replication.method == REPLICATION_FULL_TABLE:
-            words.append(
+            remarks.append(
                 f"Stream '{wanted.id}' has no cursor: it is read in full although the catalog"
                 f" asks for {INCREMENTAL}."
             )
         if stream.name in catalog:
-            words.append(f"Stream '{wanted.id}' is in the catalog twice: the last one is used.")
+            remarks.append(f"Stream '{wanted.id}' is in the catalog twice: the last one is used.")
         entry = _selected(stream, wanted, replication)
         for name in (stream.tap_stream_id, stream.name):  # a tap looks up both names
             catalog[name] = entry
-    return catalog, words
+    return catalog, remarks
 
 
 def _resolved(stream: SyncStream, wanted: ConfiguredStream, source: str) -> _Replication:

@@ -67,8 +67,8 @@ class MessageHandler(logging.Handler):
 
         The message text starts with the name of the logger, which is often that of a stream.
         """
-        said = f"{record.name}: {redact_line(self._hide(text))}"
-        return log_line(_level(record.levelno), said, trace)
+        full_text = f"{record.name}: {redact_line(self._hide(text))}"
+        return log_line(_level(record.levelno), full_text, trace)
 
 
 def _level(number: int) -> str:

@@ -60,8 +60,8 @@ def read(tap: SyncTap, request: ReadRequest, write: Callable[[bytes], None]) -> 
     wanted = {stream.id: stream for stream in request.catalog.streams}
     names = {one.name: stream_id(one) for one in tap.streams.values() if stream_id(one) in wanted}
     in_full = {name for name, known in names.items() if wanted[known].sync_mode == FULL_REFRESH}
-    chosen, words = apply_configured_catalog(request.catalog, tap.streams)
-    for sentence in words:
+    chosen, remarks = apply_configured_catalog(request.catalog, tap.streams)
+    for sentence in remarks:
         tap.logger.warning(sentence)
     tap.use_catalog(chosen)
     tap.setup_mapper()
