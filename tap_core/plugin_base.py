@@ -230,8 +230,7 @@ class PluginBase(abc.ABC):
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
         """Add the settings of the plugin's capabilities to a schema, in place.
 
-        The SDK passes a copy of the schema. Override this method to add settings that several
-        plugins share.
+        The SDK passes a copy. Override it to add settings that several plugins share.
         """
         for capability, settings in (
             (PluginCapabilities.STREAM_MAPS, STREAM_MAPS_CONFIG),

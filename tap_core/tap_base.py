@@ -521,19 +521,13 @@ class Tap(PluginBase):
             stream.log_sync_costs()
 
     def sync_part(self, part: WorkUnit) -> Mapping[str, Any]:
-        """Sync one work unit (a context of a stream) received from another process.
-
-        Return the resulting states by stream name.
-        """
+        """Sync a work unit from another process; return the resulting states by stream name."""
         if "run" not in self.__dict__:
             self._set_compatible_replication_methods()
         return sync_work_unit(self.streams[part.stream], part)
 
     def _set_compatible_replication_methods(self) -> None:
-        """Force FULL_TABLE for parents of a selected child with ``ignore_parent_replication_key``.
-
-        Changes of such a child do not change the replication key of its parent.
-        """
+        """Force FULL_TABLE for parents of selected children with ``ignore_parent_replication_key``."""
         for stream in self.streams.values():
             for below in stream.descendent_streams:
                 if below.selected and below.ignore_parent_replication_key:
@@ -556,10 +550,7 @@ class Tap(PluginBase):
     def run_sync_dry_run(
         self, dry_run_record_limit: int | None = 1, streams: Iterable[Stream] | None = None
     ) -> bool:
-        """Sync at most ``dry_run_record_limit`` records of each stream, selected or not.
-
-        The default for ``streams`` is all streams.
-        """
+        """Sync at most ``dry_run_record_limit`` records of each of the ``streams``, or of all."""
         tested = list(self.streams.values() if streams is None else streams)
         for stream in tested:
             stream.ABORT_AT_RECORD_COUNT = dry_run_record_limit

@@ -118,13 +118,6 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     ) -> None:
         """Load and validate the settings.
 
-        Args:
-            config: Settings, or (deprecated) paths of settings files.
-            parse_env_config: True to read settings from environment variables too.
-            validate_config: True to raise an error for invalid settings.
-            setup_mapper: True to create the stream maps.
-            message_reader: Reader of the input; None for the SDK's.
-
         Raises:
             ConfigValidationError: the settings are invalid; the error lists all faults.
         """
@@ -497,8 +490,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     ) -> None:
         """Pass each record of a file to ``take``, then drain the sinks.
 
-        The second argument of ``take`` is the size of the record in bytes, or 0 if no sink has a
-        limit in bytes.
+        ``take`` also gets the record's size in bytes, or 0 if no sink has a limit in bytes.
         """
         sinks = [self.get_sink(route.alias) for route in routes]
         weighs = any(map(self._weighs, routes))
