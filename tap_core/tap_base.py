@@ -527,7 +527,7 @@ class Tap(PluginBase):
         return sync_work_unit(self.streams[part.stream], part)
 
     def _set_compatible_replication_methods(self) -> None:
-        """Force FULL_TABLE for parents of selected children with ``ignore_parent_replication_key``."""
+        """Force FULL_TABLE if a selected child sets ``ignore_parent_replication_key``."""
         for stream in self.streams.values():
             for below in stream.descendent_streams:
                 if below.selected and below.ignore_parent_replication_key:
