@@ -42,7 +42,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import names lazily that need an HTTP client or read schemas."""
+    """Import a public name on first access, if it needs an HTTP client or reads schemas."""
     if name in {"GraphQLStream", "RESTStream"}:
         return getattr(streams, name)
     if name in {"OpenAPISchema", "SchemaDirectory", "SchemaSource", "StreamSchema"}:

@@ -47,7 +47,7 @@ class AboutInfo:
 
 
 class AboutFormatter(abc.ABC):
-    """Base class of output formats; a subclass is registered under its ``format_name``."""
+    """Base class of output formats. A subclass is registered under its ``format_name``."""
 
     formats: ClassVar[dict[str, type[AboutFormatter]]] = {}
     format_name: str
@@ -72,7 +72,7 @@ class AboutFormatter(abc.ABC):
 
 
 class TextFormatter(AboutFormatter, format_name="text"):
-    """Plain text for a terminal."""
+    """Formatter of plain text for a terminal."""
 
     def format_about(self, about_info: AboutInfo) -> str:
         """Return lines of ``Name: value``, with lists indented."""
@@ -98,7 +98,7 @@ class TextFormatter(AboutFormatter, format_name="text"):
 
 
 class JSONFormatter(AboutFormatter, format_name="json"):
-    """JSON for programs."""
+    """Formatter of JSON for programs."""
 
     def format_about(self, about_info: AboutInfo) -> str:
         """Return a JSON object, indented by two spaces."""
@@ -115,10 +115,10 @@ class JSONFormatter(AboutFormatter, format_name="json"):
 
 
 class MarkdownFormatter(AboutFormatter, format_name="markdown"):
-    """Markdown for a plugin's README."""
+    """Formatter of Markdown for a plugin's README."""
 
     def format_about(self, about_info: AboutInfo) -> str:
-        """Return a page: description, capabilities, Python versions, table of settings."""
+        """Return a page with description, capabilities, Python versions and a table of settings."""
         parts = [
             f"# `{about_info.name}`",
             about_info.description or "",
@@ -164,10 +164,10 @@ def get_supported_pythons(
     *,
     classifiers: list[str] | None = None,
 ) -> Iterator[str]:
-    """Yield the Python 3 versions that a plugin's package supports.
+    """Yield the Python 3 versions that a plugin's package supports, such as ``3.12``.
 
-    They come from its classifiers, otherwise from ``requires_python`` (such as ``>=3.10,<4``),
-    where a missing bound is the oldest or newest version that the SDK supports.
+    They are those in ``classifiers``. Without such classifiers they follow from ``requires_python``
+    (such as ``>=3.10,<4``), limited to the versions that the SDK supports.
     """
     if classifiers:
         yield from classifiers
@@ -222,7 +222,7 @@ def _project_url(package_metadata: Any, wanted: Iterable[str]) -> str | None:
 
 
 def python_versions(package_metadata: Any) -> list[str]:
-    """Return the Python versions from a package's metadata."""
+    """Return the Python versions that a package's metadata declares."""
     classifiers = [
         classifier.split("::")[-1].strip()
         for classifier in package_metadata.get_all("Classifier") or []

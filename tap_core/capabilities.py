@@ -46,12 +46,15 @@ __all__ = [
 
 
 class DeprecatedEnum(Enum):
-    """Enumeration whose members may be deprecated: ``NAME = value, "what to use instead"``."""
+    """Enumeration whose members may be deprecated.
+
+    A deprecated member is defined as ``NAME = value, "text that names the replacement"``.
+    """
 
     deprecation: str | None
 
     def __new__(cls, value: object, deprecation: str | None = None) -> DeprecatedEnum:  # noqa: PYI034
-        """Create a member with its deprecation message, if any."""
+        """Create a member; ``deprecation`` names its replacement if it is deprecated."""
         member = object.__new__(cls)
         member._value_ = value
         member.deprecation = deprecation
@@ -59,7 +62,7 @@ class DeprecatedEnum(Enum):
 
     @property
     def deprecation_message(self) -> str | None:
-        """The replacement to use, or None if the member is not deprecated."""
+        """The text that names the replacement, or None if the member is not deprecated."""
         return self.deprecation
 
     def emit_warning(self) -> None:
@@ -81,7 +84,7 @@ class DeprecatedEnumMeta(EnumMeta):
         return _warned(super().__getattribute__(name))
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Look up a member by value, or create a new enumeration."""
+        """Return the member with a value, or create a new enumeration, as `EnumMeta` does."""
         return _warned(super().__call__(*args, **kwargs))
 
 
@@ -92,7 +95,7 @@ def _warned(found: Any) -> Any:
 
 
 class CapabilitiesEnum(DeprecatedEnum, metaclass=DeprecatedEnumMeta):
-    """Base class of capability enums; a member prints as its value."""
+    """Base class of capability enums. The string form of a member is its value."""
 
     def __str__(self) -> str:
         return str(self.value)
@@ -180,10 +183,10 @@ class TargetLoadMethods(str, Enum):
 
 @dataclass(frozen=True)
 class UnsupportedCapability:
-    """A capability that this version lacks, and the setting that requests it.
+    """A Singer capability that this version lacks, and the setting that requests it.
 
-    If ``fatal``, ignoring the setting would change the rows (a column that a stream map removes
-    would be sent), so the run is refused; otherwise a warning describes the consequence.
+    ``fatal`` is True if ignoring the setting would change the rows (for example, send a column
+    that a stream map removes). Then the run is rejected; otherwise a warning is logged.
     """
 
     capability: CapabilitiesEnum

@@ -83,11 +83,11 @@ def _run(plugin: str, options: list[str]) -> int:
 
 
 class _NoPluginError(Exception):
-    """The name does not refer to a plugin that can be run."""
+    """Raised for a name that does not refer to a runnable plugin."""
 
 
 def _entry(plugin: str) -> Callable[[], Any]:
-    """Return the function that the plugin's console script would call."""
+    """Return the function that a plugin's console script would call."""
     module, _, name = plugin.partition(":")
     if not name:
         scripts = metadata.entry_points(group="console_scripts", name=plugin)
@@ -106,7 +106,7 @@ def _entry(plugin: str) -> Callable[[], Any]:
 
 
 def _callable(found: Any, plugin: str) -> Callable[[], Any]:
-    """Return a plugin class's command, or the named function."""
+    """Return the command of a plugin class, or ``found`` itself if it is a function."""
     command = getattr(found, "cli", None) if isinstance(found, type) else found
     if not callable(command):
         raise _NoPluginError(f"{plugin} is neither a plugin class nor a function.")
@@ -115,7 +115,7 @@ def _callable(found: Any, plugin: str) -> Callable[[], Any]:
 
 
 def _missing(plugin: str, error: ImportError) -> str:
-    """Return the message for a failed import, with the module name that the author wrote."""
+    """Return the message for a failed import; it shows the module name that the user entered."""
     lacking = error.name or ""
     if lacking.partition(".")[0] not in {"tap_core", import_alias.SINGER_SDK}:
         return f"{plugin} cannot be imported: {error}"

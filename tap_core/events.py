@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class StreamId:
-    """Identifier of a stream: its name and, if the source has namespaces, a namespace."""
+    """Identifier of a stream: its name, and its namespace if the source has namespaces."""
 
     name: str
     namespace: str | None = None
@@ -42,7 +42,7 @@ class StreamId:
 
 
 class Op(Enum):
-    """Operation that a target applies to the rows of one chunk."""
+    """Operation that a target performs with the rows of one chunk."""
 
     UPSERT = "upsert"
     UPDATE = "update"
@@ -62,9 +62,9 @@ class Progress(Enum):
 class SchemaEvent:
     """Schema of a stream, sent before its first rows and again when it changes.
 
-    ``keys`` are the properties that identify a row; without keys, rows are only appended.
-    ``cursor`` is the replication key. A name among these may denote a value inside a property;
-    ``nested`` then holds its path.
+    ``keys`` are the properties that identify a row. Without keys, rows are only appended.
+    ``cursor`` is the replication key. If one of these names denotes a value nested inside a
+    property, ``nested`` maps the name to the path of the value.
     """
 
     stream: StreamId
@@ -76,12 +76,12 @@ class SchemaEvent:
 
 @dataclass(frozen=True)
 class Rows:
-    """Chunk of finished rows of one stream, in order.
+    """Rows of one stream, in order and ready to be written.
 
-    ``rows`` holds encoded bodies (for the JSON protocols one JSON object each, without a newline).
-    ``extracted_at`` is an ISO 8601 timestamp for the whole chunk, or one per row. ``version`` is
-    the table version of the rows. ``meta`` is the source's metadata of each row, encoded as JSON;
-    None if no row has any.
+    ``rows`` holds the encoded rows (for the JSON protocols one JSON object each, without a line
+    feed). ``extracted_at`` is one ISO 8601 timestamp for all rows, or one per row. ``version`` is
+    the table version of the rows. ``meta`` holds the source's metadata of each row as JSON, or is
+    None if no row has metadata.
     """
 
     stream: StreamId
@@ -108,11 +108,12 @@ class BatchFiles:
 
 @dataclass(frozen=True)
 class SpooledRows:
-    """Rows that other processes have written in the format of a loader's spool.
+    """Rows that other processes have written to files in the spool format of a loader.
 
-    ``paths`` are files or directories of files. ``count`` and ``nbytes`` are the number and the
-    size of the rows. ``has_deletes`` is False only if no row can be a delete record. ``starts``
-    maps the part number of a line to the input position of the first row of that part.
+    A spool holds rows on disk until they are committed. ``paths`` are files or directories of
+    files. ``count`` and ``nbytes`` are the number and the size of the rows. ``has_deletes`` is
+    False only if no row can be a delete record. ``starts`` maps the part number in a line to the
+    position, in the input, of the first row of that part.
     """
 
     stream: StreamId
@@ -126,7 +127,7 @@ class SpooledRows:
 
 @dataclass(frozen=True)
 class ActivateVersion:
-    """Rows of this stream with a version other than ``version`` are no longer valid."""
+    """Order to remove the rows of a stream whose table version is not ``version``."""
 
     stream: StreamId
     version: int
@@ -134,10 +135,10 @@ class ActivateVersion:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """State that may be stored when every row before it is durable.
+    """State that may be stored once all rows before it are durable.
 
-    ``state`` is JSON on one line: the whole state document or, with a ``scope``, the part of it
-    that belongs to this stream.
+    ``state`` is JSON on one line: the whole state document or, if ``scope`` names a stream, only
+    the part that belongs to that stream.
     """
 
     state: bytes
@@ -154,10 +155,10 @@ class StreamStatus:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimated number of rows and bytes of a stream, as far as its source knows.
+    """Estimated number of rows and bytes of a stream, according to its source.
 
-    With ``is_total`` the estimate covers all streams together, and ``stream`` has the name of the
-    tap. A later estimate replaces an earlier one.
+    With ``is_total`` True the estimate is for all streams together, and ``stream`` has the name of
+    the tap. A later estimate replaces an earlier one.
     """
 
     stream: StreamId

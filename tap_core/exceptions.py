@@ -148,8 +148,8 @@ class ConfigurationError(SingerSDKError):
 class ConfigValidationError(ConfigurationError):
     """Settings do not match their JSON Schema.
 
-    ``errors`` has one sentence per fault, each with the path of the setting; ``schema`` is the JSON
-    Schema of the settings.
+    ``errors`` has one sentence per fault, which includes the path of the setting. ``schema`` is the
+    JSON Schema of the settings.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class ConfigValidationError(ConfigurationError):
         errors: list[str] | None = None,
         schema: dict[str, Any] | None = None,
     ) -> None:
-        """Store the summary, the single faults and the schema."""
+        """Create the error from a summary, one sentence per fault, and the schema."""
         super().__init__(message)
         self.errors: list[str] = errors or []
         self.schema: dict[str, Any] | None = schema
@@ -178,7 +178,7 @@ class MapperNotInitialized(ConfigurationError):  # noqa: N818  singer_sdk's name
 
 
 class StateFileError(ConfigurationError):
-    """A state file is missing or contains no state; the message names file and line."""
+    """A state file is missing or contains no state. The message names file and line."""
 
 
 class StreamSetupError(ConfigurationError, ValueError):
@@ -204,7 +204,7 @@ class EmptySchemaTypeError(DiscoveryError):
     """A property's schema has no type where one is needed."""
 
     def __init__(self, *args: object) -> None:
-        """Append further details to the general message."""
+        """Create the error; ``args`` are added to its general message."""
         super().__init__(
             "A property's type was asked for, but its schema is empty. "
             "Is the property missing from the stream's schema?",
@@ -213,7 +213,7 @@ class EmptySchemaTypeError(DiscoveryError):
 
 
 class InvalidReplicationKeyException(DiscoveryError):  # noqa: N818  singer_sdk's name
-    """The replication key is not among the properties of the stream."""
+    """The replication key is not a property of the stream, or a record has no value for it."""
 
 
 class SchemaNotFoundError(DiscoveryError):
@@ -239,7 +239,7 @@ class MappingError(SingerSDKError):
 
 
 class ConformedNameClashException(MappingError):  # noqa: N818  singer_sdk's name
-    """Two different names became equal when they were normalized."""
+    """Two different names became equal when they were normalized to column names."""
 
 
 class MapExpressionError(MappingError):
@@ -266,24 +266,24 @@ class FatalSyncError(SyncError):
 
 
 class BatchFileError(FatalSyncError):
-    """A batch file cannot be written or cannot be read completely; the message names it."""
+    """A batch file cannot be written, or not be read completely. The message names the file."""
 
 
 class FatalAPIError(FatalSyncError):
-    """A request failed and a retry would not help; ``response`` is the response, if any."""
+    """A request failed and a retry would not help; ``response`` is the response or None."""
 
     def __init__(self, *args: object, response: Any = None) -> None:
-        """Store the message and the response; for its type see `RetriableAPIError`."""
+        """Create the error with the failed response, a ``requests.Response``, or None."""
         super().__init__(*args)
         self.response = response
 
 
 class InvalidStreamSortException(FatalSyncError):  # noqa: N818  singer_sdk's name
-    """A stream that is declared sorted returned a smaller replication key value."""
+    """A stream that is declared as sorted returned a replication key value out of order."""
 
 
 class PartitionsFailedError(FatalSyncError):
-    """Partitions of a stream failed in other threads or processes; the others are complete."""
+    """Some partitions of a stream failed; the other partitions are complete."""
 
 
 class MissingKeyPropertiesError(FatalSyncError):
@@ -303,7 +303,7 @@ class TooManyRecordsException(FatalSyncError):  # noqa: N818  singer_sdk's name
 
 
 class UndeclaredRecordError(FatalSyncError):
-    """A record does not match its stream's declared schema, which the reader requires."""
+    """A record does not match the declared schema of its stream, as the reader requires."""
 
     failure_type = "config_error"
 
@@ -317,12 +317,12 @@ class RetriableSyncError(SyncError):
 
 
 class RetriableAPIError(RetriableSyncError):
-    """A request failed and may be retried; ``response`` is the response, if any."""
+    """A request failed and may be retried; ``response`` is the response or None."""
 
     def __init__(self, message: str, response: Any = None) -> None:
-        """Store the message and the response, whose headers the retry rules read.
+        """Create the error with the failed response, whose headers decide on retries.
 
-        The response is a ``requests.Response``; it is typed ``Any`` so that this module does not
+        The response is a ``requests.Response``. Its type is ``Any`` so that this module does not
         import requests.
         """
         super().__init__(message)
@@ -334,25 +334,25 @@ class SkippableSyncError(SyncError):
 
 
 class SkippableAPIError(SkippableSyncError):
-    """A request failed and may be skipped."""
+    """A request failed and its data may be skipped."""
 
 
 class InvalidRecord(SkippableSyncError):  # noqa: N818  singer_sdk's name
     """A record does not match its schema, or cannot be represented in Python."""
 
     def __init__(self, error_message: str, record: dict[str, Any]) -> None:
-        """Store the reason and the record."""
+        """Create the error with the reason and the record."""
         super().__init__(f"Record Message Validation Error: {error_message}")
         self.error_message = error_message
         self.record = record
 
 
 class DataError(SyncError):
-    """Data are invalid."""
+    """Data is invalid."""
 
 
 class InvalidDateTimeError(DataError, ValueError):
-    """A property that is a date or time by its schema cannot be parsed as one."""
+    """A property is a date or time according to its schema, but its value cannot be parsed."""
 
 
 class InvalidJSONSchema(DataError):  # noqa: N818  singer_sdk's name
@@ -360,18 +360,18 @@ class InvalidJSONSchema(DataError):  # noqa: N818  singer_sdk's name
 
 
 class LimitExceededError(DataError):
-    """Input would take more time or memory than a limit allows; the message names the limit."""
+    """Input would take more time or memory than allowed. The message names the limit."""
 
 
 # Signals that end a sync
 
 
 class SyncLifecycleSignal(SingerSDKError):  # noqa: N818  singer_sdk's name
-    """Signal, not an error, that ends a sync early in an orderly way."""
+    """Exception that ends a sync early and in an orderly way, without an error."""
 
 
 class RequestedAbortException(SyncLifecycleSignal):
-    """The sync was requested to end; a resumable state is emitted first if possible."""
+    """The end of the sync was requested. A resumable state is written first, if possible."""
 
 
 class MaxRecordsLimitException(RequestedAbortException):
@@ -379,22 +379,22 @@ class MaxRecordsLimitException(RequestedAbortException):
 
 
 class AbortedSyncExceptionBase(SyncLifecycleSignal, abc.ABC):
-    """Base class of the two signals for an aborted stream; raise one of its subclasses."""
+    """Base class of the two exceptions for an aborted stream. Raise a subclass."""
 
 
 class AbortedSyncFailedException(AbortedSyncExceptionBase):
-    """The stream was aborted without a state from which it could be resumed."""
+    """The stream was aborted, and a later sync cannot resume from its state."""
 
 
 class AbortedSyncPausedException(AbortedSyncExceptionBase):
-    """The stream was aborted after a resumable state was emitted; the source has more rows."""
+    """The stream was aborted after writing a state from which a later sync can resume."""
 
 
 # Singer messages
 
 
 class SingerError(Exception):
-    """Base class of errors in Singer messages, independent of plugins."""
+    """Base class of errors in Singer messages, as opposed to errors of plugins."""
 
 
 class SingerReadError(SingerError):
@@ -406,7 +406,7 @@ class InvalidInputLine(SingerReadError):  # noqa: N818  singer_sdk's name
 
 
 class TruncatedInputLine(InvalidInputLine):
-    """The input ended within a line, because its writer died or was cut off."""
+    """The input ended within a line, usually because its writer has failed."""
 
 
 class UnknownMessageType(InvalidInputLine):

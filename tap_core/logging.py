@@ -50,13 +50,13 @@ _logger = logging.getLogger(__name__)
 
 
 class ConsoleFormatter(logging.Formatter):
-    """Formatter with one line of text per record: time, level, logger, message."""
+    """Formatter that writes each record as a line of text: time, level, logger and message."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{"fmt": DEFAULT_FORMAT, "style": "{", **kwargs})
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record, followed by the lines of its traceback."""
+        """Return a record as a line of text, followed by the lines of its traceback."""
         return super().format(clean_record(record))
 
 
@@ -65,12 +65,11 @@ _BUILTIN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"asctime", "mess
 
 
 class StructuredFormatter(logging.Formatter):
-    """Formatter with one JSON object per line and record.
+    """Formatter that writes each record as a line of JSON, in the form that Meltano expects.
 
-    Fields: level, pid, logger_name, ts (seconds since 1970), thread_name, app_name,
-    stream_name, message, extra; with an error ``exception`` (type, module, message,
-    traceback, cause or context); with a metric ``metric_info``. Meltano shows such lines like its
-    own.
+    The fields are level, pid, logger_name, ts (seconds since 1970), thread_name, app_name,
+    stream_name, message and extra. A record with an error also has ``exception`` (type, module,
+    message, traceback, cause or context), and a metric has ``metric_info``.
     """
 
     def __init__(self, *, defaults: dict[str, Any] | None = None, **kwargs: Any) -> None:
@@ -146,7 +145,7 @@ def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
 
 
 def plugin_log_level(plugin_name: str) -> str:
-    """Return the log level name from the environment; INFO by default."""
+    """Return the log level of a plugin from environment variables; INFO by default."""
     prefix = plugin_name.upper().replace("-", "_")
     asked = os.environ.get(f"{prefix}_LOGLEVEL") or os.environ.get("LOGLEVEL")
     level = (asked or DEFAULT_LOG_LEVEL).strip().upper()
@@ -156,7 +155,7 @@ def plugin_log_level(plugin_name: str) -> str:
 class _ConsoleHandler(logging.Handler):
     """Handler that writes to the current ``sys.stderr``, which test runners replace.
 
-    The separate class lets a repeated setup in one process recognize and replace it.
+    A repeated setup in one process recognizes the handler by this class, and replaces it.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -168,9 +167,9 @@ class _ConsoleHandler(logging.Handler):
 
 
 def setup_console_logging(log_level: str | int | None = None) -> None:
-    """Log to standard error, then apply the file named by ``SINGER_SDK_LOG_CONFIG``.
+    """Log to standard error, then apply the log configuration file ``SINGER_SDK_LOG_CONFIG``.
 
-    Uncaught errors are printed without secrets as well.
+    Secrets are also removed from uncaught errors.
     """
     install_redaction()
     _set_hooks()
@@ -187,7 +186,7 @@ def setup_console_logging(log_level: str | int | None = None) -> None:
 
 @contextmanager
 def without_console() -> Iterator[None]:
-    """Suspend logging to standard error within the block, while another handler is in use."""
+    """Suspend logging to standard error within the block, in which another handler is used."""
     root = logging.getLogger()
     taken = [found for found in root.handlers if isinstance(found, _ConsoleHandler)]
     for handler in taken:
@@ -212,7 +211,7 @@ def _apply(path: Path) -> None:
 
 
 def _redact_formats() -> None:
-    """Wrap the formatters of all handlers with redaction, including those of other code."""
+    """Make the formatters of all handlers remove secrets, including handlers of other code."""
     loggers = [logging.getLogger(), *map(logging.getLogger, list(logging.root.manager.loggerDict))]
     for handler in {handler for logger in loggers for handler in logger.handlers}:
         inner = handler.formatter or logging.Formatter()
@@ -221,7 +220,7 @@ def _redact_formats() -> None:
 
 
 def _set_hooks() -> None:
-    """Print uncaught errors of program and threads without secrets, unless hooks are set."""
+    """Remove secrets from uncaught errors of the program and its threads, unless hooks are set."""
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _show_error
     if threading.excepthook is threading.__excepthook__:
@@ -240,7 +239,7 @@ def _show_error_of_thread(args: threading.ExceptHookArgs) -> None:
 
 
 def _document(text: str) -> Any:
-    """Return the content of a JSON or YAML file; YAML needs the package PyYAML."""
+    """Return the content of a JSON or YAML file. YAML requires the package PyYAML."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
@@ -248,10 +247,10 @@ def _document(text: str) -> Any:
 
 
 def _ours(config: dict[str, Any]) -> dict[str, Any]:
-    """Translate a log configuration that was written for singer_sdk.
+    """Convert a log configuration that was written for singer_sdk.
 
-    Existing loggers stay enabled: Meltano's file would disable those of all modules imported before
-    and thus hide warnings that a user must see.
+    Existing loggers stay enabled. Meltano's file would disable those of all modules imported
+    before, and thus hide warnings that a user must see.
     """
     renamed: dict[str, Any] = _renamed(config)
     return {**renamed, "disable_existing_loggers": False}

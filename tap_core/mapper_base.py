@@ -49,7 +49,7 @@ _TEXT: Final = frozenset({str})
 
 
 class InlineMapper(PluginBase, abc.ABC):
-    """Base class of mappers; a subclass defines ``name`` and one method per message type."""
+    """Base class of mappers. A subclass defines ``name`` and one method per message type."""
 
     message_reader_class: type[Any] | None = None
     """A class whose objects have ``process_lines(file_input, callbacks)``, for other wires."""
@@ -73,10 +73,17 @@ class InlineMapper(PluginBase, abc.ABC):
         message_reader: Any | None = None,
         message_writer: Any | None = None,
     ) -> None:
-        """Read and validate the settings.
+        """Load and validate the settings.
+
+        Args:
+            config: Settings, or (deprecated) paths of settings files.
+            parse_env_config: True to read settings from environment variables too.
+            validate_config: True to raise an error for invalid settings.
+            message_reader: Reader of the input; None for the SDK's.
+            message_writer: Writer of the output; None for the SDK's.
 
         Raises:
-            ConfigValidationError: the settings are invalid; all faults are reported at once.
+            ConfigValidationError: the settings are invalid; the error lists all faults.
         """
         self._signals = TerminationSignals()
         super().__init__(
@@ -92,7 +99,7 @@ class InlineMapper(PluginBase, abc.ABC):
 
     @classmethod
     def _not_built(cls) -> list[UnsupportedCapability]:
-        """Return no unsupported capabilities, since a mapper's author defines its settings."""
+        """Return an empty list, because the author of a mapper defines all of its settings."""
         return []
 
     # Methods for authors to override
@@ -103,7 +110,7 @@ class InlineMapper(PluginBase, abc.ABC):
 
     @abc.abstractmethod
     def map_record_message(self, message_dict: dict[str, Any]) -> Iterable[Message]:
-        """Return the messages that replace a RECORD message; its fractions are `Decimal`."""
+        """Return the messages that replace a RECORD message, in which fractions are `Decimal`."""
 
     @abc.abstractmethod
     def map_state_message(self, message_dict: dict[str, Any]) -> Iterable[Message]:
@@ -126,19 +133,19 @@ class InlineMapper(PluginBase, abc.ABC):
 
     @classmethod
     def get_singer_command(cls) -> CliCommand:
-        """Return the Singer CLI command."""
+        """Return the Singer command of this mapper."""
         from tap_core.protocols.singer.cli import mapper_command
 
         return mapper_command(cls, cls.listen)
 
     @final
     def listen(self, file_input: Any | None = None) -> int:
-        """Map messages until the end of the input and return the exit code, 0.
+        """Map all messages of the input; return the exit code 0.
 
         ``file_input`` is a file of bytes or text; the default is standard input.
 
         Raises:
-            InvalidInputLine: a line is not a message; the output for earlier lines is written.
+            InvalidInputLine: a line is not a message. The output for earlier lines is written.
         """
         with self._signals.deferred():
             counts = self.process_lines(file_input)
@@ -149,12 +156,12 @@ class InlineMapper(PluginBase, abc.ABC):
         return 0
 
     def process_endofpipe(self) -> None:
-        """Finish processing at the end of the input."""
+        """Finish processing. Called at the end of the input."""
         self.logger.debug("End of pipe reached")
 
     @final
     def process_lines(self, file_input: Any | None = None) -> Counter[str]:
-        """Map messages until the end of the input and return their number by type."""
+        """Map all messages of the input; return the number of messages by type."""
         counts: Counter[str] = Counter()
         try:
             if self.message_reader is not None:
@@ -173,7 +180,7 @@ class InlineMapper(PluginBase, abc.ABC):
 
     @final
     def write_message(self, message: Message) -> None:
-        """Append a message to the output."""
+        """Add a message to the output."""
         if self.message_writer is not None:
             self.message_writer.write_message(message)
             return
@@ -189,7 +196,7 @@ class InlineMapper(PluginBase, abc.ABC):
             self.write_message(message)
 
     def _record_line(self, message: RecordMessage) -> bytes:
-        """Return the line of a record: the fast path for the most frequent message."""
+        """Return the output line of a record, on a fast path for this most frequent message."""
         head = self._heads.get(message.stream)
         if head is None:
             head = b'{"type":"RECORD","stream":%b,"record":' % encode_json(message.stream)
@@ -261,7 +268,7 @@ class InlineMapper(PluginBase, abc.ABC):
     _assert_line_requires = staticmethod(GenericSingerReader.assert_line_requires)
 
     def _run_custom_reader(self, reader: Any, file_input: Any | None) -> Counter[str]:
-        """Read with an author's custom reader, which may be stopped between messages."""
+        """Map the messages from an author's reader, which can be stopped between two messages."""
         callbacks = {
             "SCHEMA": self._process_schema_message,
             "RECORD": self._process_record_message,
@@ -273,17 +280,17 @@ class InlineMapper(PluginBase, abc.ABC):
 
     @property
     def _is_stopping(self) -> bool:
-        """True if a termination signal has arrived."""
+        """True if a termination signal was received."""
         return bool(self._signals.received)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Stop after the message that is being processed; outside of messages stop at once."""
+        """Stop after the message being processed, or immediately between two messages."""
         if not self._signals.record(signum):
             super()._handle_termination(signum, frame)
 
 
 def _body(record: Mapping[str, Any]) -> bytes:
-    """Encode a record that an author built; values without a JSON form take the slow path."""
+    """Encode a record that an author built, including values that have no JSON form."""
     if not _TEXT.issuperset(map(type, record)):
         return encode_body(to_json_compatible(record))
     kinds = set(map(type, record.values()))

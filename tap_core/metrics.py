@@ -105,7 +105,7 @@ class Point(Generic[_Value]):
 
 
 def _jsonable(value: Any) -> Any:
-    """Return a context as a dictionary and any other value without a JSON form as text."""
+    """Return a value for JSON: a context as a dict, other unsupported values as text."""
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
@@ -125,7 +125,7 @@ class MetricExclusionFilter(logging.Filter):
         self.tags: dict[str, Any] = tags or {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return False for an excluded metric, True for any other record."""
+        """Return False for a metric that is excluded, and True for all other records."""
         point = record.args[0] if isinstance(record.args, tuple) and record.args else None
         return not (isinstance(point, Point) and self._excludes(point))
 
@@ -148,7 +148,7 @@ def log(logger: logging.Logger, point: Point[Any]) -> None:
 
 
 class Meter(abc.ABC):
-    """Base class of context managers that measure while they are active."""
+    """Base class of meters: context managers that measure what their block does."""
 
     def __init__(self, metric: Metric, tags: dict[str, Any] | None = None) -> None:
         self.metric = metric
@@ -158,7 +158,7 @@ class Meter(abc.ABC):
 
     @property
     def context(self) -> Context | None:
-        """The partition that is being measured, or None."""
+        """The partition that is measured, or None."""
         return self.tags.get(Tag.CONTEXT)
 
     @context.setter
@@ -166,7 +166,7 @@ class Meter(abc.ABC):
         self.with_context(value)
 
     def with_context(self, value: Context | None) -> None:
-        """Set or remove the partition tag of the following data points."""
+        """Set the partition tag of the following data points; None removes the tag."""
         if value is None:
             self.tags.pop(Tag.CONTEXT, None)
         else:
@@ -187,7 +187,7 @@ class Meter(abc.ABC):
 
 
 class Counter(Meter):
-    """Counter that logs its increments every ``log_interval`` seconds."""
+    """Counter that logs its increments every ``log_interval`` seconds and at the end."""
 
     def __init__(
         self,
@@ -213,11 +213,11 @@ class Counter(Meter):
         self.exit()
 
     def exit(self) -> None:
-        """Log the increments that were not logged yet."""
+        """Log the increments that have not been logged yet."""
         self._pop()
 
     def increment(self, value: int = 1) -> None:
-        """Add ``value`` to the count; the engine calls this once per chunk."""
+        """Add ``value`` to the count. The SDK calls this once per chunk of records."""
         self.value += value
         if self._ready_to_log():
             self._pop()
@@ -232,7 +232,7 @@ class Counter(Meter):
 
 
 class Timer(Meter):
-    """Timer in seconds that also records success or failure."""
+    """Timer that logs the seconds that its block takes, and its success or failure."""
 
     def __init__(self, metric: Metric, tags: dict[str, Any] | None = None) -> None:
         super().__init__(metric, tags)
@@ -301,7 +301,7 @@ def http_request_duration(
     context: Context | None = None,
     **tags: Any,
 ) -> Point[float]:
-    """Return the duration of one request; a status from 400 on counts as failed."""
+    """Return a data point with the duration of one request; status 400 and above means failed."""
     succeeded = status < HTTPStatus.BAD_REQUEST
     tags = {
         Tag.STREAM: stream,

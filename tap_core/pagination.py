@@ -57,7 +57,7 @@ def first(iterable: Iterable[T]) -> T:
 
 
 class BaseAPIPaginator(ABC, Generic[TPageToken]):
-    """Base class of paginators: the token of the current page and the number of pages.
+    """Base class of paginators. It holds the token of the current page and counts the pages.
 
     ``start_value`` is the token of the first page.
     """
@@ -70,7 +70,7 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
 
     @property
     def current_value(self) -> TPageToken:
-        """Token of the page to fetch next."""
+        """Token of the current page, which is the next to be requested."""
         return self._value
 
     @property
@@ -90,7 +90,7 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
         return str(self)
 
     def continue_if_empty(self, response: Response) -> bool:  # noqa: ARG002  a hook
-        """Return True if pages may follow a page without records."""
+        """Return True if pages with records may follow a page without records."""
         return False
 
     def advance(self, response: Response) -> None:
@@ -115,7 +115,7 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
             self._value = new_value
 
     def has_more(self, response: Response) -> bool:  # noqa: ARG002  a hook
-        """Return True if another page follows; if False, `get_next` is not called."""
+        """Return True if another page follows. If False, `get_next` is not called."""
         return True
 
     @abstractmethod
@@ -125,7 +125,7 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
 
 
 def _described(token: object) -> str:
-    """Return a description of a token, with its value only if it is a number (not secret)."""
+    """Return a description of a token; its value is shown only if it is a number, not a secret."""
     kind = type(token).__name__
     if isinstance(token, ParseResult):
         return f"a link to {token.hostname or 'the same host'} ({kind})"
@@ -146,11 +146,11 @@ class SinglePagePaginator(BaseAPIPaginator[None]):
         super().__init__(None, *args, **kwargs)
 
     def has_more(self, response: Response) -> bool:  # noqa: ARG002
-        """Return False."""
+        """Return False, since there is only one page."""
         return False
 
     def get_next(self, response: Response) -> None:  # noqa: ARG002
-        """Return None."""
+        """Return None, since there is only one page."""
         return
 
 
@@ -160,7 +160,7 @@ class SinglePagePaginator(BaseAPIPaginator[None]):
 class BaseHATEOASPaginator(BaseAPIPaginator[ParseResult | None], ABC):
     """Paginator for APIs whose responses contain the URL of the next page.
 
-    The token is that URL, parsed; None for the first page. Overrides of ``get_url_params``
+    The token is the parsed URL, or None for the first page. Overrides of ``get_url_params``
     usually return ``dict(parse_qsl(next_page_token.query))``.
     """
 
@@ -179,7 +179,7 @@ class BaseHATEOASPaginator(BaseAPIPaginator[ParseResult | None], ABC):
 
 
 class HeaderLinkPaginator(BaseHATEOASPaginator):
-    """Paginator for APIs with a ``Link`` header with ``rel="next"`` (RFC 8288, section 3)."""
+    """Paginator for APIs that return a ``Link`` header with ``rel="next"`` (RFC 8288)."""
 
     def get_next_url(self, response: Response) -> str | None:
         """Return the URL in the header's ``next`` link, or None."""
@@ -190,14 +190,14 @@ class HeaderLinkPaginator(BaseHATEOASPaginator):
 
 
 class JSONPathPaginator(BaseAPIPaginator[str | None]):
-    """Paginator for APIs with the next token in the body, at the first match of a JSONPath."""
+    """Paginator for APIs that return the next token in the body, where a JSONPath finds it."""
 
     def __init__(self, jsonpath: str, *args: Any, **kwargs: Any) -> None:
         super().__init__(None, *args, **kwargs)
         self._jsonpath = jsonpath
 
     def get_next(self, response: Response) -> str | None:
-        """Return the first match of the path, or None."""
+        """Return the first match of the JSONPath in the body, or None."""
         from tap_core.http.response import parse_first_document
 
         found: str | None = parse_first_document(response, self._jsonpath)
@@ -205,7 +205,7 @@ class JSONPathPaginator(BaseAPIPaginator[str | None]):
 
 
 class SimpleHeaderPaginator(BaseAPIPaginator[str | None]):
-    """Paginator for APIs with the next token in a header, such as ``X-Next-Page``."""
+    """Paginator for APIs that return the next token in a header, such as ``X-Next-Page``."""
 
     def __init__(self, key: str, *args: Any, **kwargs: Any) -> None:
         super().__init__(None, *args, **kwargs)
@@ -220,7 +220,7 @@ class SimpleHeaderPaginator(BaseAPIPaginator[str | None]):
 
 
 class PageNumberPaginator(BaseAPIPaginator[int]):
-    """Paginator for numbered pages; ends when `has_more` is False or a page is empty."""
+    """Paginator that counts page numbers until `has_more` returns False or a page is empty."""
 
     def get_next(self, response: Response) -> int | None:  # noqa: ARG002
         """Return the next page number."""
@@ -228,7 +228,7 @@ class PageNumberPaginator(BaseAPIPaginator[int]):
 
 
 class OffsetPaginator(BaseAPIPaginator[int], ABC):
-    """Paginator for record offsets; ends when `has_more` is False or a page is empty."""
+    """Paginator that counts record offsets until `has_more` returns False or a page is empty."""
 
     def __init__(self, start_value: int, page_size: int, *args: Any, **kwargs: Any) -> None:
         super().__init__(start_value, *args, **kwargs)
@@ -282,5 +282,5 @@ class LegacyStreamPaginator(BaseAPIPaginator[TPageToken | None], Generic[TPageTo
         self.stream = stream
 
     def get_next(self, response: Response) -> TPageToken | None:
-        """Return the next token, which the stream's ``get_next_page_token`` finds."""
+        """Return the token that the stream's ``get_next_page_token`` returns."""
         return self.stream.get_next_page_token(response, self.current_value)

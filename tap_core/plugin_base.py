@@ -91,9 +91,9 @@ class CliCommand(Protocol):
 class EntryPoint:
     """Executable entry point of one plugin class.
 
-    It can be called without arguments, as console scripts do (it then reads ``sys.argv``), with an
-    argument list, or with :meth:`main`, as test runners for click commands do. All other attributes
-    (``params``, ``help``) are those of the Singer command, which is created on access.
+    It can be called without arguments, as console scripts do (the arguments are then those in
+    ``sys.argv``), with an argument list, or through :meth:`main`, as test runners for click do.
+    Other attributes (``params``, ``help``) are those of the Singer command.
     """
 
     def __init__(self, plugin: type[PluginBase]) -> None:
@@ -101,7 +101,7 @@ class EntryPoint:
         self.name: str = plugin.name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the plugin; the arguments are those of :meth:`main`."""
+        """Run the plugin, with the arguments of :meth:`main`."""
         return self.main(*args, **kwargs)
 
     def main(
@@ -110,7 +110,7 @@ class EntryPoint:
         prog_name: str | None = None,
         **extra: Any,
     ) -> Any:
-        """Configure logging, choose the command by the arguments, and run it."""
+        """Configure logging, select the command that the arguments name, and run it."""
         argv = list(sys.argv[1:] if args is None else args)
         setup_console_logging(plugin_log_level(self.name))
         command = self._plugin.get_command(argv)
@@ -123,7 +123,7 @@ class EntryPoint:
 
 
 class plugin_cli:  # noqa: N801  singer_sdk's name
-    """Descriptor that makes ``Plugin.cli`` the entry point of the accessed class."""
+    """Descriptor for ``cli``: returns the entry point of the class through which it is accessed."""
 
     def __get__(self, instance: object, owner: type[PluginBase]) -> EntryPoint:
         return EntryPoint(owner)
@@ -228,9 +228,9 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the settings of the capabilities to a schema, in place.
+        """Add the settings of the plugin's capabilities to a schema, in place.
 
-        The SDK calls it with copies. Override it to add settings that several plugins share.
+        The SDK passes a copy. Override it to add settings that several plugins share.
         """
         for capability, settings in (
             (PluginCapabilities.STREAM_MAPS, STREAM_MAPS_CONFIG),
@@ -241,13 +241,13 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def _built_capabilities(cls) -> list[CapabilitiesEnum]:
-        """Return the plugin's capabilities that the SDK supports; only these are advertised."""
+        """Return those of the plugin's capabilities that the SDK supports, as shown to users."""
         missing = {unbuilt.capability for unbuilt in cls._not_built()}
         return [capability for capability in cls.capabilities if capability not in missing]
 
     @classmethod
     def _not_built(cls) -> list[UnsupportedCapability]:
-        """Return the unsupported capabilities, with stream maps if the plugin has no mapper."""
+        """Return the unsupported capabilities; without a mapper, stream maps are among them."""
         maps = cls.setup_mapper is not PluginBase.setup_mapper
         return [
             unbuilt
@@ -301,10 +301,10 @@ class PluginBase(abc.ABC):
 
     @classproperty
     def _env_var_config(cls) -> dict[str, Any]:  # noqa: N805
-        """Settings from environment variables.
+        """Settings read from environment variables.
 
         Raises:
-            ConfigValidationError: The values of variables do not fit their settings.
+            ConfigValidationError: A variable has a value of the wrong type for its setting.
         """
         return parse_environment_config(cls._full_schema(), cls._env_var_prefix)
 
@@ -326,7 +326,7 @@ class PluginBase(abc.ABC):
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """State, for plugins that have one."""
+        """State of the plugin, if it has one."""
         raise NotImplementedError
 
     def setup_mapper(self) -> None:
@@ -367,7 +367,7 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def get_supported_python_versions(cls) -> list[str] | None:
-        """Return the Python versions in the distribution's metadata; None if not installed."""
+        """Return the Python versions that the distribution supports, or None if not installed."""
         from importlib import metadata
 
         try:
@@ -377,17 +377,17 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def get_documentation_url(cls) -> str | None:
-        """Return `documentation_url`, else the URL in the distribution's metadata, or None."""
+        """Return `documentation_url`, or else the URL in the distribution's metadata, or None."""
         return cls.documentation_url or cls._url_by(about.documentation_url)
 
     @classmethod
     def get_changelog_url(cls) -> str | None:
-        """Return `changelog_url`, else the URL in the distribution's metadata, or None."""
+        """Return `changelog_url`, or else the URL in the distribution's metadata, or None."""
         return cls.changelog_url or cls._url_by(about.changelog_url)
 
     @classmethod
     def _url_by(cls, find: Callable[[Any], str | None]) -> str | None:
-        """Return a URL that ``find`` extracts from the distribution's metadata, or None."""
+        """Return the URL that ``find`` returns for the distribution's metadata, or None."""
         from importlib import metadata
 
         try:
@@ -435,12 +435,12 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:  # noqa: ARG003  for overrides
-        """Return the command for an argument list; the Singer command unless overridden."""
+        """Return the command for an argument list: the Singer command, unless overridden."""
         return cls.get_singer_command()
 
     @classmethod
     def get_singer_command(cls) -> CliCommand:
-        """Return the Singer command; taps and targets override this method."""
+        """Return the Singer command. Taps and targets override this method."""
         raise NotImplementedError
 
     def _setup_signal_handlers(self) -> None:
@@ -450,10 +450,10 @@ class PluginBase(abc.ABC):
             signal.signal(signal.SIGTERM, self._handle_signal)
 
     def _handle_signal(self, signum: int, frame: FrameType | None) -> None:
-        """Handle a signal, unless it repeats the previous request.
+        """Handle a signal, unless it repeats the previous request to stop.
 
-        Ctrl-C reaches every process of a terminal, and an orchestrator among them then sends
-        SIGTERM to each of its plugins: these two signals are one request to stop.
+        Ctrl-C reaches all processes of a terminal. An orchestrator among them then sends SIGTERM
+        to its plugins. These two signals are one request to stop.
         """
         is_echo = self._signals_heeded == (signal.SIGINT,) and signum == signal.SIGTERM
         self._signals_heeded += (signum,)
@@ -462,11 +462,11 @@ class PluginBase(abc.ABC):
 
     @property
     def stopped_by(self) -> int | None:
-        """First signal that requested termination, or None."""
+        """Number of the first signal that requested a stop, or None."""
         return next(iter(self._signals_heeded), None)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        """Exit in an orderly way; plugins with data to save override this method."""
+        """End the process after a signal. Plugins that must save data override this method."""
         self.logger.info("Gracefully shutting down...")
         sys.exit(0)
 
@@ -474,7 +474,7 @@ class PluginBase(abc.ABC):
 def _load_config(
     config: Mapping[str, Any] | PurePath | str | Sequence[PurePath | str] | None,
 ) -> dict[str, Any]:
-    """Return a copy of the configuration, or read it from paths, which is deprecated."""
+    """Return a copy of the settings. Reading them from paths is deprecated."""
     if not config:
         return {}
     if isinstance(config, Mapping):

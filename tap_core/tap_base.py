@@ -184,7 +184,7 @@ class Tap(PluginBase):
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the settings of the capabilities, and of the options that the author enables."""
+        """Add the settings of the tap's capabilities and enabled options to a schema, in place."""
         super().append_builtin_config(config_jsonschema)
         if PluginCapabilities.BATCH in cls._built_capabilities():
             merge_missing_config_jsonschema(BATCH_CONFIG, config_jsonschema)
@@ -202,7 +202,7 @@ class Tap(PluginBase):
 
     @property
     def run(self) -> SyncRun:
-        """Current run as seen by the calling thread; created by the first sync."""
+        """Current sync as the calling thread sees it, created on first use."""
         made: SyncRun | None = self.__dict__.get("run")
         if made is None:
             made = self.__dict__["run"] = self._begin_run()
@@ -213,7 +213,7 @@ class Tap(PluginBase):
 
     @property
     def message_writer(self) -> Any:
-        """Writer of the messages that author code writes; access first sends the buffered rows."""
+        """Writer for messages from the author's code. Each access sends the buffered rows first."""
         if "run" in self.__dict__:
             self.run.settle()
         return self._message_writer
@@ -225,9 +225,9 @@ class Tap(PluginBase):
         self.__dict__.pop("run", None)
 
     def speak_by(self, outlet: ProtocolWriter) -> None:
-        """Write all output with ``outlet``, the writer of a protocol other than Singer.
+        """Use ``outlet``, the writer of a protocol other than Singer, for all output.
 
-        Messages that author code writes are converted to events and written there too.
+        Singer messages that the author's code writes are converted to events and written there too.
         """
         if not is_default_writer(self._message_writer):
             self.logger.warning(
@@ -244,26 +244,26 @@ class Tap(PluginBase):
         self.__dict__.pop("run", None)
 
     def write_message(self, message: Message) -> None:
-        """Write a Singer message after all rows so far."""
+        """Write a Singer message, after all rows so far."""
         self.run.emit(to_event(message, self.outlet.encode))
 
     @cached_property
     def state_writer(self) -> StateWriter:
-        """Writer for author code that writes states explicitly."""
+        """Writer for states that the author's code provides."""
         return StateWriter(self)
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
         """Return the estimated number of rows and bytes of all streams together; None if unknown.
 
-        Called before the first stream under protocols with estimates (Airbyte's ESTIMATE of type
-        SYNC). If it returns a total, the streams are not queried.
+        This is called before the first stream under protocols that support estimates (such as
+        Airbyte). If it returns a total, the single streams are not asked.
         """
         return None
 
     def update_estimate(self, rows: int | None = None, nbytes: int | None = None) -> None:
-        """Update the estimated total of rows and bytes of this sync; the last call counts.
+        """Replace the estimated total of rows and bytes of this sync.
 
-        It has no effect if single streams were estimated, because platforms do not support both.
+        This has no effect if single streams were estimated, because platforms do not support both.
         """
         emit_total_estimate(self.run, self.name, rows, nbytes)
 
@@ -293,10 +293,10 @@ class Tap(PluginBase):
             self.config_listener(lambda given: {**given, **changed})
 
     def _leave_state(self, unfinished: str | None) -> None:
-        """Write the last state, marked as unfinished, after an error or a signal.
+        """Write the last state after an error or a signal, marked as unfinished.
 
-        ``currently_syncing`` prevents a target from taking the end of the input for the end of the
-        data. A failure to write the state is logged and does not hide the original error.
+        The mark, ``currently_syncing``, shows a target that the end of the input is not the end
+        of the data. A failure to write the state is logged and does not hide the original error.
         """
         if self.run.is_broken or self.run.is_hurried:
             return
@@ -312,7 +312,7 @@ class Tap(PluginBase):
             del state["currently_syncing"]
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Stop the sync at a signal; the state is written before the process ends."""
+        """Stop the sync after a signal. The state is written before the process ends."""
         leave = super()._handle_termination
         if "run" in self.__dict__:
             self.run.stop(lambda: leave(signum, frame))
@@ -378,19 +378,19 @@ class Tap(PluginBase):
 
     @property
     def input_catalog(self) -> Catalog | None:
-        """Input catalog, or None."""
+        """Catalog passed to the tap, or None."""
         return self._input_catalog
 
     @property
     def catalog(self) -> Catalog:
-        """Catalog in use: the input catalog, else the discovered one."""
+        """Catalog in use: the input catalog, or else the discovered one."""
         if self._catalog is None:
             self._catalog = self.input_catalog or self._singer_catalog
         return self._catalog
 
     @property
     def _singer_catalog(self) -> Catalog:
-        """Discovered catalog."""
+        """Catalog of the discovered streams."""
         return Catalog(
             (stream.tap_stream_id, stream._singer_catalog_entry) for stream in self.streams.values()
         )
@@ -413,14 +413,14 @@ class Tap(PluginBase):
         return text
 
     def check_streams(self) -> None:
-        """Raise an error for a stream that cannot be read; called before discovery prints."""
+        """Raise an error for a stream that cannot be read. Called before discovery prints."""
 
     # Stream maps
 
     def setup_mapper(self) -> None:
-        """Create the stream maps of the catalog; without a catalog, discover the streams.
+        """Create the stream maps for the streams of the catalog, or for all streams without one.
 
-        If no setting needs stream maps, they are created on first access.
+        If no setting needs stream maps, they are created on first access instead.
         """
         config = self._config
         asked = config.get("stream_maps") or config.get("flattening_enabled")
@@ -458,28 +458,28 @@ class Tap(PluginBase):
 
     @property
     def has_own_catalog(self) -> bool:
-        """True if the schemas to send come from a catalog that the author provides."""
+        """True if the author's code provides the catalog with the schemas to send."""
         return self.has_mapper and is_overridden(self, "catalog")
 
     # State
 
     @property
     def state(self) -> TapState:
-        """State document, writable; the caller may change it until the sync ends."""
+        """State document, which the caller may change until the sync ends."""
         if "run" in self.__dict__:
             self.run.settle()
         self.document.share()
         return cast(TapState, self.document.tap_state)
 
     def use_catalog(self, catalog: Catalog) -> None:
-        """Apply a catalog that was built from the discovered streams of this tap."""
+        """Apply a catalog that was built from this tap's discovered streams."""
         self._input_catalog = catalog
         self._catalog = None
         for stream in self.streams.values():
             stream.apply_catalog(catalog)
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Load a state; override it to convert states of earlier versions of the tap."""
+        """Load a state. Override this method to convert states of earlier versions of the tap."""
         if self.has_shared_state:
             own = {"bookmarks", "currently_syncing"}
             self.document.tap_state.update({k: v for k, v in state.items() if k not in own})
@@ -521,13 +521,13 @@ class Tap(PluginBase):
             stream.log_sync_costs()
 
     def sync_part(self, part: WorkUnit) -> Mapping[str, Any]:
-        """Sync one work unit of a distributed sync; return the states after it."""
+        """Sync a work unit from another process; return the resulting states by stream name."""
         if "run" not in self.__dict__:
             self._set_compatible_replication_methods()
         return sync_work_unit(self.streams[part.stream], part)
 
     def _set_compatible_replication_methods(self) -> None:
-        """Force FULL_TABLE for parents whose replication key does not cover a selected child."""
+        """Force FULL_TABLE if a selected child sets ``ignore_parent_replication_key``."""
         for stream in self.streams.values():
             for below in stream.descendent_streams:
                 if below.selected and below.ignore_parent_replication_key:
@@ -550,7 +550,7 @@ class Tap(PluginBase):
     def run_sync_dry_run(
         self, dry_run_record_limit: int | None = 1, streams: Iterable[Stream] | None = None
     ) -> bool:
-        """Sync at most ``dry_run_record_limit`` records of each stream, selected or not."""
+        """Sync at most ``dry_run_record_limit`` records of each of the ``streams``, or of all."""
         tested = list(self.streams.values() if streams is None else streams)
         for stream in tested:
             stream.ABORT_AT_RECORD_COUNT = dry_run_record_limit
@@ -563,7 +563,7 @@ class Tap(PluginBase):
         return True
 
     def check_connection(self) -> None:
-        """Connect to the source with the settings; raise an error on failure.
+        """Connect to the source with the settings, and raise an error on failure.
 
         The default reads one record of the first stream without a parent. Override it if the source
         has a cheaper or more specific check.
@@ -603,10 +603,10 @@ Tap._HOOKS = {name: get_member(Tap, name) for name in ("catalog", "write_message
 
 
 class StateWriter:
-    """Writer of states that the author provides; equal consecutive states are written once."""
+    """Writer of states from the author's code. Equal consecutive states are written once."""
 
     def __init__(self, tap: Tap) -> None:
-        """Write states with the run of ``tap``."""
+        """Create a writer of states for ``tap``."""
         self._tap = tap
         self._last = b""
 

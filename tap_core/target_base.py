@@ -85,7 +85,7 @@ _MAX_PARALLELISM: Final = 8
 
 
 class Target(TargetOverrides, PluginBase, abc.ABC):
-    """Base class of targets: define ``name``, ``config_jsonschema`` and ``default_sink_class``."""
+    """Base class of targets. Define ``name``, ``config_jsonschema`` and ``default_sink_class``."""
 
     message_reader_class: type[Any] = SimpleSingerReader
     """A class whose objects have ``process_lines(file_input, callbacks)``, for other wires."""
@@ -116,10 +116,10 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         setup_mapper: bool = True,
         message_reader: Any | None = None,
     ) -> None:
-        """Read and validate the settings.
+        """Load and validate the settings.
 
         Raises:
-            ConfigValidationError: the settings are invalid; all faults are reported at once.
+            ConfigValidationError: the settings are invalid; the error lists all faults.
         """
         self._signals = TerminationSignals()
         super().__init__(
@@ -142,7 +142,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the settings of every target and those of this target's capabilities."""
+        """Add the settings of every target and of this one's capabilities to a schema, in place."""
         known = cls._built_capabilities()
         for settings, capability in (
             (ADD_RECORD_METADATA_CONFIG, None),
@@ -159,7 +159,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     @classmethod
     def get_singer_command(cls) -> CliCommand:
-        """Return the Singer CLI command."""
+        """Return the Singer command of this target."""
         from tap_core.protocols.singer.cli import target_command
 
         return target_command(cls, cls.listen)
@@ -167,10 +167,10 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     # Input
 
     def listen(self, file_input: Any | None = None) -> int:
-        """Process messages until the end of the input and return the exit code, 0.
+        """Process all messages of the input; return the exit code 0.
 
         ``file_input`` is a file of bytes or text; the default is standard input. If the input is
-        broken, the complete messages before the fault are drained and their state is emitted.
+        invalid, the messages before the fault are still loaded and their state is written.
 
         Raises:
             InvalidInputLine: a line is not a message.
@@ -191,7 +191,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     @final
     def process_lines(self, file_input: Any | None = None) -> Counter[str]:
-        """Process messages until the end of the input and return their number by type."""
+        """Process all messages of the input; return the number of messages by type."""
         if not is_default_reader(self.message_reader):
             return self._run_custom_reader(self.message_reader, file_input)
         counts: Counter[str] = Counter()
@@ -229,7 +229,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             self._process_batch_message(batch_message(event))
 
     def _run_custom_reader(self, reader: Any, file_input: Any | None) -> Counter[str]:
-        """Read with an author's custom reader."""
+        """Process the messages from an author's reader; return their number by type."""
         callbacks = {
             "SCHEMA": self._process_schema_message,
             "RECORD": self._process_record_message,
@@ -244,7 +244,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         return min(_LONGEST_BEAT, max(0.01, self._MAX_RECORD_AGE_IN_MINUTES * 60 / 4))
 
     def _overrides(self, hook: str) -> bool:
-        """Return True if the author overrides a hook."""
+        """Return True if the author's class overrides the method named ``hook``."""
         return getattr(type(self), hook) is not getattr(Target, hook)
 
     def _assert_line_requires(self, message_dict: dict[str, Any], requires: set[str]) -> None:
@@ -256,7 +256,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     # Stream maps and schemas
 
     def setup_mapper(self) -> None:
-        """Create the mapper, or defer it to first use if maps and flattening are not configured."""
+        """Create the stream maps; if no setting needs them, they are created on first access."""
         if self.config.get("stream_maps") or self.config.get("flattening_enabled"):
             super().setup_mapper()
         else:
@@ -305,7 +305,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._register(name, schema, keys)
 
     def _register(self, name: str, schema: JsonSchema, keys: Sequence[str] | None) -> None:
-        """Create the routes of a stream and their sinks."""
+        """Create the routes (stream map and sink) for the records of a stream, and their sinks."""
         self._raw_schemas[name] = (copy.deepcopy(schema), keys)
         if self._mapper is None and self._mapper_is_due:
             self._routes[name] = (StreamRoute(name),)
@@ -353,7 +353,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             self._handle_max_record_age()
 
     def _process_rows_directly(self, sink: Sink, rows: Rows, times: Sequence[str | None]) -> None:
-        """Add rows to one sink on the fast path, with all checks done once for all rows."""
+        """Add rows to one sink on the fast path, which makes all checks once for all rows."""
         pipeline = self._get_pipeline(sink)
         take, weighs, version = pipeline.take, pipeline.weighs, rows.version
         holders, clock = self._watermark.holders, time.monotonic
@@ -432,7 +432,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     # Batch files and versions
 
     def _process_unchecked_batch_message(self, message_dict: dict[str, Any]) -> None:
-        """Count the batch files in a message from an author's reader, as the decoder does."""
+        """Process a BATCH message from an author's reader, after checking its number of files."""
         self._assert_line_requires(message_dict, requires={"stream", "manifest"})
         try:
             FileLimits.from_config(self.config).check_manifest(len(message_dict["manifest"]))
@@ -441,7 +441,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._process_batch_message(message_dict)
 
     def _process_batch_message(self, message_dict: dict[str, Any]) -> None:
-        """Drain the sinks of a stream, then load batch files into them."""
+        """Drain the sinks of a stream, then load batch files into the sinks."""
         self._assert_line_requires(message_dict, requires={"stream", "encoding", "manifest"})
         encoding = BaseBatchFileEncoding.from_dict(message_dict["encoding"])
         routes = self._get_routes(message_dict["stream"])
@@ -467,7 +467,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         message: dict[str, Any],
         routes: tuple[StreamRoute, ...],
     ) -> None:
-        """Add the records of batch files to sinks, like those of RECORD messages."""
+        """Add the records of batch files to sinks, in the same way as those of RECORD messages."""
         name, version = message["stream"], message.get("version")
         own = self._overrides("_process_record_message")
 
@@ -490,7 +490,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     ) -> None:
         """Pass each record of a file to ``take``, then drain the sinks.
 
-        ``take`` also gets the record's size in bytes, or 0 if no sink limits its batch by bytes.
+        ``take`` also gets the record's size in bytes, or 0 if no sink has a limit in bytes.
         """
         sinks = [self.get_sink(route.alias) for route in routes]
         weighs = any(map(self._weighs, routes))
@@ -505,7 +505,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             self.drain_one(sink)
 
     def _process_activate_version_message(self, message_dict: dict[str, Any]) -> None:
-        """Drain the sinks of a stream, then activate one version of its rows."""
+        """Drain the sinks of a stream, then activate one table version of its rows."""
         for route in self._get_routes(message_dict["stream"]):
             sink = self.get_sink(route.alias)
             if not sink.process_activate_version_messages:
@@ -570,7 +570,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         return successor
 
     def _retire(self, sink: Sink) -> None:
-        """Drain a sink that gets no more records and schedule its clean-up."""
+        """Drain a sink that gets no more records; it is cleaned up at the end of the run."""
         self.drain_one(sink)
         self._release()
         self._pipelines.pop(sink, None)
@@ -635,15 +635,15 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     # Drains
 
     def process_endofpipe(self) -> None:
-        """Drain all sinks; called at the end of the input."""
+        """Drain all sinks. Called at the end of the input."""
         self.drain_all(is_endofpipe=True)
 
     @final
     def drain_all(self, *, is_endofpipe: bool = False) -> None:
-        """Drain all sinks, and clean them up at the end of the input.
+        """Drain all sinks, that is, write their records. With ``is_endofpipe`` also clean them up.
 
-        If one drain fails, drains that have started are completed, and the covered state is emitted
-        before the error is raised.
+        If a drain fails, drains that have started are completed, and the state of the records
+        written so far is emitted before the error is raised.
         """
         try:
             self._drain_all(self._sinks_to_clear, 1)
@@ -656,7 +656,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     @final
     def drain_one(self, sink: Sink) -> None:
-        """Drain a sink, unless it is empty or the target is stopping."""
+        """Write the waiting records of a sink, unless it is empty or the target is stopping."""
         if sink.current_size == 0 or self._is_stopping:
             return
         context = sink.start_drain()
@@ -693,7 +693,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._last_full_drain_at = time.monotonic()
 
     def _handle_max_record_age(self) -> None:
-        """Drain all sinks if a record may have waited longer than the maximum age."""
+        """Drain all sinks if a record may have waited for longer than the maximum age."""
         if not any(sink.current_size for sink in self._watermark.holders):
             self._reset_max_record_age()
         elif self._max_record_age_in_minutes > self._MAX_RECORD_AGE_IN_MINUTES:
@@ -712,7 +712,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             self._keep_state(event.state)
 
     def _process_state_message(self, message_dict: dict[str, Any]) -> None:
-        """Keep a state until all records before it are drained."""
+        """Keep a state until all records that came before it are drained."""
         self._assert_line_requires(message_dict, requires={"value"})
         self._keep_state(dump_json(message_dict["value"], default=str).encode())
 
@@ -729,7 +729,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         return None if self._newest_state is None else decode_state(self._newest_state)
 
     def _release(self) -> None:
-        """Emit the newest state whose records are all drained, if there is one."""
+        """Write the newest state whose records are all drained, if there is such a state."""
         if not self._watermark.is_waiting:
             return
         for sink in list(self._watermark.holders):
@@ -745,18 +745,18 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             write_state_line(state)
 
     def _write_state_message(self, state: Any) -> None:
-        """Write a state to standard output, on one line."""
+        """Write a state to standard output as one line."""
         write_state_line(dump_json(state, default=str).encode())
 
     # Signals
 
     @property
     def _is_stopping(self) -> bool:
-        """True if a termination signal has arrived."""
+        """True if a termination signal was received."""
         return bool(self._signals.received)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Stop after the message that is being processed; outside of messages stop at once."""
+        """Stop after the message being processed, or immediately between two messages."""
         if not self._signals.record(signum):
             super()._handle_termination(signum, frame)
 

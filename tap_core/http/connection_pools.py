@@ -32,10 +32,10 @@ __all__ = [
 ]
 
 
-class _Measured(io.RawIOBase):
+class _LimitedStream(io.RawIOBase):
     """Byte stream of one HTTP response that enforces the deadline and size limit while it is read.
 
-    The bytes come from the socket through ``raw``.
+    ``raw`` is the stream that reads from the socket.
     """
 
     def __init__(self, raw: io.RawIOBase, sock: socket.socket, deadline: Deadline) -> None:
@@ -75,7 +75,7 @@ class _Measured(io.RawIOBase):
         return size
 
     def close(self) -> None:
-        """Close the stream and restore the socket's timeout for the next request."""
+        """Close the stream and reset the socket's timeout for the next request."""
         if not self.closed:
             if self._is_changed and self._socket.fileno() >= 0:
                 self._socket.settimeout(self._usual)
@@ -84,34 +84,37 @@ class _Measured(io.RawIOBase):
 
 
 class _Response(HTTPResponse):
-    """HTTP response that is read through `_Measured` while a deadline is in force."""
+    """HTTP response that is read through `_LimitedStream` while this thread has a deadline."""
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
         deadline = IN_FORCE.deadline
         if deadline is not None:
-            self.fp = io.BufferedReader(_Measured(self.fp.detach(), sock, deadline))
+            self.fp = io.BufferedReader(_LimitedStream(self.fp.detach(), sock, deadline))
 
 
 class HTTPConnectionPool(connectionpool.HTTPConnectionPool):
-    """HTTP connection pool whose responses are limited in time and size.
+    """HTTP connection pool that limits the size of responses and the time to receive them.
 
-    It keeps urllib3's class name, which error messages show and which is removed from them later.
+    The class has urllib3's name because error messages show the name and a later step removes it.
     """
 
     def _new_conn(self) -> Any:
-        return _measured(super()._new_conn())
+        return _limit_connection(super()._new_conn())
 
 
 class HTTPSConnectionPool(connectionpool.HTTPSConnectionPool):
-    """HTTPS connection pool whose responses are limited in time and size."""
+    """HTTPS connection pool that limits the size of responses and the time to receive them."""
 
     def _new_conn(self) -> Any:
-        return _measured(super()._new_conn())
+        return _limit_connection(super()._new_conn())
 
 
-def _measured(connection: Any) -> Any:
-    """Return the connection with limited responses, unless its response class was replaced."""
+def _limit_connection(connection: Any) -> Any:
+    """Make a connection's responses limited, and return it.
+
+    A connection whose response class was replaced is returned unchanged.
+    """
     is_known = isinstance(connection, (HTTPConnection, HTTPSConnection))
     if is_known and connection.response_class is HTTPResponse:
         connection.response_class = _Response
@@ -122,9 +125,9 @@ _POOLS: Final = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
 
 
 def limit_responses(session: requests.Session) -> None:
-    """Limit the time and size of all responses that a session receives from now on.
+    """Limit the size of a session's future responses and the time to receive them.
 
-    Adapters and pools of other classes are not changed.
+    Custom adapters and connection pools are not changed.
     """
     adapters: Any = session.adapters
     for adapter in adapters.values():
@@ -134,7 +137,7 @@ def limit_responses(session: requests.Session) -> None:
 
 
 def limit_proxied_responses(session: requests.Session, url: str, proxy: str | None) -> None:
-    """Limit the responses that a session receives through a proxy; None means no proxy."""
+    """Limit the responses to ``url`` that a session receives through ``proxy``; None: no proxy."""
     try:
         manager: Any = cast("Any", session.get_adapter(url)).proxy_manager_for(proxy)
     except (InvalidSchema, AttributeError):  # sending the request raises a clearer error

@@ -24,7 +24,7 @@ _hasty: ContextVar[bool] = ContextVar("hasty", default=False)
 
 @contextmanager
 def fail_fast() -> Iterator[None]:
-    """Limit tries, waits and timeouts in the current thread for the duration of the block."""
+    """Enable fail-fast mode in this thread for the block: few tries, short waits and timeouts."""
     token = _hasty.set(True)
     try:
         yield
@@ -33,12 +33,12 @@ def fail_fast() -> Iterator[None]:
 
 
 def limit_tries(tries: int) -> int:
-    """Return the number of tries: at most two in fail-fast mode."""
+    """Return ``tries``, the maximum number of tries; at most 2 in fail-fast mode."""
     return min(tries, _TRIES) if _hasty.get() else tries
 
 
 def limit_wait(seconds: float) -> float:
-    """Return the seconds to wait before the next try: at most one in fail-fast mode."""
+    """Return ``seconds``, the wait before the next try; at most 1 in fail-fast mode."""
     return min(seconds, _WAIT_SECONDS) if _hasty.get() else seconds
 
 

@@ -19,7 +19,7 @@ _demanded = Event()
 
 
 def require_https() -> None:
-    """Forbid unencrypted requests to other machines for the rest of the process."""
+    """Forbid unencrypted requests to other machines until the process ends."""
     _demanded.set()
 
 

@@ -41,33 +41,33 @@ _HARMLESS: Final = (
 
 
 class UntrustedHostError(FatalAPIError):
-    """A response leads to an origin that must not receive the request's credentials."""
+    """Raised for a request or redirect that would send credentials to an origin not allowed."""
 
     failure_type = "config_error"
 
 
 class Origin(NamedTuple):
-    """Scheme, host and port that credentials are bound to."""
+    """Scheme, host and port of a URL. Credentials are only sent to the origin they belong to."""
 
     scheme: str
     host: str
     port: int
 
     def __str__(self) -> str:
-        """Return the origin as a URL prefix, without a default port."""
+        """Return the origin as the start of a URL; a default port is left out."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if self.port == _PORTS.get(self.scheme) else f":{self.port}"
         return f"{self.scheme}://{host}{port}"
 
     def is_tls_upgrade_from(self, other: Origin) -> bool:
-        """Return True if ``other`` is the same host over plain HTTP, both at default ports."""
+        """Return True if this is ``other`` with HTTPS for HTTP, both at default ports."""
         return (other.scheme, other.port, self.scheme, self.port) == (
             *("http", 80, "https", 443),
         ) and self.host == other.host
 
 
 def parse_origin(url: str | bytes | None) -> Origin | None:
-    """Return the origin of a prepared URL, or None if the URL has no valid one."""
+    """Return the origin of a prepared URL, or None if the URL is missing or has no valid origin."""
     text = url.decode("utf-8", "replace") if isinstance(url, bytes) else url or ""
     return _origin("/".join(text.split("/", 3)[:3]))
 
@@ -86,7 +86,10 @@ def _origin(beginning: str) -> Origin | None:
 
 @lru_cache(maxsize=512)
 def declared_origin(url: str) -> Origin | None:
-    """Return the origin of a URL from the author, parsed as requests parses it, or None."""
+    """Return the origin of a URL that the author wrote, or None if it has no valid origin.
+
+    The URL is normalized as requests does it.
+    """
     ready = requests.PreparedRequest()
     try:
         ready.prepare_url(url.strip(), None)
@@ -96,7 +99,7 @@ def declared_origin(url: str) -> Origin | None:
 
 
 class _Allowed(NamedTuple):
-    """One entry of ``allowed_hosts``, parsed; an empty scheme matches any scheme."""
+    """One parsed entry of the setting ``allowed_hosts``. An empty scheme matches any scheme."""
 
     scheme: str
     host: str
@@ -131,7 +134,7 @@ def _allowed(name: str) -> _Allowed:
 
 
 def check_allowed_hosts(names: Collection[str]) -> tuple[str, ...]:
-    """Return the names of the allowed hosts after validation; a single string is one name.
+    """Validate the entries of ``allowed_hosts`` and return them; a single string is one entry.
 
     Raises:
         ConfigurationError: an entry is not a host, a host with a port, or ``*.`` and a domain.
@@ -143,10 +146,11 @@ def check_allowed_hosts(names: Collection[str]) -> tuple[str, ...]:
 
 
 def has_secrets(request: requests.PreparedRequest, secrets: Secrets) -> bool:
-    """Return True if a request carries a secret, by the name of a header or key or by value.
+    """Return True if the headers, URL or body of a request contain a secret.
 
-    Cookies are ignored, since they are never sent to another origin. A body that cannot be read
-    twice (a file or a generator) counts as secret.
+    A secret is recognized by its value, or by the name of its header or key. Cookies are ignored,
+    since they are never sent to another origin. A body that cannot be read twice (a file or a
+    generator) counts as secret.
     """
     headers = {_text(name): _text(value) for name, value in (request.headers or {}).items()}
     headers.pop("Cookie", None)
@@ -167,11 +171,11 @@ def _text(value: str | bytes) -> str:
 
 @dataclass(slots=True)
 class Route:
-    """Origins that one request and its redirects may be sent to.
+    """Check of the origins that a request and its redirects may be sent to.
 
-    ``is_home`` returns True for the origins that the credentials belong to. ``carries`` returns
-    True if a request has credentials. ``setting`` is the name, for messages, of the setting in
-    which an author allows a host.
+    ``is_home`` returns True for origins that the credentials belong to. ``carries`` returns True
+    if a request has credentials. ``setting`` is the name of the setting with the allowed hosts,
+    for error messages.
     """
 
     is_home: Callable[[Origin], bool]
@@ -208,13 +212,16 @@ class Route:
         *,
         is_bare: bool,
     ) -> bool:
-        """Check a redirect and remove from ``following`` all that its origin must not receive.
+        """Check a redirect, and remove from the next request what its origin must not receive.
 
-        ``first`` is the request that started the chain of redirects. ``is_bare`` is True if an
-        earlier redirect already removed the credentials.
+        Args:
+            first: Request that started the chain of redirects.
+            response: Redirect.
+            following: Request that follows the redirect; it is changed.
+            is_bare: True if an earlier redirect already removed the credentials.
 
         Returns:
-            True if ``following`` carries no credentials either.
+            True if ``following`` has no credentials.
 
         Raises:
             UntrustedHostError: the redirect leads from HTTPS to HTTP, or to an origin that must not
@@ -243,11 +250,11 @@ class Route:
         return True
 
     def check_redirect(self, response: requests.Response, *_: Any, **__: Any) -> None:
-        """Check a redirect that a session follows on its own; registered as a response hook.
+        """Check a redirect that the session itself will follow. Registered as a response hook.
 
         Raises:
             UntrustedHostError: the redirect leads to an origin that must not receive the
-            credentials.
+                credentials.
         """
         if not response.is_redirect:
             return
@@ -309,14 +316,17 @@ def _fallen_back(target: Origin, response: requests.Response | None = None) -> U
 def _keep_authorization(
     request: requests.PreparedRequest, following: requests.PreparedRequest
 ) -> None:
-    """Restore the Authorization header, which requests may have replaced from ``.netrc``."""
+    """Restore the request's own Authorization header: requests may have used ``.netrc`` instead."""
     following.headers.pop("Authorization", None)
     if "Authorization" in request.headers:
         following.headers["Authorization"] = request.headers["Authorization"]
 
 
 def _strip(following: requests.PreparedRequest, *, keep_body: bool) -> None:
-    """Remove credentials, cookies and unknown headers from a request that follows a redirect."""
+    """Remove credentials, cookies and unknown headers from a request that follows a redirect.
+
+    With ``keep_body`` False its body is removed too.
+    """
     kept = (*_HARMLESS, "Content-Type", "Content-Length") if keep_body else _HARMLESS
     headers = {name: following.headers[name] for name in kept if name in following.headers}
     following.headers = CaseInsensitiveDict(headers)

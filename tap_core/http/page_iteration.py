@@ -31,23 +31,23 @@ def iterate_records(
     """Yield the records of all pages.
 
     Args:
-        paginator: Has the token of the current page, and moves to the next page.
+        paginator: Paginator, which holds the token of the current page.
         fetch: Sends the request for the current page.
         parse: Returns the records of a response.
         stopped: Called when an empty page ends the loop, with the number of pages with records.
         has_ended: Called after each page; True ends the loop.
 
     Raises:
-        RuntimeError: the same requests return the same pages over and over.
+        RuntimeError: the same requests return the same pages again and again.
     """
     pages = 0
-    circle = _Circle()
+    detector = _CycleDetector()
     while not paginator.finished:
         response = fetch()
         records = iter(parse(response))
         first = next(records, _NOTHING)
         if first is not _NOTHING:
-            circle.check(response)
+            detector.check(response)
             yield first
             yield from records
             pages += 1
@@ -59,19 +59,19 @@ def iterate_records(
         paginator.advance(response)
 
 
-class _Circle:
+class _CycleDetector:
     """Detector of page tokens that repeat in a cycle (A, B, A, B …), which paginators miss.
 
-    A page may be read twice. Pages without records may repeat without limit, since authors poll
-    that way for reports that are not ready. The third identical response with records to the same
-    request is an error. Bodies are compared only when a request repeats.
+    The third identical response with records to the same request is an error. Pages without
+    records may repeat without limit, because authors poll that way for reports that are not ready.
+    Bodies are compared only if a request repeats.
     """
 
     def __init__(self) -> None:
         self._answers: dict[int, int | None] = {}
 
     def check(self, response: requests.Response) -> None:
-        """Raise RuntimeError if the request has returned this same page twice before."""
+        """Raise RuntimeError if the same request has returned the same page twice before."""
         request: requests.PreparedRequest | None = response.request
         if request is None:  # a response that was made by hand
             return

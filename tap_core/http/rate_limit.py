@@ -38,10 +38,10 @@ _TOO_MANY_REQUESTS: Final = 429
 
 
 class RateLimiter:
-    """Limiter that makes its caller wait for the next free request slot.
+    """Rate limiter: makes the caller wait until a request may be sent.
 
-    ``clock`` returns monotonic seconds and ``sleep`` waits. ``ask``, if set, reserves the slots
-    instead of a local counter.
+    ``clock`` returns monotonic seconds and ``sleep`` waits. ``ask``, if set, is called instead of
+    the local counter to reserve the time of a request.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class RateLimiter:
         self._sleep = sleep
 
     def take(self, requests: float, period: float = 1.0) -> float:
-        """Wait until one more request fits into ``requests`` per ``period`` seconds.
+        """Wait until one more request is within the limit of ``requests`` per ``period`` seconds.
 
         Returns:
             The seconds waited.
@@ -72,14 +72,14 @@ class RateLimiter:
 
 
 class _Budgets:
-    """Named rate limiters of one owner (a tap), and the counters that they use."""
+    """Rate limiters of one owner (a tap) by name, and the counters that the limiters use."""
 
     def __init__(self, counters: RateCounterStore) -> None:
         self.counters = counters
         self._named: dict[str, RateLimiter] = {}
 
     def of(self, name: str) -> RateLimiter:
-        """Return the limiter with this name; create it on first use."""
+        """Return the limiter with this name, created on first use."""
         made = self._named.get(name)
         if made is None:
             counters = self.counters
@@ -92,19 +92,22 @@ _shared_lock = threading.Lock()
 
 
 def get_shared_limiter(owner: object, name: str = "") -> RateLimiter:
-    """Return the rate limiter with this name of an owner (a tap); it lives as long as the owner."""
+    """Return the rate limiter with this name that all users of an owner (a tap) share.
+
+    It is created on first use and lives as long as the owner.
+    """
     with _shared_lock:
         return _budgets(owner).of(name)
 
 
 def get_counters(owner: object) -> RateCounterStore:
-    """Return the counters of an owner's requests."""
+    """Return the request counters of an owner (a tap)."""
     with _shared_lock:
         return _budgets(owner).counters
 
 
 def use_shared_counters(owner: object, counters: RateCounterStore) -> None:
-    """Count an owner's requests in these counters, together with those of other processes."""
+    """Replace an owner's (a tap's) request counters with counters shared by several processes."""
     with _shared_lock:
         _shared[owner] = _Budgets(counters)
 
@@ -124,10 +127,12 @@ def _even(requests: float, period: float = 1.0) -> RateLimits:
 
 
 def wait_for_slot(owner: Any, stream: str, limit: float | None) -> None:
-    """Wait until the rate limits of a stream and of its tap allow one more request.
+    """Wait until the rate limits of a stream and of its tap (``owner``) allow one more request.
 
     The tap's limit is applied last, so that waiting for the stream's limit cannot make the request
     exceed it. With shared counters, also wait for a Retry-After that another process received.
+
+    ``limit`` is the stream's requests per second; None means no limit.
     """
     if limit is not None or get_counters(owner).is_shared:
         get_shared_limiter(owner, _format_stream(stream)).take(math.inf if limit is None else limit)
@@ -138,8 +143,7 @@ def wait_for_slot(owner: Any, stream: str, limit: float | None) -> None:
 def report_retry_after(owner: object, stream: str, response: Any) -> None:
     """Share the Retry-After of a 429 response with the other processes of the job.
 
-    Nothing is shared within one process: the thread that received the response waits, and the other
-    threads receive responses of their own.
+    Without other processes this does nothing: only the thread that received the response waits.
     """
     counters = get_counters(owner)
     if response.status_code != _TOO_MANY_REQUESTS or not counters.is_shared:

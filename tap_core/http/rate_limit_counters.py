@@ -32,11 +32,11 @@ LimitKind = Literal["even", "fixed", "moving"]
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """The limits of a budget: each pair in ``rates`` is (number of requests, period in seconds).
+    """Rate limits of one budget: each pair in ``rates`` is (number of requests, period in seconds).
 
-    ``even`` spaces the requests of its single rate evenly. ``fixed`` counts requests per fixed
-    window and restarts at its end, as the source does. ``moving`` enforces each rate in any window
-    of its length.
+    Exactly one kind applies. ``even``: the requests of the only rate are spaced evenly. ``fixed``:
+    requests are counted per fixed window, as the source does. ``moving``: each rate holds in any
+    window of its length.
     """
 
     kind: LimitKind
@@ -44,9 +44,9 @@ class RateLimits:
 
 
 class Reservation(NamedTuple):
-    """Result of a request for a slot: the seconds to wait, and True if the slot is reserved.
+    """Answer to a reservation: the seconds to wait, and True if the request is reserved.
 
-    If it is not reserved, the caller must request it again after the wait.
+    If it is not reserved, the caller must ask again after the wait.
     """
 
     wait: float
@@ -54,25 +54,29 @@ class Reservation(NamedTuple):
 
 
 class RateCounterStore(Protocol):
-    """Counters of requests, one per budget name."""
+    """Counters of requests. Each budget, identified by name, has its own counter."""
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Request a slot for a request that counts as ``weight`` requests."""
+        """Try to reserve a request that counts as ``weight`` requests in the budget ``name``."""
         ...
 
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Apply the remaining requests and the seconds until reset that the source reported."""
+        """Lower the budget ``name`` to what the source reported.
+
+        ``left`` is the number of remaining requests, and ``seconds`` the time until the source
+        resets its count. None means not reported.
+        """
 
     @property
     def is_shared(self) -> bool:
-        """True if requests of other processes are counted too."""
+        """True if the counters include requests of other processes."""
         ...
 
 
 class LeakyBucket:
-    """Counter that spaces requests evenly, without bursts: each request gets its own time slot."""
+    """Counter that spaces requests evenly, without bursts: each request has its own time."""
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self._clock = clock
@@ -80,7 +84,7 @@ class LeakyBucket:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve the next slot, regardless of how far in the future it is."""
+        """Reserve the next free time, however far in the future it is."""
         [(requests, seconds)] = terms.rates
         with self._lock:
             now = self._now()
@@ -89,7 +93,7 @@ class LeakyBucket:
         return Reservation(at - now, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:  # noqa: ARG002
-        """Reserve no slot before the source resets its count, if it has no requests remaining."""
+        """If the source has no requests remaining, reserve nothing before its count is reset."""
         if left == 0 and seconds is not None:
             with self._lock:
                 self._free_at = max(self._free_at, self._now() + seconds)
@@ -99,7 +103,7 @@ class LeakyBucket:
 
 
 class FixedWindowCounter:
-    """Counter that restarts at the end of each fixed window."""
+    """Counter of requests per fixed window; it restarts at the end of each window."""
 
     def __init__(self) -> None:
         self._used = 0.0
@@ -107,7 +111,7 @@ class FixedWindowCounter:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int) -> Reservation:
-        """Reserve a slot in the current window, or return the seconds until the window ends."""
+        """Reserve a request in the current window, or return the seconds until the window ends."""
         [(limit, length)] = terms.rates
         with self._lock:
             now = time.monotonic()
@@ -118,7 +122,7 @@ class FixedWindowCounter:
             return Reservation(0.0, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:
-        """Apply the source's remaining count if it is lower, and its reset as the window's end."""
+        """Use the source's remaining count if it is lower, and its reset as the window's end."""
         [(limit, length)] = terms.rates
         with self._lock:
             now = time.monotonic()
@@ -129,7 +133,7 @@ class FixedWindowCounter:
                 self._ends_at = now + seconds
 
     def _renewed(self, now: float, length: float) -> float:
-        """Start the window that contains ``now``, if needed, and return the window's end."""
+        """Return the end of the window that contains ``now``; start a new window if needed."""
         if self._ends_at is None:
             self._ends_at = now + length
         elif now >= self._ends_at:
@@ -139,14 +143,14 @@ class FixedWindowCounter:
 
 
 class SlidingWindowCounter:
-    """Counter that keeps the latest requests' times, so that each rate holds in any window."""
+    """Counter that stores the times of the latest requests, so that rates hold in any window."""
 
     def __init__(self) -> None:
         self._moments: deque[float] = deque()
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int) -> Reservation:
-        """Reserve a slot, or return the seconds until one is free."""
+        """Reserve a request, or return the seconds until one is possible."""
         with self._lock:
             now = time.monotonic()
             wait = max(self._until_free(rate, weight, now) for rate in terms.rates)
@@ -156,7 +160,10 @@ class SlidingWindowCounter:
             return Reservation(0.0, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:
-        """Use up the free slots if the source has no requests remaining and gives no reset time."""
+        """Count the window as full if the source has no requests remaining.
+
+        If the source also names its reset time (``seconds``), nothing is changed here.
+        """
         if left != 0 or seconds is not None:
             return
         with self._lock:
@@ -167,7 +174,7 @@ class SlidingWindowCounter:
             self._add(terms, max(0, int(free)), now)
 
     def _until_free(self, rate: tuple[float, float], weight: int, now: float) -> float:
-        """Return the seconds until ``weight`` more requests fit into a rate."""
+        """Return the seconds until ``weight`` more requests are within a rate."""
         limit, length = rate
         blocking = len(self._moments) - (int(limit) - weight) - 1
         return self._moments[blocking] + length - now if blocking >= 0 else 0.0
@@ -202,13 +209,13 @@ class InProcessCounters:
         self._lock = threading.Lock()
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve ``weight`` requests in the budget ``name``, whose limits are ``terms``."""
+        """Try to reserve ``weight`` requests in the budget ``name``, whose limits are ``terms``."""
         return self._get_counter(name, terms.kind).ask(terms, weight)
 
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Pass the limits that the source reported to the counter with this name."""
+        """Lower the budget ``name`` to the remaining requests that the source reported."""
         self._get_counter(name, terms.kind).lower(terms, left, seconds)
 
     def _get_counter(self, name: str, kind: LimitKind) -> _RequestCounter:

@@ -62,7 +62,7 @@ _ParamsDict: TypeAlias = dict[str, Any]
 
 @dataclass(slots=True)
 class HTTPRequest:
-    """A request as the author describes it; every field may be changed before it is sent."""
+    """A request as the author builds it. Hooks may change every field before it is sent."""
 
     url: str
     method: str = "GET"
@@ -98,17 +98,17 @@ class HTTPRequest:
 
 @dataclass(frozen=True, slots=True)
 class PageContext(Generic[_Token]):
-    """The stream's context and the paginator's token with which a page is requested."""
+    """Context of a page request: the stream's context and the paginator's token for the page."""
 
     stream_context: Context | None
     next_page_token: _Token | None
 
 
 def build_body_arguments(data: Any, *, as_json: bool) -> dict[str, Any]:
-    """Return the arguments of `requests.Request` that carry a body.
+    """Return the keyword arguments for `requests.Request` that contain the body ``data``.
 
-    A JSON body that contains decimals (contexts of child streams may hold them) is serialized here,
-    since the json module refuses decimals; the result then includes a Content-Type header.
+    A JSON body with decimals (which contexts of child streams may contain) is serialized here,
+    because the json module rejects decimals. The result then includes a Content-Type header.
     """
     if not as_json:
         return {"data": data}
@@ -130,7 +130,7 @@ def prepare_request(
 ) -> requests.PreparedRequest:
     """Prepare a request with the session's cookies, headers and authentication.
 
-    ``user_agent`` is used if the request has no User-Agent header, in any spelling.
+    ``user_agent`` is used if the request has no User-Agent header; case is ignored.
     """
     headers = dict(request.headers)
     if not any(name.lower() == "user-agent" for name in headers):
@@ -141,7 +141,7 @@ def prepare_request(
     ready = requests.PreparedRequest()
     ready.prepare_method(request.method)
     ready.prepare_url(request.url, request.params)
-    ready.prepare_headers(_joined(session.headers, headers))
+    ready.prepare_headers(_merge_headers(session.headers, headers))
     vars(ready)["_cookies"] = (
         RequestsCookieJar()
     )  # the session has no cookies; merging them is slow
@@ -154,15 +154,17 @@ def prepare_request(
 def _is_plain(session: requests.Session) -> bool:
     """Return True if a session adds nothing but headers to a request.
 
-    For such a session the usual preparation is skipped: merging its settings takes as long as the
-    rest of a request.
+    Requests of such a session are prepared on a faster path, because merging the session's settings
+    takes as long as the rest of a request.
     """
     adds = session.cookies or session.params or any((session.hooks or {}).values())
     return type(session) is requests.Session and not adds
 
 
-def _joined(usual: Mapping[str, Any], headers: Mapping[str, Any]) -> CaseInsensitiveDict[Any]:
-    """Return the session's default headers, overridden by the request's; None removes a header."""
+def _merge_headers(
+    usual: Mapping[str, Any], headers: Mapping[str, Any]
+) -> CaseInsensitiveDict[Any]:
+    """Return the session's default headers, updated with ``headers``; a None removes a header."""
     joined: CaseInsensitiveDict[Any] = CaseInsensitiveDict(usual)
     joined.update(headers)
     for name in [name for name, value in joined.items() if value is None]:

@@ -60,7 +60,7 @@ _NO_CONTENT = frozenset({204, 205})
 
 
 class NotJSONError(FatalAPIError, JSONDecodeError):
-    """Raised for a response body that is not JSON, such as a login page; it is not retried."""
+    """Raised for a response body that is not JSON, such as a login page. It is not retried."""
 
     def __init__(self, message: str, response: requests.Response | None = None) -> None:
         JSONDecodeError.__init__(self, message, "", 0, response=response)
@@ -68,7 +68,7 @@ class NotJSONError(FatalAPIError, JSONDecodeError):
 
 
 class TruncatedBodyError(RetriableAPIError, JSONDecodeError):
-    """Raised for a JSON body that was cut off by a connection or a proxy; it may be retried."""
+    """Raised for a JSON body that a connection or proxy has cut off. It may be retried."""
 
     def __init__(self, message: str, response: requests.Response | None = None) -> None:
         JSONDecodeError.__init__(self, message, "", 0, response=response)
@@ -76,7 +76,7 @@ class TruncatedBodyError(RetriableAPIError, JSONDecodeError):
 
 
 class JSONResponse(requests.Response):
-    """A response that decodes JSON faster than requests does, with the same results."""
+    """Response of requests with a faster JSON decoder, which returns the same results."""
 
     _document: Any = _UNREAD
     noted: tuple[str, Any] | None = None
@@ -95,7 +95,10 @@ class JSONResponse(requests.Response):
         max_bytes: int | None = None,
         deadline: Deadline | None = None,
     ) -> requests.Response:
-        """Turn a response of requests into a `JSONResponse`; return other classes unchanged."""
+        """Turn a response of requests into a `JSONResponse`; return other classes unchanged.
+
+        ``max_bytes`` is the size limit of its JSON, and ``deadline`` the time limit for reading it.
+        """
         if type(response) is not requests.Response:
             return response
         response.__class__ = cls
@@ -104,7 +107,7 @@ class JSONResponse(requests.Response):
         return response
 
     def json(self, **kwargs: Any) -> Any:
-        """Return a newly decoded document; ``kwargs`` are those of `json.loads`."""
+        """Decode and return the document; ``kwargs`` are those of `json.loads`."""
         check_json_size(self, self.content)
         decoder = _EXACT if kwargs == {"parse_float": Decimal} else _PLAIN
         if (decoder is _EXACT or not kwargs) and _may_be_utf_8(self):
@@ -125,10 +128,10 @@ class JSONResponse(requests.Response):
             raise NotJSONError(_describe_non_json(self, self.content, Secrets()), self) from None
 
     def read(self, secrets: Callable[[], Secrets], noting: str | None = None) -> Any:
-        """Decode the document and keep it for `parse_json`, which raises the same errors.
+        """Decode the document and keep it; `parse_json` then returns it without decoding again.
 
-        The first match of the path ``noting`` is kept for `parse_first_document` if it is a string,
-        an integer or absent, since the document's consumer may have changed the document by then.
+        ``noting`` is a JSONPath. Its first match, if a string, an integer or missing, is kept for
+        `parse_first_document`, because consumers may change the document.
         """
         if self._document is _UNREAD:
             self._document = _parse_body(self, secrets)
@@ -139,13 +142,13 @@ class JSONResponse(requests.Response):
         return self._document
 
     def take(self) -> Any:
-        """Return the decoded document, and drop the response's reference to it."""
+        """Return the document that was decoded by `read`, and remove it from the response."""
         document, self._document = self._document, _UNREAD
         return document
 
 
 def get_reading_time(response: requests.Response) -> ReadingTime:
-    """Return the time limit for reading the rows of a response."""
+    """Return the object that limits the time for reading the rows of a response."""
     deadline = response.deadline if isinstance(response, JSONResponse) else None
     return (deadline or Deadline(ResponseLimits())).reading_time()
 
@@ -162,9 +165,9 @@ def parse_first_document(response: requests.Response, path: str) -> Any:
 
 
 def parse_json(response: requests.Response, secrets: Callable[[], Secrets] = Secrets) -> Any:
-    """Return the JSON document of a response, fractions as ``Decimal``; the caller owns it.
+    """Return the JSON document of a response, with fractions as ``Decimal``.
 
-    ``secrets`` is called only for an error, whose message must not show them.
+    The caller may change the document. ``secrets`` returns the values to hide in error messages.
 
     Raises:
         TruncatedBodyError: the body ends too early.
@@ -175,9 +178,10 @@ def parse_json(response: requests.Response, secrets: Callable[[], Secrets] = Sec
 
 
 def check_content_length(response: requests.Response) -> None:
-    """Check at little cost that a JSON body that another parser will read is not truncated.
+    """Check that a JSON body, which another parser will read, is not truncated.
 
-    Only a body that begins as JSON and does not end as JSON is decoded; other errors are ignored.
+    To save time, only a body that begins as JSON and does not end as JSON is decoded. Errors other
+    than truncation are left to the other parser.
 
     Raises:
         TruncatedBodyError: the body ends too early.
@@ -199,14 +203,14 @@ def is_empty_body(response: requests.Response) -> bool:
 
 
 def check_json_size(response: requests.Response, body: bytes, *, as_text: bool = False) -> None:
-    """Refuse JSON that would take far more memory decoded than as bytes.
+    """Reject JSON that would take far more memory decoded than as bytes.
 
-    ``[[],[],…]`` takes thirty times its size. A document may take four times
-    `JSONResponse.max_bytes`; ordinary records take three to six times their own size. With
-    ``as_text``, the decoded text that the json module of the standard library reads counts too.
+    A decoded document may take four times `JSONResponse.max_bytes`. Ordinary records take three to
+    six times their size in bytes, but ``[[],[],…]`` takes thirty times. ``as_text``: also count the
+    text into which the json module decodes the bytes first.
 
     Raises:
-        ResponseTooLargeError: the estimate from its brackets and commas exceeds the limit.
+        ResponseTooLargeError: the size estimated from brackets and commas exceeds the limit.
     """
     most = response.max_bytes if isinstance(response, JSONResponse) else None
     if most is None:
@@ -220,10 +224,11 @@ def check_json_size(response: requests.Response, body: bytes, *, as_text: bool =
 
 
 def check_xml_size(response: requests.Response, body: bytes) -> None:
-    """Refuse XML that would take far more memory decoded than as bytes.
+    """Reject XML that would take far more memory decoded than as bytes.
 
     Raises:
-        ResponseTooLargeError: the estimate from its tags and attributes exceeds the limit for JSON.
+        ResponseTooLargeError: the size estimated from tags and attributes exceeds the limit, which
+            is the same as for JSON.
     """
     _check_memory(response, "XML", sum(each * body.count(mark) for mark, each in _XML_SIZES))
 
@@ -260,9 +265,9 @@ def _parse_body(response: requests.Response, secrets: Callable[[], Secrets]) -> 
 
 
 def _may_be_utf_8(response: requests.Response) -> bool:
-    """Return True if a body may be UTF-8, as JSON is unless a charset is named (RFC 8259, 8.1).
+    """Return True if a body may be UTF-8. JSON is UTF-8 unless a charset is named (RFC 8259, 8.1).
 
-    requests assumes Latin-1 for text without a charset, which no sender of JSON means.
+    requests assumes Latin-1 for text without a charset, which is wrong for JSON.
     """
     named = "charset" in str(response.headers.get("Content-Type") or "").lower()
     return (response.encoding or "utf-8").lower() in _UTF_8 or (
@@ -271,7 +276,7 @@ def _may_be_utf_8(response: requests.Response) -> bool:
 
 
 def _text(response: requests.Response, body: bytes) -> str:
-    """Decode a body in the encoding that its first bytes show, otherwise as requests does."""
+    """Decode a body in the encoding that its first bytes indicate, otherwise as requests does."""
     detected = json.detect_encoding(body)
     if detected != "utf-8" or _may_be_utf_8(response):
         try:
@@ -282,9 +287,10 @@ def _text(response: requests.Response, body: bytes) -> str:
 
 
 def _is_cut_off(response: requests.Response, body: bytes, refused: Exception) -> bool:
-    """Return True if the body is the beginning of a JSON array, object or string.
+    """Return True if the body is an incomplete JSON array, object or string.
 
-    An empty body counts as cut off unless a Content-Length header is present.
+    ``refused`` is the decoder's error. An empty body counts as incomplete unless the response has
+    a Content-Length header.
     """
     if not body.strip():
         return response.headers.get("Content-Length") is None

@@ -53,15 +53,15 @@ _FRAMING: Final = 8 * 1024 * 1024
 
 
 class ResponseTooLargeError(FatalAPIError):
-    """Raised for a response that is larger than the stream allows."""
+    """Raised for a response that exceeds the stream's size limit."""
 
 
 class ResponseTooSlowError(FatalAPIError):
-    """Raised for a response that takes longer to arrive than the stream allows."""
+    """Raised for a response that exceeds the stream's time limit."""
 
 
 class ResponseLimits(NamedTuple):
-    """Limits of a response in bytes and seconds; None means no limit."""
+    """Size limits in bytes and time limit in seconds of a response; None means no limit."""
 
     max_response_bytes: int | None = MAX_RESPONSE_BYTES
     max_download_bytes: int | None = MAX_DOWNLOAD_BYTES
@@ -69,10 +69,10 @@ class ResponseLimits(NamedTuple):
 
 
 class Deadline:
-    """Time limit of a request over all its tries and redirects, and its count of bytes.
+    """Time and size limit of one request, over all its tries and redirects.
 
     The responses of redirects and of failed tries count. A response that is written to a file gets
-    additional time with the bytes that arrive.
+    more time as its bytes arrive.
     """
 
     __slots__ = ("_earned", "_is_file", "_most", "_used", "_wire", "begun", "limits")
@@ -90,13 +90,13 @@ class Deadline:
         self.begun: float | None = None
 
     def end(self) -> None:
-        """Stop the clock at the end of a response, complete or not; its time still counts."""
+        """Stop the clock at the end of a response, even an incomplete one; the time used counts."""
         if self.begun is not None:
             self._used += time.monotonic() - self.begun
         self.begun = None
 
     def try_again(self) -> None:
-        """Start another try, which may receive as many bytes as the failed one."""
+        """Start another try: the count of received bytes restarts, the clock does not."""
         self.end()
         self._wire = 0
 
@@ -115,14 +115,14 @@ class Deadline:
         return left
 
     def longest_silence(self, left: float) -> float:
-        """Return the seconds of silence after which a connection is lost, with ``left`` remaining.
+        """Return the seconds without data after which to give up on a connection.
 
-        Half of the time is reserved for another try.
+        ``left`` is the remaining time. Half of it is reserved for another try.
         """
         return max(left, self.limits.max_response_seconds or 0.0) / 2
 
     def reading_time(self) -> ReadingTime:
-        """Stop the clock at the end of the response and return the time limit for its rows."""
+        """Stop the clock at the end of the response, and return the limit for reading its rows."""
         self.end()
         limit = self.limits.max_response_seconds
         if limit is None:
@@ -131,10 +131,10 @@ class Deadline:
         return ReadingTime(left, limit)
 
     def count(self, size: int) -> None:
-        """Count bytes received from the socket.
+        """Add ``size`` to the bytes received from the socket.
 
         Raises:
-            ResponseTooLargeError: more bytes than a response of the largest allowed size can have.
+            ResponseTooLargeError: there are more bytes than an allowed response can have.
         """
         if self.begun is None:
             self.begun = time.monotonic()
@@ -155,11 +155,11 @@ class Deadline:
 
 
 class ReadingTime:
-    """Processor time of the thread that reads the rows of one response.
+    """Limit on the processor time that a thread spends on reading the rows of one response.
 
-    It is counted from one chunk of the body to the next and includes all processing of the rows.
-    Waiting for a pipe takes no processor time. If the thread sent a request or read another
-    response between two chunks, as for the child streams of a row, that interval is not counted.
+    The time from one chunk of the body to the next counts, including the processing of the rows.
+    Waiting (for a pipe, for example) takes no processor time. An interval in which the thread sent
+    a request or read another response, as for child streams, is not counted.
     """
 
     def __init__(self, most: float | None, limit: float = 0.0) -> None:
@@ -167,7 +167,7 @@ class ReadingTime:
         self._spent = 0.0
 
     def count(self) -> None:
-        """Count the time since the previous chunk.
+        """Add the processor time since the previous chunk.
 
         Raises:
             ResponseTooSlowError: the time limit is exceeded.
@@ -187,7 +187,10 @@ class ReadingTime:
 def too_large(
     limits: ResponseLimits, *, is_file: bool, what: str = "answer"
 ) -> ResponseTooLargeError:
-    """Return the error for a response that is larger than allowed."""
+    """Return the error for a response that is larger than allowed.
+
+    ``is_file`` selects the limit of downloads; ``what`` names the response in the message.
+    """
     name = "max_download_bytes" if is_file else "max_response_bytes"
     most: int = getattr(limits, name) or 0
     return ResponseTooLargeError(
@@ -223,7 +226,10 @@ def read_body(
 def _chunks(
     response: requests.Response, limits: ResponseLimits, *, is_file: bool
 ) -> Iterator[bytes]:
-    """Yield the decoded body in chunks; raise `ResponseTooLargeError` when it exceeds the limit."""
+    """Yield the decoded body in chunks; raise `ResponseTooLargeError` if it exceeds the limit.
+
+    ``is_file`` selects the limit of downloads instead of that for memory.
+    """
     most = limits.max_download_bytes if is_file else limits.max_response_bytes
     if most is not None and (_enforced_size(response) or 0) > most:
         raise too_large(limits, is_file=is_file)
@@ -236,7 +242,7 @@ def _chunks(
 
 
 def is_known_to_fit(response: requests.Response, limits: ResponseLimits) -> bool:
-    """Return True if the headers guarantee that the body fits into the memory limit."""
+    """Return True if the headers guarantee that the body is within the memory limit."""
     size, most = _enforced_size(response), limits.max_response_bytes
     if size is None or (most is not None and size > most):
         return False
@@ -244,9 +250,9 @@ def is_known_to_fit(response: requests.Response, limits: ResponseLimits) -> bool
 
 
 def _enforced_size(response: requests.Response) -> int | None:
-    """Return the most bytes that http.client will read, or None if it reads to the end.
+    """Return the maximum number of bytes that http.client will read; None means unlimited.
 
-    The Content-Length header is not trusted: it may be repeated or not a number.
+    The Content-Length header is not used, because it may be repeated or not a number.
     """
     original = getattr(response.raw, "_original_response", None)
     size: int | None = getattr(original, "length", None)
@@ -254,7 +260,7 @@ def _enforced_size(response: requests.Response) -> int | None:
 
 
 class _InForce(threading.local):
-    """Deadlines that apply to the responses that the current thread receives and reads."""
+    """Deadlines that apply to the responses that the current thread receives."""
 
     deadline: Deadline | None = None
     """Deadline of the request being sent: set by the sender, read by the connections."""

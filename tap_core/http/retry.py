@@ -62,8 +62,8 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Number = TypeVar("_Number", int, float)
 
 
-class _AsTold(float):
-    """Number of seconds to wait that the server requested: no jitter is added to it."""
+class _ServerWait(float):
+    """Seconds to wait as requested by the server; no jitter is added."""
 
     __slots__ = ()
 
@@ -80,12 +80,18 @@ def with_retries(
 ) -> Callable[[_Function], _Function]:
     """Return a decorator that calls a function again after retryable errors.
 
-    With ``ask_server``, a ``Retry-After`` overrides the wait generator and the jitter. There are no
-    further tries once ``is_over`` returns True.
+    Args:
+        wait_generator: Returns a generator of the seconds to wait before each further try.
+        max_tries: Returns the maximum number of calls.
+        jitter: Returns a wait with a random change.
+        handler: Called with the details of a failure before each wait.
+        logger: Logger for retries.
+        ask_server: True to wait as long as a ``Retry-After`` header says, without jitter.
+        is_over: Returns True if no further tries may be made.
     """
 
     def jittered(wait: float) -> float:
-        return limit_wait(wait if isinstance(wait, _AsTold) else jitter(wait))
+        return limit_wait(wait if isinstance(wait, _ServerWait) else jitter(wait))
 
     def decorate(function: _Function) -> _Function:
         @functools.wraps(function)
@@ -121,9 +127,9 @@ def with_retries(
 
 
 def _failed_once(function: _Function, failure: Exception) -> _Function:
-    """Return a function for the retry loop whose first call raises the failure that occurred.
+    """Return a function whose first call raises ``failure``; later calls call ``function``.
 
-    The responses to all tries share one deadline.
+    The retry loop calls it after a first try outside the loop. All tries share one deadline.
     """
     failures = [failure]
 
@@ -141,33 +147,36 @@ def _failed_once(function: _Function, failure: Exception) -> _Function:
 
 
 def is_permanent_failure(error: Exception) -> bool:
-    """Return True if another try would fail in the same way, as for a refused certificate."""
+    """Return True if another try would fail in the same way, as for a rejected certificate."""
     return isinstance(error, requests.exceptions.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(
         error
     )
 
 
 def _waits(usual: _Waits, *, ask_server: bool) -> _Waits:
-    """Yield the wait after each failure: the server's Retry-After, otherwise that of ``usual``."""
+    """Yield the wait after each failure: the server's Retry-After, or else the next of ``usual``.
+
+    With ``ask_server`` False, Retry-After is ignored.
+    """
     error = yield 0.0
     at_once = False
     while True:
-        told = retry_after(error) if ask_server else None
-        if told == 0 and at_once:
-            told = None  # an immediate retry has failed: use the usual wait
-        at_once = told == 0
+        delay = retry_after(error) if ask_server else None
+        if delay == 0 and at_once:
+            delay = None  # an immediate retry has failed: use the usual wait
+        at_once = delay == 0
         try:
-            wait = usual.send(error) if told is None else _AsTold(told)
+            wait = usual.send(error) if delay is None else _ServerWait(delay)
         except StopIteration:  # the author's generator ends the retries
             return
         error = yield wait
 
 
 def retry_after(error: object) -> float | None:
-    """Return the seconds of a failed response's ``Retry-After``, or None without one.
+    """Return the seconds of a failed response's ``Retry-After`` header, or None.
 
-    A date is measured from the response's own ``Date`` header if present, so that clocks need not
-    agree. A date in the past carries no information and yields None.
+    A date is measured from the response's own ``Date`` header, if present, because the clocks may
+    differ. A date in the past is ignored.
     """
     response = getattr(error, "response", None)
     headers = getattr(response, "headers", None) or {}
@@ -212,7 +221,7 @@ def random_jitter(value: float) -> float:
 
 
 def runtime_backoff(value: Callable[[Any], _Number]) -> Generator[_Number, Any, None]:
-    """Yield the wait that a function returns for each failure sent into the generator."""
+    """Yield the wait that ``value`` returns for each failure that is sent into the generator."""
     wait: Any = 0
     while True:
         failure = yield wait
@@ -220,7 +229,7 @@ def runtime_backoff(value: Callable[[Any], _Number]) -> Generator[_Number, Any, 
 
 
 class RetryState:
-    """Wrapper of a function that counts its calls; set ``count`` to zero to restart the count."""
+    """Callable that counts the calls of a function. Set ``count`` to zero to restart the count."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function

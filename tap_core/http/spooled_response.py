@@ -41,7 +41,7 @@ class SpooledResponse(JSONResponse):
         return self.body().read()
 
     def body(self) -> IO[bytes]:
-        """Return a reader positioned at the first byte."""
+        """Return a binary reader of the body, positioned at its start."""
         return cast("IO[bytes]", io.BufferedReader(_Reader(self.kept)))
 
 
@@ -90,11 +90,13 @@ def spool_to_file(
     limits: ResponseLimits | None = None,
     deadline: Deadline | None = None,
 ) -> requests.Response:
-    """Read the body of a streamed response into a file; return other response classes unchanged.
+    """Read the body of a streamed response into a temporary file.
+
+    Responses of other classes than that of requests are returned unchanged.
 
     Raises:
         requests.exceptions.RequestException: the body cannot be read to its end.
-        ResponseTooLargeError: the body is larger than a download may be.
+        ResponseTooLargeError: the body exceeds the size limit of downloads.
     """
     if type(response) is not requests.Response:
         return response

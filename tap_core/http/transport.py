@@ -59,10 +59,10 @@ ANNOTATED_ERRORS = (SyncError, requests.exceptions.RequestException)
 
 
 class ProxyCache:
-    """Proxies from the environment variables, looked up once per host.
+    """Cache of the proxies that environment variables set, one lookup per host.
 
     requests reads all environment variables three times per request, which takes longer than
-    reading a page. Sessions with their own proxies or class do their own lookup.
+    reading a page. The cache is not used for a session of another class or with its own proxies.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,10 @@ class ProxyCache:
     def arguments(
         self, session: requests.Session, request: requests.PreparedRequest
     ) -> dict[str, Any]:
-        """Return the proxy arguments for `requests.Session.send`; empty if the session decides."""
+        """Return the proxy arguments for `requests.Session.send`.
+
+        The result is empty if the session looks up proxies itself.
+        """
         if type(session) is not requests.Session or session.proxies or not session.trust_env:
             return {}
         host = tuple((request.url or "").split("/", 3)[:3])
@@ -92,10 +95,10 @@ def send_request(
     limits: ResponseLimits | None = None,
     into_file: bool = False,
 ) -> requests.Response:
-    """Send a request and read the whole response into memory or into a file.
+    """Send a request and read the whole response, into memory or with ``into_file`` into a file.
 
-    ``route`` restricts the origins of the request and its redirects; ``limits`` restricts the size
-    and the time of the response.
+    ``route`` restricts the origins of the request and its redirects. ``limits`` restricts the size
+    and the time of the response. ``secrets`` returns the values to hide in error messages.
 
     Raises:
         requests.exceptions.RequestException: raised by requests, with secrets removed.
@@ -113,23 +116,23 @@ def send_request(
         deadline.try_again()
     IN_FORCE.deadline = IN_FORCE.last = deadline
     IN_FORCE.reading = None
-    trip = _Trip(session, proxies, limits, route, deadline, into_file=into_file)
-    trip.how["timeout"] = limit_timeout(timeout or DEFAULT_REQUEST_TIMEOUT)
+    exchange = _Exchange(session, proxies, limits, route, deadline, into_file=into_file)
+    exchange.how["timeout"] = limit_timeout(timeout or DEFAULT_REQUEST_TIMEOUT)
     try:
-        response = trip.answer(request, follows=allow_redirects)
+        response = exchange.answer(request, follows=allow_redirects)
         if into_file:
             return spool_to_file(response, limits, deadline)
         return JSONResponse.of(response, limits.max_response_bytes, deadline)
     except requests.exceptions.RequestException as error:
-        _clean(error, request, secrets())
+        _hide_secrets(error, request, secrets())
         raise
     finally:
         deadline.end()
         IN_FORCE.deadline = None
 
 
-class _Trip:
-    """Exchange of one request and of the redirects that follow it."""
+class _Exchange:
+    """Exchange of one request, including the redirects that follow."""
 
     def __init__(
         self,
@@ -153,7 +156,10 @@ class _Trip:
             self.how["stream"] = True
 
     def answer(self, request: requests.PreparedRequest, *, follows: bool) -> requests.Response:
-        """Send a request, follow its redirects and return the final response with its body read."""
+        """Send a request and return the final response with its body read.
+
+        With ``follows`` False, redirects are not followed.
+        """
         response = self._send_limited(request)
         if not follows or getattr(response, "next", None) is None:
             return response
@@ -174,8 +180,8 @@ class _Trip:
     def _send_limited(self, request: requests.PreparedRequest) -> requests.Response:
         """Send one request and read its response within the limits.
 
-        The reading hook runs before the hooks of authors, and again after them for a response that
-        they replaced.
+        The body is read before the author's response hooks run. A response that a hook replaced is
+        read after them.
         """
         check_https(request.url)
         arguments = self._proxies.arguments(self._session, request)
@@ -194,7 +200,7 @@ class _Trip:
             request.hooks = {**hooks, "response": others}
 
     def _read(self, response: requests.Response, *_: Any, stream: Any = False, **__: Any) -> None:
-        """Read the body within the limits, unless the session reads it safely on its own."""
+        """Read the body within the limits, unless the session's own code reads it safely."""
         if not stream and is_known_to_fit(response, self._limits):
             return
         if not self._into_file or response.is_redirect:
@@ -202,7 +208,7 @@ class _Trip:
 
 
 def token_deadline(seconds: float | None = MAX_RESPONSE_SECONDS) -> Deadline:
-    """Return the deadline shared by all responses to one token request, over all its tries.
+    """Return a deadline for one token request, shared by the responses of all its tries.
 
     ``seconds`` is the time from the first byte of a response to its last.
     """
@@ -217,9 +223,9 @@ def ask_token_endpoint(
     deadline: Deadline | None = None,
     **request: Any,
 ) -> requests.Response:
-    """Send a POST to a token endpoint without following redirects and return the response.
+    """Send a POST to a token endpoint and return the response; redirects are not followed.
 
-    ``deadline`` is that of earlier tries, created by `token_deadline`.
+    ``deadline``, from `token_deadline`, is shared by all tries of the request.
 
     Raises:
         requests.exceptions.RequestException: no response was received.
@@ -248,10 +254,10 @@ def ask_token_endpoint(
 
 
 def get_document(url: str, *, timeout: float, allow_redirects: bool = True) -> requests.Response:
-    """Return the response to a plain GET, within the usual limits.
+    """Send a plain GET and return the response, read within the default limits.
 
-    A user name and password in the URL are sent to its origin only; a redirect to another origin is
-    followed without them.
+    A user name and password in the URL are sent to the origin of the URL only. A redirect to
+    another origin is followed without them.
 
     Raises:
         requests.exceptions.RequestException: no response was received.
@@ -278,12 +284,12 @@ def get_document(url: str, *, timeout: float, allow_redirects: bool = True) -> r
         )
 
 
-def _clean(
+def _hide_secrets(
     error: requests.exceptions.RequestException,
     request: requests.PreparedRequest,
     secrets: Secrets,
 ) -> None:
-    """Hide secrets in an error's text and drop its chained errors, which repeat the URL."""
+    """Hide secrets in an error's text, and drop its chained errors, which repeat the URL."""
     text = str(error)
     for url in (request.url or "", request.path_url):
         if url.strip("/"):
@@ -303,7 +309,7 @@ def resize_connection_pool(session: requests.Session, threads: int) -> None:
 
 
 def bind_authenticator(authenticator: Any, stream: Any) -> Any:
-    """Attach an authenticator to its stream if it has an ``attach`` method; return it."""
+    """Return the authenticator. If it has an ``attach`` method, pass it the stream first."""
     attach = getattr(authenticator, "attach", None)
     if callable(attach):
         attach(stream)
@@ -316,7 +322,7 @@ def refresh_token_after_401(authenticator: Any, refusal: requests.Response) -> b
     If several threads receive a 401 at once, the first one refreshes and the others wait for it.
 
     Returns:
-        True if a retry may use another token; False for authenticators without tokens.
+        True if another try may use a new token; False if the authenticator has no tokens.
     """
     update = getattr(authenticator, "update_access_token", None)
     if not callable(update):
@@ -334,7 +340,7 @@ def _carries(request: requests.PreparedRequest, token: str) -> bool:
 
 
 def format_http_error(response: requests.Response, *, path: str, excerpt: str) -> str:
-    """Return the error message for an HTTP status."""
+    """Return the error message for a response's HTTP status, with its path and a body excerpt."""
     status = response.status_code
     kind = "Client Error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "Server Error"
     if status < HTTPStatus.BAD_REQUEST:

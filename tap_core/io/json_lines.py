@@ -68,7 +68,7 @@ _DEPTH: Final = 64
 
 
 class _MessageType(msgspec.Struct):
-    """Message decoded only as far as its ``type`` field."""
+    """Message of which only the field ``type`` is decoded."""
 
     type: msgspec.Raw = _NULL
 
@@ -84,7 +84,7 @@ _STATE_SHARE: Final = 2
 
 
 class LineSplitter:
-    """Splitter of byte blocks into lines; an incomplete last line is kept for the next block."""
+    """Splitter of byte blocks into lines. An incomplete last line is kept for the next block."""
 
     def __init__(self) -> None:
         """Create a splitter without pending bytes."""
@@ -123,21 +123,27 @@ class LineSplitter:
         return lines
 
     def rest(self) -> bytes:
-        """Return the incomplete last line and forget it."""
+        """Remove the incomplete last line from the splitter and return it."""
         whole = b"".join(self._pending)
         self._pending.clear()
         return whole
 
 
 class NonFiniteFilter:
-    """Filter that reads NaN and infinities, which Python's ``json`` writes, as null; warns once."""
+    """Filter that replaces NaN and infinities, which Python's ``json`` writes, with null.
+
+    A warning is logged for the first line with such a value.
+    """
 
     def __init__(self) -> None:
         """Create a filter that has not warned yet."""
         self._warned = False
 
     def __call__(self, line: bytes, number: int) -> bytes:
-        """Return line ``number`` with null for NaN and infinities outside of strings."""
+        """Return a line with null for each NaN and infinity outside strings.
+
+        ``number`` is the line number, for the warning.
+        """
         if b"NaN" not in line and b"Infinity" not in line:
             return line
         replaced = _with_nulls(line)
@@ -152,7 +158,7 @@ class NonFiniteFilter:
 
 
 def _with_nulls(line: bytes) -> bytes:
-    """Return the line with null for NaN and infinities; the same object if it has neither."""
+    """Return the line with null for NaN and infinities, or the same object if it has neither."""
     made, end = bytearray(), 0
     for match in _TEXT_OR_NO_NUMBER.finditer(_without_escapes(line)):
         if line[match.start()] != _QUOTE:
@@ -163,22 +169,28 @@ def _with_nulls(line: bytes) -> bytes:
 
 
 def strip_line(line: bytes, number: int) -> bytes:
-    """Return line ``number`` without surrounding blanks and, for line 1, byte order mark."""
+    """Return a line without surrounding whitespace.
+
+    If ``number`` is 1 (the first line), a byte order mark is removed too.
+    """
     stripped = line.strip()
     return stripped.removeprefix(codecs.BOM_UTF8).strip() if number == 1 else stripped
 
 
 def _without_escapes(line: bytes) -> bytes:
-    """Return a line of equal length in which each quotation mark begins or ends a string.
+    """Return a line of equal length in which every quotation mark begins or ends a string.
 
-    A pattern that matches escapes would store a backtracking position for each until the string
-    ends.
+    Escaped characters are replaced before other patterns are applied, which would otherwise need
+    memory for each escape.
     """
     return line.replace(rb"\\", b"__").replace(rb"\"", b"__")
 
 
 def repair_surrogates(line: bytes) -> bytes:
-    r"""Return the line with ``\ufffd`` for each lone surrogate (``\ud83d``), of equal length."""
+    r"""Return the line with ``\ufffd`` in place of each lone surrogate (such as ``\ud83d``).
+
+    The result has the same length.
+    """
     if b"\\ud" not in line and b"\\uD" not in line:
         return line
     whole = bytearray(line)
@@ -189,10 +201,10 @@ def repair_surrogates(line: bytes) -> bytes:
 
 
 def read_message_type(line: bytes, *, may_be_deep: str) -> tuple[bytes, object]:
-    """Return a readable form of the line and the ``type`` of its message, None if missing.
+    """Return a decodable form of the line, and the ``type`` of its message (None if missing).
 
-    If a message of type ``may_be_deep`` is nested too deeply to be decoded, the returned line has
-    blanks in place of the deep parts; any other such line raises `RecursionError`.
+    If a message of type ``may_be_deep`` is nested too deeply to be decoded, the deep parts are
+    replaced with blanks in the returned line. Any other such line raises `RecursionError`.
     """
     try:
         return line, _kind(line)
@@ -208,7 +220,7 @@ def _kind(line: bytes) -> object:
 
 
 def _without_depths(line: bytes) -> bytes:
-    """Return the line with blanks for all content nested deeper than 64 lists and objects."""
+    """Return the line with blanks for content that is nested in more than 64 lists and objects."""
     flat = bytearray(line)
     depth = begin = 0
     for match in _TEXT_OR_BRACKETS.finditer(_without_escapes(line)):
@@ -226,14 +238,17 @@ def _without_depths(line: bytes) -> bytes:
 
 
 def slice_at_same_offset(raw: msgspec.Raw, mended: bytes, line: bytes) -> bytes:
-    """Return the part of a line at the offset that ``raw`` has in its repaired form."""
+    """Return the part of the original ``line`` at the offset of ``raw`` in the repaired line.
+
+    The repaired line has the same length as the original.
+    """
     part = bytes(raw)
     start = mended.find(part)
     return line[start : start + len(part)]
 
 
 def check_text(line: bytes) -> None:
-    """Raise `UnicodeDecodeError` if the bytes are not UTF-8; uses bounded memory."""
+    """Raise `UnicodeDecodeError` if the bytes are not UTF-8; memory use is limited."""
     if len(line) <= _CHECK_SIZE:
         line.decode()
         return
@@ -245,7 +260,7 @@ def check_text(line: bytes) -> None:
 
 
 def describe_decode_error(error: Exception) -> str:
-    """Return the reason, as text, for which a line could not be decoded."""
+    """Return the reason why a line could not be decoded, as text."""
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8 text"
     if isinstance(error, RecursionError):
@@ -269,19 +284,26 @@ def _escaped(sign: str) -> str:
 def check_record(
     check: RecordCheck, line: int, stream: object, described: SchemaEvent | None, body: bytes
 ) -> None:
-    """Check the record of a line against its stream's schema event.
+    """Check a record against the schema of its stream.
+
+    Args:
+        check: Check to apply.
+        line: Line number, for the message.
+        stream: Stream of the record, for the message.
+        described: Schema event of the stream, or None if there was no schema.
+        body: Record as JSON.
 
     Raises:
-        UndeclaredRecordError: the record does not match; the message names line, stream and field.
+        UndeclaredRecordError: the record does not match. The message names line, stream and field.
     """
     if fault := check(described, body):
         raise UndeclaredRecordError(f"Line {line} is a record of stream {stream}, {fault}")
 
 
 def check_state_size(state: bytes, line: int) -> None:
-    """Check the size of a state and of its values, since a target copies and decodes it.
+    """Check that the size of a state is at most half of the maximum size of a line.
 
-    A state may have half the bytes of a line.
+    The limit is lower because a target copies and decodes states.
 
     Raises:
         InvalidInputLine: The state is too large; ``line`` is its line number.

@@ -28,7 +28,7 @@ _Message = TypeVar("_Message")
 
 @dataclass(frozen=True, slots=True)
 class MessageFormat(Generic[_Message]):
-    """The messages of one protocol."""
+    """Decoder and message types of one protocol."""
 
     decode: Callable[[bytes], _Message]
     """Strict decoder of one line."""
@@ -43,11 +43,11 @@ class MessageLines(Generic[_Message]):
     """Decodes the lines of one input and counts them.
 
     Args:
-        form: The messages of the protocol.
+        form: Decoder and message types of the protocol.
         refuse_invalid: Called with a line that cannot be decoded, and the error. It raises an
             error, or returns to skip the line.
-        refuse_unknown: Called with a JSON line and its type, None without one, if the type is not
-            known. It raises an error, or returns to skip the line.
+        refuse_unknown: Called with a JSON line of unknown type, and the type (None if missing). It
+            raises an error, or returns to skip the line.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class MessageLines(Generic[_Message]):
         refuse_invalid: Callable[[bytes, Exception], None],
         refuse_unknown: Callable[[bytes, object], None],
     ) -> None:
-        """Start at line 1."""
+        """Create a decoder whose next line is line 1."""
         self.number = 0
         """Number of the last line that was decoded, from 1."""
         splitter = LineSplitter()
@@ -68,7 +68,7 @@ class MessageLines(Generic[_Message]):
         self._without_infinities = NonFiniteFilter()
 
     def messages(self, lines: list[bytes]) -> Iterator[_Message]:
-        """Yield the message of each line, and empty the list. This is the readers' hot loop."""
+        """Yield the message of each line, and empty the list of lines."""
         decode = self._form.decode
         lines.reverse()
         while lines:

@@ -39,7 +39,7 @@ class UntrustedPathError(PermissionError):
     """Raised for a path that another user controls, or that is not a regular file."""
 
     def __init__(self, path: StrPath, fault: str) -> None:
-        """Name the path and what is wrong with it."""
+        """Create an error for ``path``; ``fault`` is the text after the path in the message."""
         super().__init__(f"{os.fspath(path)} {fault}")
         self.path = os.fspath(path)
         self.fault = fault
@@ -48,7 +48,7 @@ class UntrustedPathError(PermissionError):
 def open_regular(
     path: StrPath, flags: int, mode: int = 0o600, *, dir_fd: int | None = None
 ) -> tuple[int, os.stat_result]:
-    """Open a regular file and return its descriptor and status; a link is not followed.
+    """Open a regular file and return its descriptor and status. Symbolic links are not followed.
 
     Raises:
         UntrustedPathError: the path is a symbolic link, a FIFO, a device or a folder.
@@ -70,22 +70,22 @@ def open_regular(
 
 
 def trust_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
-    """Return the reason for which a path is not trusted, as text after its name, or "".
+    """Return the reason why a path is not trusted, as text to follow its name, or "".
 
-    ``owners`` are user ids that are trusted besides this user and root.
+    ``owners`` are user ids that are trusted in addition to this user and root.
     """
     return owner_fault(status, owners) or write_fault(status)
 
 
 def owner_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
-    """Return the other user that owns a path, as text that follows its name, or ""."""
+    """Return text to follow a path's name if an untrusted user owns the path, or ""."""
     if os.name != "posix" or status.st_uid in {_ROOT, os.geteuid(), *owners}:
         return ""
     return f"belongs to another user ({owner_name(status.st_uid)})"
 
 
 def write_fault(status: os.stat_result) -> str:
-    """Return who else may write a path, as text that follows its name; empty if no one."""
+    """Return text to follow a path's name if other users may write to the path, or ""."""
     if os.name != "posix":
         return ""
     if status.st_mode & stat.S_IWOTH:
@@ -94,7 +94,7 @@ def write_fault(status: os.stat_result) -> str:
 
 
 def owner_name(uid: int) -> str:
-    """Return the name of a user, or the number of one that has no name."""
+    """Return the name of a user, or the user id as text if the user has no name."""
     try:
         import pwd
 
@@ -107,8 +107,8 @@ def check_folder(path: StrPath, owners: Collection[int] = ()) -> None:
     """Check that a folder is trusted.
 
     Raises:
-        UntrustedPathError: it is not a folder, or another user owns or may write it.
-        OSError: it does not exist or cannot be reached.
+        UntrustedPathError: the path is not a folder, or another user owns it or may write to it.
+        OSError: the folder does not exist or cannot be reached.
     """
     status = Path(path).stat()
     fault = trust_fault(status, owners) if stat.S_ISDIR(status.st_mode) else "is not a folder"
@@ -117,11 +117,11 @@ def check_folder(path: StrPath, owners: Collection[int] = ()) -> None:
 
 
 def check_parents(path: StrPath) -> None:
-    """Check that no other user can replace a path.
+    """Check that no other user can replace a path, by checking all folders above it.
 
     Raises:
-        UntrustedPathError: a folder above it can be changed by another user.
-        OSError: it does not exist or cannot be reached.
+        UntrustedPathError: another user can change a folder above the path.
+        OSError: a folder does not exist or cannot be reached.
     """
     for folder, status in _parents(path):
         sticky = bool(status.st_mode & stat.S_ISVTX)
@@ -131,14 +131,17 @@ def check_parents(path: StrPath) -> None:
 
 
 def _parents(path: StrPath) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield the folders above a path: as it is written, and with all links followed."""
+    """Yield the folders above a path: those in the path itself and those behind symbolic links."""
     written, real = Path(path).absolute(), Path(os.path.realpath(path, strict=True))
     for folder in dict.fromkeys((*written.parents, *real.parents)):
         yield folder, folder.stat()
 
 
 def _parent_write_fault(status: os.stat_result) -> str:
-    """Return who else may write a folder; a group with this user as only member is ignored."""
+    """Return text to follow a folder's name if other users may write to the folder, or "".
+
+    A group whose only member is this user is ignored.
+    """
     fault = write_fault(status)
     if fault and not status.st_mode & stat.S_IWOTH and _is_own_group(status.st_gid):
         return ""
@@ -146,7 +149,7 @@ def _parent_write_fault(status: os.stat_result) -> str:
 
 
 def _is_own_group(gid: int) -> bool:
-    """Return True for a group that bears this user's name and has no other members."""
+    """Return True for a group that has this user's name and no other members."""
     import grp
 
     try:
@@ -158,11 +161,11 @@ def _is_own_group(gid: int) -> bool:
 
 
 def make_private_folder(path: StrPath) -> Path:
-    """Make a folder that only this user may enter, unless it exists, and check that it is trusted.
+    """Create a folder that only this user may enter. An existing folder is checked instead.
 
     Raises:
-        UntrustedPathError: it exists, and another user owns or may write it.
-        OSError: it cannot be made.
+        UntrustedPathError: the folder exists, and another user owns it or may write to it.
+        OSError: the folder cannot be created.
     """
     folder = Path(path)
     make_parents(folder)
@@ -172,10 +175,10 @@ def make_private_folder(path: StrPath) -> Path:
 
 
 def make_parents(path: StrPath) -> None:
-    """Make the folders above a path; those that are new only this user may write.
+    """Create the missing folders above a path. Only this user may write to them.
 
     Raises:
-        OSError: one cannot be made.
+        OSError: a folder cannot be created.
     """
     for folder in reversed(Path(path).absolute().parents):
         if not folder.is_dir():  # with parents=True, the umask alone would decide on the mode
@@ -183,10 +186,10 @@ def make_parents(path: StrPath) -> None:
 
 
 def replace_file(path: StrPath, text: str, mode: int = 0o600) -> None:
-    """Write a file of UTF-8 text, whole or not at all; a link in its place is replaced.
+    """Write text to a file as UTF-8, atomically. A symbolic link at the path is replaced.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     final = Path(path)
     handle, name = tempfile.mkstemp(prefix=f".{final.name}.", dir=final.parent)

@@ -22,25 +22,25 @@ _BLOCK_SIZE: Final = 1 << 20
 
 
 class WakeupPipe:
-    """Pipe within the process: `ring`, from a signal handler or a thread, ends a wait."""
+    """Pipe that ends a wait for input when a signal handler or another thread calls `ring`."""
 
     def __init__(self) -> None:
         self.reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
 
     def ring(self) -> None:
-        """Wake the reader: end its current wait for input, or its next one."""
+        """End the reader's current wait for input, or else its next one."""
         with contextlib.suppress(BlockingIOError):  # the pipe is full, so the wait ends anyway
             os.write(self._writer, b"!")
 
     def close(self) -> None:
-        """Close both ends."""
+        """Close both ends of the pipe."""
         os.close(self.reader)
         os.close(self._writer)
 
 
 def open_binary(source: Any) -> BinaryIO:
-    """Return a binary file for a text or binary file; standard input for None."""
+    """Return the binary form of a text or binary file; None means standard input."""
     given: Any = sys.stdin if source is None else source
     below: BinaryIO | None = getattr(given, "buffer", None)
     if below is not None:
@@ -54,7 +54,11 @@ def open_binary(source: Any) -> BinaryIO:
 def read_blocks(
     source: BinaryIO, wake_up: WakeupPipe, beat_seconds: float
 ) -> Iterator[bytes | None]:
-    """Yield blocks of at most 1 MiB until the input ends, and None while no data arrive."""
+    """Yield blocks of at most 1 MiB until the input ends.
+
+    If the input can block, such as a pipe, None is yielded after each ``beat_seconds`` without
+    data, and when ``wake_up`` is used.
+    """
     descriptor = _waitable(source)
     if descriptor is None:
         yield from iter(lambda: source.read(_BLOCK_SIZE), b"")
@@ -75,7 +79,7 @@ def read_blocks(
 
 
 def _waitable(source: BinaryIO) -> int | None:
-    """Return the descriptor of an input that may block, such as a pipe; None for other inputs."""
+    """Return the file descriptor of an input that may block, such as a pipe; None for others."""
     try:
         descriptor = source.fileno()
     except (OSError, AttributeError):  # an in-memory buffer
@@ -85,7 +89,7 @@ def _waitable(source: BinaryIO) -> int | None:
 
 
 def _widen(descriptor: int) -> None:
-    """Enlarge a pipe's buffer to the size of a block, so that the reader wakes up less often."""
+    """Enlarge the buffer of a pipe to the size of one block, to wake up the reader less often."""
     with contextlib.suppress(ImportError, AttributeError, OSError):  # no pipe, no such system
         import fcntl
 

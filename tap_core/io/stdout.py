@@ -30,7 +30,7 @@ _Put: TypeAlias = Callable[[memoryview], int]
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Lines that wait to be written, with the number of bytes written so far."""
+    """Lines to write, with the number of bytes already written."""
 
     lines: memoryview
     counts: list[int] = field(default_factory=list)
@@ -43,8 +43,8 @@ class _Block:
 class StdoutWriter:
     """Writer of protocol lines to standard output; created by `open`.
 
-    ``wait`` blocks until the output accepts data, for at most the seconds passed, or without limit
-    for None.
+    ``wait`` is a function that blocks until the output accepts data, for at most the given number
+    of seconds; None means without limit.
     """
 
     def __init__(self, put: _Put, wait: Callable[[float | None], None] | None = None) -> None:
@@ -57,9 +57,9 @@ class StdoutWriter:
     @classmethod
     @contextlib.contextmanager
     def open(cls, number: int | None = None) -> Iterator[StdoutWriter]:
-        """Reserve the standard output; redirect all other output to standard error meanwhile.
+        """Yield a writer to standard output; other output goes to standard error during the block.
 
-        ``number`` is the file descriptor; the default is that of ``sys.stdout``.
+        ``number`` is the file descriptor to write to, by default that of ``sys.stdout``.
         """
         output = sys.stdout
         _flush(output)
@@ -82,22 +82,25 @@ class StdoutWriter:
 
     @property
     def is_broken(self) -> bool:
-        """True after a write has failed, for example because the reader is gone."""
+        """True after a write has failed, for example because the reader closed the pipe."""
         return self._is_broken
 
     def write(self, lines: bytes) -> None:
-        """Write whole lines after those that are being written.
+        """Write complete lines, after the lines that other threads are writing.
 
         Raises:
-            OSError: the reader is gone, or the disk is full.
+            OSError: the reader closed the pipe, or the disk is full.
         """
         with self._lock:
             self._send(lines)
 
     def say(self, lines: bytes) -> None:
-        """Write whole log lines without waiting for another thread that is writing.
+        """Write complete log lines without waiting for other threads.
 
-        That thread writes them after its own. Raises the same errors as `write`.
+        If another thread is writing, that thread writes these lines after its own.
+
+        Raises:
+            OSError: the reader closed the pipe, or the disk is full.
         """
         if self._lock.acquire(blocking=False):
             try:
@@ -132,7 +135,11 @@ class StdoutWriter:
             self._later.popleft()
 
     def _write_rest(self, block: _Block, patience: float | None) -> None:
-        """Write the rest of a block; with a patience in seconds, in pieces of ``PIPE_BUF``."""
+        """Write the rest of a block.
+
+        If ``patience`` is not None, write pieces of at most ``PIPE_BUF`` bytes, and wait at most
+        ``patience`` seconds before each.
+        """
         if not block.counts:
             block.counts.append(0)  # marks the block as begun
         while rest := block.rest:
@@ -161,7 +168,7 @@ def _number(stream: Any) -> int | None:
 
 
 def _duplicate_descriptor(number: int) -> int:
-    """Return a duplicate of a descriptor with a number above those of the standard streams."""
+    """Duplicate a file descriptor, to a number above those of the standard streams."""
     descriptor = os.dup(number)
     if descriptor > _ERRORS:
         return descriptor
@@ -180,7 +187,7 @@ def _write_text(stream: Any, data: memoryview) -> int:
 
 
 def _await(descriptor: int, patience: float | None) -> None:
-    """Wait until the output descriptor accepts data, for at most ``patience`` seconds.
+    """Wait at most ``patience`` seconds until the output descriptor accepts data.
 
     None waits without limit.
     """
@@ -191,7 +198,7 @@ def _await(descriptor: int, patience: float | None) -> None:
 
 
 def _redirect(descriptor: int) -> None:
-    """Redirect a descriptor to standard error, or to the null device if that is closed."""
+    """Redirect a file descriptor to standard error, or to the null device if that is closed."""
     try:
         os.dup2(_ERRORS, descriptor)
     except OSError:

@@ -18,7 +18,7 @@ def get_catalog_entry(stream: SyncStream) -> CatalogEntry:
 
 
 def apply_selection(node: Metadata, *, wanted: bool) -> None:
-    """Select or deselect a property, also one whose inclusion is "automatic"."""
+    """Select or deselect a property, even if its inclusion is "automatic"."""
     node.selected = wanted
     if node.inclusion == Metadata.InclusionType.AUTOMATIC and not wanted:
         node.inclusion = Metadata.InclusionType.AVAILABLE

@@ -31,10 +31,9 @@ _COMES_WITH_THE_SDK: Final = (
 
 
 def author_settings(schema: Mapping[str, Any]) -> set[str]:
-    """Return the names of the settings that the SDK defines.
+    """Return the names of the settings in a schema that are defined by the SDK.
 
-    A setting of the same name with a different definition belongs to the tap's author and is not
-    included.
+    A setting that the author has defined differently under such a name is not included.
     """
     given = schema.get("properties") or {}
     return {

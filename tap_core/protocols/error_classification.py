@@ -59,9 +59,9 @@ _LONGEST_CHAIN: Final = 10
 
 
 def summarize_error(error: BaseException, said: str | None = None) -> str:
-    """Return an error message for the user, with advice where the classification allows one.
+    """Return an error message for the user, with advice if the kind of error is known.
 
-    ``said`` replaces the error's own text where that must not be shown unchanged.
+    ``said`` replaces the error's own text if the text must not be shown unchanged.
     """
     kind = failure_type(error)
     said = str(error).strip() if said is None else said
@@ -76,7 +76,7 @@ def summarize_error(error: BaseException, said: str | None = None) -> str:
 
 
 def failure_type(error: BaseException) -> str:
-    """Return ``config_error``, ``transient_error`` or ``system_error`` for an error."""
+    """Classify an error as ``config_error``, ``transient_error`` or ``system_error``."""
     return next(filter(None, map(_verdict, iterate_causes(error))), SYSTEM)
 
 
@@ -86,7 +86,7 @@ def _format_error(error: BaseException, said: str) -> str:
 
 
 def iterate_causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and the chain of its causes, at most ten exceptions."""
+    """Yield an error, its cause, the cause of that, and so on: at most ten exceptions."""
     current: BaseException | None = error
     for _ in range(_LONGEST_CHAIN):
         if current is None:
@@ -97,7 +97,7 @@ def iterate_causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _verdict(error: BaseException) -> str | None:
-    """Classify one error without its causes; None if it cannot be classified.
+    """Classify one error without looking at its causes; return None if it is of no known kind.
 
     A valid ``failure_type`` attribute of the error takes precedence.
     """
@@ -119,7 +119,7 @@ def is_auth_failure(error: BaseException) -> bool:
 
 
 def _refused_by_sql(error: BaseException) -> bool:
-    """Return True if a database rejected the login: SQLSTATE class 28, or a driver's message."""
+    """Return True if a database rejected the login, by SQLSTATE class 28 or a driver's message."""
     for each in (error, getattr(error, "orig", None)):
         state = getattr(each, "sqlstate", None) or getattr(each, "pgcode", None)
         if isinstance(state, str) and state.startswith("28"):
@@ -129,7 +129,7 @@ def _refused_by_sql(error: BaseException) -> bool:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Return True if a retry may succeed, judged by HTTP status or else by exception class."""
+    """Return True if a retry may succeed, judged by the HTTP status or else the error's class."""
     if isinstance(error, _PASSING):
         return True
     status = get_http_status(error)
@@ -146,9 +146,10 @@ def _is_token_error(error: BaseException) -> bool:
 
 
 def get_http_status(error: BaseException) -> int | None:
-    """Return the HTTP status (400 or higher) that an error reports, or None.
+    """Return the HTTP status (400 or higher) of an error, or None.
 
-    It is read from the error's response, its ``status`` or ``code``, or the start of its message.
+    It is taken from the error's response, from ``status`` or ``code``, or from the start of the
+    message.
     """
     response = getattr(error, "response", None)
     candidates = [

@@ -28,9 +28,13 @@ def retained_bookmarks(
     begins: RestartedStreams,
     in_full: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return deep copies of the states of the streams that resume.
+    """Return the states of the streams that resume, as deep copies. Other streams restart.
 
-    The streams named in ``in_full`` restart in any case, even if they are not selected.
+    Args:
+        bookmarks: States by stream name.
+        streams: Streams of the tap by name.
+        begins: Returns True if a stream with a state must restart.
+        in_full: Names of streams that restart in any case, even if they are not selected.
     """
     begun = _find_restarted(bookmarks, streams, begins, in_full)
     fresh = begun | _parents(begun, streams).keys()
@@ -45,7 +49,7 @@ def find_previously_sent(
 ) -> dict[str, dict[str, Any]]:
     """Return the states of the parent streams that restart only because a child stream does.
 
-    Each of these streams is logged with the child that causes it.
+    The arguments are those of `retained_bookmarks`. Each such stream is logged with its child.
     """
     begun = _find_restarted(bookmarks, streams, begins, in_full)
     again = {
@@ -73,7 +77,7 @@ def _find_restarted(
 
 
 def _parents(begun: Collection[str], streams: Mapping[str, SyncStream]) -> dict[str, str]:
-    """Return the ancestors of restarting streams, each with the name of one such descendant."""
+    """Map each ancestor of a restarting stream to the name of one such stream."""
     found = {
         name: next((one.name for one in stream.descendent_streams if one.name in begun), None)
         for name, stream in streams.items()

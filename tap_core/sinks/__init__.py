@@ -12,7 +12,7 @@ __all__ = ["BatchSink", "RecordSink", "Sink"]
 
 
 def __getattr__(name: str) -> Any:
-    """Return a name that has moved from its current module and emit a deprecation warning."""
+    """Return a moved name from its current module, with a deprecation warning."""
     from tap_core.compat.deprecation import deprecated_import
 
     return deprecated_import(name, old=__name__, known=("SQLSink",), new="tap_core.sql")

@@ -21,7 +21,7 @@ __all__ = ["BatchSink"]
 class BatchSink(SinkOverrides, Sink):
     """Base class of sinks that write batches; subclasses override `process_batch`.
 
-    ``context["records"]`` holds the records of the batch.
+    The records of the batch are in ``context["records"]``.
     """
 
     def _get_context(self, record: Record) -> dict[str, Any]:  # noqa: ARG002  a hook
@@ -32,7 +32,7 @@ class BatchSink(SinkOverrides, Sink):
         return self._pending_batch
 
     def start_batch(self, context: dict[str, Any]) -> None:
-        """Prepare a batch; ``context`` contains ``batch_id`` and ``batch_start_time``."""
+        """Prepare a new batch; ``context`` contains its ``batch_id`` and ``batch_start_time``."""
 
     def process_record(self, record: Record, context: dict[str, Any]) -> None:
         """Append a record to the open batch."""
@@ -40,4 +40,4 @@ class BatchSink(SinkOverrides, Sink):
 
     @abc.abstractmethod
     def process_batch(self, context: dict[str, Any]) -> None:
-        """Write a batch; the records must be durable when this method returns."""
+        """Write a batch. All its records must be durable when this method returns."""

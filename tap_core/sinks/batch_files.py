@@ -29,7 +29,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 def get_batch_config(config: Any) -> BatchConfig | None:
-    """Return the setting ``batch_config`` if it names a storage, else None."""
+    """Return the setting ``batch_config``, or None if the setting names no storage."""
     given = config.get("batch_config") or {}
     return BatchConfig.from_dict(given) if given.get("storage") else None
 
@@ -44,7 +44,7 @@ class BatchFileReader:
         config: BatchConfig | None = None,
         limits: FileLimits | None = None,
     ) -> None:
-        """Create a reader for ``stream``; files are opened from the storage of ``config``."""
+        """Create a reader for ``stream``; ``config`` names the storage that contains the files."""
         self._stream = stream
         self._schema = schema
         self._storage = config.storage if config is not None else None
@@ -67,7 +67,10 @@ class BatchFileReader:
 
 
 def _conform(stream: str, schema: JsonSchema) -> Callable[[Record], Record]:
-    """Return a function that converts a record to its schema and keeps undeclared properties."""
+    """Return a function that converts a record's values to the types of the schema.
+
+    Properties that the schema does not declare are kept.
+    """
     opened = _allow_extra_properties(schema)
     shape = compile_conformer_only(
         schema=opened,
@@ -101,9 +104,9 @@ def _allow_extra_properties(schema: Any) -> Any:
 
 
 def _dropping_nulls(schema: JsonSchema) -> Callable[[Record], Record]:
-    """Return a function that removes nulls that the schema does not allow.
+    """Return a function that removes null properties for which the schema does not allow null.
 
-    Parquet cannot represent an absent property, so such a null means "absent".
+    Parquet cannot represent a missing property, so such a null means "missing".
     """
     properties = schema.get("properties") or {}
     strict = [name for name, each in properties.items() if not _admits_null(each)]
@@ -126,7 +129,7 @@ def _dropping_nulls(schema: JsonSchema) -> Callable[[Record], Record]:
 
 
 def _admits_null(schema: Any) -> bool:
-    """Return True if ``type``, ``anyOf``, ``oneOf`` or ``enum`` of a schema allow null."""
+    """Return True if a schema's ``type``, ``anyOf``, ``oneOf`` or ``enum`` allows null."""
     if not isinstance(schema, dict):
         return bool(schema)
     kinds = schema.get("type")

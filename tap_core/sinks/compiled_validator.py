@@ -23,7 +23,7 @@ FormatChecker = Callable[[object, str], bool]
 
 
 class _Missing:
-    """Class of the marker object for a property that a record does not have."""
+    """Class of the marker for a property that a record lacks."""
 
 
 _MISSING: Final = _Missing()
@@ -78,10 +78,10 @@ _UNSURE: Final = ["return False"]
 def compile_validator(
     schema: Any, *, formats: Collection[str] = (), conforms: FormatChecker | None = None
 ) -> Callable[[Any], bool]:
-    """Return a function that returns True if a value is certainly valid.
+    """Return a fast check: a function that returns True only if a value is certainly valid.
 
-    ``formats`` are the formats that ``conforms`` checks; other formats are ignored. The
-    function may raise on unusual values, which means that it is not sure.
+    If the check returns False or raises an error, the value may be valid or invalid. ``formats``
+    are the formats that ``conforms`` checks; other formats are ignored.
     """
     writer = _Writer(formats, conforms)
     try:
@@ -103,7 +103,7 @@ def _only_once(items: list[Any]) -> bool:
 
 
 class _Writer:
-    """Generator of the validation functions' source; undecidable cases return False."""
+    """Generator of the source of validation functions, which return False for undecidable cases."""
 
     def __init__(self, formats: Collection[str], conforms: FormatChecker | None) -> None:
         self.source: list[str] = []
@@ -146,12 +146,15 @@ class _Writer:
     # Keywords for values of any class
 
     def _checks(self, schema: Any, value: str) -> list[str]:
-        """Return source lines that return False unless the value is certainly valid."""
+        """Return source lines that check the variable ``value``.
+
+        The lines return False from the function unless the value is certainly valid.
+        """
         if schema is True:
             return []
         if not isinstance(schema, dict) or not schema.keys().isdisjoint(_NOT_UNDERSTOOD):
             return _UNSURE
-        if not self._asked(schema):
+        if not self._get_keywords(schema):
             return []
         lines = [f"if {value}.__class__ not in {self._class_set(_allowed(schema))}: return False"]
         lines += self._enumerated(schema, value)
@@ -165,18 +168,19 @@ class _Writer:
                 lines += [f"if {test}:", *_indented(body)]
         return lines + self._format(schema, value) + self._branches(schema, value)
 
-    def _asked(self, schema: dict[str, Any]) -> set[str]:
-        """Return the keywords of a schema that must be checked and are supported.
+    def _get_keywords(self, schema: dict[str, Any]) -> set[str]:
+        """Return the keywords of a schema that the generated code must check.
 
-        A ``format`` that is not checked is excluded.
+        ``format`` is left out if its format is not checked.
         """
         words = schema.keys() & _UNDERSTOOD
         return words if schema.get("format") in self._formats else words - {"format"}
 
     def _enumerated(self, schema: dict[str, Any], value: str) -> list[str]:
-        """Return lines for ``enum`` and ``const``; they compare values together with their classes.
+        """Return source lines that check ``enum`` and ``const``.
 
-        JSON distinguishes 1 from true, Python does not.
+        Values are compared together with their classes, since JSON distinguishes 1 from true and
+        Python does not.
         """
         allowed = [schema["enum"]] if "enum" in schema else []
         allowed += [[schema["const"]]] if "const" in schema else []
@@ -198,7 +202,7 @@ class _Writer:
         for word, joint in (("anyOf", " or "), ("allOf", " and "), ("oneOf", " or ")):
             if word not in schema:
                 continue
-            if word == "oneOf" and not _exclusive(schema[word]):
+            if word == "oneOf" and not _are_exclusive(schema[word]):
                 return _UNSURE
             calls = joint.join(f"{self.function(branch)}({value})" for branch in schema[word])
             lines.append(f"if not ({calls}): return False")
@@ -263,7 +267,7 @@ class _Writer:
     def _is_type_only(self, schema: Any) -> bool:
         if not isinstance(schema, dict) or not schema.keys().isdisjoint(_NOT_UNDERSTOOD):
             return False
-        return self._asked(schema) == {"type"}
+        return self._get_keywords(schema) == {"type"}
 
     def _additional(self, schema: dict[str, Any], value: str) -> list[str]:
         others = schema.get("additionalProperties", True)
@@ -296,7 +300,7 @@ class _Writer:
 
 
 def _allowed(schema: dict[str, Any]) -> frozenset[type]:
-    """Return the Python classes that ``type`` allows; all JSON classes if it is not set."""
+    """Return the Python classes that a schema's ``type`` allows; all of them without ``type``."""
     if "type" not in schema:
         return _EVERYDAY
     names = schema["type"]
@@ -304,8 +308,8 @@ def _allowed(schema: dict[str, Any]) -> frozenset[type]:
     return frozenset().union(*(_CLASSES.get(name, frozenset()) for name in listed))
 
 
-def _exclusive(branches: list[Any]) -> bool:
-    """Return True if no value can match the types of two branches."""
+def _are_exclusive(branches: list[Any]) -> bool:
+    """Return True if each type is allowed by at most one branch of a union."""
     if not all(isinstance(branch, dict) and "type" in branch for branch in branches):
         return False
     classes = [_allowed(branch) for branch in branches]

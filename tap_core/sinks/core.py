@@ -48,10 +48,10 @@ __all__ = [
 
 
 class Sink(abc.ABC):
-    """Base class of `BatchSink` and `RecordSink`; authors subclass one of these.
+    """Base class of `BatchSink` and `RecordSink`; authors subclass one of the two.
 
-    A sink serves one stream with one schema. When the schema changes, a new sink is created and
-    set up, and the old sink is drained and cleaned up.
+    A sink writes one stream with one schema. When the schema changes, a new sink is created and
+    set up, and the old sink is drained (writes its last records) and cleaned up.
     """
 
     logger: logging.Logger
@@ -79,7 +79,7 @@ class Sink(abc.ABC):
         schema: JsonSchema,
         key_properties: Sequence[str] | None,
     ) -> None:
-        """Store a stream's schema; ``_sdc_`` columns are added to it or removed from it in place.
+        """Create a sink. ``_sdc_`` columns are added to or removed from ``schema`` in place.
 
         Raises:
             InvalidJSONSchema: the schema is not a valid JSON Schema.
@@ -132,7 +132,7 @@ class Sink(abc.ABC):
 
     @property
     def include_sdc_metadata_properties(self) -> bool:
-        """True if rows get the ``_sdc_`` columns."""
+        """True if the ``_sdc_`` metadata columns are added to the rows."""
         return bool(self.config.get("add_record_metadata", False))
 
     @property
@@ -142,12 +142,12 @@ class Sink(abc.ABC):
 
     @property
     def datetime_error_treatment(self) -> DatetimeErrorTreatmentEnum:
-        """The treatment of dates and times that cannot be parsed."""
+        """The action for dates and times that cannot be parsed."""
         return DatetimeErrorTreatmentEnum.ERROR
 
     @property
     def key_properties(self) -> Sequence[str]:
-        """The properties that identify a record; override to return the target's column names."""
+        """The properties that identify a record. Override to return the target's column names."""
         return self._key_properties
 
     @cached_property
@@ -165,12 +165,12 @@ class Sink(abc.ABC):
 
     @property
     def current_size(self) -> int:
-        """The number of records that wait to be drained; 0 means that there is nothing to drain."""
+        """The number of records received since the last drain; 0 if there is nothing to drain."""
         return self._batch_records_read
 
     @property
     def is_full(self) -> bool:
-        """True if the sink must be drained."""
+        """True if the batch is full and the sink must be drained."""
         limit = self.MAX_BYTES
         if limit is not None and self._batch_bytes_read >= limit:
             return True
@@ -210,18 +210,18 @@ class Sink(abc.ABC):
 
     @final
     def tally_record_read(self, count: int = 1) -> None:
-        """Count records that were received; called by the SDK."""
+        """Add to the number of records received; called by the SDK."""
         self._total_records_read += count
         self._batch_records_read += count
 
     @final
     def tally_record_written(self, count: int = 1) -> None:
-        """Count records that were written; called by the SDK after each batch or record."""
+        """Add to the number of records written; called by the SDK after each batch or record."""
         self._total_records_written += count
 
     @final
     def tally_duplicate_merged(self, count: int = 1) -> None:
-        """Count records that were merged into others; called by the author's sink."""
+        """Add to the number of records merged into others; called by the author's sink."""
         self._total_dupe_records_merged += count
         self._batch_dupe_records_merged += count
 
@@ -261,7 +261,10 @@ class Sink(abc.ABC):
         return record
 
     def _refuse(self, error: InvalidRecord) -> None:
-        """Log the error of an invalid record; raise it unless invalid records are tolerated."""
+        """Log the error of an invalid record.
+
+        If `fail_on_record_validation_exception` is true, raise the error.
+        """
         self.logger.error("Record validation failed: %s", error.error_message)
         if self.fail_on_record_validation_exception:
             raise error
@@ -269,11 +272,11 @@ class Sink(abc.ABC):
     def _parse_timestamps_in_record(
         self, record: Record, schema: JsonSchema, treatment: DatetimeErrorTreatmentEnum
     ) -> None:
-        self._warn_of_strangers(record, schema)
+        self._warn_of_undeclared_fields(record, schema)
         parse_datetimes_lenient(record, date_fields(schema), treatment, self.logger)
 
-    def _warn_of_strangers(self, record: Record, schema: JsonSchema) -> None:
-        """Log a warning for each field that the schema does not declare, once per field."""
+    def _warn_of_undeclared_fields(self, record: Record, schema: JsonSchema) -> None:
+        """Log a warning for each field that the schema does not declare, once per field name."""
         if schema.get("additionalProperties", False):
             return
         for name in record.keys() - schema["properties"].keys() - self._warned_missing_fields:
@@ -299,26 +302,26 @@ class Sink(abc.ABC):
     # Methods that authors override
 
     def preprocess_record(self, record: Record, context: dict[str, Any]) -> Record:  # noqa: ARG002
-        """Return the record to process; override to change records first."""
+        """Return the record to process. Override to change records first."""
         return record
 
     @abc.abstractmethod
     def process_record(self, record: Record, context: dict[str, Any]) -> None:
-        """Write a record, or store it in ``context`` for its batch."""
+        """Write a record, or add it to the batch in ``context``."""
 
     @abc.abstractmethod
     def process_batch(self, context: dict[str, Any]) -> None:
-        """Write the stored records; they must be durable when this method returns."""
+        """Write the records of the batch. They must be durable when this method returns."""
         raise NotImplementedError("No handling exists for process_batch().")
 
     def start_drain(self) -> dict[str, Any]:
-        """Detach the open batch and return its context."""
+        """Close the open batch and return its context, so that a new batch can begin."""
         self._context_draining = self._pending_batch or {}
         self._pending_batch = None
         return self._context_draining
 
     def mark_drained(self) -> None:
-        """Record that the batch was written and reset its counters."""
+        """Reset the batch's counters after the batch was written."""
         self.drained_state = self._draining_state
         self._draining_state = None
         self._context_draining = None
@@ -329,7 +332,7 @@ class Sink(abc.ABC):
         self._batch_dupe_records_merged = 0
 
     def activate_version(self, new_version: int) -> None:  # noqa: ARG002  a hook
-        """Delete or deactivate rows of older versions; all earlier records are drained first."""
+        """Delete or deactivate the rows of older table versions, after all records are drained."""
         self.logger.warning(
             "ACTIVATE_VERSION message received but not implemented by this target. Ignoring."
         )
@@ -344,10 +347,10 @@ class Sink(abc.ABC):
         self.record_counter_metric.exit()
 
     def process_batch_files(self, encoding: BaseBatchFileEncoding, files: Sequence[str]) -> None:
-        """Process batch files, each as one batch whose context contains ``records``.
+        """Process batch files, each as one batch whose records are in ``context["records"]``.
 
-        Called only for sinks that override this method or set `whole_batch_files`. For other sinks
-        the records of the files pass the stream maps and the same steps as RECORD messages.
+        This is called only for sinks that override this method or set `whole_batch_files`. In other
+        sinks the records of the files take the same steps as RECORD messages.
 
         Raises:
             BatchFileError: a file cannot be read.
@@ -364,7 +367,7 @@ class Sink(abc.ABC):
             self.process_batch(context)
 
     def _admitted(self, record: Record, context: dict[str, Any]) -> Record:
-        """Return a record of a batch file after validation and all steps before processing."""
+        """Validate and preprocess a record of a batch file; return the record to process."""
         if self.include_sdc_metadata_properties:
             message = record_message(self.stream_name, record, None, None)
             self._add_sdc_metadata_to_record(record, message, context)

@@ -12,7 +12,7 @@ __all__ = ["run_custom_reader"]
 
 
 class _Stopped(Exception):  # noqa: N818  nothing went wrong
-    """Signal that ends the author's reader."""
+    """Raised to end the author's reader."""
 
 
 def run_custom_reader(
@@ -22,12 +22,14 @@ def run_custom_reader(
     signals: TerminationSignals,
     after_each: Callable[[], None] = lambda: None,
 ) -> Counter[str]:
-    """Return the number of messages by type; empty if a termination signal ended the reader.
+    """Run an author's reader; return the number of messages by type.
+
+    The result is empty if a termination signal ended the reader.
 
     Args:
-        reader: Has ``process_lines(file_input, callbacks)``, as in singer_sdk.
-        file_input: Passed to the reader.
-        callbacks: Function for each message type.
+        reader: Object with ``process_lines(file_input, callbacks)``, as in singer_sdk.
+        file_input: Input for the reader; None for its default.
+        callbacks: Function to call for each message type.
         signals: Termination signals, which end the reader between two messages.
         after_each: Called after each message.
     """

@@ -47,10 +47,10 @@ def date_fields(schema: JsonSchema) -> tuple[DatetimeField, ...]:
 
 
 def parse_datetimes(record: Record, fields: tuple[tuple[str, _Reader], ...]) -> None:
-    """Replace the text of date properties by parsed values, in place.
+    """Replace the text of date properties with parsed values, in place.
 
     Raises:
-        ValueError: a text cannot be parsed; earlier properties are already replaced.
+        ValueError: a text cannot be parsed; properties before it are already replaced.
         TypeError: a value is not text.
     """
     for name, read in fields:
@@ -65,7 +65,7 @@ def parse_datetimes_lenient(
     treatment: DatetimeErrorTreatmentEnum,
     logger: logging.Logger,
 ) -> None:
-    """Parse date properties in the record's order and apply ``treatment`` to invalid values.
+    """Parse the date properties of a record in place; ``treatment`` applies to invalid values.
 
     Values that `parse_datetimes` has already replaced are kept.
 
@@ -95,10 +95,10 @@ def _parse_field(
         )
 
 
-def _mended(text: Any) -> Any:
+def _normalize_text(text: Any) -> Any:
     """Return ISO 8601 text in the form that Python 3.10 parses: ``+00:00`` for Z, six digits.
 
-    Values that are not text are returned unchanged; `fromisoformat` rejects them.
+    Values that are not text are returned unchanged, and `fromisoformat` rejects them later.
     """
     if not isinstance(text, str):
         return text
@@ -107,11 +107,11 @@ def _mended(text: Any) -> Any:
 
 
 def _old_datetime(text: str) -> datetime:
-    return datetime.fromisoformat(_mended(text))
+    return datetime.fromisoformat(_normalize_text(text))
 
 
 def _old_time(text: str) -> time:
-    return time.fromisoformat(_mended(text))
+    return time.fromisoformat(_normalize_text(text))
 
 
 _OLD: Final = sys.version_info < (3, 11)

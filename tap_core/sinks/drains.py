@@ -17,8 +17,8 @@ _T = TypeVar("_T")
 def run_in_threads(function: Callable[[_T], None], items: Sequence[_T], parallelism: int) -> None:
     """Call a function with each item, in at most ``parallelism`` threads.
 
-    After a failure no further call is started; the calls that run are awaited and the error is
-    raised.
+    After a failure no further call is started. The error is raised when all running calls have
+    ended.
     """
     if parallelism == 1 or len(items) <= 1:
         for item in items:

@@ -31,7 +31,7 @@ _decode: Final[Callable[[bytes], Any]] = msgspec.json.Decoder(float_hook=Decimal
 def record_message(
     stream: str, record: Record, extracted: str | None, version: int | None
 ) -> dict[str, Any]:
-    """Return a RECORD message."""
+    """Return a RECORD message; ``extracted`` is the extraction time in ISO 8601."""
     message: dict[str, Any] = {"type": "RECORD", "stream": stream, "record": record}
     if version is not None:
         message["version"] = version
@@ -41,7 +41,7 @@ def record_message(
 
 
 def decode_record(body: bytes) -> Record:
-    """Decode a record; fractions become `Decimal`, integers keep up to 4,300 digits.
+    """Decode a record. Fractions become `Decimal`; integers may have up to 4,300 digits.
 
     Raises:
         InvalidRecord: Python cannot represent the record.
@@ -58,7 +58,11 @@ def decode_record(body: bytes) -> Record:
 
 
 def _parse_leniently(body: bytes) -> Any:
-    """Decode JSON that only Python's own parser accepts, or raise an error with the reason."""
+    """Decode JSON with Python's json module, which accepts more than msgspec does.
+
+    Raises:
+        InvalidRecord: the json module cannot decode the JSON either.
+    """
     try:
         return load_json(body)
     except ValueError as error:
@@ -96,7 +100,7 @@ def schema_message(event: SchemaEvent) -> dict[str, Any]:
 
 
 def _with_decimals(value: Any) -> Any:
-    """Return a copy with `Decimal` for floats, because records hold decimals to compare with."""
+    """Return a copy with `Decimal` instead of floats, to be comparable with values of records."""
     if isinstance(value, dict):
         return {key: _with_decimals(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -31,10 +31,10 @@ _Take: TypeAlias = Callable[[Record, str | None, int | None], bool]
 
 @dataclass(frozen=True)
 class RecordPipeline:
-    """A sink with its compiled processing function.
+    """A sink and the function that processes its records.
 
-    ``take(record, time_extracted, version)`` processes one record, may modify it, and returns
-    True if the sink is full afterwards.
+    ``take(record, time_extracted, version)`` processes one record and returns True if the sink is
+    full afterwards. It may modify the record.
     """
 
     sink: Sink
@@ -96,7 +96,10 @@ def _enrich(sink: Sink) -> Callable[[Record, str | None, int | None, _Context], 
 
 
 def _check(sink: Sink, *, strips: bool) -> _Step:
-    """Return the step that removes ``_sdc_`` columns (if ``strips``), validates, parses dates."""
+    """Return a function that validates a record and parses its dates.
+
+    With ``strips`` it removes the ``_sdc_`` metadata columns first.
+    """
     strip = sink._remove_sdc_metadata_from_record
     own_strip = strips and _overrides(sink, "_remove_sdc_metadata_from_record")
     own_check = _overrides(sink, "_validate_and_parse")
@@ -128,7 +131,7 @@ def _compiled_check(sink: Sink, *, strips: bool) -> _Step:
             return
         strip(record)
         validate(record)
-        sink._warn_of_strangers(record, schema)
+        sink._warn_of_undeclared_fields(record, schema)
         parse(record)
 
     return check
@@ -218,7 +221,7 @@ def _is_full(sink: Sink) -> Callable[[], bool]:
 
 
 def _fixed_limit(sink: Sink) -> int | None:
-    """Return the maximum number of records if it is constant, else None."""
+    """Return the maximum number of records per batch, or None if the number may change."""
     kind = type(sink)
     if _overrides(sink, "is_full") or sink.MAX_BYTES is not None:
         return None

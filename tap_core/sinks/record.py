@@ -34,4 +34,4 @@ class RecordSink(SinkOverrides, Sink):
 
     @abc.abstractmethod
     def process_record(self, record: Record, context: dict[str, Any]) -> None:
-        """Write a record; it must be durable when this method returns."""
+        """Write a record. It must be durable when this method returns."""

@@ -16,14 +16,14 @@ __all__ = ["StreamRoute", "make_routes"]
 
 @dataclass(frozen=True)
 class StreamRoute:
-    """Destination of a stream's records: the sink's name and an optional transformation."""
+    """Destination of a stream's records: the name of a sink, and a transformation or None."""
 
     alias: str
     transform: Callable[[Record], Record | None] | None = None
 
 
 def make_routes(stream_maps: Iterable[Any]) -> tuple[StreamRoute, ...]:
-    """Return the routes through the stream maps of one stream."""
+    """Return a route for each stream map of one stream."""
     return tuple(StreamRoute(each.stream_alias, _transform(each)) for each in stream_maps)
 
 

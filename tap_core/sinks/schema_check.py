@@ -23,7 +23,7 @@ _DIALECT: Final = re.compile(r"https?://json-schema\.org/[\w./-]*#?", re.ASCII)
 
 
 def is_valid_schema(schema: Any) -> bool:
-    """Return True if a document is certainly a valid schema."""
+    """Return True if a document is certainly a valid JSON Schema; False means unknown."""
     try:
         return _is_schema(schema)
     except (RecursionError, re.error):

@@ -36,7 +36,11 @@ METADATA_COLUMNS: Final = (*_INSTANTS, *_NUMBERS)
 
 
 def add_metadata_columns(schema: JsonSchema) -> None:
-    """Add the metadata columns to a schema; raises InvalidJSONSchema as `_properties` does."""
+    """Add the ``_sdc_`` metadata columns to a schema, in place.
+
+    Raises:
+        InvalidJSONSchema: ``properties`` is not an object.
+    """
     properties = _properties(schema)
     for name in _INSTANTS:
         properties[name] = {"type": ["null", "string"], "format": "date-time"}
@@ -45,7 +49,11 @@ def add_metadata_columns(schema: JsonSchema) -> None:
 
 
 def remove_metadata_columns(schema: JsonSchema) -> None:
-    """Remove metadata columns sent by a tap from a schema; raises as `_properties` does."""
+    """Remove ``_sdc_`` metadata columns, which a tap may have added, from a schema, in place.
+
+    Raises:
+        InvalidJSONSchema: ``properties`` is not an object.
+    """
     remove_metadata(_properties(schema))
 
 
@@ -68,7 +76,11 @@ def add_metadata(
     batch_start: datetime | None,
     sync_started_at: int,
 ) -> None:
-    """Set the metadata columns of a record; ``sync_started_at`` is in milliseconds."""
+    """Set the ``_sdc_`` metadata columns of a record, in place.
+
+    ``message`` is the record's RECORD message, and ``sync_started_at`` is in milliseconds since
+    1970.
+    """
     now = datetime.now(timezone.utc)
     record["_sdc_extracted_at"] = message.get("time_extracted")
     record["_sdc_received_at"] = now.isoformat()
@@ -80,6 +92,6 @@ def add_metadata(
 
 
 def remove_metadata(record: Record) -> None:
-    """Remove metadata columns sent by a tap from a record."""
+    """Remove ``_sdc_`` metadata columns, which a tap may have added, from a record, in place."""
     for name in METADATA_COLUMNS:
         record.pop(name, None)

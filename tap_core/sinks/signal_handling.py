@@ -16,16 +16,16 @@ __all__ = ["TerminationSignals"]
 
 
 class TerminationSignals:
-    """Termination signals that arrive while a plugin processes its input."""
+    """Termination signals received while a plugin processes its input."""
 
     def __init__(self) -> None:
-        """Start with no signals, handled at once."""
+        """Start without signals; signals are not deferred."""
         self.received: list[int] = []
         self._wake_up: WakeupPipe | None = None
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[WakeupPipe]:
-        """Defer signals within the block and let them wake a wait for input."""
+        """Defer signals until the end of the block; a signal ends a wait for input."""
         if self._wake_up is not None:
             yield self._wake_up
             return
@@ -37,10 +37,10 @@ class TerminationSignals:
                 self._wake_up = None
 
     def record(self, signum: int) -> bool:
-        """Record a signal if signals are deferred; end the process at once at the second one.
+        """Record a signal if signals are deferred; the second signal ends the process immediately.
 
         Returns:
-            False if signals are not deferred, so that the plugin must handle this one itself.
+            False if signals are not deferred, so that the caller must handle the signal.
         """
         if self._wake_up is None:
             return False

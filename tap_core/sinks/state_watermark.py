@@ -16,7 +16,10 @@ _Holder = TypeVar("_Holder", bound=Hashable)
 
 
 class StateWatermark(Generic[_Holder]):
-    """Queue of states, as bytes, that wait until their records are drained."""
+    """Queue of encoded states. A state may be written once all records before it are drained.
+
+    A holder is an object with undrained records, such as a sink.
+    """
 
     def __init__(self) -> None:
         self._seen = 0
@@ -25,7 +28,7 @@ class StateWatermark(Generic[_Holder]):
 
     @property
     def holders(self) -> KeysView[_Holder]:
-        """A live view of the holders that have undrained records."""
+        """The holders (objects, such as sinks) with undrained records, as a live view."""
         return self._since.keys()
 
     @property
@@ -34,29 +37,35 @@ class StateWatermark(Generic[_Holder]):
         return bool(self._waiting)
 
     def began(self, holder: _Holder) -> None:
-        """Register that a holder has undrained records; an earlier registration is kept."""
+        """Register a holder (an object, such as a sink) that now has undrained records.
+
+        A holder that is registered already keeps its position in the queue.
+        """
         self._since.setdefault(holder, self._seen)
 
     def settled(self, holder: _Holder) -> None:
-        """Register that all records of a holder are drained."""
+        """Register that all records of a holder (an object, such as a sink) are drained."""
         self._since.pop(holder, None)
 
     def arrived(self, state: bytes) -> None:
-        """Add a state that covers all records before it."""
+        """Add an encoded state to the queue.
+
+        It can be taken once all records that came before it are drained.
+        """
         self._seen += 1
         self._waiting.append((self._seen, state))
-        self._thin_out()
+        self._drop_superseded()
 
     def take(self) -> bytes | None:
         """Remove and return the newest state whose records are all drained, or None."""
         reached = min(self._since.values(), default=self._seen)
         covered = [state for number, state in self._waiting if number <= reached]
         self._waiting = self._waiting[len(covered) :]
-        self._thin_out()
+        self._drop_superseded()
         return covered[-1] if covered else None
 
-    def _thin_out(self) -> None:
-        """Drop each waiting state that a later state always replaces."""
+    def _drop_superseded(self) -> None:
+        """Drop the states that are never the newest one ready, and so would not be returned."""
         starts = set(self._since.values())
         kept = [
             (number, state)

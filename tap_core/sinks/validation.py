@@ -26,7 +26,7 @@ __all__ = ["BaseJSONSchemaValidator", "JSONSchemaValidator"]
 
 
 class BaseJSONSchemaValidator(abc.ABC):
-    """Base class for validators of one stream's records; authors may provide their own."""
+    """Base class of validators for the records of one stream. Authors may subclass it."""
 
     def __init__(self, schema: JsonSchema) -> None:
         self.schema = schema
@@ -41,11 +41,11 @@ class BaseJSONSchemaValidator(abc.ABC):
 
 
 class JSONSchemaValidator(BaseJSONSchemaValidator):
-    """Validator with the results of jsonschema.
+    """Validator that accepts and rejects the same records as jsonschema, but faster.
 
-    If ``validate_formats`` is true, formats are checked by ``format_checker``, by default with
-    all formats that jsonschema finds installed. The schema is compiled at the first record; a
-    sink may change it during setup, but not later.
+    If ``validate_formats`` is true, formats are checked by ``format_checker``, which defaults to
+    all formats that jsonschema supports here. The schema is compiled at the first record and must
+    not change after that.
 
     Raises:
         InvalidJSONSchema: the schema is not a valid JSON Schema.
@@ -66,12 +66,12 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
 
     @cached_property
     def validator(self) -> Draft202012Validator:
-        """The jsonschema validator."""
+        """The validator object of jsonschema."""
         return validator_class()(self.schema, format_checker=self._checker())
 
     @cached_property
     def certain_check(self) -> Callable[[Any], bool]:
-        """The compiled check: returns True if a value is certainly valid; it may raise."""
+        """The compiled check. It returns True only if a value is certainly valid, and may raise."""
         if not self._validate_formats:
             return compile_validator(self.schema)
         checker = self._checker()
@@ -81,7 +81,7 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
         """Validate a record.
 
         Raises:
-            InvalidRecord: the record does not match the schema; the message is jsonschema's.
+            InvalidRecord: the record does not match the schema. The message is that of jsonschema.
         """
         try:
             if self.certain_check(record):
@@ -93,7 +93,7 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
         self.ask(record)
 
     def ask(self, record: Record) -> None:
-        """Validate a record with jsonschema itself, without the compiled check.
+        """Validate a record with jsonschema, without the compiled check.
 
         Raises:
             InvalidRecord: the record does not match the schema.
@@ -131,7 +131,7 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
 
 
 def _without_value(error: Any) -> str:
-    """Return a jsonschema message in which the value is replaced by its type and length."""
+    """Return a jsonschema error message with the value replaced by its type and length."""
     path = "".join(f"[{part!r}]" for part in error.absolute_path)
     if error.validator in {"required", "dependentRequired"}:  # the message names only fields
         return str(error.message)

@@ -19,7 +19,10 @@ __all__ = ["emit_activate_version"]
 
 
 def emit_activate_version(stream: SyncStream, run: SyncRun) -> None:
-    """Write the first ACTIVATE_VERSION of a FULL_TABLE stream, if enabled, once per run."""
+    """Emit an ACTIVATE_VERSION message before the first row of a FULL_TABLE stream.
+
+    The message is sent once per run, and only if the stream sends table versions at all.
+    """
     if (
         stream.replication_method == REPLICATION_FULL_TABLE
         and stream.emit_activate_version_messages

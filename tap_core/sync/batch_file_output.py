@@ -30,12 +30,12 @@ __all__ = ["BatchFileOutput", "BatchFolder"]
 
 
 class BatchFolder:
-    """Destination of the batch files of one stream, with the file that is open."""
+    """Writer of one stream's batch files: fills the open file, then starts the next one."""
 
     def __init__(
         self, describe: SchemaEvent, tap_name: str, config: BatchConfig, counter: Counter
     ) -> None:
-        """Name files after ``tap_name`` and the stream; count them with ``counter``.
+        """Create file names from ``tap_name`` and the stream's name; ``counter`` counts the files.
 
         Raises:
             ConfigurationError: The configured compression is not available.
@@ -53,11 +53,11 @@ class BatchFolder:
 
     @property
     def room(self) -> int:
-        """Number of rows that still fit into the open file, or into the next one."""
+        """Number of rows that fit into the open file; the full batch size if no file is open."""
         return self._config.batch_size - (self._file.count if self._file is not None else 0)
 
     def take(self, rows: Rows) -> Iterator[BatchFiles]:
-        """Write a chunk; yield an event for each file that it completes.
+        """Write rows into files; yield one event for each file completed.
 
         Raises:
             BatchFileError: A file cannot be written.
@@ -71,13 +71,13 @@ class BatchFolder:
         bodies = [row if isinstance(row, bytes) else encode_row(row) for row in given]
         while bodies:
             fitting = bodies[: self.room]
-            self._opened().write(fitting)
+            self._open_file().write(fitting)
             del bodies[: len(fitting)]
             if not self.room:
                 yield from self.close()
 
     def close(self) -> Iterator[BatchFiles]:
-        """Complete the open file, if there is one, and yield its event.
+        """Complete the open file and yield its event; yield nothing if no file is open.
 
         Raises:
             BatchFileError: The file cannot be completed.
@@ -89,7 +89,7 @@ class BatchFolder:
             known = {key: value for key, value in form.items() if value is not None}
             yield BatchFiles(self.stream, (file.close(),), known, version=self._version)
 
-    def _opened(self) -> BatchFileWriter:
+    def _open_file(self) -> BatchFileWriter:
         from tap_core.batch.writer import BatchFileWriter
 
         if self._file is None:
@@ -98,10 +98,10 @@ class BatchFolder:
 
 
 class BatchFileOutput:
-    """Batch file output of one run; call its methods under the lock of the output queue."""
+    """Batch file output of one sync. The caller must hold the lock of the output queue."""
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
-        """Pass events that do not go into files, and the `BatchFiles` events, to ``emit``."""
+        """Create an output without streams. All events except rows are passed to ``emit``."""
         self._emit = emit
         self._sources: dict[str, tuple[BatchFolder, ...]] = {}
         self._folders: dict[StreamId, BatchFolder] = {}
@@ -110,52 +110,62 @@ class BatchFileOutput:
         self._held: set[tuple[str, int]] = set()
 
     def __contains__(self, source: str) -> bool:
-        """Return True if the stream with this unmapped name currently writes batch files."""
+        """Return True if a stream currently writes batch files.
+
+        ``source`` is the stream's name before stream maps.
+        """
         return source in self._sources
 
     def begin(self, source: str, folders: Iterable[BatchFolder]) -> None:
-        """Start writing batch files for a stream, with one folder per output name."""
+        """Start writing batch files for a stream: one folder for each output name of its maps."""
         self._sources[source] = tuple(folders)
         for folder in self._sources[source]:
             self._folders[folder.stream] = folder
 
     def finish(self, source: str) -> None:
-        """Close and announce the last files of a stream, and log the number of files."""
+        """Close the last files of a stream, emit their events and log the number of files."""
         for folder in self._sources.get(source, ()):
-            self._name(folder.close())
+            self._emit_files(folder.close())
             folder.counter.exit()
         for folder in self._sources.pop(source, ()):
             del self._folders[folder.stream]
 
     def room(self, source: str, most: int) -> int:
-        """Return how many records may be buffered before a file of the stream can be full."""
+        """Return the number of records to buffer before the next write, at most ``most``.
+
+        The number is limited so that the buffered records do not exceed the stream's open files.
+        """
         folders = self._sources.get(source)
         return min(most, *(each.room for each in folders)) if folders else most
 
     def emit(self, event: Event) -> None:
-        """Write rows into their file, or pass an event on after announcing the files before it."""
+        """Write the rows of an event into batch files, if their stream uses batch files.
+
+        Other events are passed on. A state, schema or table version first completes the open files,
+        so that the files are announced before the event.
+        """
         if isinstance(event, Rows):
             folder = self._folders.get(event.stream)
             if folder is not None:
-                self._has_filled = self._name(folder.take(event)) or self._has_filled
+                self._has_filled = self._emit_files(folder.take(event)) or self._has_filled
                 return
         elif isinstance(event, Checkpoint):
             for folder in self._folders.values():
-                self._name(folder.close())
+                self._emit_files(folder.close())
             self._has_filled = False
         elif isinstance(event, ActivateVersion | SchemaEvent):
-            self._make_way(event)
+            self._close_before(event)
         self._emit(event)
 
-    def _make_way(self, event: ActivateVersion | SchemaEvent) -> None:
+    def _close_before(self, event: ActivateVersion | SchemaEvent) -> None:
         folder = self._folders.get(event.stream)
         if folder is None or (isinstance(event, SchemaEvent) and event.schema == folder.schema):
             return
-        self._name(folder.close())
+        self._emit_files(folder.close())
         if isinstance(event, SchemaEvent):
             folder.schema = event.schema
 
-    def _name(self, finished: Iterable[BatchFiles]) -> bool:
+    def _emit_files(self, finished: Iterable[BatchFiles]) -> bool:
         """Emit an event for each finished file; return True if there were any."""
         found = False
         for files in finished:
@@ -167,35 +177,40 @@ class BatchFileOutput:
     # State control
 
     def wants_state(self) -> bool:
-        """Return True if a file was filled since the last call, which makes a state due."""
+        """Return True if a file was filled since the last call: a state should then be written."""
         filled, self._has_filled = self._has_filled, False
         return filled
 
     def allows_state(self, *, owed: bool) -> bool:
         """Return True if a state may be written now.
 
-        A state that is not ``owed`` is only allowed while no stream writes batch files.
+        Args:
+            owed: True for a required state; False for an optional one, which is only allowed while
+                no stream writes batch files.
         """
         return not self._held and (owed or not self._sources)
 
     @contextmanager
     def batching(self, source: str) -> Iterator[None]:
-        """Mark a stream as making its own batches; after an error its rows stay marked as held."""
-        who = _here(source)
-        self._batching.add(who)
+        """Mark a stream, for the duration of the block, as one whose own code makes the batches.
+
+        If the block fails, no state is written for the records that are not in a batch yet.
+        """
+        thread_key = _make_thread_key(source)
+        self._batching.add(thread_key)
         yield
-        self._batching.discard(who)
-        self._held.discard(who)
+        self._batching.discard(thread_key)
+        self._held.discard(thread_key)
 
     def hold(self, source: str) -> None:
-        """Record that this thread holds a record that no BATCH message names yet: states wait."""
-        if _here(source) in self._batching:
-            self._held.add(_here(source))
+        """Block states because this thread has read a record that no BATCH message contains yet."""
+        if _make_thread_key(source) in self._batching:
+            self._held.add(_make_thread_key(source))
 
     def release(self, source: str) -> None:
-        """Note that this thread announces a batch, which holds all records pulled so far."""
-        self._held.discard(_here(source))
+        """Allow states again: this thread's BATCH message contains all records read so far."""
+        self._held.discard(_make_thread_key(source))
 
 
-def _here(source: str) -> tuple[str, int]:
+def _make_thread_key(source: str) -> tuple[str, int]:
     return source, threading.get_ident()

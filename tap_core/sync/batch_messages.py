@@ -47,10 +47,10 @@ _decode = msgspec.json.Decoder(float_hook=Decimal).decode
 
 
 def begin_batches(stream: SyncStream, run: SyncRun, plan: Plan) -> BatchConfig | None:
-    """Start batch file output of a stream, if its settings ask for it.
+    """Start batch file output of a stream, if it is configured.
 
     Returns:
-        The batch settings, if the stream makes its batches itself; else None.
+        The batch settings if the author's code makes the batches of the stream; otherwise None.
 
     Raises:
         ConfigurationError: The batch settings are incomplete.
@@ -73,7 +73,7 @@ def begin_batches(stream: SyncStream, run: SyncRun, plan: Plan) -> BatchConfig |
 
 
 def end_batches(stream: SyncStream, run: SyncRun) -> None:
-    """Close and announce the last files of a stream and of its descendants."""
+    """Close the last batch files of a stream and of its descendants, and emit their events."""
     if stream.name in run.files:
         run.flush()
         run.outbox.finish_files(stream.name)
@@ -82,7 +82,7 @@ def end_batches(stream: SyncStream, run: SyncRun) -> None:
 
 
 def sync_own_batches(stream: SyncStream, config: BatchConfig, context: Context | None) -> None:
-    """Sync a stream that makes its own batches."""
+    """Sync a stream whose batches are made by the author's own code."""
     mapped = get_plan(stream).mapped is not None
     if mapped and is_overridden(stream, "get_batches", "_sync_batches"):
         stream.log(
@@ -96,11 +96,11 @@ def sync_own_batches(stream: SyncStream, config: BatchConfig, context: Context |
 
 
 def iterate_processed_records(stream: SyncStream, context: Context | None) -> Iterator[Record]:
-    """Yield the records of a stream as they are written: selected, mapped and conformed.
+    """Yield the records of a stream in their output form: selected, mapped and conformed.
 
     Raises:
-        ConfigurationError: The stream maps send the stream under several names, which one
-            batcher cannot separate.
+        ConfigurationError: The stream maps output several streams, which one batcher cannot
+            separate.
     """
     plan = get_plan(stream)
     if len(plan.describes) > 1:

@@ -45,7 +45,7 @@ __all__ = [
 
 
 def sync_child_contexts(stream: SyncStream, record: Record, child_context: Context | None) -> None:
-    """Sync the children of one record, once for each child context that the parent generates."""
+    """Sync the children of one record: once for each child context generated from the record."""
     keeps = get_plan(stream).keeps
     for context in stream.generate_child_contexts(record=record, context=child_context):
         if keeps is None or keeps(record):
@@ -76,11 +76,11 @@ def _sync_child(child: SyncStream, context: Context) -> None:
 
 
 def require_child_contexts(stream: SyncStream) -> None:
-    """Check that the children of a stream without contexts can be synced with whole records.
+    """Check that a stream that generates no child contexts can sync its children.
 
     Raises:
-        NotImplementedError: A child keeps one bookmark per context, so the keys of the context
-            must be defined.
+        NotImplementedError: A child keeps one bookmark per context, so a child context is
+            required.
     """
     for child in stream.child_streams:
         if child.state_partitioning_keys is None:
@@ -94,19 +94,22 @@ def require_child_contexts(stream: SyncStream) -> None:
 
 
 def ensure_state_entry(stream: SyncStream, context: Context | None) -> None:
-    """Create the state entry of a context before workers do, in the order of the contexts."""
+    """Create the state entry of a context before a worker syncs it, to keep entries in order."""
     bookmark = stream._get_state_partition_context(context)
     if context == bookmark or stream.replication_method != REPLICATION_FULL_TABLE:
         stream.state_manager.get_context_state(context)
 
 
 class ChildSyncPool:
-    """Workers for the children of one parent, and the parent's bookmark that waits for them."""
+    """Worker pool for the children of one parent stream.
+
+    The parent's bookmark advances only past records whose children are synced.
+    """
 
     def __init__(
         self, parent: SyncStream, run: SyncRun, threads: int, *, spreads: bool = False
     ) -> None:
-        """Sync the children of ``parent`` in ``threads`` threads or in other processes."""
+        """Create a pool of ``threads`` threads; ``spreads``: use other processes if possible."""
         children = [
             child
             for child in parent.child_streams
@@ -148,11 +151,14 @@ class ChildSyncPool:
         self.crew.submit(SyncJob(child, own, lambda made: _sync_child(made, own), done))
 
     def hold(self, bookmark: DeferredBookmark | None) -> None:
-        """Set the parent's bookmark that waits for the children; None removes it."""
+        """Set the bookmark of the parent that waits for the children; None removes it."""
         self._bookmark = bookmark
 
     def following(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield the parent's records; when the next one is requested, the last one is written."""
+        """Yield the parent's records, and track the child contexts submitted for each record.
+
+        A record counts as written when the caller requests the next record.
+        """
         for record in records:
             yield record
             self.crew.check()
@@ -162,26 +168,33 @@ class ChildSyncPool:
                     self._bookmark.note(pending)
 
     def reload(self) -> None:
-        """Reset the deferred bookmark after its value became final."""
+        """Reset the waiting bookmark to the value in the state."""
         if self._bookmark is not None:
             self._bookmark.reload()
 
     def drain(self) -> None:
-        """Wait until the children of all records so far are synced."""
+        """Wait until the children of all records read so far are synced."""
         self.crew.drain()
 
 
 class DeferredBookmark:
-    """A parent's bookmark that waits for the children, in the order of the parent's records."""
+    """Bookmark of a parent stream that advances only past records whose children are synced."""
 
     def __init__(self, cursor: BookmarkCursor, move: Callable[[Any], None]) -> None:
-        """Follow ``cursor``, which runs ahead; ``move`` writes a value into the state."""
+        """Create a bookmark that follows ``cursor``, which advances with each record.
+
+        ``move`` writes a value into the state.
+        """
         self._cursor = cursor
         self._move = move
         self._records: deque[tuple[list[int], Any]] = deque()
 
     def note(self, pending: list[int]) -> None:
-        """Add a written record; ``pending`` holds the number of its unfinished child contexts."""
+        """Add a record that was written.
+
+        ``pending`` is a one-item list with the number of its unfinished child contexts, which the
+        workers decrease.
+        """
         value = self._cursor.latest
         if value is None:
             return
@@ -194,7 +207,10 @@ class DeferredBookmark:
         self._cursor.reload()
 
     def settle(self) -> bool:
-        """Move to the newest record without pending children; return True if the bookmark moved."""
+        """Advance the bookmark, in record order, past the records whose children are synced.
+
+        Return True if the bookmark advanced.
+        """
         ready: tuple[list[int], Any] | None = None
         while self._records and not self._records[0][0][0]:
             ready = self._records.popleft()

@@ -46,7 +46,10 @@ __all__ = ["abort_sync", "check_record_limit", "sync_records_with_hooks", "write
 def sync_records_with_hooks(
     stream: SyncStream, context: Context | None, *, write_messages: bool
 ) -> Iterator[Record]:
-    """Sync the records of one sync through the stream's hooks, and yield them."""
+    """Sync all records by calling the stream's overridable methods for each; yield the records.
+
+    With ``write_messages`` False no record or state messages are written.
+    """
     run = stream._tap.run
     signpost = None if context else stream.get_replication_key_signpost(context)
     done = 0
@@ -65,7 +68,10 @@ def sync_records_with_hooks(
 
 
 class _PartitionSync:
-    """Sync of one partition through the hooks; ``done`` counts the records of the whole sync."""
+    """Sync of one partition through the stream's overridable methods.
+
+    ``done`` counts the records of the whole sync, partitions before this one included.
+    """
 
     def __init__(
         self, stream: SyncStream, tally: Tally, done: int, *, write_messages: bool
@@ -79,7 +85,7 @@ class _PartitionSync:
         self._admits: Callable[[Record], bool] | None = None
 
     def records(self, context: Context | None, bookmark: Context | None) -> Iterator[Record]:
-        """Pull the records of a partition and pass each one to the hooks."""
+        """Process each record of a partition with the overridable methods, then yield it."""
         stream = self.stream
         child_context = None if context is None else copy.copy(context)
         self._is_sent = make_resend_filter(stream, context)
@@ -137,14 +143,14 @@ class _PartitionSync:
         yield record
 
     def _owes_state(self) -> bool:
-        """Return True if a state is due."""
+        """Return True if a state should be written after the current record."""
         done, frequency = self.done + 1, self.stream.STATE_MSG_FREQUENCY
         next_state = done if done % frequency == 0 else done + 1
         return state_is_due(self.stream, self.tally, done, next_state)
 
 
 def write_record(stream: SyncStream, record: Record) -> None:
-    """Encode one record and append it to the open chunk of the stream."""
+    """Encode one record and add it to the stream's buffered rows."""
     run, plan = stream._tap.run, get_plan(stream)
     before = run.open(plan)
     if not run.bodies:
@@ -164,11 +170,11 @@ def write_record(stream: SyncStream, record: Record) -> None:
 
 
 def check_record_limit(stream: SyncStream, current_record_index: int) -> None:
-    """Abort the sync when the stream's record limit is reached.
+    """Abort the sync if ``current_record_index``, counted from 0, has reached the record limit.
 
     Raises:
-        AbortedSyncFailedException: See `abort_sync`.
-        AbortedSyncPausedException: See `abort_sync`.
+        AbortedSyncFailedException: The next sync cannot resume from the current state.
+        AbortedSyncPausedException: The next sync can resume from the current state.
     """
     limit = stream.ABORT_AT_RECORD_COUNT
     if limit is not None and current_record_index > limit - 1:
@@ -181,7 +187,7 @@ def check_record_limit(stream: SyncStream, current_record_index: int) -> None:
 
 
 def abort_sync(stream: SyncStream, abort_reason: Exception) -> None:
-    """Write the current state and abort the sync.
+    """Write the current state, then raise an error that ends the sync.
 
     Raises:
         AbortedSyncFailedException: The next sync cannot resume from the state.

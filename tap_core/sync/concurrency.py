@@ -40,7 +40,7 @@ _WHOLE = ("_sync_records", "state_manager")
 
 
 def apply_user_limit(number: int, config: Mapping[str, Any], setting: str) -> int:
-    """Return the author's number, or the value of the user's setting if that is smaller.
+    """Return the author's ``number``, or the user's setting named ``setting`` if that is smaller.
 
     Raises:
         ConfigurationError: The setting is not an integer of at least 1.
@@ -58,20 +58,23 @@ def apply_user_limit(number: int, config: Mapping[str, Any], setting: str) -> in
 
 
 def get_thread_count(stream: SyncStream) -> int:
-    """Return the number of threads that may sync the contexts of a stream."""
+    """Return the number of threads that may sync the contexts of a stream in parallel."""
     if stream.max_parallel_partitions <= 1:
         return 1
     return min(map(_own_limit, _family(stream)))
 
 
 def get_child_thread_count(stream: SyncStream) -> int:
-    """Return the number of threads that may sync the children of a stream in parallel to it."""
+    """Return the number of threads that may sync the children of a stream while it is read."""
     children = _selected(stream.child_streams)
     return min(map(get_thread_count, children), default=1)
 
 
 def explain_not_distributed(stream: SyncStream) -> str | None:
-    """Return why one process must sync all contexts of a stream, or None if it need not."""
+    """Return the reason why only one process can sync the stream's contexts.
+
+    Return None if several processes can.
+    """
     makes = stream.get_batch_config(stream.config) is not None or _makes_batches(stream)
     reasons = (
         (
@@ -92,23 +95,26 @@ def explain_not_distributed(stream: SyncStream) -> str | None:
 
 
 def can_distribute(run: SyncRun, *streams: SyncStream) -> bool:
-    """Return True if other processes may sync the contexts of the streams; log why not."""
+    """Return True if other processes may sync the contexts of the streams.
+
+    Otherwise the reason for each stream is logged.
+    """
     spreader = run.outbox.spreader
     if spreader is None or not streams or run.stop_signal is not None:
         return False
-    told = [
+    explained = [
         (stream, explain_not_distributed(stream) or spreader.refuses(stream)) for stream in streams
     ]
-    for stream, why in told:
+    for stream, why in explained:
         if why is not None:
             stream.log("'%s' is read by one process: %s.", stream.name, why)
-    return all(why is None for _, why in told)
+    return all(why is None for _, why in explained)
 
 
 def stream_classes(tap_class: type) -> Iterator[Any]:
-    """Yield the stream classes found in the module of a tap class.
+    """Yield the stream classes found in the modules of a tap class and its base classes.
 
-    Modules of the tap's package that this module imports are searched too.
+    Modules of the tap's package that these modules import are searched too.
     """
     for kind in tap_class.__mro__:
         module = sys.modules.get(kind.__module__)
@@ -159,7 +165,7 @@ def _own_limit(stream: SyncStream) -> int:
 
 
 def _makes_batches(stream: SyncStream) -> bool:
-    """Return True if the author's own code makes the batch files of the stream."""
+    """Return True if the stream's batch files are made by the author's code, not by the SDK."""
     config = stream.get_batch_config(stream.config)
     if config is None:
         return False
@@ -170,7 +176,11 @@ def _makes_batches(stream: SyncStream) -> bool:
 
 
 def _keeps_order(stream: SyncStream) -> bool:
-    """Return True if contexts share a bookmark that must get the value of the last context."""
+    """Return True if contexts must be synced in order.
+
+    This holds for an unsorted incremental stream whose contexts share one bookmark: the bookmark
+    must end with the value of the last context.
+    """
     return (
         stream.state_partitioning_keys is not None
         and not stream.check_sorted

@@ -18,23 +18,24 @@ __all__ = ["ContextReader"]
 
 
 class ContextReader:
-    """Reader of a stream that reads each context as a whole."""
+    """Reader of a stream's contexts, each in one piece; subclasses split a context into windows."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
 
     def begin(self, context: Context | None) -> Callable[[Record], bool] | None:  # noqa: ARG002
-        """Prepare to sync a context; return a filter for its records, or None to send all.
+        """Prepare the sync of a context; return a filter for its records, or None to keep all.
 
-        The filter is applied after `post_process`, before children are synced.
+        A record that the filter rejects is not written, and its children are not synced. The filter
+        is applied after `post_process`.
         """
         return None
 
     def begin_trial(self, context: Context | None) -> None:
-        """Prepare to read only as much of a context as a connection test needs."""
+        """Prepare a connection test, which reads only the first records of a context."""
 
     def end(self) -> None:
-        """Release the resources of a context after it was read or failed."""
+        """Release the resources of a context after it was read, or after an error."""
 
     def find_intervals(self, context: Context | None) -> Sequence[ReadInterval]:  # noqa: ARG002
         """Return the windows of a context that can be read separately; none by default."""

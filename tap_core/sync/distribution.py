@@ -41,7 +41,15 @@ def make_pool(
     spreads: bool = False,
     in_order: bool = False,
 ) -> WorkerPool | DistributedPool:
-    """Return a pool for contexts of the streams: ``size`` threads, or other processes."""
+    """Return a pool that syncs contexts of the streams.
+
+    Args:
+        run: Current sync.
+        size: Maximum number of threads.
+        streams: Streams to sync.
+        spreads: True to use other processes instead of threads, if the output supports it.
+        in_order: True to drop the results after the first failure. Only for other processes.
+    """
     spreader = run.outbox.spreader
     if spreads and spreader is not None:
         return DistributedPool(run, spreader, in_order=in_order)
@@ -49,7 +57,7 @@ def make_pool(
 
 
 class DistributedPool:
-    """Pool with the interface of `WorkerPool` that sends contexts to other processes."""
+    """Pool like `WorkerPool`, but with other processes instead of threads."""
 
     def __init__(
         self, owner: SyncRun, spreader: WorkDistributor, *, in_order: bool = False
@@ -59,7 +67,7 @@ class DistributedPool:
         self._in_order = in_order
         self._jobs: list[tuple[SyncJob, WorkUnit]] = []
         self._failed: list[tuple[SyncJob, str]] = []
-        self._below = _Below()
+        self._below = _DescendantStates()
         self._begun: set[str] = set()
 
     def __enter__(self) -> DistributedPool:  # noqa: PYI034  Self needs Python 3.11
@@ -71,17 +79,17 @@ class DistributedPool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Discard the contexts that were not sent; `drain` sends them on success."""
+        """Do nothing: contexts still queued after an error are dropped."""
 
     def submit(self, job: SyncJob) -> None:
-        """Queue a context; the queue is sent when it is full."""
+        """Queue a context; once the queue is full, sync all queued contexts."""
         self._begin(job.stream)
         self._jobs.append((job, _build_work_unit(job, len(self._jobs), self._below)))
         if len(self._jobs) >= self._spreader.most:
             self._send()
 
     def _begin(self, stream: SyncStream) -> None:
-        """Write the schemas and table versions of a stream and its descendants, once."""
+        """Write schemas and table versions of a stream and its descendants, if not written yet."""
         for each in (stream, *stream.descendent_streams):
             if each.selected and each.name not in self._begun:
                 self._begun.add(each.name)
@@ -89,7 +97,7 @@ class DistributedPool:
                 emit_activate_version(each, self.owner)
 
     def check(self) -> None:
-        """Do nothing: `drain` reports failures after all other contexts are done."""
+        """Do nothing. Failures are raised by `drain`, after all contexts are done."""
 
     def drain(self) -> None:
         """Sync all queued contexts.
@@ -100,7 +108,7 @@ class DistributedPool:
         self._send()
         if self._failed:
             failed, self._failed = self._failed, []
-            raise _failure(failed)
+            raise _make_error(failed)
 
     def _send(self) -> None:
         jobs, self._jobs = self._jobs, []
@@ -108,19 +116,22 @@ class DistributedPool:
             return
         run = self.owner
         run.settle()
-        self._below = _Below()
+        self._below = _DescendantStates()
         spread = self._spreader.sync([part for _, part in jobs], in_order=self._in_order)
         for event in spread.events:
             run.emit(event)
         with run.outbox.lock:
             for result in sorted(spread.results, key=lambda each: each.number):
-                self._take(*jobs[result.number], result)
+                self._merge_result(*jobs[result.number], result)
         run.settle_held()
         for stream in {job.stream.name: job.stream for job, _ in jobs}.values():
             stream._write_state_message()
 
-    def _take(self, job: SyncJob, part: WorkUnit, result: WorkResult) -> None:
-        """Merge the state that a work unit returned; skip windows after the first that failed."""
+    def _merge_result(self, job: SyncJob, part: WorkUnit, result: WorkResult) -> None:
+        """Merge the state and the counts of a work unit, or record its error.
+
+        In an ordered pool, results after the first error are dropped.
+        """
         if result.error is not None:
             self._failed.append((job, result.error))
             return
@@ -134,7 +145,7 @@ class DistributedPool:
         job.done()
 
 
-def _build_work_unit(job: SyncJob, number: int, below: _Below) -> WorkUnit:
+def _build_work_unit(job: SyncJob, number: int, below: _DescendantStates) -> WorkUnit:
     """Return the work unit of a context, with its state and the states of its descendants."""
     stream, context = job.stream, job.context
     family = (stream, *stream.descendent_streams)
@@ -142,7 +153,7 @@ def _build_work_unit(job: SyncJob, number: int, below: _Below) -> WorkUnit:
     if context and stream.parent_stream_type:  # as the child's sync does with its context
         known = stream.preprocess_context(dict(context))
     own = stream.state_manager.get_context_state(known)
-    bookmarks = {stream.name: _alone(own)}
+    bookmarks = {stream.name: _make_stream_state(own)}
     for child in stream.descendent_streams:
         bookmarks[child.name] = below.of(child, known)
     return WorkUnit(
@@ -158,20 +169,23 @@ def _build_work_unit(job: SyncJob, number: int, below: _Below) -> WorkUnit:
     )
 
 
-def _alone(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state of one context in the form of a whole stream's state."""
+def _make_stream_state(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stream state that contains only ``entry``, the state of one context."""
     own = {name: copy.deepcopy(value) for name, value in entry.items() if name != "partitions"}
     return {"partitions": [own]} if "context" in own else own
 
 
-class _Below:
-    """States of a stream's descendants, limited to the context of a work unit."""
+class _DescendantStates:
+    """States of a stream's descendants, limited to the contexts below one context of the stream."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, tuple[str, ...]], dict[Any, list[dict[str, Any]]]] = {}
 
     def of(self, stream: SyncStream, context: Context | None) -> dict[str, Any]:
-        """Return a stream's state, limited to the partitions whose context includes ``context``."""
+        """Return the state of a stream, with only the partitions below ``context``.
+
+        A partition is below it if the partition's context has the same values for its keys.
+        """
         state = stream.state_manager.stream_state
         own = {name: copy.deepcopy(value) for name, value in state.items() if name != "partitions"}
         if state.get("partitions"):
@@ -194,7 +208,7 @@ class _Below:
 
 
 def _merge(stream: SyncStream, part: WorkUnit, found: Mapping[str, Any]) -> None:
-    """Merge the state that a work unit returned for one stream."""
+    """Merge the state of one stream that a work unit returned into the tap's state."""
     entries = [entry for entry in found.get("partitions") or () if "context" in entry]
     if part.interval is not None:
         _merge_interval(stream, part, entries[0] if entries else found)
@@ -209,14 +223,14 @@ def _merge(stream: SyncStream, part: WorkUnit, found: Mapping[str, Any]) -> None
 
 
 def _merge_interval(stream: SyncStream, part: WorkUnit, entry: Mapping[str, Any]) -> None:
-    """Advance a bookmark to the end that one window reached."""
+    """Advance the bookmark of a context to the end of the window that a work unit has read."""
     value, key = entry.get("replication_key_value"), stream.replication_key
     if value is not None and key:
         stream.state_manager.close_window(part.context, replication_key=key, until=value)
 
 
 def _merge_shared(stream: SyncStream, entry: Mapping[str, Any]) -> None:
-    """Advance the progress markers of a shared bookmark to the greatest value of a work unit."""
+    """Advance a bookmark shared by several contexts to a work unit's value, if it is greater."""
     markers, key = entry.get("progress_markers") or {}, stream.replication_key
     if "replication_key_value" in markers and key:
         value = markers["replication_key_value"]
@@ -231,14 +245,14 @@ def _count(run: SyncRun, stream: SyncStream, counts: Mapping[str, int]) -> None:
         tally.count(sum(counts.get(name, 0) for name in names))
 
 
-def _failure(failed: Sequence[tuple[SyncJob, str]]) -> PartitionsFailedError:
-    """Return an error that names the failed contexts, each with its reason."""
-    told = [f"{_describe_job(job)}: {reason}" for job, reason in failed[:_NAMED]]
+def _make_error(failed: Sequence[tuple[SyncJob, str]]) -> PartitionsFailedError:
+    """Return an error that lists the failed contexts with their reasons."""
+    details = [f"{_describe_job(job)}: {reason}" for job, reason in failed[:_NAMED]]
     more = f"; and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
     names = sorted({job.stream.name for job, _ in failed})
     return PartitionsFailedError(
         f"{len(failed)} of the contexts of {', '.join(names)} failed; the data of the others"
-        f" was written, with their bookmarks. {'; '.join(told)}{more}"
+        f" was written, with their bookmarks. {'; '.join(details)}{more}"
     )
 
 

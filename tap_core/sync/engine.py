@@ -79,7 +79,7 @@ def sync_stream(stream: SyncStream, context: Context | None) -> None:
     run = stream._tap.run
     stream = run.own(stream)
     context = stream.preprocess_context(context) if context else None
-    _announce(stream, context)
+    _log_start(stream, context)
     stream.context = MappingProxyType(dict(context)) if context else None
     plan = get_plan(stream)
     signpost = stream.get_replication_key_signpost(context)
@@ -106,8 +106,8 @@ def sync_stream(stream: SyncStream, context: Context | None) -> None:
         end_batches(stream, run)
 
 
-def _announce(stream: SyncStream, context: Context | None) -> None:
-    """Log that the sync of a stream starts; at DEBUG level for a single context."""
+def _log_start(stream: SyncStream, context: Context | None) -> None:
+    """Log the start of a stream's sync: at INFO level, or at DEBUG level for a single context."""
     method = stream.replication_method.lower()
     if context:
         stream.log(
@@ -124,19 +124,22 @@ def _announce(stream: SyncStream, context: Context | None) -> None:
 def _sync_contexts(
     stream: SyncStream, run: SyncRun, plan: Plan, context: Context | None, signpost: Any
 ) -> None:
-    """Sync contexts in other processes, in threads, on the fast path or through the hooks."""
+    """Sync the contexts in other processes, in threads, or one after the other in this thread.
+
+    ``signpost`` is the upper limit of the bookmarks, usually the start time of the sync.
+    """
     contexts: Iterable[Context | None] = get_contexts(stream, context)
     if (plan.threads > 1 or plan.spreads) and context is None:
         contexts, failure = _list_contexts(contexts)
         if failure is not None or len(contexts) > 1:
-            _share_out(stream, run, plan, contexts, signpost, failure)
+            _sync_in_parallel(stream, run, plan, contexts, signpost, failure)
             return
-        if plan.spreads and _spread_intervals(stream, run, contexts[0]):
+        if plan.spreads and _distribute_windows(stream, run, contexts[0]):
             return
         if plan.spreads:
             stream.log("'%s' has one context, so it is read by one process.", stream.name)
     if plan.compiled:
-        _pull(stream, run, plan, contexts, context, signpost)
+        _sync_contexts_here(stream, run, plan, contexts, context, signpost)
     else:
         for _ in stream._sync_records(context=context):
             pass
@@ -148,7 +151,7 @@ def _sync_contexts(
 def _list_contexts(
     contexts: Iterable[Context | None],
 ) -> tuple[list[Context | None], Exception | None]:
-    """Return the contexts produced before an error, and that error or None."""
+    """Return the contexts as a list, and the error that ended the iteration, or None."""
     found: list[Context | None] = []
     try:
         found.extend(contexts)
@@ -157,7 +160,7 @@ def _list_contexts(
     return found, None
 
 
-def _share_out(
+def _sync_in_parallel(
     stream: SyncStream,
     run: SyncRun,
     plan: Plan,
@@ -167,7 +170,8 @@ def _share_out(
 ) -> None:
     """Sync the contexts with a worker pool or in other processes.
 
-    ``failure`` is the error that ended the listing of contexts; it is raised at the end.
+    ``failure`` is the error that ended the listing of contexts, or None. It is raised after the
+    listed contexts are synced.
     """
     for current in contexts:
         ensure_state_entry(stream, current)
@@ -188,10 +192,10 @@ def _share_out(
     end_records(stream, None)
 
 
-def _spread_intervals(stream: SyncStream, run: SyncRun, context: Context | None) -> bool:
-    """Sync the windows of a context in other processes; return False if it has only one.
+def _distribute_windows(stream: SyncStream, run: SyncRun, context: Context | None) -> bool:
+    """Sync the windows of a context in other processes, and merge their results in order.
 
-    The results of the windows are applied in order.
+    Return False, without a sync, if the context has only one window.
     """
     if stream.state_partitioning_keys is not None:
         return False
@@ -212,7 +216,7 @@ def _spread_intervals(stream: SyncStream, run: SyncRun, context: Context | None)
 
 
 def sync_work_unit(stream: SyncStream, part: WorkUnit) -> Mapping[str, Any]:
-    """Sync a work unit in this process; return the resulting states by stream name.
+    """Sync a work unit received from another process; return the resulting states by stream name.
 
     The bookmarks of the work unit replace the state of the tap.
     """
@@ -236,7 +240,10 @@ def sync_work_unit(stream: SyncStream, part: WorkUnit) -> Mapping[str, Any]:
 
 
 def sync_context(stream: SyncStream, context: Context | None, signpost: Any = None) -> None:
-    """Sync one context with a worker's copy of the stream."""
+    """Sync one context with this thread's copy of a stream.
+
+    ``signpost`` is the upper limit of the bookmark, or None.
+    """
     run, plan = stream._tap.run, get_plan(stream)
     run.open(plan)
     if plan.compiled:
@@ -252,7 +259,10 @@ def sync_context(stream: SyncStream, context: Context | None, signpost: Any = No
 def lock_context(
     stream: SyncStream, run: SyncRun, context: Context | None
 ) -> AbstractContextManager[None]:
-    """Return a lock that keeps other threads from a context with its own bookmark."""
+    """Return a lock that keeps other threads from syncing the same context at the same time.
+
+    Nothing is locked outside a worker pool, or if the context's bookmark is that of the stream.
+    """
     stop_signal = run.stop_signal
     if stop_signal is None or stream._get_state_partition_context(context) != context:
         return nullcontext()
@@ -263,7 +273,7 @@ def lock_context(
 def open_child_pool(
     stream: SyncStream, run: SyncRun, plan: Plan
 ) -> AbstractContextManager[ChildSyncPool | None]:
-    """Return a worker pool for the children of a stream, or an empty context manager."""
+    """Return a worker pool for the children of a stream, or a context manager that yields None."""
     if (plan.child_threads > 1 or plan.child_spreads) and run.may_lead:
         return ChildSyncPool(stream, run, plan.child_threads, spreads=plan.child_spreads)
     return nullcontext()
@@ -271,9 +281,9 @@ def open_child_pool(
 
 @contextmanager
 def closing_records(stream: SyncStream, run: SyncRun, records: Iterable[Any]) -> Iterator[None]:
-    """Close the iterator of records in all cases; after an error it would stay alive for long.
+    """Close an iterator of records at the end of the block, also after an error.
 
-    The iterator is not closed if the process ends with the sync.
+    It is not closed if the process must end at once.
     """
     try:
         yield
@@ -288,7 +298,7 @@ def closing_records(stream: SyncStream, run: SyncRun, records: Iterable[Any]) ->
 # Fast path
 
 
-def _pull(
+def _sync_contexts_here(
     stream: SyncStream,
     run: SyncRun,
     plan: Plan,
@@ -296,7 +306,7 @@ def _pull(
     context: Context | None,
     signpost: Any,
 ) -> None:
-    """Sync all contexts of a stream in this thread, on the fast path."""
+    """Sync all contexts of a stream in this thread, without overridable calls per record."""
     done, failures = 0, ContextFailures(stream)
     with record_metrics(stream, run) as tally, open_child_pool(stream, run, plan):
         for current in contexts:
@@ -318,8 +328,8 @@ def sync_partition(
 ) -> int:
     """Sync one context, from its first record to its final bookmark.
 
-    The rows go to the run, and the bookmark goes to the run's state document. ``done`` is the
-    number of records of the stream written before; the result is the number written after.
+    ``done`` is the number of records of the stream written before. The return value is that
+    number after this context. ``signpost`` is the upper limit of the bookmark, or None.
     """
     family: ChildSyncPool | None = run.families.get(stream.name)
     with lock_context(stream, run, context):
@@ -342,7 +352,7 @@ def sync_partition(
 def _prepared(
     stream: SyncStream, run: SyncRun, plan: Plan, context: Context | None, bookmark: Context | None
 ) -> Iterable[Any]:
-    """Return the author's records with all per-record processing applied.
+    """Return the author's records, post-processed and filtered as the stream requires.
 
     If no processing is needed, the result is the author's own iterable.
     """
@@ -366,9 +376,15 @@ def _processed(
     extra: tuple[tuple[str, Any], ...],
     admits: Callable[[Record], bool] | None,
 ) -> Iterator[Record]:
-    """Post-process each record, add the values of its context, and sync its children.
+    """Post-process each record, add the context's values to it, and sync its children.
 
-    Records that the filter ``admits`` rejects are dropped.
+    Args:
+        stream: Stream of the records.
+        plan: Sync plan of the stream.
+        records: Records as the author's code yields them.
+        context: Context of the records.
+        extra: Names and values to add to each record.
+        admits: Filter. A record for which it returns False is dropped.
     """
     post = stream.post_process if plan.post_process else None
     child_context = None if context is None else copy.copy(context)
@@ -403,7 +419,7 @@ class _Pull(NamedTuple):
 
 
 def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901 - one flat loop
-    """Write the records of a context; return the number of records written in this sync."""
+    """Write the records of a context; return the number of records of the stream written so far."""
     stream, run, plan, cursor, tally = pull
     shape, bodies, key = plan.shape, run.bodies, stream.replication_key
     append, encode, fits, key_of = bodies.append, shape.encode, shape.fits, plan.key_of
@@ -441,7 +457,7 @@ def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901
                 else:
                     cursor.advance(value)
             except (KeyError, InvalidStreamSortException) as error:
-                _refuse(stream, cursor, error, record, done, start)
+                _raise_key_error(stream, cursor, error, record, done, start)
         size += len(body)
         if done >= stop or size >= most:
             run.waiting = size
@@ -454,9 +470,9 @@ def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901
 
 
 def _write_mapped(pull: _Pull, records: Iterable[Any], done: int) -> int:
-    """Write the output of the stream maps; return the number of records pulled in this sync.
+    """Write the output of the stream maps; return the number of records of the stream read so far.
 
-    The bookmark follows the records before mapping, also if a map drops them.
+    The bookmark is set from the records before mapping, including those that a map drops.
     """
     stream, run, plan, cursor, tally = pull
     assert plan.mapped is not None  # noqa: S101 - checked by the caller
@@ -479,7 +495,7 @@ def _write_mapped(pull: _Pull, records: Iterable[Any], done: int) -> int:
                 try:
                     cursor.advance(find(record))
                 except (KeyError, InvalidStreamSortException) as error:
-                    _refuse(stream, cursor, error, record, done, start)
+                    _raise_key_error(stream, cursor, error, record, done, start)
             if done >= stop or run.waiting >= run.most:
                 ready, counted = done - counted, done
                 tally.pulled(ready)
@@ -491,9 +507,9 @@ def _write_mapped(pull: _Pull, records: Iterable[Any], done: int) -> int:
 
 
 def _end_chunk(pull: _Pull, done: int, next_state: int) -> int:
-    """Send the buffered records, and a state if one is due.
+    """Send the buffered records, followed by a state if it is time for one.
 
-    Return the number of records after which the next state is due.
+    Return the record count at which the next state is written.
     """
     stream = pull.stream
     pull.run.settle()
@@ -505,9 +521,10 @@ def _end_chunk(pull: _Pull, done: int, next_state: int) -> int:
 
 
 def state_is_due(stream: SyncStream, tally: Tally, done: int, next_state: int) -> bool:
-    """Return True if a state is due: after a batch file, or after STATE_MSG_FREQUENCY records.
+    """Return True if a state should be written.
 
-    With several threads, the records of all threads count.
+    That is after a full batch file, and after every STATE_MSG_FREQUENCY records, counted across
+    all threads that sync the stream.
     """
     run = stream._tap.run
     if stream.name in run.files:
@@ -518,14 +535,17 @@ def state_is_due(stream: SyncStream, tally: Tally, done: int, next_state: int) -
 
 
 def _next_state(stream: SyncStream, done: int) -> int:
-    """Return the record count at which the next state is due; unlimited with batch files."""
+    """Return the record count at which the next state is written.
+
+    A stream that writes batch files has no such count, because a full file triggers its states.
+    """
     if stream.name in stream._tap.run.files:
         return sys.maxsize
     return done + stream.STATE_MSG_FREQUENCY - done % stream.STATE_MSG_FREQUENCY
 
 
 def get_contexts(stream: SyncStream, context: Context | None) -> Iterator[Context | None]:
-    """Yield the contexts of one sync; a stream without partitions has the one context None."""
+    """Yield the contexts to sync. A stream without partitions has one context, None."""
     if context is not None:
         yield context or None
     else:
@@ -537,7 +557,10 @@ def get_contexts(stream: SyncStream, context: Context | None) -> Iterator[Contex
 def _cursor(
     stream: SyncStream, run: SyncRun, context: Context | None
 ) -> Iterator[BookmarkCursor | None]:
-    """Yield the bookmark cursor of a context, registered so that a state write can settle it."""
+    """Yield the bookmark cursor of a context during its sync, or None if it has no bookmark.
+
+    A state that is written meanwhile includes the cursor's current value.
+    """
     if not stream.selected or stream.replication_method != REPLICATION_INCREMENTAL:
         yield None
         return
@@ -561,7 +584,10 @@ def _cursor(
 def _held_cursor(
     stream: SyncStream, run: SyncRun, context: Context | None, key: str, family: ChildSyncPool
 ) -> Iterator[BookmarkCursor]:
-    """Yield a cursor that runs ahead, while the bookmark in the state waits for the children."""
+    """Yield a cursor that advances with each record.
+
+    The bookmark in the state advances later, after the children of the records are synced.
+    """
     manager = stream.state_manager
     entry = manager.get_context_state(context).items()
     ahead = {name: copy.copy(value) for name, value in entry if name != "partitions"}
@@ -586,7 +612,10 @@ def _held_cursor(
 
 
 def begin_partition(stream: SyncStream, context: Context | None, signpost: Any) -> Context | None:
-    """Record the starting value and the signpost of a context; return its bookmark's context."""
+    """Store a context's starting value and signpost in the state; return its bookmark's context.
+
+    The signpost is the upper limit of the bookmark; None stores none.
+    """
     bookmark = stream._get_state_partition_context(context)
     stream._write_starting_replication_value(context)
     if signpost is not None and context:
@@ -595,7 +624,7 @@ def begin_partition(stream: SyncStream, context: Context | None, signpost: Any) 
 
 
 def end_partition(stream: SyncStream, context: Context | None, bookmark: Context | None) -> None:
-    """Finalize the state of a context that has its own bookmark."""
+    """Finalize the state of a context after its last record, if it has its own bookmark."""
     if context == bookmark:
         stream._finalize_state(stream.state_manager.get_context_state(context))
         if context:
@@ -603,7 +632,10 @@ def end_partition(stream: SyncStream, context: Context | None, bookmark: Context
 
 
 def end_records(stream: SyncStream, context: Context | None, *, write: bool = True) -> None:
-    """End one sync; finalize the stream's own state if all of its contexts were read."""
+    """End the sync of all contexts, and finalize the stream's state if every context was read.
+
+    With ``write`` False the state is not written.
+    """
     if not context:
         stream._finalize_state(stream.state_manager.stream_state)
     if write and context:
@@ -612,7 +644,7 @@ def end_records(stream: SyncStream, context: Context | None, *, write: bool = Tr
         stream._write_state_message()
 
 
-def _refuse(
+def _raise_key_error(
     stream: SyncStream,
     cursor: BookmarkCursor,
     error: Exception,
@@ -620,7 +652,7 @@ def _refuse(
     done: int,
     start: int,
 ) -> None:
-    """Raise the error for a record without a valid replication value; accept an empty record."""
+    """Raise the error for a record without a valid replication value; ignore an empty record."""
     if isinstance(error, InvalidStreamSortException):
         log_sort_error(stream, error, cursor.state.get("context"), done, start)
         raise error

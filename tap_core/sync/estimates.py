@@ -20,7 +20,7 @@ __all__ = ["emit_stream_estimate", "emit_total_estimate", "estimate_stream", "es
 
 
 def estimate_stream(stream: SyncStream) -> None:
-    """Request a stream's estimate and emit it; skip this if the total of the tap is known."""
+    """Emit the author's estimate of a stream's size, unless the tap's total size is known."""
     outbox = stream._tap.run.outbox
     if not outbox.takes_estimates or outbox.has_total:
         return
@@ -34,7 +34,7 @@ def estimate_stream(stream: SyncStream) -> None:
 
 
 def estimate_total(tap: SyncTap, run: SyncRun) -> None:
-    """Request the tap's estimate for all of its streams, and emit it."""
+    """Emit the author's estimate of the size of all streams together."""
     if not run.outbox.takes_estimates:
         return
     try:
@@ -47,14 +47,17 @@ def estimate_total(tap: SyncTap, run: SyncRun) -> None:
 
 
 def emit_stream_estimate(stream: SyncStream, rows: int | None, nbytes: int | None) -> None:
-    """Emit the estimated size of a stream, if the protocol supports estimates."""
+    """Emit the estimated rows and bytes of a stream, if the protocol supports estimates."""
     run = stream._tap.run
     if run.outbox.takes_estimates:
         run.emit(Estimate(get_stream_id(stream), rows, nbytes))
 
 
 def emit_total_estimate(run: SyncRun, name: str, rows: int | None, nbytes: int | None) -> None:
-    """Emit the estimated size of the sync of the tap ``name``, if the protocol supports it."""
+    """Emit the estimated rows and bytes of the whole sync, if the protocol supports estimates.
+
+    ``name`` is the name of the tap.
+    """
     if run.outbox.takes_estimates:
         run.outbox.has_total = True
         run.emit(Estimate(StreamId(name), rows, nbytes, is_total=True))

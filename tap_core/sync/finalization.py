@@ -21,7 +21,7 @@ __all__ = ["StreamFinalizer"]
 
 
 class StreamFinalizer:
-    """Emitter of stream status events, which also completes the state of each ended stream."""
+    """Emits the start and the end of each stream, and completes the state of streams that ended."""
 
     def __init__(self, streams: Iterable[SyncStream]) -> None:
         self._last_root: dict[SyncStream, SyncStream] = {}
@@ -32,14 +32,17 @@ class StreamFinalizer:
                 self._note(stream, stream)
 
     def after(self, root: SyncStream) -> None:
-        """Complete the state of the streams that end with ``root`` and its descendants."""
+        """Complete the state of ``root`` and of those descendants that no later stream syncs.
+
+        ``root`` is a top-level stream that has ended.
+        """
         for stream, last in self._last_root.items():
             if last is root and stream.selected:
                 stream._complete_state(saw_all=self._saw_all(stream))
                 _emit_progress(stream, Progress.COMPLETE)
 
     def begin(self, root: SyncStream) -> None:
-        """Emit the start of ``root`` and its descendants, for the streams that are selected."""
+        """Emit the start of ``root``, a top-level stream, and of its descendants, if selected."""
         for stream in dict.fromkeys((root, *root.descendent_streams)):
             if stream.selected and stream not in self._begun:
                 self._begun.add(stream)
@@ -61,5 +64,5 @@ class StreamFinalizer:
 
 
 def _emit_progress(stream: SyncStream, progress: Progress) -> None:
-    """Emit the progress of a stream after all of its rows so far."""
+    """Emit the progress of a stream, after its rows read so far."""
     stream._tap.run.emit(StreamStatus(get_stream_id(stream), progress))

@@ -32,7 +32,7 @@ __all__ = ["SyncStream", "SyncTap"]
 
 
 class SyncTap(Protocol):
-    """A tap, whose class accepts these keyword arguments."""
+    """Members of a tap that the sync uses, and the arguments of its constructor."""
 
     name: str
     has_shared_state: bool
@@ -98,11 +98,11 @@ class SyncTap(Protocol):
         """Streams of the tap by name."""
 
     def use_catalog(self, catalog: Catalog) -> None:
-        """Use a catalog that was built from the tap's streams."""
+        """Replace the tap's catalog with one that was built from the tap's streams."""
 
     @property
     def has_own_catalog(self) -> bool:
-        """True if the schemas to send come from a catalog that the author provides."""
+        """True if the tap's author provides a catalog whose schemas are sent."""
 
     @property
     def state(self) -> Any:
@@ -110,7 +110,7 @@ class SyncTap(Protocol):
 
     @property
     def document(self) -> StateDocument:
-        """State document as the engine keeps it."""
+        """State of the tap as the object that the sync changes."""
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Load the state of an earlier sync."""
@@ -144,7 +144,7 @@ class SyncTap(Protocol):
         """Write the schema of each stream."""
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
-        """Return the estimated number of rows and bytes of all streams."""
+        """Return the estimated number of rows and of bytes of all streams; None means unknown."""
 
     def sync_all(self) -> None:
         """Sync the selected streams."""
@@ -153,21 +153,21 @@ class SyncTap(Protocol):
 
     @property
     def run(self) -> SyncRun:
-        """Current run, or a separate run for a call outside a sync."""
+        """The current sync; outside a sync, a new one."""
 
     @property
     def stopped_by(self) -> int | None:
-        """Number of the signal that requested a stop, or None."""
+        """Number of the signal that requested a stop, or None if there was no such signal."""
 
     def speak_by(self, outlet: ProtocolWriter) -> None:
-        """Write all output of the tap with ``outlet``."""
+        """Use ``outlet`` as the writer of the tap's output."""
 
     def write_message(self, message: Any) -> None:
-        """Write a Singer message that the author's code made."""
+        """Write a Singer message built by the author's code."""
 
 
 class SyncStream(Protocol):
-    """A stream of a tap."""
+    """Members of a stream that the sync uses."""
 
     name: str
     allow_any_replication_key: bool

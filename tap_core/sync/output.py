@@ -59,12 +59,18 @@ class ProtocolWriter(Protocol):
 
 
 class OutputQueue:
-    """Serializes the events of all threads of a sync to one protocol writer."""
+    """Passes the events of all threads of a sync to one protocol writer, one event at a time."""
 
     def __init__(
         self, outlet: ProtocolWriter, document: StateDocument, cadence: CheckpointPolicy
     ) -> None:
-        """Write the states of ``document`` to ``outlet``, as often as ``cadence`` allows."""
+        """Create a queue in front of a protocol writer.
+
+        Args:
+            outlet: Protocol writer.
+            document: State of the tap.
+            cadence: Policy that decides how often the state is written.
+        """
         self.outlet = outlet
         self.files = BatchFileOutput(outlet.emit)
         self.document = document
@@ -80,7 +86,7 @@ class OutputQueue:
         """Functions that advance the bookmarks held by open contexts, under the lock."""
         self.begun: set[str] = set()
         """Streams that have written a row."""
-        self._said: dict[Hashable, Any] = {}
+        self._last_values: dict[Hashable, Any] = {}
         self._visited: dict[Hashable, object] = {}
         self._turn = threading.Condition()
         self.takes_estimates: bool = getattr(outlet, "takes_estimates", False)
@@ -100,10 +106,10 @@ class OutputQueue:
         """True if the sync must checkpoint or stop at its next record: see `SyncRun.guarded`."""
 
     def hand(self, event: Event) -> None:
-        """Pass one event to the writer, under the lock.
+        """Pass one event to the writer while holding the lock.
 
-        After a failure nothing more is written: rows may be lost, and a later state would claim
-        that they were delivered.
+        After a failed write nothing more is written: rows may be lost, and a later state would
+        claim that they were delivered.
         """
         if self.failure is not None:
             raise self.failure
@@ -114,7 +120,7 @@ class OutputQueue:
             raise
 
     def finish_files(self, source: str) -> None:
-        """Close and announce the last batch files of a stream."""
+        """Close the last batch files of a stream and emit their events."""
         with self.lock:
             if self.failure is not None:
                 raise self.failure
@@ -125,7 +131,10 @@ class OutputQueue:
                 raise
 
     def checkpoint(self, document: StateDocument | None) -> None:
-        """Write the state if it changed, after all rows that it may cover."""
+        """Write the state if it has changed, after all rows that the state includes.
+
+        ``document`` is a state to write instead of the tap's own.
+        """
         with self.lock:
             if not self.files.allows_state(owed=True):
                 return  # a batcher took a row in the meantime
@@ -140,14 +149,14 @@ class OutputQueue:
             self.cadence.wrote(len(state))
 
     def send_older_than(self, seconds: float) -> None:
-        """Send the buffered rows of each thread whose first row has at least this age."""
+        """Send the buffered rows of each thread whose first row is at least ``seconds`` old."""
         for send_chunk in list(self.chunks.values()):
             send_chunk(seconds)
 
     def attend(self) -> None:
         """Check that the caller is connected, and request a state if the last one is too old.
 
-        The timer thread calls this method; the thread that syncs then writes the state.
+        The timer thread calls this method. The thread that syncs then writes the requested state.
         """
         if self.check_caller is None or self.failure is not None:
             return
@@ -158,26 +167,26 @@ class OutputQueue:
         self.is_called = self.failure is not None or self.cadence.is_overdue(self.state_seconds)
 
     def call_on_change(self, about: Hashable, what: Any, say: Callable[[], None]) -> None:
-        """Call ``say`` if the value ``what`` differs from the last one for the key ``about``.
+        """Call ``say`` if the value ``what`` differs from the last value for the key ``about``.
 
-        Other threads wait until the call has ended.
+        Other threads that call this method wait until ``say`` has returned.
         """
         with self.lock:
-            if self._said.get(about) != what:
+            if self._last_values.get(about) != what:
                 say()
-                self._said[about] = what
+                self._last_values[about] = what
 
     def describe(self, event: SchemaEvent, emit: Callable[[Event], None]) -> None:
-        """Emit the schema of a stream, unless it is the schema sent last."""
+        """Emit the schema of a stream if it differs from the schema sent last."""
         self.call_on_change(event.stream.name, event, lambda: emit(event))
 
     @contextmanager
     def visiting(
         self, place: Hashable, visitor: object, check: Callable[[], None]
     ) -> Iterator[None]:
-        """Hold a reentrant lock named ``place`` for ``visitor`` during the block.
+        """Hold the lock with the key ``place`` during the block; ``visitor`` may enter repeatedly.
 
-        While it waits it calls ``check``, which raises if the sync has ended.
+        While it waits for the lock it calls ``check``, which raises an error if the sync has ended.
         """
         with self._turn:
             while self._visited.get(place, visitor) is not visitor:

@@ -13,7 +13,7 @@ __all__ = ["get_member", "is_overridden"]
 def is_overridden(stream: Any, *names: str) -> bool:
     """Return True if the object or its class overrides one of the named members.
 
-    ``stream._HOOKS`` holds the versions of the base class.
+    The members of the SDK's base class are listed in ``stream._HOOKS``.
     """
     own = getattr(stream, "__dict__", {})
     return any(
@@ -22,5 +22,5 @@ def is_overridden(stream: Any, *names: str) -> bool:
 
 
 def get_member(kind: type, name: str) -> Any:
-    """Return a member as defined in its class, without resolving descriptors."""
+    """Return a class member as it is defined: a property or method object, not its value."""
     return next(vars(base)[name] for base in kind.__mro__ if name in vars(base))

@@ -20,7 +20,7 @@ __all__ = ["ContextFailures"]
 
 
 class ContextFailures:
-    """Thread-safe record of the failed contexts in one sync of a stream."""
+    """Errors of single contexts in one sync of a stream; safe to use from several threads."""
 
     def __init__(self, stream: SyncStream) -> None:
         self._stream = stream
@@ -29,7 +29,7 @@ class ContextFailures:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Record a failure after which other contexts are read; raise any other failure."""
+        """Record an error of the block if the other contexts may continue; otherwise raise it."""
         try:
             yield
         except Exception as error:
@@ -45,7 +45,10 @@ class ContextFailures:
             )
 
     def noting(self, work: Callable[[Any], object]) -> Callable[[Any], None]:
-        """Return a function that calls ``work`` and records its error as `noted` does."""
+        """Return a function that calls ``work`` and records its error instead of raising it.
+
+        Errors that must end the sync are still raised.
+        """
 
         def tried(stream: Any) -> None:
             with self.noted():

@@ -67,7 +67,7 @@ OVERRIDABLE_HOOKS = (
 
 @dataclass(frozen=True, slots=True)
 class Plan(ChunkSource):
-    """Decisions about the sync of one stream, made once before its first record."""
+    """Settings of one stream's sync that are computed once, before its first record."""
 
     describes: tuple[SchemaEvent, ...]
     """Schemas to send: one, or with stream maps one for each output name."""
@@ -94,7 +94,7 @@ class Plan(ChunkSource):
 
 
 def get_plan(stream: SyncStream) -> Plan:
-    """Return the stream's plan for this thread; compile it if it is missing or stale."""
+    """Return the stream's sync plan for this thread; make it first if it is missing or outdated."""
     run = stream._tap.run
     stream = run.own(stream)
     made: tuple[SyncRun, Plan] | None = stream._plan
@@ -141,7 +141,7 @@ def _compile(stream: SyncStream, run: SyncRun) -> Plan:
 def get_transforms(
     stream: SyncStream,
 ) -> Sequence[tuple[str, Callable[[Record], Record | None]]]:
-    """Return pairs of output name and transformation of a conformed record."""
+    """Return pairs of an output name and the function that maps a conformed record for it."""
     if get_plan(stream).mapped is None:
         return ((stream.name, lambda record: record),)
     return [(one.stream_alias, one.transform) for one in stream.stream_maps]
@@ -158,7 +158,7 @@ def _get_maps(stream: SyncStream) -> Sequence[StreamMap] | None:
 
 
 def get_schemas(stream: SyncStream) -> tuple[SchemaEvent, ...]:
-    """Return the schemas of a stream's output, one for each output name."""
+    """Return the schemas of a stream's output: one for each name that its stream maps output."""
     return _descriptions(stream, _get_maps(stream))
 
 
@@ -188,7 +188,7 @@ def _compile_serializer(
 
 
 def _make_body_encoder(run: SyncRun, described: SchemaEvent) -> RecordBodyEncoder:
-    """Return the encoder for mapped records, whose values are conformed already."""
+    """Return the encoder for mapped records. Their values are already conformed to the schema."""
     make_encoder = run.outbox.make_encoder
     if make_encoder is None:
         return partial(encode_record, encode=run.outlet.encode)
@@ -196,9 +196,9 @@ def _make_body_encoder(run: SyncRun, described: SchemaEvent) -> RecordBodyEncode
 
 
 def is_key_deselected(stream: SyncStream) -> bool:
-    """Return True if the replication key is not sent.
+    """Return True if the replication key is left out of the output.
 
-    Singer always sends the replication key; Airbyte sends it only if it is selected.
+    Singer always sends the replication key. Airbyte sends it only if it is selected.
     """
     crumb: Breadcrumb = ()
     for name in stream.replication_path:

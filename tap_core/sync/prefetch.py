@@ -35,7 +35,14 @@ def prefetch_in_order(
     parts: Iterable[_Part],
     pull: Callable[[Any, _Part], Iterable[Any]],
 ) -> Iterator[tuple[_Part, Iterator[Any]]]:
-    """Yield each part with its records; ``pull`` receives a thread's copy of the stream.
+    """Read several parts of a stream in the threads of a pool; yield each part with its records.
+
+    Args:
+        crew: Worker pool that reads.
+        stream: Stream to read.
+        size: Number of parts to read in parallel.
+        parts: Parts, such as contexts, in the order of the result.
+        pull: Function that returns the records of a part, given a thread's copy of the stream.
 
     The consumer must take all records of a part before it requests the next part.
     """
@@ -71,7 +78,7 @@ class _Pipe:
         self._is_awaited = False
 
     def fill(self, records: Iterable[Any]) -> None:
-        """Put all records of an iterable into the queue; store its error after them."""
+        """Put all records of an iterable into the queue, followed by any error that ended it."""
         batch: list[Any] = []
         try:
             for record in self._stop_signal.until_set(records):
@@ -100,15 +107,15 @@ class _Pipe:
         """Yield the records as they arrive.
 
         Raises:
-            Exception: An error of the source, raised after the records before it.
+            Exception: The error of the reading thread, after the records that it read before.
         """
-        while (batch := self._take()) is not None:
+        while (batch := self._next_batch()) is not None:
             yield from batch
         if self._error is not None:
             raise self._error
 
-    def _take(self) -> list[Any] | None:
-        """Wait for a batch and return it, or None at the end."""
+    def _next_batch(self) -> list[Any] | None:
+        """Wait for the next batch and return it, or None after the last batch."""
         with self._turn:
             while not self._batches and not self._has_ended:
                 self._is_awaited = True

@@ -18,8 +18,9 @@ __all__ = ["Tally"]
 class Tally:
     """Thread-safe counter of the records of one stream.
 
-    ``counts_rows`` is True if each record is one row. Otherwise stream maps turn a record into
-    any number of rows, or hooks write the record, and the loop that pulled the record counts it.
+    ``counts_rows`` is True if each record is one row, so that written rows are counted. Otherwise
+    (stream maps turn one record into any number of rows, or the author's code writes it) the
+    records read are counted.
     """
 
     def __init__(self, counter: Counter, *, counts_rows: bool) -> None:
@@ -29,12 +30,12 @@ class Tally:
         self._since_state = 0
 
     def sent(self, rows: int) -> None:
-        """Count record messages that were written."""
+        """Count rows that were written."""
         if self._counts_rows:
             self.count(rows)
 
     def pulled(self, records: int) -> None:
-        """Count records that the sync loop has finished."""
+        """Count records that the sync loop has read and processed."""
         with self._lock:
             self._since_state += records
         if not self._counts_rows:
@@ -46,7 +47,7 @@ class Tally:
             self._counter.increment(records)
 
     def is_due(self, frequency: int) -> bool:
-        """Return True once for every ``frequency`` records pulled."""
+        """Return True once for every ``frequency`` records read."""
         with self._lock:
             if self._since_state < frequency:
                 return False

@@ -19,20 +19,20 @@ __all__ = ["as_record", "is_not_dict", "split_record_and_context"]
 
 
 def as_record(pulled: Any) -> Any:
-    """Return the record in a yielded value as a dict, or None if there is no record."""
+    """Return a value yielded by ``get_records`` as a dict, or None if it is no record."""
     record = split_record_and_context(pulled)[0] if isinstance(pulled, tuple) else pulled
     return dict(record) if is_not_dict(record) else record
 
 
 def is_not_dict(record: Any) -> bool:
-    """Return True if a record is a mapping but no dict; encoders only accept dicts."""
+    """Return True if a record is a mapping of a type other than dict, which encoders reject."""
     return isinstance(record, Mapping) and not isinstance(record, dict)
 
 
 def split_record_and_context(
     record: tuple[Record, Context | None],
 ) -> tuple[Record, Context | None]:
-    """Split the deprecated pair of a record and its child context, with a warning."""
+    """Split a pair of a record and its child context; warn that such pairs are deprecated."""
     warnings.warn(
         "Yielding a tuple of (record, child_context) is deprecated: yield the record, and"
         " return the context from get_child_context or generate_child_contexts.",

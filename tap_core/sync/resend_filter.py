@@ -20,7 +20,10 @@ __all__ = ["make_resend_filter"]
 
 
 def make_resend_filter(stream: SyncStream, context: Context | None) -> Callable[[Any], bool] | None:
-    """Return a predicate for records that earlier syncs have sent; None if all are new."""
+    """Return a function that is True for records already sent by an earlier sync.
+
+    Return None if no record was sent before. Such records are only read for their children.
+    """
     key = stream.replication_key
     state = _get_state(stream, context)
     bookmark = state.get("replication_key_value") if state.get("replication_key") == key else None

@@ -13,11 +13,14 @@ __all__ = ["StopSignal", "WorkerStopped"]
 
 
 class WorkerStopped(BaseException):
-    """The work of this thread has ended; not caught by ``except Exception`` in author code."""
+    """Raised in a worker thread to end its work. ``except Exception`` does not catch it."""
 
 
 class StopSignal:
-    """Signal to the threads of a pool; ``outer`` is the signal of a pool around it, if any."""
+    """Signal that stops the threads of a pool.
+
+    ``outer`` is the signal of the pool that contains this pool, or None. It also stops them.
+    """
 
     def __init__(self, outer: StopSignal | None = None) -> None:
         self.outer = outer
@@ -36,21 +39,21 @@ class StopSignal:
         )
 
     def check(self) -> None:
-        """Raise the first error of a thread, or `WorkerStopped` if the work ended elsewhere."""
+        """Raise the first error of a thread, or `WorkerStopped` if the threads must stop."""
         if self.error is not None:
             raise self.error
         if self.is_set:
             raise WorkerStopped
 
     def check_output(self) -> None:
-        """Raise `WorkerStopped` if rows of the threads are no longer accepted."""
+        """Raise `WorkerStopped` if the threads may not write rows any more."""
         if self.is_abandoned:
             raise WorkerStopped
         if self.outer is not None:
             self.outer.check_output()
 
     def until_set(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield records until the signal is set; then close the iterator.
+        """Yield records until the signal is set. The iterator is closed in any case.
 
         Raises:
             WorkerStopped: The signal is set.

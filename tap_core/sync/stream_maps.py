@@ -29,7 +29,7 @@ __all__ = ["MappedOutput", "get_child_filter", "is_identity", "map_records", "ma
 
 @dataclass(frozen=True, slots=True)
 class MappedOutput:
-    """Output of a stream's compiled stream maps: names, schemas and the mapping function."""
+    """Output of a stream's stream maps: the names, the schemas and the mapping function."""
 
     bodies: Callable[[Record], Sequence[Any]]
     """Function from a record to its bodies, or to pairs of name index and body."""
@@ -50,7 +50,7 @@ def is_identity(maps: Sequence[StreamMap], name: str) -> bool:
 
 
 def get_child_filter(maps: Sequence[StreamMap]) -> Callable[[Record], bool] | None:
-    """Return the primary map's filter, which decides whether a record's children are synced."""
+    """Return the filter of the primary map. It is True for records whose children are synced."""
     primary = maps[0]
     if type(primary) is SameRecordTransform:
         return None
@@ -60,7 +60,10 @@ def get_child_filter(maps: Sequence[StreamMap]) -> Callable[[Record], bool] | No
 
 
 def mapped_schemas(maps: Sequence[StreamMap], cursor: str | None) -> tuple[SchemaEvent, ...]:
-    """Return the schemas of a mapped stream, one for each output name."""
+    """Return the schemas of a mapped stream, one for each output name.
+
+    ``cursor`` is the replication key, or None.
+    """
     return tuple(
         SchemaEvent(
             StreamId(one.stream_alias),
@@ -79,9 +82,12 @@ def _select_emitting_maps(maps: Sequence[StreamMap]) -> list[StreamMap]:
 def map_records(
     maps: Sequence[StreamMap], shape: RecordSerializer, encoders: Sequence[RecordBodyEncoder]
 ) -> MappedOutput:
-    """Compile the maps of a stream whose records ``shape`` prunes and conforms.
+    """Compile the stream maps of a stream.
 
-    ``encoders`` encode the mapped records with any values, one encoder for each output name.
+    Args:
+        maps: Stream maps.
+        shape: Serializer that prunes and conforms the records before they are mapped.
+        encoders: Encoder of the mapped records for each output name.
     """
     sent = _select_emitting_maps(maps)
     transforms = [one.quick_transform for one in sent]
@@ -92,7 +98,9 @@ def map_records(
             lambda bodies: len(bodies[0]) if bodies else 0,
             lambda rows: [(names[0], rows)],
         )
-    return MappedOutput(_several(transforms, shape, encoders), _size_of_pairs, _sorter(names))
+    return MappedOutput(
+        _several(transforms, shape, encoders), _size_of_pairs, _make_grouping(names)
+    )
 
 
 def _make_single_mapper(
@@ -126,10 +134,10 @@ def _size_of_pairs(pairs: Sequence[tuple[int, Any]]) -> int:
     return sum(len(body) for _, body in pairs)
 
 
-def _sorter(
+def _make_grouping(
     names: Sequence[StreamId],
 ) -> Callable[[list[Any]], Iterable[tuple[StreamId, list[Any]]]]:
-    """Return the function that groups the pairs of a chunk by output name."""
+    """Return a function that groups the (output, body) pairs of a chunk by output stream."""
 
     def parts(rows: list[Any]) -> Iterable[tuple[StreamId, list[Any]]]:
         chunks: list[list[Any]] = [[] for _ in names]

@@ -28,9 +28,10 @@ __all__ = ["StreamScheduler"]
 
 
 class StreamScheduler:
-    """Scheduler of the streams of one sync; at most ``threads`` of them run in parallel.
+    """Syncs the streams of a tap, at most ``threads`` of them in parallel.
 
-    If ``goes_on`` is True, the other streams are synced after one has failed.
+    If ``goes_on`` is True, a failed stream does not stop the others. The error is raised at the
+    end.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class StreamScheduler:
 
     @property
     def unfinished(self) -> str | None:
-        """Name of the stream that is being synced; with several, the first."""
+        """Name of the stream being synced (the first if there are several), or None."""
         return next(iter(self._unfinished), None)
 
     def sync(self, run: SyncRun) -> None:
@@ -60,10 +61,10 @@ class StreamScheduler:
         Raises:
             Exception: The first error of a stream.
         """
-        together = self._side_by_side()
+        together = self._find_parallel_streams()
         for stream in self._streams:
             if stream not in together:
-                self._try_alone(stream, run)
+                self._sync_or_record_error(stream, run)
             elif stream is together[0]:
                 self._sync_together(together, run)
             if stream.name not in self._failures:
@@ -72,8 +73,8 @@ class StreamScheduler:
             self._unfinished = list(self._failures)
             raise next(iter(self._failures.values()))
 
-    def _try_alone(self, stream: SyncStream, run: SyncRun) -> None:
-        """Sync a stream; record its error if the other streams are to follow."""
+    def _sync_or_record_error(self, stream: SyncStream, run: SyncRun) -> None:
+        """Sync a stream. Record its error if the other streams are to be synced, else raise it."""
         try:
             self._sync_alone(stream)
         except Exception as error:
@@ -84,9 +85,9 @@ class StreamScheduler:
                 "Stream '%s' failed; the other streams are still synced. %s", stream.name, error
             )
 
-    def _side_by_side(self) -> list[SyncStream]:
-        """Return the streams that may run in parallel, or an empty list if fewer than two may."""
-        shared = _shared(self._streams)
+    def _find_parallel_streams(self) -> list[SyncStream]:
+        """Return the streams that may run in parallel: an empty list or at least two."""
+        shared = _find_shared_descendants(self._streams)
         found = [
             stream
             for stream in self._streams
@@ -111,10 +112,11 @@ class StreamScheduler:
     def _sync_together(self, streams: Sequence[SyncStream], run: SyncRun) -> None:
         """Sync several streams in parallel.
 
-        Their state entries are created first, in the order of a sequential sync.
+        Their state entries are created first, so that the entries have the order of a sequential
+        sync.
         """
         for stream in streams:
-            _make_places(stream)
+            _create_state_entries(stream)
             self._endings.begin(stream)
         self._unfinished = [stream.name for stream in streams]
         with WorkerPool(run, min(self._threads, len(streams)), streams, leads=True) as crew:
@@ -128,7 +130,7 @@ class StreamScheduler:
 
 
 def _sync_root(stream: SyncStream) -> None:
-    """Sync a stream with its children, finalize its state and activate its table versions."""
+    """Sync a top-level stream with its children, finalize its state and activate its tables."""
     stream.sync()
     stream.finalize_state_progress_markers()
     for done in (stream, *stream.descendent_streams):
@@ -136,26 +138,23 @@ def _sync_root(stream: SyncStream) -> None:
             done._write_activate_version_message(done._stream_version)
 
 
-def _shared(streams: Sequence[SyncStream]) -> set[SyncStream]:
-    """Return the streams that have several top-level streams as ancestors.
-
-    Such a stream is finalized with the first top-level stream and continued by the second.
-    """
+def _find_shared_descendants(streams: Sequence[SyncStream]) -> set[SyncStream]:
+    """Return the streams that are descendants of more than one top-level stream."""
     roots = [stream for stream in streams if not stream.parent_stream_type]
     below = Counter(child for root in roots for child in set(root.descendent_streams))
     return {child for child, count in below.items() if count > 1}
 
 
-def _make_places(stream: SyncStream) -> None:
-    """Create the state entries of a stream and its descendants, in the order of a plain sync.
+def _create_state_entries(stream: SyncStream) -> None:
+    """Create the state entries of a stream and its descendants, in the order of a sequential sync.
 
-    The entry of a FULL_TABLE stream is created after those of its children, as at its end.
+    The entry of a FULL_TABLE stream is created after those of its children, as in such a sync.
     """
     is_read_in_full = stream.replication_method == REPLICATION_FULL_TABLE
     if not is_read_in_full:
         _ = stream.state_manager.stream_state
     for child in stream.child_streams:
         if child.selected or child.has_selected_descendents:
-            _make_places(child)
+            _create_state_entries(child)
     if is_read_in_full:
         _ = stream.state_manager.stream_state

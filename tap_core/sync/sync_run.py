@@ -66,7 +66,7 @@ def _now_text() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChunkSource:
-    """Stream whose rows are in a chunk, and how the rows are sent."""
+    """Stream of the buffered rows, with the functions to group and measure the rows."""
 
     stream: StreamId
     version: Callable[[], int | None]
@@ -80,7 +80,7 @@ class ChunkSource:
 
 
 class SyncRun:
-    """State and output of one sync of a tap, as one thread sees them."""
+    """One sync of a tap as one thread sees it: buffered rows, bookmarks and the shared output."""
 
     def __init__(
         self,
@@ -89,7 +89,14 @@ class SyncRun:
         cadence: CheckpointPolicy,
         clock: Callable[[], str] = _now_text,
     ) -> None:
-        """Start a run that writes to ``outlet``; ``clock`` returns extraction times."""
+        """Start a sync that writes to ``outlet``.
+
+        Args:
+            outlet: Protocol writer.
+            document: State of the tap.
+            cadence: Policy that decides how often states are written.
+            clock: Function that returns the extraction time of rows as ISO 8601 text.
+        """
         self.outbox = OutputQueue(outlet, document, cadence)
         self.document = document
         self.tallies: dict[str, Tally] = {}
@@ -100,10 +107,15 @@ class SyncRun:
         self._clock = clock
         self.stop_signal: StopSignal | None = None
         """Signal that stops this thread; None for the thread of the first run."""
-        self._begin_alone()
+        self._init_thread()
 
-    def _begin_alone(self, owner: SyncRun | None = None, *, leads: bool = True) -> None:
-        """Initialize the attributes that belong to one thread."""
+    def _init_thread(self, owner: SyncRun | None = None, *, leads: bool = True) -> None:
+        """Initialize the attributes that belong to one thread.
+
+        Args:
+            owner: Run of the thread that created this one; None for the first.
+            leads: True if the thread syncs whole streams and may create worker pools.
+        """
         self.owner = owner
         """Run of which this one is a branch; None for the first run."""
         self.may_lead = leads
@@ -130,17 +142,17 @@ class SyncRun:
 
     @property
     def outlet(self) -> ProtocolWriter:
-        """Protocol writer, which encodes bodies and writes events."""
+        """Protocol writer of this run."""
         return self.outbox.outlet
 
     # Rows
 
     def open(self, source: ChunkSource | None) -> ChunkSource | None:
-        """Buffer records of ``source`` from now on; return the source before it.
+        """Buffer rows of ``source`` from now on; return the previous source.
 
-        The caller reopens the previous source when it is done, so that the loop of a parent, or of
-        a stream whose author writes to another stream in between, continues unchanged. The first
-        chunk of a stream holds one row, so that the reader sees the first record at once.
+        Callers restore the previous source when they are done, so that a parent stream continues
+        after its child. The first chunk of a stream holds one row, so that the reader sees a record
+        immediately.
         """
         before = self._source
         if before is not source:
@@ -151,13 +163,13 @@ class SyncRun:
         return before
 
     def begin(self) -> None:
-        """Record the time at which the first row of a chunk was pulled."""
+        """Record the time of the first row in the buffer."""
         self._extracted_at = self._clock()
         self._opened = time.monotonic()
         self.waiting = 0
 
     def flush(self) -> None:
-        """Send the open chunk, or wait until the timer thread has sent it."""
+        """Send the buffered rows, or wait until the timer thread has sent them."""
         if self.bodies:
             self._check_output()
             with self.whole(), self.outbox.lock:
@@ -166,10 +178,10 @@ class SyncRun:
             raise self.outbox.failure
 
     def send(self) -> None:
-        """Send the rows of the chunk, under the lock; any thread may call it.
+        """Send the buffered rows while holding the lock; any thread may call this method.
 
         The list object never changes, so appending to it needs no lock. Rows are removed after they
-        are written: until then no thread sees the chunk as empty and reuses it for another source.
+        are written: until then no thread sees the buffer as empty and reuses it for another source.
         """
         count = len(self.bodies)
         rows = self.bodies[:count]
@@ -187,7 +199,7 @@ class SyncRun:
         del self.bodies[:count]
 
     def room(self) -> int:
-        """Return how many rows the next chunk may hold without overfilling a batch file."""
+        """Return the number of rows to buffer next, limited by the space in open batch files."""
         source = self._source
         return CHUNK_ROWS if source is None else self.files.room(source.stream.name, CHUNK_ROWS)
 
@@ -197,25 +209,28 @@ class SyncRun:
         return self.outbox.files
 
     def send_if_older(self, seconds: float) -> None:
-        """Send the chunk if its first row has at least this age; any thread may call it."""
+        """Send the buffered rows if the first is at least ``seconds`` old.
+
+        Any thread may call this method.
+        """
         if self.bodies and time.monotonic() - self._opened >= seconds:
             with self.outbox.lock:
                 self.send()
 
     def _check_output(self) -> None:
-        """Raise `WorkerStopped` if rows of this thread are no longer accepted."""
+        """Raise `WorkerStopped` if this thread may not write rows any more."""
         if self.stop_signal is not None:
             self.stop_signal.check_output()
 
     # Everything else
 
     def settle(self) -> None:
-        """Advance the bookmarks past the pulled records and send the open chunk."""
+        """Send the buffered rows and advance the bookmarks past all records read so far."""
         self.settle_bookmarks()
         self.flush()
 
     def settle_bookmarks(self) -> None:
-        """Advance the bookmarks past the pulled records."""
+        """Advance the bookmarks past all records read so far."""
         if self.cursors:
             with self.outbox.lock:
                 for cursor, moved in list(self.cursors.items()):
@@ -223,35 +238,35 @@ class SyncRun:
                         moved()
 
     def settle_held(self) -> None:
-        """Advance the bookmarks that wait for children as far as the children are done."""
+        """Advance the bookmarks of parent streams past the records whose children are synced."""
         with self.outbox.lock:
             for settle in list(self.outbox.held):
                 settle()
 
     def reload_bookmarks(self) -> None:
-        """Reset the cursors to the state after the author's code changed it."""
+        """Reset the bookmark cursors to the state, after the author's code has changed it."""
         with self.outbox.lock:
             for cursor in self.cursors:
                 cursor.reload()
 
     def emit(self, event: Event) -> None:
-        """Write an event after all rows so far."""
+        """Write an event, after all rows buffered so far."""
         self.settle()
         self._check_output()
         with self.whole(), self.outbox.lock:
             self.outbox.hand(event)
 
     def describe(self, event: SchemaEvent) -> None:
-        """Emit the schema of a stream, unless it is the schema sent last."""
+        """Emit the schema of a stream if it differs from the schema sent last."""
         self.outbox.describe(event, self.emit)
 
     def checkpoint(self, *, owed: bool, document: StateDocument | None = None) -> None:
-        """Write the state, if it changed since the last write.
+        """Write the state, if it has changed since the last write.
 
         Args:
-            owed: False for optional states (at the end of a partition or a child's context), which
-                are written only while states are a small share of the output.
-            document: A state that the author provides instead of the run's own.
+            owed: True for a required state. False for an optional state (at the end of a partition
+                or of a child's context), which is skipped if states are a large part of the output.
+            document: State to write instead of the tap's own.
         """
         if not self.outbox.files.allows_state(owed=owed):
             return
@@ -264,7 +279,7 @@ class SyncRun:
 
     @property
     def is_broken(self) -> bool:
-        """True if the writer failed, so that nothing more can be written."""
+        """True if a write has failed, after which nothing more is written."""
         return self.outbox.failure is not None
 
     # Threads
@@ -274,19 +289,19 @@ class SyncRun:
 
         Args:
             stop_signal: Signal that stops the threads of the pool.
-            leads: True if the thread syncs whole streams and may have worker pools of its own.
+            leads: True if the thread syncs whole streams and may create worker pools.
         """
         made = copy.copy(self)
         made.stop_signal = stop_signal
         with self.outbox.lock:
-            made._begin_alone(self, leads=leads)
+            made._init_thread(self, leads=leads)
         if leads:
             made.tallies, made.meter_stack = {}, None
         return made
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Register this run as the current thread's run for the duration of the block."""
+        """Make this run the current thread's run for the duration of the block."""
         me = threading.get_ident()
         with self.outbox.lock:
             self.outbox.threads[me] = self
@@ -303,7 +318,7 @@ class SyncRun:
         return threads.get(threading.get_ident(), self) if threads else self
 
     def own(self, stream: _Stream) -> _Stream:
-        """Return this thread's copy of a stream; the first run uses the stream itself."""
+        """Return this thread's copy of a stream. The first thread uses the stream itself."""
         if self.owner is None:
             return stream
         origin: Any = getattr(stream, "_origin", None) or stream
@@ -314,20 +329,19 @@ class SyncRun:
         return cast(_Stream, made)
 
     def copies(self) -> Iterable[Any]:
-        """Return the stream copies of this thread."""
+        """Return the copies of streams that this thread uses."""
         return self._copies.values()
 
     def guarded(self, records: Iterable[Any]) -> Iterable[Any]:
-        """Return the author's records as an iterable that stops when the work must stop."""
+        """Return the author's records as an iterable that ends early if the sync must stop."""
         if self.stop_signal is not None:
             records = self.stop_signal.until_set(records)
         return records if self.outbox.check_caller is None else self._attended(records)
 
     def _attended(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield records until the reader disconnects; write a state between them if one is due.
+        """Yield records, and between them check the connection and write a requested state.
 
-        A request for the next record shows that the last one is done, so the state is written as if
-        the author's code had written it at this point.
+        A request for the next record shows that the last one is done, so the state may include it.
         """
         outbox = self.outbox
         try:
@@ -347,7 +361,7 @@ class SyncRun:
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """Delay a stop request until the end of the block."""
+        """Delay a stop request until the end of the block, so that the block is not interrupted."""
         self._busy += 1
         try:
             yield
@@ -358,7 +372,7 @@ class SyncRun:
             stop()
 
     def stop(self, leave: Callable[[], None]) -> None:
-        """Call ``leave`` (which raises) now, or after the current event is written.
+        """Stop the sync: call ``leave``, which raises, now or after the current event is written.
 
         Raises:
             SystemExit: This is the second stop request. The current event is abandoned and the exit
@@ -374,12 +388,12 @@ class SyncRun:
 
     @property
     def is_hurried(self) -> bool:
-        """True after a second stop request (signal), when the sync must end at once."""
+        """True after a second stop signal, when the sync must end immediately."""
         return self._asked > 1
 
     @contextmanager
     def timer(self) -> Iterator[None]:
-        """Run a timer thread that sends old chunks while the source is silent."""
+        """Run a timer thread during the block. It sends rows that were buffered for too long."""
         ended = threading.Event()
         thread = threading.Thread(
             target=self._watch, args=(ended,), name="tap-core-chunks", daemon=True
@@ -393,7 +407,7 @@ class SyncRun:
                 thread.join()
 
     def _watch(self, ended: threading.Event) -> None:
-        """Check the age of the chunks until the run ends."""
+        """Send rows that were buffered for too long, until ``ended`` is set."""
         while not ended.wait(MAX_CHUNK_AGE_SECONDS / 2):
             with suppress(Exception):  # the next flush raises it again
                 self.outbox.send_older_than(MAX_CHUNK_AGE_SECONDS)

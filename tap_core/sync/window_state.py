@@ -23,7 +23,10 @@ __all__ = ["begin_window", "close_window"]
 
 
 def begin_window(stream: SyncStream, context: Context | None, *, end: str, last: str) -> None:
-    """Limit a context's bookmark to the window's ``end``; ``last`` is the end of all windows."""
+    """Limit the bookmark of a context to the end of the window that is read next.
+
+    ``end`` is the end of that window; ``last`` is the end of the context's last window.
+    """
     if not _keeps_state(stream):
         return
     if not _is_shared(stream, context):
@@ -48,7 +51,7 @@ def close_window(
     Args:
         stream: Stream of the window.
         context: Context of the window.
-        until: Value up to which the data is complete, if it is to be stored.
+        until: Bookmark to store: the value up to which all records are read. None stores none.
         is_last: True for the last window, whose state is written by the end of the sync.
         keep: Function that changes the state further, called after the bookmark is set.
     """

@@ -19,11 +19,11 @@ __all__ = ["WorkDistributor", "WorkResult", "WorkResults", "WorkUnit"]
 
 @dataclass(frozen=True, slots=True)
 class WorkUnit:
-    """One context to be synced in another process, as plain values.
+    """One context of a stream, to be synced in another process. All values can be pickled.
 
     ``number`` is its index in its batch of work units. ``is_child`` is True if a parent's record
-    produced the context. ``versions`` are the table versions of the rows and ``bookmarks`` the
-    states, as in a state document, for its stream and the descendants of the stream.
+    produced the context. ``versions`` are table versions and ``bookmarks`` are states, both by
+    stream name, for the stream and its descendants.
     """
 
     number: int
@@ -37,9 +37,9 @@ class WorkUnit:
 
 @dataclass(frozen=True, slots=True)
 class WorkResult:
-    """Result of a work unit: the states after it and the number of rows per stream.
+    """Result of a work unit: the new states, and the number of rows by output name.
 
-    Counts are keyed by output name. ``error`` describes the failure; None means success.
+    ``error`` describes the failure; None means success.
     """
 
     number: int
@@ -50,20 +50,20 @@ class WorkResult:
 
 @dataclass(frozen=True, slots=True)
 class WorkResults:
-    """Results of several work units: their rows as events, and one result per unit."""
+    """Results of several work units: the written rows as events, and one result per unit."""
 
     events: Sequence[Event]
     results: Sequence[WorkResult]
 
 
 class WorkDistributor(Protocol):
-    """Component that syncs work units in other processes; a writer offers it as ``spreader``."""
+    """Syncs work units in other processes. A protocol writer provides it as ``spreader``."""
 
     most: int
     """Maximum number of work units per call of `sync`."""
 
     def refuses(self, stream: Any, /) -> str | None:
-        """Return the reason to refuse a stream, or None to accept it."""
+        """Return the reason why a stream cannot be synced in another process, or None if it can."""
 
     def sync(self, parts: Sequence[WorkUnit], /, *, in_order: bool) -> WorkResults:
-        """Sync work units; with ``in_order``, drop the rows of units behind the first failure."""
+        """Sync work units; ``in_order``: drop the rows of all units after the first failed one."""

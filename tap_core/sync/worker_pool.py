@@ -41,7 +41,7 @@ _OUTSTANDING = 2
 
 @dataclass(frozen=True, slots=True)
 class SyncJob:
-    """Unit of work of one worker: ``work`` is called with the worker's copy of ``stream``."""
+    """Job of a worker thread: ``work`` is called with the thread's copy of ``stream``."""
 
     stream: SyncStream
     context: Context | None
@@ -59,7 +59,7 @@ class WorkerPool:
         owner: Run that submits the jobs; each thread has a branch of it.
         size: Maximum number of threads.
         streams: Streams that the jobs sync.
-        leads: True if the threads sync whole streams and may have worker pools of their own.
+        leads: True if the threads sync whole streams and may create worker pools.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class WorkerPool:
         return self
 
     def submit(self, job: SyncJob) -> None:
-        """Queue a job; block while too many jobs are outstanding.
+        """Queue a job; wait while too many jobs are queued.
 
         Raises:
             BaseException: The first error of a worker.
@@ -109,7 +109,7 @@ class WorkerPool:
             self._wait_until(lambda: not self._outstanding)
 
     def check(self) -> None:
-        """Raise the first error of a worker, or `WorkerStopped` if the work ended elsewhere."""
+        """Raise the first error of a worker, or `WorkerStopped` if the threads must stop."""
         self.stop_signal.check()
 
     def _wait_until(self, holds: Callable[[], bool]) -> None:
@@ -129,15 +129,17 @@ class WorkerPool:
             self.stop_signal.is_over = error is not None or self.stop_signal.is_over
             self._ended = True
             self._turn.notify_all()
-        self._dismiss(GRACE_SECONDS if leaves and error is not self.stop_signal.error else None)
+        self._join_threads(
+            GRACE_SECONDS if leaves and error is not self.stop_signal.error else None
+        )
         for branch in self._branches:
             for made in branch.copies():
-                _give_back(made, self.owner.own(made._origin))
+                _merge_copy(made, self.owner.own(made._origin))
         if error is None:
             self.check()
 
-    def _dismiss(self, patience: float | None) -> None:
-        """Wait for the threads to end, at most ``patience`` seconds (None: without limit)."""
+    def _join_threads(self, patience: float | None) -> None:
+        """Wait at most ``patience`` seconds for the threads to end; None waits without limit."""
         until = None if patience is None else time.monotonic() + patience
         try:
             for thread in self._threads:
@@ -184,7 +186,7 @@ class WorkerPool:
                 self._fail(error, None)
 
     def _next(self) -> SyncJob | None:
-        """Wait for a job and return it, or None if there will be no more."""
+        """Wait for a job and return it, or None after the last job."""
         with self._turn:
             self._idle += 1
             try:
@@ -224,8 +226,8 @@ def _prepare(stream: Any, threads: int) -> None:
         _prepare(child, threads)
 
 
-def _give_back(made: Any, stream: Any) -> None:
-    """Add a copy's counts to the original stream, and copy its table version back."""
+def _merge_copy(made: Any, stream: Any) -> None:
+    """Add a copy's record counts to the original stream, and copy its table version to it."""
     if made._stream_version is not None:
         stream._stream_version = made._stream_version
     for kind, cost in made._sync_costs.items():

@@ -159,7 +159,7 @@ def _write(state: _CommandState, files: Mapping[str, str]) -> list[BaseException
     binding = ProtocolBinding(
         AirbyteReader(
             catalog_request.expected,
-            fails_on_strangers=config.get("outside_catalog") == "fail" and not options.strict,
+            fails_on_undeclared=config.get("outside_catalog") == "fail" and not options.strict,
             check=StrictCheck(options) if options.strict else None,
         ),
         options,

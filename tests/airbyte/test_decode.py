@@ -164,7 +164,7 @@ def test_records_of_unknown_streams_are_skipped_and_counted() -> None:
 
 
 def test_records_of_unknown_streams_can_be_an_error() -> None:
-    decoder = AirbyteReader(EXPECTED, fails_on_strangers=True)
+    decoder = AirbyteReader(EXPECTED, fails_on_undeclared=True)
     found = decoder.feed(lines(record("a"), record("x")))
     assert [type(next(found)) for _ in range(4)] == [SchemaEvent, SchemaEvent, SchemaEvent, Rows]
     with pytest.raises(
@@ -176,7 +176,7 @@ def test_records_of_unknown_streams_can_be_an_error() -> None:
 def test_fields_outside_the_catalog_can_be_an_error() -> None:
     """Fields that PyAirbyte's cache adds are allowed."""
     described = SchemaEvent(StreamId("a"), {"properties": {"id": {}}})
-    decoder = AirbyteReader([ExpectedStream(described)], fails_on_strangers=True)
+    decoder = AirbyteReader([ExpectedStream(described)], fails_on_undeclared=True)
     fine, odd = record("a"), record("a")
     fine["record"]["data"] = {"id": 1, "_airbyte_raw_id": "x"}
     odd["record"]["data"] = {"id": 2, "eyes": "blue"}

@@ -131,7 +131,7 @@ def make_airbyte(folder: Path) -> Read:
     options = build_options(config, asked)
 
     def decoder() -> AirbyteDecoder:
-        return AirbyteDecoder(asked.expected, fails_on_strangers=False)
+        return AirbyteDecoder(asked.expected, fails_on_undeclared=False)
 
     return lambda data: _load(folder, options, decoder, data, PerStreamStateFormat())
 

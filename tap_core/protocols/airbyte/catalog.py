@@ -60,7 +60,7 @@ _Inclusion = Metadata.InclusionType
 
 
 def stream_id(stream: SyncStream) -> StreamId:
-    """Return Airbyte's name and namespace of a stream."""
+    """Return the name and namespace that a stream has in Airbyte."""
     return StreamId(stream.name_in_namespace, stream.namespace)
 
 
@@ -72,22 +72,22 @@ def build_catalog(streams: Mapping[str, SyncStream]) -> dict[str, Any]:
 
 def _discovered(stream: SyncStream) -> dict[str, Any]:
     known, replication = stream_id(stream), _Replication.of(stream)
-    told: dict[str, Any] = {
+    discovered: dict[str, Any] = {
         "name": known.name,
         "json_schema": _build_airbyte_schema(stream),
         "supported_sync_modes": [FULL_REFRESH],
         "is_resumable": replication.is_possible,
     }
     if known.namespace is not None:
-        told["namespace"] = known.namespace
+        discovered["namespace"] = known.namespace
     if replication.is_possible:
-        told["supported_sync_modes"].append(INCREMENTAL)
-        told["source_defined_cursor"] = not replication.is_free
+        discovered["supported_sync_modes"].append(INCREMENTAL)
+        discovered["source_defined_cursor"] = not replication.is_free
         if replication.key:
-            told["default_cursor_field"] = list(replication.path_in(stream.schema))
+            discovered["default_cursor_field"] = list(replication.path_in(stream.schema))
     if keys := stream.primary_keys:
-        told["source_defined_primary_key"] = [[key] for key in keys]
-    return told
+        discovered["source_defined_primary_key"] = [[key] for key in keys]
+    return discovered
 
 
 def _build_airbyte_schema(stream: SyncStream) -> JsonSchema:
@@ -109,7 +109,7 @@ def _inclusion(metadata: MetadataMapping, path: Breadcrumb) -> str | None:
 
 
 class _Replication(NamedTuple):
-    """Replication method and key of a stream; says if the user may choose another key."""
+    """Replication method and key of a stream, and whether the user may choose another key."""
 
     method: str
     key: str | None
@@ -125,7 +125,7 @@ class _Replication(NamedTuple):
         return cls(method, key or None, is_free)
 
     def path_in(self, schema: JsonSchema) -> _Path:
-        """Return the path of property names to the replication key, which may be nested."""
+        """Return the property names that lead to the replication key, which may be nested."""
         return parse_path(self.key or "", schema)
 
     @property
@@ -165,7 +165,7 @@ class ConfiguredStream:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredCatalog:
-    """ConfiguredAirbyteCatalog; ``source`` is the file's name for error messages."""
+    """Parsed ConfiguredAirbyteCatalog; ``source`` is its file name for error messages."""
 
     streams: tuple[ConfiguredStream, ...]
     source: str = "catalog"
@@ -174,9 +174,9 @@ class ConfiguredCatalog:
 def parse_configured_catalog(text: str | bytes, source: str) -> ConfiguredCatalog:
     """Parse and validate a configured catalog.
 
-    A discovery catalog is accepted too and means full refresh with append. The catalog may be
-    wrapped in its CATALOG message, with other messages before and after it. Unknown properties and
-    nulls are ignored. Without a configured primary key, the source-defined key applies.
+    A catalog from ``discover`` is accepted too: its streams are read with full refresh and append.
+    The catalog may be wrapped in a CATALOG message, among other messages. Unknown properties and
+    nulls are ignored. A stream without a configured primary key gets its source-defined key.
 
     Args:
         text: Content of the file.
@@ -206,7 +206,7 @@ def _document(text: str | bytes, source: str) -> JsonNode:
 
 
 def _in_messages(text: str | bytes, source: str) -> Iterator[JsonNode]:
-    """Yield the catalogs among the message lines that ``discover`` wrote."""
+    """Yield the catalogs from the CATALOG messages in the output of ``discover``."""
     for line in as_bytes(text).splitlines():
         if b'"CATALOG"' in line:
             message = parse(line, f"Catalog '{source}'", CatalogFileError)
@@ -256,41 +256,41 @@ def _sync_mode(node: JsonNode) -> str:
 def apply_configured_catalog(
     configured: ConfiguredCatalog, streams: Mapping[str, SyncStream]
 ) -> tuple[Catalog, list[str]]:
-    """Return the Singer catalog that selects what is configured, and a list of warnings.
+    """Convert a configured catalog to a Singer catalog that selects the configured streams.
 
     Args:
         configured: The configured catalog.
         streams: Streams of the tap by name, before any catalog was applied to them.
 
     Returns:
-        A catalog of the configured streams only, and the warnings.
+        A catalog of the configured streams only, and a list of warnings.
 
     Raises:
-        CatalogFileError: A stream cannot be read by the configured cursor.
+        CatalogFileError: A stream does not support the configured cursor field.
     """
     known = {stream_id(stream): stream for stream in streams.values()}
-    catalog, words = Catalog(), []
+    catalog, remarks = Catalog(), []
     for wanted in configured.streams:
         stream = known.get(wanted.id)
         if stream is None:
-            words.append(f"Stream '{wanted.id}' of the catalog is not in the source: skipped.")
+            remarks.append(f"Stream '{wanted.id}' of the catalog is not in the source: skipped.")
             continue
         replication = _resolved(stream, wanted, configured.source)
         if wanted.sync_mode == INCREMENTAL and replication.method == REPLICATION_FULL_TABLE:
-            words.append(
+            remarks.append(
                 f"Stream '{wanted.id}' has no cursor: it is read in full although the catalog"
                 f" asks for {INCREMENTAL}."
             )
         if stream.name in catalog:
-            words.append(f"Stream '{wanted.id}' is in the catalog twice: the last one is used.")
+            remarks.append(f"Stream '{wanted.id}' is in the catalog twice: the last one is used.")
         entry = _selected(stream, wanted, replication)
         for name in (stream.tap_stream_id, stream.name):  # a tap looks up both names
             catalog[name] = entry
-    return catalog, words
+    return catalog, remarks
 
 
 def _resolved(stream: SyncStream, wanted: ConfiguredStream, source: str) -> _Replication:
-    """Return the replication method and key with which a stream is read."""
+    """Return the replication method and key to use for a configured stream."""
     own = _Replication.of(stream)
     if wanted.sync_mode == FULL_REFRESH or not own.is_possible:
         return own._replace(method=REPLICATION_FULL_TABLE)
@@ -302,7 +302,7 @@ def _resolved(stream: SyncStream, wanted: ConfiguredStream, source: str) -> _Rep
 def _chosen(
     stream: SyncStream, wanted: ConfiguredStream, own: _Replication, source: str
 ) -> str | None:
-    """Return the user's cursor for a stream that accepts any cursor field."""
+    """Return the cursor field that the user chose, for a stream that accepts any cursor field."""
     path = wanted.cursor_field or wanted.default_cursor_field
     key = ".".join(path) or own.key
     start = f"Catalog '{source}': stream '{wanted.id}'"
@@ -325,7 +325,7 @@ def _chosen(
 def _selected(
     stream: SyncStream, wanted: ConfiguredStream, replication: _Replication
 ) -> CatalogEntry:
-    """Return a stream's catalog entry with the configured properties selected."""
+    """Return the catalog entry of a stream, with the configured properties selected."""
     entry = deepcopy(get_catalog_entry(stream))
     root = entry.metadata.root
     if root.inclusion != _Inclusion.UNSUPPORTED:
@@ -338,7 +338,7 @@ def _selected(
 
 
 def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any) -> None:
-    """Select exactly the configured properties; even keys are deselected if not configured."""
+    """Select the configured properties and deselect all others, including key properties."""
     asked = _properties(wanted)
     for name, definition in _properties(known).items():
         crumb = (*path, "properties", name)
@@ -349,7 +349,7 @@ def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any
 
 
 def _narrowed(known: JsonSchema, wanted: Any, *, in_list: bool = False) -> JsonSchema:
-    """Return a schema without the unwanted properties that metadata cannot deselect.
+    """Return a schema without unwanted properties that metadata cannot deselect.
 
     These are properties inside arrays and undeclared properties (``additionalProperties``).
     """

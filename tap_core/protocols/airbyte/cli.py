@@ -39,7 +39,7 @@ _FLAGS: Final[Mapping[str, CommandArgs]] = {
 
 
 class SourceCommand:
-    """Airbyte command of a tap; call ``main(args=…)`` like that of a click command."""
+    """Airbyte command of a tap. Its ``main(args=…)`` runs it, as for a click command."""
 
     def __init__(self, tap_class: type[SyncTap], word: str) -> None:
         self.name: str = tap_class.name
@@ -52,10 +52,10 @@ class SourceCommand:
         prog_name: str | None = None,
         **extra: Any,
     ) -> int:
-        """Run the command and end the process with its exit code or by the received signal.
+        """Run the command, then end the process with its exit code or by the signal it received.
 
-        With ``standalone_mode=False``, as in click, the exit code is returned instead; for a signal
-        it is the negative signal number.
+        With ``standalone_mode=False``, as in click, return the exit code instead. For a signal it
+        is the negative signal number.
         """
         argv = list(sys.argv[1:] if args is None else args)
         if {"--help", "-h"}.intersection(argv):
@@ -77,12 +77,12 @@ class SourceCommand:
 
 
 def source_command(tap_class: type[SyncTap], word: str) -> SourceCommand:
-    """Return a command of a tap; ``word`` is "spec", "check", "discover" or "read"."""
+    """Return a command of a tap; ``word`` is its name: "spec", "check", "discover" or "read"."""
     return SourceCommand(tap_class, word)
 
 
 class _CommandRun:
-    """Run of a command, with its arguments and output."""
+    """One run of a command, with its arguments and output."""
 
     def __init__(self, tap_class: type[SyncTap], word: str, wire: StdoutWriter) -> None:
         self.tap_class = tap_class
@@ -95,12 +95,12 @@ class _CommandRun:
         self._hiders: list[Callable[[str], str]] = []
 
     def run(self, args: Sequence[str]) -> int:
-        """Run the command and return its exit code, or the negative number of a signal."""
+        """Run the command and return its exit code; after a signal, the negative signal number."""
         try:
             self.files = _FLAGS[self._word].files(args)
             _COMMANDS[self._word](self)
         except (SystemExit, KeyboardInterrupt) as leave:
-            return self._left(leave)
+            return self._report_exit(leave)
         except Exception as error:  # noqa: BLE001  every failure is reported as a trace
             return self._failed(error)
         return 0
@@ -112,7 +112,7 @@ class _CommandRun:
         return text
 
     def say(self, kind: str, field: str, body: Mapping[str, Any]) -> None:
-        """Write a message whose field ``field`` is ``body``."""
+        """Write a message of type ``kind`` that has ``body`` in its field ``field``."""
         self.wire.write(line(kind, field, body))
 
     def tap(self) -> SyncTap:
@@ -123,24 +123,27 @@ class _CommandRun:
             ConfigValidationError: The settings are invalid.
         """
         path = self.files["config"]
-        self._know(read_config_files([path]))
+        self._remember_secrets(read_config_files([path]))
         made = self.tap_class(config=self.settings or {}, setup_mapper=False)
         made.config_file = Path(path).absolute()
-        made.config_listener = self._renewed
+        made.config_listener = self._write_control_message
         self._tap = made
         return made
 
-    def _know(self, settings: dict[str, Any]) -> None:
-        """Store settings whose secrets are hidden from now on."""
+    def _remember_secrets(self, settings: dict[str, Any]) -> None:
+        """Remember the secrets in ``settings``, so that they are removed from all later output."""
         self.settings = settings
         schema = self.tap_class._full_schema()  # noqa: SLF001  the SDK's own method
         self._hiders.append(make_redactor(settings, schema))
 
-    def _renewed(self, renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
-        """Send a CONTROL message with changed settings, such as a new single-use refresh token."""
+    def _write_control_message(self, renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
+        """Write a CONTROL message with changed settings, such as a new single-use refresh token.
+
+        ``renew`` returns the changed settings for the current ones.
+        """
         settings = renew(self.settings or {})
         if settings != self.settings:
-            self._know(settings)
+            self._remember_secrets(settings)
             self.wire.write(control_line(settings))
 
     def _failed(self, error: Exception) -> int:
@@ -150,11 +153,11 @@ class _CommandRun:
             except OSError as gone:
                 error = gone
         if self.wire.is_broken:
-            _complain(f"{self.hide(str(error))}: the output was closed by its reader.\n")
+            _write_to_stderr(f"{self.hide(str(error))}: the output was closed by its reader.\n")
         return 1
 
-    def _left(self, leave: BaseException) -> int:
-        """Log or report that the process ends early, and return the exit code."""
+    def _report_exit(self, leave: BaseException) -> int:
+        """Log why the process ends early, and return the exit code."""
         number = self._tap.stopped_by if self._tap is not None else None
         if isinstance(leave, KeyboardInterrupt):
             number = signal.SIGINT
@@ -235,14 +238,14 @@ _COMMANDS: Final[Mapping[str, Callable[[_CommandRun], None]]] = {
 # End of the process
 
 
-def _complain(text: str) -> None:
-    """Write a text to standard error, if it is open."""
+def _write_to_stderr(text: str) -> None:
+    """Write text to standard error, unless it is closed."""
     write_to_stderr(text)
 
 
 def _exit_by_signal(number: int) -> NoReturn:
-    """End the process by the signal's default action, so that its parent sees the signal."""
-    _complain("")
+    """End the process with the signal's default action, so that its parent sees the signal."""
+    _write_to_stderr("")
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     raise SystemExit(1)  # if the signal is delivered late

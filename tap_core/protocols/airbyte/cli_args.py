@@ -18,19 +18,19 @@ __all__ = ["CommandArgs", "read_text"]
 
 
 class _UsageError(ConfigurationError):
-    """The command line violates the protocol's interface."""
+    """Raised for command-line arguments that the Airbyte protocol does not allow."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandArgs:
-    """Name of a command, the names of its flags, and the flags that are optional."""
+    """Name of a command, with its flags and those of them that are optional."""
 
     word: str
     known: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
 
     def files(self, args: Sequence[str]) -> Mapping[str, str]:
-        """Return the path of each flag on the command line.
+        """Return the path that follows each flag on the command line, by flag.
 
         Raises:
             ConfigurationError: A required flag or a path is missing, or a flag is unknown.
@@ -68,8 +68,8 @@ class CommandArgs:
 def read_text(path: str, error: type[ConfigurationError], what: str) -> bytes:
     """Return the content of a file.
 
-    Raises ``error`` if the file cannot be read or is too large; ``what`` names the file in
-    messages.
+    ``error`` is raised if the file cannot be read or is too large; ``what`` names the file in
+    its message.
     """
     try:
         return read_at_most(Path(path), STATE_BYTES)

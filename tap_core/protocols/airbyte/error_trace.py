@@ -17,7 +17,7 @@ __all__ = ["error_body"]
 
 
 def error_body(error: BaseException, hide: Callable[[str], str]) -> dict[str, Any]:
-    """Return the body of an ERROR trace; ``hide`` removes the secrets from a text."""
+    """Return the body of an ERROR trace message; ``hide`` removes secrets from text."""
     return {
         "message": redact_line(hide(summarize_error(error))),
         "internal_message": redact_line(hide(f"{type(error).__qualname__}: {error}")),

@@ -20,7 +20,7 @@ _KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or fal
 
 @dataclass(frozen=True, slots=True)
 class JsonNode:
-    """Value of a JSON document and its path; the value None represents a missing one.
+    """Value in a JSON document, with its path in the document. None represents a missing value.
 
     ``source`` names the document in error messages; ``error`` is the class of the errors.
     """
@@ -31,66 +31,66 @@ class JsonNode:
     place: str = ""
 
     def child(self, *names: str) -> JsonNode:
-        """Return the member with the first of these names that the object has."""
+        """Return the member with the first of the names that the object has."""
         members = self.members()
         name = next((name for name in names if members.get(name) is not None), names[0])
         place = f"{self.place}.{name}" if self.place else name
         return JsonNode(members.get(name), self.source, self.error, place)
 
     def called(self, name: object) -> JsonNode:
-        """Return the node with a name added to its path, so that users can find it."""
+        """Return the node with ``name`` added to its path, for clearer error messages."""
         return JsonNode(self.value, self.source, self.error, f"{self.place} ({name!r})")
 
     def items(self) -> Iterator[JsonNode]:
-        """Yield the items of a list; a missing value has no items."""
+        """Yield the items of a list; nothing for a missing value."""
         for number, item in enumerate(self._get_typed(list, [])):
             yield JsonNode(item, self.source, self.error, f"{self.place}[{number}]")
 
     def members(self) -> dict[str, Any]:
-        """Return the members of an object; empty for a missing value."""
+        """Return the members of an object; an empty dict for a missing value."""
         found: dict[str, Any] = self._get_typed(dict, {})
         return found
 
     def text(self) -> str | None:
-        """Return a string, or None for a missing value."""
+        """Return the value as a string, or None for a missing value."""
         found: str | None = self._get_typed(str, None)
         return found
 
     def needed(self) -> str:
-        """Return a required string, which may be empty."""
+        """Return the value as a required string, which may be empty."""
         found = self.text()
         if found is None:
             raise self.refused("a string")
         return found
 
     def flag(self) -> bool:
-        """Return a boolean; False for a missing value."""
+        """Return the value as a boolean; False for a missing value."""
         return self._get_typed(bool, None) is True
 
     def integer(self) -> int | None:
-        """Return an integer, or None for a missing value. A float such as 5.0 is accepted."""
+        """Return the value as an integer, or None for a missing value. 5.0 is accepted as 5."""
         if isinstance(self.value, float) and self.value.is_integer():
             return int(self.value)
         found: int | None = self._get_typed(int, None)
         return found
 
     def path(self) -> tuple[str, ...]:
-        """Return the path to a field; a bare string is a path of one name."""
+        """Return the value as the path to a field. A string is a path of one name."""
         if isinstance(self.value, str):
             return (self.value,)
         return tuple(item.needed() for item in self.items())
 
     def paths(self) -> tuple[tuple[str, ...], ...]:
-        """Return a list of paths to fields."""
+        """Return the value as a list of paths to fields."""
         return tuple(item.path() for item in self.items())
 
     def refused(self, wanted: str) -> Exception:
-        """Return the error for a value of the wrong type; ``wanted`` is the expected type."""
+        """Return the error for a value that is not of the type ``wanted`` (a name for messages)."""
         found = "nothing" if self.value is None else _KINDS.get(type(self.value), "a number")
         return self.wrong(f"there is {found} where {wanted} is needed")
 
     def wrong(self, sentence: str) -> Exception:
-        """Return an error that names the document and the node's path and describes the fault."""
+        """Return an error with the document's name, the path of the value, and ``sentence``."""
         return self.error(": ".join(part for part in (self.source, self.place, sentence) if part))
 
     def _get_typed(self, kind: type, nothing: Any) -> Any:
@@ -112,13 +112,13 @@ def parse(text: str | bytes, source: str, error: type[Exception]) -> JsonNode:
 
 
 def as_bytes(text: str | bytes) -> bytes:
-    """Return a text as bytes without byte order mark, trailing whitespace and NULs."""
+    """Return text as bytes, without byte order mark, trailing whitespace and NUL characters."""
     content = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     return content.removeprefix(b"\xef\xbb\xbf").rstrip(b" \t\r\n\0")
 
 
 def describe_error(fault: ValueError) -> str:
-    """Return the reason why a text is not JSON, and its position."""
+    """Return the reason and the position for which a text is not valid JSON."""
     if isinstance(fault, json.JSONDecodeError):
         return f"{fault.msg} (line {fault.lineno}, column {fault.colno})"
     return "it is not UTF-8 text" if isinstance(fault, UnicodeError) else str(fault)

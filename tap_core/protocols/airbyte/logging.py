@@ -32,21 +32,24 @@ _LEVELS: Final = (
 
 
 class MessageHandler(logging.Handler):
-    """Logging handler that writes LOG messages; ``write`` gets complete lines."""
+    """Logging handler that writes log records as LOG messages."""
 
     def __init__(self, write: Callable[[bytes], None], hide: Callable[[str], str]) -> None:
-        """Create a handler; ``write`` gets complete lines, ``hide`` removes secrets from a text."""
+        """Create a handler that passes complete lines to ``write``.
+
+        ``hide`` removes secrets from text.
+        """
         super().__init__()
         self._write = write
         self._hide = hide
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one log record; errors of the output are ignored."""
+        """Write one log record. Errors of the output are ignored."""
         with contextlib.suppress(OSError):  # the reader is gone: the next RECORD message raises
             try:
                 self._write(self._line(record))
             except (TypeError, ValueError):  # arguments that do not match the format string
-                self._write(self._said(record, redact_line(str(record.msg))))
+                self._write(self._format_message(record, redact_line(str(record.msg))))
 
     def _line(self, record: logging.LogRecord) -> bytes:
         point = record.args[0] if isinstance(record.args, tuple) and record.args else None
@@ -55,12 +58,17 @@ class MessageHandler(logging.Handler):
         trace = None
         if record.exc_info and record.exc_info[0] is not None:
             trace = self._hide(format_error(record.exc_info, redact))
-        return self._said(record, record.getMessage(), trace)
+        return self._format_message(record, record.getMessage(), trace)
 
-    def _said(self, record: logging.LogRecord, text: str, trace: str | None = None) -> bytes:
-        """Return a LOG message; the text starts with the logger's name, often that of a stream."""
-        said = f"{record.name}: {redact_line(self._hide(text))}"
-        return log_line(_level(record.levelno), said, trace)
+    def _format_message(
+        self, record: logging.LogRecord, text: str, trace: str | None = None
+    ) -> bytes:
+        """Return the LOG message of a log record; ``trace`` is the traceback.
+
+        The message text starts with the name of the logger, which is often that of a stream.
+        """
+        full_text = f"{record.name}: {redact_line(self._hide(text))}"
+        return log_line(_level(record.levelno), full_text, trace)
 
 
 def _level(number: int) -> str:

@@ -40,37 +40,43 @@ def now_ms() -> int:
 
 
 def descriptor(stream: StreamId) -> dict[str, str]:
-    """Return the StreamDescriptor of a stream; without ``namespace`` if the stream has none."""
+    """Return the StreamDescriptor of a stream. It has no ``namespace`` if the stream has none."""
     named = {"name": stream.name}
     return named if stream.namespace is None else {**named, "namespace": stream.namespace}
 
 
 def line(kind: str, field: str, body: Mapping[str, Any]) -> bytes:
-    """Return a message of type ``kind`` with its body in the field of that type."""
+    """Return a message of type ``kind`` as a line; ``body`` is stored in the field ``field``."""
     return _encoded({"type": kind, field: body}) + b"\n"
 
 
 def log_line(level: str, message: str, stack_trace: str | None = None) -> bytes:
-    """Return a LOG message; ``level`` is one of the protocol's level names."""
+    """Return a LOG message as a line; ``level`` is one of the protocol's level names."""
     body = {"level": level, "message": message}
     return line("LOG", "log", {**body, "stack_trace": stack_trace} if stack_trace else body)
 
 
 def trace_line(kind: str, body: Mapping[str, Any]) -> bytes:
-    """Return a TRACE message of a kind, emitted now."""
+    """Return a TRACE message of type ``kind`` as a line, with the current time."""
     field = kind.lower()
     return line("TRACE", "trace", {"type": kind, "emitted_at": now_ms(), field: body})
 
 
 def status_line(stream: StreamId, status: str) -> bytes:
-    """Return a STREAM_STATUS trace: STARTED, RUNNING, COMPLETE or INCOMPLETE."""
+    """Return a STREAM_STATUS trace message as a line.
+
+    ``status`` is STARTED, RUNNING, COMPLETE or INCOMPLETE.
+    """
     return trace_line("STREAM_STATUS", {"stream_descriptor": descriptor(stream), "status": status})
 
 
 def estimate_line(
     stream: StreamId, kind: Literal["STREAM", "SYNC"], rows: int | None, nbytes: int | None
 ) -> bytes:
-    """Return an ESTIMATE trace: expected rows and bytes of a stream or of the whole sync."""
+    """Return an ESTIMATE trace message as a line.
+
+    It has the expected rows and bytes of a stream, or of the whole sync (``kind``).
+    """
     known = {"row_estimate": rows, "byte_estimate": nbytes}
     return trace_line(
         "ESTIMATE",
@@ -83,12 +89,12 @@ def estimate_line(
 
 
 def analytics_line(kind: str, value: str) -> bytes:
-    """Return an ANALYTICS trace."""
+    """Return an ANALYTICS trace message as a line."""
     return trace_line("ANALYTICS", {"type": kind, "value": value})
 
 
 def control_line(config: Mapping[str, Any]) -> bytes:
-    """Return a CONTROL message that replaces the connector's configuration."""
+    """Return a CONTROL message as a line. It replaces the configuration of the connector."""
     body = {"type": "CONNECTOR_CONFIG", "emitted_at": now_ms()}
     return line("CONTROL", "control", {**body, "connectorConfig": {"config": config}})
 

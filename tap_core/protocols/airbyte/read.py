@@ -34,14 +34,14 @@ __all__ = ["ReadRequest", "read"]
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """Configured catalog and input state of a read."""
+    """Input of the command ``read``: the configured catalog and the state."""
 
     catalog: ConfiguredCatalog
     state: InputState
 
     @classmethod
     def of(cls, catalog: bytes, state: bytes, *, sources: tuple[str, str]) -> ReadRequest:
-        """Parse the catalog file and the state file; ``sources`` are their names for messages.
+        """Parse a catalog file and a state file; ``sources`` are their names for error messages.
 
         Raises:
             CatalogFileError: The catalog is invalid.
@@ -51,17 +51,17 @@ class ReadRequest:
 
 
 def read(tap: SyncTap, request: ReadRequest, write: Callable[[bytes], None]) -> None:
-    """Sync a tap according to a request; ``write`` accepts complete lines.
+    """Sync a tap with the given catalog and state; ``write`` writes complete lines.
 
     Raises:
-        CatalogFileError: The catalog requests something that the tap cannot do.
+        CatalogFileError: The catalog requests something that the tap does not support.
         StreamMapConfigError: A stream map renames a stream to a name that is not in the catalog.
     """
     wanted = {stream.id: stream for stream in request.catalog.streams}
     names = {one.name: stream_id(one) for one in tap.streams.values() if stream_id(one) in wanted}
     in_full = {name for name, known in names.items() if wanted[known].sync_mode == FULL_REFRESH}
-    chosen, words = apply_configured_catalog(request.catalog, tap.streams)
-    for sentence in words:
+    chosen, remarks = apply_configured_catalog(request.catalog, tap.streams)
+    for sentence in remarks:
         tap.logger.warning(sentence)
     tap.use_catalog(chosen)
     tap.setup_mapper()
@@ -80,7 +80,7 @@ def read(tap: SyncTap, request: ReadRequest, write: Callable[[bytes], None]) -> 
 
 
 def _refuse_renamed(tap: SyncTap, names: Collection[str]) -> None:
-    """Raise an error for stream maps that rename a stream to a name missing from the catalog."""
+    """Raise an error if a stream map renames a stream to a name that is not in the catalog."""
     if not tap.config.get("stream_maps"):
         return
     for name in names:
@@ -94,7 +94,7 @@ def _refuse_renamed(tap: SyncTap, names: Collection[str]) -> None:
 
 
 def _resume(tap: SyncTap, document: dict[str, Any]) -> None:
-    """Load a state document into the tap, including values that streams share."""
+    """Load a state document into the tap, including the values that several streams share."""
     tap.load_state(document)
     for name, value in document.items():
         if name not in PER_STREAM_KEYS:

@@ -67,10 +67,10 @@ _SECONDS_BELOW: Final = 100_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class ExpectedStream:
-    """Stream of the configured catalog that a destination expects.
+    """Stream of a configured catalog that a destination expects to receive.
 
-    ``generation`` marks the stream's rows. If ``truncates`` is set, rows of other generations are
-    removed once the stream is complete.
+    ``generation`` identifies the rows of this sync. If ``truncates`` is True, rows of other
+    generations are removed once the stream is complete.
     """
 
     describe: SchemaEvent
@@ -79,7 +79,7 @@ class ExpectedStream:
 
 
 class _Body(msgspec.Struct, gc=False):
-    """Body of a RECORD message; ``data`` and ``meta`` keep the bytes of the input."""
+    """Body of a RECORD message; ``data`` and ``meta`` hold the bytes of the input."""
 
     stream: str
     data: msgspec.Raw
@@ -89,7 +89,7 @@ class _Body(msgspec.Struct, gc=False):
 
 
 class _TextBody(_Body):
-    """Record that cannot be parsed safely; ``data`` is the input as a JSON string."""
+    """Body of a record that cannot be decoded safely; ``data`` is a JSON string of the input."""
 
 
 class _Record(msgspec.Struct, tag="RECORD", tag_field="type", gc=False):
@@ -187,20 +187,20 @@ class _Chunk:
 
 
 class AirbyteReader:
-    """Reader that converts the bytes of an Airbyte source to events.
+    """Reader that converts the output of an Airbyte source to events.
 
-    Call `feed` with each block of bytes and `close` at the end of the input, and consume every
-    event of both; then `remarks` yields a summary of skipped lines and records.
+    Call `feed` with each block of bytes, and `close` at the end of the input. Consume all events
+    that they yield. After that, `remarks` yields warnings that summarize the skipped input.
 
     Args:
         expected: Streams of the configured catalog.
-        fails_on_strangers: True to raise an error for streams and fields that are not in the
-            catalog.
-        check: Check of each record; with it, invalid messages are errors too.
+        fails_on_undeclared: True to raise an error for streams and fields that are not in the
+            catalog; False to skip such streams and keep such fields.
+        check: Check of each record. If it is set, invalid messages are errors too.
 
     Raises:
         TruncatedInputLine: The input ends within a message.
-        RecordsWithoutSchemaException: With ``fails_on_strangers``: a record's stream or one of its
+        RecordsWithoutSchemaException: With ``fails_on_undeclared``: a record's stream or one of its
             fields is not in the catalog.
         UndeclaredRecordError: ``check`` rejects a record.
         InvalidInputLine: With ``check``: a line starts like a message but is invalid.
@@ -210,36 +210,39 @@ class AirbyteReader:
         self,
         expected: Iterable[ExpectedStream],
         *,
-        fails_on_strangers: bool = False,
+        fails_on_undeclared: bool = False,
         check: RecordCheck | None = None,
     ) -> None:
-        """Create a reader for the streams of a catalog, at line 1 of the input."""
+        """Create a reader whose next line is line 1."""
         self._check = check
-        self._holds = fails_on_strangers or check is not None
+        self._checks_records = fails_on_undeclared or check is not None
         self._expected = {each.describe.stream: each for each in expected}
         self._by_name = _by_name(self._expected)
-        self._fails_on_strangers = fails_on_strangers
+        self._fails_on_undeclared = fails_on_undeclared
         self._lines = MessageLines(_FORMAT, self._refuse_invalid, self._refuse_unknown)
         self._times = _Times()
         self._described = False
-        self._told: dict[StreamId, set[Progress]] = {}
+        self._statuses: dict[StreamId, set[Progress]] = {}
         self._has_statuses = False
         self._has_failed = False
-        self._junk = 0
-        self._strangers: Counter[str] = Counter()
+        self._skipped_lines = 0
+        self._unknown_streams: Counter[str] = Counter()
 
     def feed(self, data: bytes) -> Iterator[Event]:
         """Yield the events of all lines that end within ``data``."""
-        yield from self._descriptions()
+        yield from self._yield_schemas()
         yield from self._events(self._lines.split(data))
 
     def close(self) -> Iterator[Event]:
-        """Yield the last line's events and the completions; raise if a message is incomplete."""
-        yield from self._descriptions()
-        rest, junk = self._lines.rest(), self._junk
+        """Yield the events of a last line without line end, then the end of each completed stream.
+
+        An incomplete message raises an error.
+        """
+        yield from self._yield_schemas()
+        rest, junk = self._lines.rest(), self._skipped_lines
         yield from self._events([rest] if rest.strip() else [])
-        torn = self._junk > junk and strip_line(rest, self._lines.number).startswith(b"{")
-        yield from self._completions(sound=not torn and not self._has_failed)
+        torn = self._skipped_lines > junk and strip_line(rest, self._lines.number).startswith(b"{")
+        yield from self._yield_completions(sound=not torn and not self._has_failed)
         if torn:
             raise TruncatedInputLine(
                 "The input ended within a message: its source crashed or was cut off. All"
@@ -247,16 +250,16 @@ class AirbyteReader:
             )
 
     def remarks(self) -> Iterator[str]:
-        """Yield one warning for each kind of skipped input."""
-        if self._junk:
-            yield f"Skipped lines of the input that are not messages: {self._junk:,}"
-        for name, count in self._strangers.items():
+        """Yield one warning for each kind of input that was skipped."""
+        if self._skipped_lines:
+            yield f"Skipped lines of the input that are not messages: {self._skipped_lines:,}"
+        for name, count in self._unknown_streams.items():
             yield f"Skipped records of stream {name}, which is not in the catalog: {count:,}"
 
     # Rows
 
     def _events(self, lines: list[bytes]) -> Iterator[Event]:
-        """Yield the events of complete lines, with consecutive rows gathered into chunks."""
+        """Yield the events of complete lines. Consecutive rows of one stream share an event."""
         chunk = _Chunk("", None, None)
         message: _Message | None
         body: _Body | None
@@ -264,59 +267,61 @@ class AirbyteReader:
             for message in self._lines.messages(lines):
                 if not isinstance(message, _Record):
                     yield from chunk.finished()
-                    yield from self._said(message)
+                    yield from self._convert_message(message)
                     continue
                 body = message.record
                 is_same = body.stream == chunk.name and body.namespace == chunk.namespace
                 if not is_same or not chunk.expected:
                     yield from chunk.finished()
-                    chunk = self._chunk(body)
-                if self._holds:
-                    self._hold(body, chunk.expected)
+                    chunk = self._make_chunk(body)
+                if self._checks_records:
+                    self._check_record(body, chunk.expected)
                 if chunk.expected is not None:
-                    self._take(body, chunk)
+                    self._add_row(body, chunk)
             message = body = None  # do not keep a long line in memory
         except (FatalSyncError, InvalidInputLine):
             yield from chunk.finished()
             raise
         yield from chunk.finished()
 
-    def _chunk(self, body: _Body) -> _Chunk:
-        """Return a new chunk for a record's stream; count records of unexpected streams."""
+    def _make_chunk(self, body: _Body) -> _Chunk:
+        """Return a new, empty chunk for the stream of a record; count unknown streams' records."""
         expected = self._expected.get(self._stream(body.stream, body.namespace))
         if expected is None:
-            self._strangers[str(StreamId(body.stream, body.namespace))] += 1
+            self._unknown_streams[str(StreamId(body.stream, body.namespace))] += 1
         return _Chunk(body.stream, body.namespace, expected)
 
-    def _hold(self, body: _Body, expected: ExpectedStream | None) -> None:
-        """Check a record against the catalog and the record check.
+    def _check_record(self, body: _Body, expected: ExpectedStream | None) -> None:
+        """Check that the catalog declares a record's stream and fields, and apply the record check.
 
         Raises:
-            FatalSyncError: The record is not declared by the catalog, or the check rejects it.
+            FatalSyncError: The catalog does not declare the record, or the check rejects it.
         """
-        if self._fails_on_strangers:
+        if self._fails_on_undeclared:
             if expected is None:
-                raise self._stranger("which is not", body)
-            if names := _undeclared(body.data, expected):
-                raise self._stranger(f"with fields ({', '.join(names)}) that are not", body)
+                raise self._make_undeclared_error("which is not", body)
+            if names := _find_undeclared_fields(body.data, expected):
+                raise self._make_undeclared_error(
+                    f"with fields ({', '.join(names)}) that are not", body
+                )
         if self._check is not None:
             stream = StreamId(body.stream, body.namespace)
             described = expected.describe if expected else None
             check_record(self._check, self._lines.number, stream, described, bytes(body.data))
 
-    def _stranger(self, what: str, body: _Body) -> RecordsWithoutSchemaException:
-        """Return the error for a record that the catalog does not declare."""
+    def _make_undeclared_error(self, what: str, body: _Body) -> RecordsWithoutSchemaException:
+        """Return the error for a record that is not in the catalog; ``what`` is the reason."""
         return RecordsWithoutSchemaException(
             f"Line {self._lines.number} is a record of stream"
             f" {StreamId(body.stream, body.namespace)}, {what} in the catalog. Add it there, or set"
             " outside_catalog to ignore."
         )
 
-    def _take(self, body: _Body, chunk: _Chunk) -> None:
-        """Add a row to its chunk."""
+    def _add_row(self, body: _Body, chunk: _Chunk) -> None:
+        """Add the row of a record to the chunk of its stream."""
         row = bytes(body.data)
         if row[0] != _OPEN_BRACE and not isinstance(body, _TextBody):
-            self._drop(row, "a record's data must be an object")
+            self._skip_line(row, "a record's data must be an object")
             return
         if body.meta is not _NULL:
             meta = bytes(body.meta)
@@ -334,16 +339,16 @@ class AirbyteReader:
                 f"Line {number} is not an Airbyte message"
                 f" ({describe_decode_error(error)}): {excerpt(line)}"
             ) from error
-        self._drop(line, describe_decode_error(error))
+        self._skip_line(line, describe_decode_error(error))
 
     def _refuse_unknown(self, line: bytes, kind: object) -> None:
         if not isinstance(kind, str):  # a type that the protocol gets later is no fault
-            self._drop(line, "it has no type")
+            self._skip_line(line, "it has no type")
 
-    def _drop(self, line: bytes, why: str) -> None:
-        """Count a skipped line; log the first one."""
-        self._junk += 1
-        if self._junk == 1:
+    def _skip_line(self, line: bytes, why: str) -> None:
+        """Count a skipped line, and log the first one with the reason ``why``."""
+        self._skipped_lines += 1
+        if self._skipped_lines == 1:
             logger.warning(
                 "Line %d is not an Airbyte message (%s) and is skipped; others are counted."
                 " It begins: %s",
@@ -354,22 +359,22 @@ class AirbyteReader:
 
     # Other messages
 
-    def _descriptions(self) -> Iterator[SchemaEvent]:
-        """Yield the schemas of the catalog's streams, at the first call only."""
+    def _yield_schemas(self) -> Iterator[SchemaEvent]:
+        """Yield the schemas of the catalog's streams at the first call, and nothing after that."""
         if not self._described:
             self._described = True
             yield from (each.describe for each in self._expected.values())
 
     def _stream(self, name: str, namespace: str | None) -> StreamId:
-        """Return the stream with a name and namespace.
+        """Return the catalog's stream with a name and namespace.
 
-        Sources built with Airbyte's CDK omit the namespace in their messages; a name without a
-        namespace means the catalog's only stream of that name.
+        Sources built with Airbyte's CDK omit the namespace. If exactly one stream of the catalog
+        has the name, that stream is meant.
         """
         given = StreamId(name, namespace)
         return given if namespace or given in self._expected else self._by_name.get(name, given)
 
-    def _said(self, message: _State | _Trace | _Log) -> Iterator[Event]:
+    def _convert_message(self, message: _State | _Trace | _Log) -> Iterator[Event]:
         """Yield the events of a STATE, TRACE or LOG message."""
         if isinstance(message, _State):
             state = bytes(message.state)
@@ -378,12 +383,12 @@ class AirbyteReader:
                 scope = get_stream_id(state)
                 yield Checkpoint(state, scope and self._stream(scope.name, scope.namespace))
             else:
-                self._drop(state, "a state must be an object")
+                self._skip_line(state, "a state must be an object")
         elif isinstance(message, _Trace):
-            self._note(message.trace)
+            self._record_trace(message.trace)
 
-    def _note(self, trace: msgspec.Raw) -> None:
-        """Record a stream status or an error of the source."""
+    def _record_trace(self, trace: msgspec.Raw) -> None:
+        """Record the stream status or the error that a TRACE message reports."""
         try:
             kind = _decode_trace(trace)
             if kind.type == "ERROR":
@@ -394,26 +399,27 @@ class AirbyteReader:
                 found = _decode_of_stream(kind.stream_status)
                 descriptor, progress = found.stream_descriptor, Progress(str(found.status).lower())
                 stream = self._stream(descriptor.name, descriptor.namespace)
-                self._told.setdefault(stream, set()).add(progress)
+                self._statuses.setdefault(stream, set()).add(progress)
         except (*DECODE_ERRORS, ValueError):  # a newer kind of trace
             return
 
-    def _completions(self, *, sound: bool) -> Iterator[StreamStatus | ActivateVersion]:
-        """Yield the completed streams and, for streams that truncate, the version to activate.
+    def _yield_completions(self, *, sound: bool) -> Iterator[StreamStatus | ActivateVersion]:
+        """Yield the end of each completed stream, and the version to activate if it truncates.
 
-        ``sound`` is False if the input was incomplete or the source failed.
+        ``sound`` is False if the input was incomplete or the source failed. Then only streams with
+        the status COMPLETE are completed.
         """
-        unsaid = sound and not self._has_statuses
+        is_silent = sound and not self._has_statuses
         for stream, expected in self._expected.items():
-            ends = self._told.get(stream, set()) - {Progress.STARTED, Progress.RUNNING}
-            if unsaid or ends == {Progress.COMPLETE}:
+            ends = self._statuses.get(stream, set()) - {Progress.STARTED, Progress.RUNNING}
+            if is_silent or ends == {Progress.COMPLETE}:
                 yield StreamStatus(stream, Progress.COMPLETE)
                 if expected.truncates and expected.generation is not None:
                     yield ActivateVersion(stream, expected.generation)
 
 
 def get_stream_id(state: bytes) -> StreamId | None:
-    """Return the stream of a state; None if it is not the state of a single stream."""
+    """Return the stream of an encoded Airbyte state; None if it is not the state of one stream."""
     try:
         scope = _decode_scope(repair_surrogates(state))
         if (scope.type or scope.state_type or "STREAM") != "STREAM":
@@ -425,10 +431,10 @@ def get_stream_id(state: bytes) -> StreamId | None:
 
 
 class _Times:
-    """Converts milliseconds or seconds since 1970 to ISO 8601, with the last result cached."""
+    """Converter of milliseconds or seconds since 1970 to ISO 8601; the last result is cached."""
 
     def __init__(self) -> None:
-        """Start with an empty cache."""
+        """Create a converter with an empty cache."""
         self._given: Any = None
         self._text: str | None = None
         self._second: int | None = None
@@ -454,10 +460,10 @@ class _Times:
         return f"{self._until_second}.{millisecond:03d}Z"
 
 
-def _undeclared(data: msgspec.Raw, expected: ExpectedStream) -> list[str]:
-    """Return the fields of a record that its schema does not declare, if it declares any.
+def _find_undeclared_fields(data: msgspec.Raw, expected: ExpectedStream) -> list[str]:
+    """Return the fields of a record that are missing in its schema; none if the schema is empty.
 
-    Fields named ``_airbyte_…`` are ignored, because PyAirbyte's cache returns them.
+    Fields named ``_airbyte_…`` are ignored, because PyAirbyte's cache adds them to records.
     """
     declared = expected.describe.schema.get("properties")
     if not isinstance(declared, Mapping) or not declared:
@@ -470,13 +476,13 @@ def _undeclared(data: msgspec.Raw, expected: ExpectedStream) -> list[str]:
 
 
 def _by_name(expected: Iterable[StreamId]) -> dict[str, StreamId]:
-    """Return the streams with a unique name, by that name."""
+    """Return the streams whose name occurs only once, by name."""
     streams = list(expected)
     counts = Counter(stream.name for stream in streams)
     return {stream.name: stream for stream in streams if counts[stream.name] == 1}
 
 
-def _as_it_came(message: _Message, mended: bytes, line: bytes) -> _Message:
+def _restore_input_bytes(message: _Message, mended: bytes, line: bytes) -> _Message:
     """Restore the input's bytes in a message parsed from a repaired line of equal length."""
     if isinstance(message, _State):
         return _State(msgspec.Raw(slice_at_same_offset(message.state, mended, line)))
@@ -489,4 +495,4 @@ def _as_it_came(message: _Message, mended: bytes, line: bytes) -> _Message:
     )
 
 
-_FORMAT: Final = MessageFormat(_decode, _KNOWN_TYPES, _as_it_came)
+_FORMAT: Final = MessageFormat(_decode, _KNOWN_TYPES, _restore_input_bytes)

@@ -67,8 +67,8 @@ _COMBINING: Final = ("anyOf", "oneOf")
 def airbyte_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
     """Return a stream's schema in Airbyte's form: an object schema with ``airbyte_type`` hints.
 
-    A union of one type and null becomes that type, nullable. A union of types without common values
-    becomes ``oneOf``, Airbyte's keyword for unions.
+    A union of null and one other type becomes that type, nullable. A union of types without common
+    values becomes ``oneOf``, Airbyte's keyword for unions.
     """
     schema = _over(inline_references(json_schema), _hinted)
     return schema if "type" in schema else {"type": "object", **schema}
@@ -82,7 +82,7 @@ def singer_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
 def _over(
     schema: JsonSchema, step: Callable[[JsonSchema], JsonSchema], depth: int = 0
 ) -> JsonSchema:
-    """Return a schema with ``step`` applied to all its subschemas, and then to itself."""
+    """Apply ``step`` to all subschemas of a schema, and then to the schema; return the result."""
     if depth > _DEEPEST:
         return {}
     return step(map_subschemas(schema, lambda inner: _over(inner, step, depth + 1)))
@@ -92,7 +92,7 @@ def _over(
 
 
 def _hinted(schema: JsonSchema) -> JsonSchema:
-    """Return a schema with the ``airbyte_type`` that its values need, if any."""
+    """Return a schema with an ``airbyte_type`` hint, if its values need one."""
     schema = _united(schema)
     if _HINT in schema:
         return schema
@@ -101,7 +101,7 @@ def _hinted(schema: JsonSchema) -> JsonSchema:
 
 
 def _hint(types: Sequence[str], schema: Mapping[str, Any]) -> str | None:
-    """Return the ``airbyte_type`` for values of one type, or None if no hint is needed."""
+    """Return the ``airbyte_type`` for values of a type, or None if they need no hint."""
     if len(types) != 1:
         return None
     if types[0] == "string":
@@ -123,7 +123,7 @@ def _hint_of_text(schema: Mapping[str, Any]) -> str | None:
 
 
 def _united(schema: JsonSchema) -> JsonSchema:
-    """Return a union in the form that Airbyte's clients read, if the meaning stays the same."""
+    """Return a union in the form that Airbyte's clients support, if its meaning stays the same."""
     word = next((word for word in _COMBINING if isinstance(schema.get(word), list)), None)
     choices = schema[word] if word else None
     if not choices or not all(isinstance(choice, Mapping) for choice in choices):
@@ -137,7 +137,10 @@ def _united(schema: JsonSchema) -> JsonSchema:
 
 
 def _may_join(rest: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
-    """Return True if a choice can be merged with the keywords beside the union."""
+    """Return True if one schema of a union can be merged with the keywords outside the union.
+
+    ``choice`` is that schema; ``rest`` holds the other keywords.
+    """
     return (
         "type" in choice
         and "enum" not in choice
@@ -154,7 +157,7 @@ def _nullable(schema: Mapping[str, Any], *, is_nullable: bool) -> JsonSchema:
 
 
 def _are_apart(choices: Sequence[Mapping[str, Any]]) -> bool:
-    """Return True if no value matches the types of two choices."""
+    """Return True if no value matches the types of two schemas of a union."""
     seen: set[str] = set()
     for choice in choices:
         types = set(_types(choice, with_null=True))
@@ -185,7 +188,7 @@ def _plain(schema: JsonSchema) -> JsonSchema:
 
 
 def _build_big_integer_keywords(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return keywords for an integer of 38 digits, unless the schema declares a size."""
+    """Return the keywords for an integer of 38 digits; empty if the schema declares a size."""
     if schema.get("precision") or _is_beyond_64_bits(schema):
         return {}
     return {"type": "string", "format": _DECIMAL, "precision": _MOST_DIGITS, "scale": 0}

@@ -40,7 +40,7 @@ def specification(
         schema: JSON Schema of the settings.
         documentation: URL of the documentation.
         changelog: URL of the changelog.
-        consent: OAuth flow in the user's browser (``advanced_auth``).
+        consent: Value of ``advanced_auth``: the OAuth flow in the user's browser.
         destination_sync_modes: Sync modes of a destination; None for a source.
     """
     result: dict[str, Any] = {
@@ -71,12 +71,12 @@ def _settings(schema: Mapping[str, Any]) -> JsonSchema:
 
 
 def _arranged(number: int, setting: Mapping[str, Any]) -> JsonSchema:
-    """Return a setting with its ``order``, so that forms keep the order of declaration."""
+    """Return a setting with ``order`` set to ``number``, so that forms keep the declared order."""
     return {"order": number, **setting}
 
 
 def _with_secrets(schema: JsonSchema) -> JsonSchema:
-    """Return a schema with its secret settings marked, at every depth."""
+    """Return a schema in which secret settings, at all depths, have ``airbyte_secret``."""
     result = map_subschemas(schema, _with_secrets)
     properties = result.get("properties")
     if isinstance(properties, dict):
@@ -91,7 +91,7 @@ def _with_secrets(schema: JsonSchema) -> JsonSchema:
 
 
 def _marked(setting: JsonSchema) -> JsonSchema:
-    """Return a setting marked as secret; for an object, its properties are marked instead."""
+    """Return a setting with ``airbyte_secret``; in an object, its properties get the keyword."""
     properties = setting.get("properties")
     if not isinstance(properties, dict):
         return {**setting, _SECRET: True}

@@ -47,9 +47,9 @@ _UNFINISHED: Final = "currently_syncing"
 
 @dataclass(frozen=True, slots=True)
 class InputState:
-    """Content of a state file: a state or a reset (None) per stream, and the shared state.
+    """Content of a state file: for each stream a state, or None to reset it, and the shared state.
 
-    ``legacy`` is the Singer state document that was in effect before the states of single streams.
+    ``legacy`` is the Singer state document that applies to streams without a state.
     """
 
     streams: Mapping[StreamId, Mapping[str, Any] | None] = field(default_factory=dict)
@@ -64,7 +64,7 @@ def parse_states(text: str | bytes, source: str) -> InputState:
     """Parse a state file; ``source`` is its name for error messages.
 
     Raises:
-        StateFileError: The file is not a valid state; the message names the place.
+        StateFileError: The file is not a valid state; the message names the location.
     """
     found = _StateAccumulator()
     for document in _documents(as_bytes(text), f"State '{source}'"):
@@ -73,7 +73,7 @@ def parse_states(text: str | bytes, source: str) -> InputState:
 
 
 def _documents(content: bytes, source: str) -> Iterator[JsonNode]:
-    """Yield the document of a file, or the document of each line."""
+    """Yield the JSON document of a file, or the document of each line."""
     if not content.strip():
         return
     try:
@@ -102,7 +102,7 @@ def _lines(content: bytes, source: str, fault: ValueError) -> Iterator[JsonNode]
 
 
 class _StateAccumulator:
-    """Result of the states of a file that were read so far."""
+    """Combined states of a file, updated with one document after the other."""
 
     def __init__(self) -> None:
         self.streams: dict[StreamId, dict[str, Any] | None] = {}
@@ -131,7 +131,7 @@ class _StateAccumulator:
             raise node.wrong(f"{kind!r} is not a state type: use STREAM, GLOBAL or LEGACY")
 
     def _take_message(self, node: JsonNode) -> None:
-        """Apply a whole message: Airbyte's has a ``state``, Singer's a ``value``."""
+        """Apply a whole message: an Airbyte message has ``state``, a Singer message ``value``."""
         state = node.child("state", "value")
         if state.value is None and "value" not in node.members():
             raise state.refused("a state")
@@ -168,7 +168,7 @@ class _StateAccumulator:
 
 
 def _kind_by_content(members: Mapping[str, Any]) -> str | None:
-    """Return the type of a state without a declared type; None for a bare Singer state."""
+    """Return the type of a state that does not declare one, or None for a plain Singer state."""
     if "stream_descriptor" in _object(members.get("stream")):
         return "STREAM"
     if any(isinstance(members.get(name), dict) for name in _GLOBAL):
@@ -182,16 +182,16 @@ def _kind_by_content(members: Mapping[str, Any]) -> str | None:
 def to_state_document(
     given: InputState, streams: Mapping[str, SyncStream], full_refresh: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return the state document from which a tap resumes, as a deep copy.
+    """Return a state document from which a tap can resume, as a deep copy.
 
-    Streams that are read in full start without a state. The parent streams of a selected stream
-    that restarts do too, because otherwise the children of older parent records would be missed.
-    Shared state is stored beside the bookmarks.
+    Streams that are read in full get no state. The parent streams of a selected stream without
+    state get none either, because the children of older parent records would be missed. The shared
+    state is stored in addition to the bookmarks.
 
     Args:
         given: The parsed state file.
-        streams: Streams of the tap by name, with the run's catalog applied.
-        full_refresh: Names of streams that start without a state in any case.
+        streams: Streams of the tap by name, with the catalog applied.
+        full_refresh: Names of further streams that get no state.
     """
     document = {
         name: deepcopy(value)
@@ -205,15 +205,15 @@ def to_state_document(
 def get_previous_states(
     given: InputState, streams: Mapping[str, SyncStream], full_refresh: Collection[str] = ()
 ) -> dict[str, dict[str, Any]]:
-    """Return the states of the parent streams that restart only because a child stream does.
+    """Return the states of parent streams that restart only because a child stream does.
 
-    The arguments are those of `to_state_document`.
+    The arguments are those of `to_state_document`. The result is keyed by stream name.
     """
     return find_previously_sent(_bookmarks(given, streams), streams, _is_restarted, full_refresh)
 
 
 def _bookmarks(given: InputState, streams: Mapping[str, SyncStream]) -> dict[str, Any]:
-    """Return the states by the tap's stream names."""
+    """Return the state of each stream, keyed by the tap's name of the stream."""
     known = {stream_id(stream): name for name, stream in streams.items()}
     bookmarks = _object(given.legacy.get("bookmarks"))
     bookmarks |= {known[one]: state for one, state in given.streams.items() if one in known}
@@ -221,7 +221,10 @@ def _bookmarks(given: InputState, streams: Mapping[str, SyncStream]) -> dict[str
 
 
 def _is_restarted(stream: SyncStream, state: Any) -> bool:
-    """Return True if a stream starts without a state. An empty state counts as a state."""
+    """Return True if a stream starts without a state: it has none, or it is read in full.
+
+    An empty state counts as a state.
+    """
     return state is None or stream.replication_method == REPLICATION_FULL_TABLE
 
 

@@ -29,20 +29,21 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class StreamStates:
-    """Current and last emitted states of the streams of one run."""
+    """Current and last written state of each stream of a sync."""
 
     def __init__(self, streams: Mapping[str, StreamId], *, shared: bool) -> None:
         """Create the states of ``streams``, keyed by their names in the state document.
 
-        With ``shared``, all states are emitted together as one GLOBAL state.
+        With ``shared``, all states are written together as one GLOBAL state. Otherwise each stream
+        has its own STATE messages.
         """
         self._names = {name: encode_json(descriptor(stream)) for name, stream in streams.items()}
         self._is_shared = shared
         self._share = b""
         """The shared state as a JSON object; empty if there is none."""
         self._newest: dict[str, bytes] = {}
-        self._told: dict[str, bytes] = {}
-        self._told_as_one = b""
+        self._written: dict[str, bytes] = {}
+        self._written_as_one = b""
         self._open: dict[str, bool] = {}
         """Streams being read; True if a state was emitted since the stream started."""
         self._ended: set[str] = set()
@@ -50,28 +51,28 @@ class StreamStates:
         """Records since the last state."""
 
     def begin(self, name: str) -> None:
-        """Mark a stream as started, so that its states are emitted from now on."""
+        """Mark a stream as started. Its states are written from now on."""
         self._open.setdefault(name, False)
 
     def count(self, name: str, records: int) -> None:
-        """Count written records of a stream."""
+        """Add to the number of records written for a stream."""
         self._counts[name] += records
 
     def take(self, document: bytes) -> bytes:
-        """Process a newer state document and return the STATE lines of the changed states."""
+        """Apply a newer state document; return the STATE lines of the states that changed."""
         self._read(document)
         if self._is_shared:
-            return self._as_one() if self._open and self._text() != self._told_as_one else b""
+            return self._as_one() if self._open and self._text() != self._written_as_one else b""
         return b"".join(
             self._get_state(name)
             for name in self._open
-            if self._newest.get(name, _NOTHING) != self._told.get(name, _NOTHING)
+            if self._newest.get(name, _NOTHING) != self._written.get(name, _NOTHING)
         )
 
     def end(self, name: str) -> bytes:
-        """Mark a stream as ended; return its final STATE line unless it was already emitted."""
-        was_told = self._open.get(name, False)
-        owed = not was_told or self._counts[name] > 0
+        """Mark a stream as ended; return its final STATE line, or nothing if already written."""
+        has_begun = self._open.get(name, False)
+        owed = not has_begun or self._counts[name] > 0
         lines = (self._as_one() if self._is_shared else self._get_state(name)) if owed else b""
         self._open.pop(name, None)
         self._ended.add(name)
@@ -84,14 +85,14 @@ class StreamStates:
             state = bytes(bookmarks[name])
             self._newest[name] = _NOTHING if state == b"null" else state
             if name not in self._open and name not in self._ended:
-                self._told[name] = self._newest[name]  # from the input state
+                self._written[name] = self._newest[name]  # from the input state
         share = {name: text for name, text in members.items() if name not in PER_STREAM_KEYS}
         if share:
             self._is_shared = True
             self._share = encode_json(share)
 
     def _get_state(self, name: str) -> bytes:
-        state = self._told[name] = self._newest.get(name, _NOTHING)
+        state = self._written[name] = self._newest.get(name, _NOTHING)
         self._open[name] = True
         return b'{"type":"STATE","state":{"type":"STREAM","stream":%b,"sourceStats":%b}}\n' % (
             self._entry(name, state),
@@ -99,7 +100,7 @@ class StreamStates:
         )
 
     def _as_one(self) -> bytes:
-        text = self._told_as_one = self._text()
+        text = self._written_as_one = self._text()
         self._open = dict.fromkeys(self._open, True)
         count = sum(self._counts.values())
         self._counts.clear()

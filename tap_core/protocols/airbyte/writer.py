@@ -39,7 +39,7 @@ _ENDS: Final = (Progress.COMPLETE, Progress.INCOMPLETE)
 
 
 class AirbyteWriter:
-    """Writer of events as Airbyte messages; ``write`` gets complete lines."""
+    """Writer of events as Airbyte messages; ``write`` is called with complete lines."""
 
     takes_files = False
     """False: the protocol has no messages for files, so rows are always written as records."""
@@ -57,17 +57,17 @@ class AirbyteWriter:
         *,
         shared: bool = False,
     ) -> None:
-        """Write the streams of a catalog, keyed by the tap's own stream names.
+        """Create a writer for the streams of a catalog, keyed by the tap's stream names.
 
-        With ``shared``, their states are written together, as required for streams that share a
-        position in the source.
+        With ``shared``, the states of all streams are written together. Streams that share a
+        position in the source need this.
         """
         self._write = write
         self._streams = dict(streams)
         self._positions = StreamStates(streams, shared=shared)
         self._heads: dict[str, bytes] = {}
         self._progress: dict[str, Progress] = {}
-        self._strangers: set[str] = set()
+        self._unknown_streams: set[str] = set()
         self._estimated: Literal["", "STREAM", "SYNC"] = ""
 
     encode = staticmethod(encode_json)
@@ -108,7 +108,10 @@ class AirbyteWriter:
         return b""
 
     def _estimate(self, event: Estimate) -> bytes:
-        """Return an ESTIMATE line; platforms accept estimates per sync or per stream, not both."""
+        """Return an ESTIMATE line. It is empty for an estimate of another kind than the first one.
+
+        Platforms accept estimates per sync or per stream, not both.
+        """
         stream = event.stream if event.is_total else self._known(event.stream.name)
         if stream is None:
             return b""
@@ -119,7 +122,7 @@ class AirbyteWriter:
         return estimate_line(stream, kind, event.rows, event.nbytes)
 
     def _records(self, event: Rows) -> bytes:
-        """Return the RECORD lines of a chunk, built with one join because copies are expensive."""
+        """Return the RECORD lines of a chunk of rows, built with one join to avoid copies."""
         name = event.stream.name
         if not event.rows or self._known(name) is None:
             return b""
@@ -151,7 +154,7 @@ class AirbyteWriter:
         return state + status_line(stream, progress.name)
 
     def _started(self, name: str) -> bytes:
-        """Return the STARTED status of a stream, or nothing if it was already written."""
+        """Return the STARTED status line of a stream, or b"" if it was written before."""
         if name in self._progress:
             return b""
         stream = self._streams[name]
@@ -161,7 +164,7 @@ class AirbyteWriter:
         return status_line(stream, "STARTED")
 
     def _running(self, name: str) -> bytes:
-        """Return the statuses due before a record; empty except at the stream's first record."""
+        """Return the status lines to write before a record; b"" except at the first record."""
         if self._progress.get(name) is Progress.RUNNING:
             return b""
         lines = self._started(name)
@@ -173,14 +176,14 @@ class AirbyteWriter:
     def _known(self, name: str) -> StreamId | None:
         """Return the catalog's ID of a stream, or None if it has none, which is logged once."""
         stream = self._streams.get(name)
-        if stream is None and name not in self._strangers:
-            self._strangers.add(name)
+        if stream is None and name not in self._unknown_streams:
+            self._unknown_streams.add(name)
             logger.warning("Stream '%s' is not in the catalog: its records are not sent.", name)
         return stream
 
 
 def _head(stream: StreamId) -> bytes:
-    """Return the start of a RECORD line, up to the record's data."""
+    """Return the beginning of a stream's RECORD lines, up to the data of the record."""
     space = b"" if stream.namespace is None else b'"namespace":%b,' % encode_json(stream.namespace)
     return b'{"type":"RECORD","record":{"stream":%b,%b"data":' % (encode_json(stream.name), space)
 

@@ -21,7 +21,7 @@ _UNPRINTABLE: Final = re.compile(r"[^\x21-\x7e]")
 
 
 def get_variable_name(plugin: str, what: str) -> str:
-    """Return the name of an operator's environment variable.
+    """Return the name of an environment variable in which a plugin's operator allows something.
 
     For plugin ``target-spark`` and ``what`` ``SETTINGS`` it is ``TARGET_SPARK_ALLOW_SETTINGS``.
     """
@@ -29,15 +29,16 @@ def get_variable_name(plugin: str, what: str) -> str:
 
 
 def parse_names(text: str | None) -> tuple[str, ...]:
-    """Return the parts of a comma separated list, without empty ones."""
+    """Return the parts of a comma-separated list; empty parts are dropped."""
     return tuple(part for each in (text or "").split(",") if (part := each.strip()))
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedNames:
-    """Settings that the operator allows calls to set, and the variable that lists them.
+    """Settings that gRPC calls may set because the server's operator has listed them.
 
-    ``names`` are setting names; a ``*`` matches any characters.
+    ``names`` are setting names, in which ``*`` matches any characters. They come from an
+    environment variable, which error messages name.
     """
 
     variable: str
@@ -45,7 +46,7 @@ class AllowedNames:
 
     @classmethod
     def of(cls, plugin: str, environment: Mapping[str, str]) -> AllowedNames:
-        """Return the allowed names that the environment lists for a plugin."""
+        """Return the settings that an environment variable allows for a plugin."""
         variable = get_variable_name(plugin, "ALLOW_SETTINGS")
         return cls(variable, parse_names(environment.get(variable)))
 
@@ -54,11 +55,11 @@ class AllowedNames:
         return any(_matches(pattern, name) for pattern in self.names)
 
     def check(self, refused: Iterable[str]) -> None:
-        """Raise an error for settings in ``refused`` that the operator does not allow.
+        """Check that the operator allows all of the settings in ``refused``.
 
         Raises:
-            ConfigurationError: A setting is not allowed; the message names the settings and the
-                operator's variable, but no values.
+            ConfigurationError: A setting is not allowed. The message names the settings and the
+                environment variable, but no values.
         """
         names = sorted({_format_name(name) for name in refused if not self.allows(name)})
         if names:
@@ -72,10 +73,10 @@ class AllowedNames:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """Return True if a name matches a pattern, in which ``*`` stands for any characters."""
+    """Return True if a name matches a pattern, in which ``*`` matches any characters."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
 
 
 def _format_name(name: str) -> str:
-    """Return a client's setting name for a message: shortened, without unprintable characters."""
+    """Return the name of a setting for messages: shortened, without unprintable characters."""
     return _UNPRINTABLE.sub("?", name[:_LONGEST_NAME]) or "''"

@@ -28,8 +28,8 @@ def check_allowed_settings(
 ) -> None:
     """Check that a call sets only settings that the tap declares.
 
-    A schema with ``additionalProperties`` declares every name. The SDK's ``batch_config`` object is
-    always refused unless the operator allows it, because it names folders and URLs to write to.
+    A schema with ``additionalProperties`` declares all names. ``batch_config`` also needs the
+    operator's permission, because it names folders and URLs to write to.
 
     Args:
         settings: Settings of the call.
@@ -37,7 +37,7 @@ def check_allowed_settings(
         allowance: Further settings that the operator allows.
 
     Raises:
-        ConfigurationError: A setting is not allowed; the message says how to allow it.
+        ConfigurationError: A setting is not allowed. The message says how to allow it.
     """
     document = inline_references(schema)
     allowance.check(

@@ -19,14 +19,14 @@ LIMIT: Final = 16 * 1024 * 1024
 
 
 class CallEndedError(ConnectionError):
-    """The client has ended the gRPC call, so that nothing more can be sent to it."""
+    """Raised when nothing can be sent to the client because the gRPC call has ended."""
 
     def __init__(self) -> None:
         super().__init__("The call has ended: no more responses can be sent.")
 
 
 class BoundedByteQueue:
-    """FIFO queue of byte pieces with at most ``limit`` bytes waiting."""
+    """FIFO queue between two threads that holds at most ``limit`` bytes, as pieces of bytes."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
@@ -39,7 +39,7 @@ class BoundedByteQueue:
     # Producer
 
     def put(self, piece: bytes) -> None:
-        """Add a piece; wait while the queue is full.
+        """Add a piece of bytes; wait while the queue is full.
 
         Raises:
             CallEndedError: The consumer has left.
@@ -59,7 +59,7 @@ class BoundedByteQueue:
             raise CallEndedError
 
     def end(self, error: BaseException | None = None) -> None:
-        """Mark the end of the pieces; ``error`` is the producer's error if it failed."""
+        """Mark the end of the pieces. ``error`` is the producer's error, or None on success."""
         with self._turn:
             self._is_over, self._error = True, None if self._is_left else error
             self._turn.notify_all()
@@ -67,7 +67,7 @@ class BoundedByteQueue:
     # Consumer
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the pieces until the end; then raise the producer's error, if any."""
+        """Yield the pieces until the end. If the producer failed, raise its error after them."""
         while pieces := self._taken():
             yield from pieces
         error, self._error = self._error, None  # its traceback keeps frames alive
@@ -75,7 +75,7 @@ class BoundedByteQueue:
             raise error
 
     def _taken(self) -> list[bytes]:
-        """Wait for pieces and remove all of them from the queue; an empty list means the end."""
+        """Wait for pieces, remove all of them and return them; an empty list means the end."""
         with self._turn:
             while not (self._pieces or self._is_over or self._is_left):
                 self._turn.wait()
@@ -88,7 +88,7 @@ class BoundedByteQueue:
             return pieces
 
     def leave(self) -> None:
-        """Stop consuming and discard all pieces. Any thread may call this repeatedly."""
+        """Stop consuming and discard all pieces. Any thread may call this, more than once."""
         with self._turn:
             self._is_left = True
             self._pieces.clear()

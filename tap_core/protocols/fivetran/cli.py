@@ -25,7 +25,7 @@ __all__ = ["connector_command"]
 
 
 def connector_command(tap_class: type[SyncTap]) -> PortCommand:
-    """Return the command that serves a tap on a port."""
+    """Return the command that runs a tap as a Fivetran connector: a gRPC server on a port."""
 
     def run(place: ListenAddress) -> int:
         from tap_core.protocols.fivetran.allowed_names import AllowedNames
@@ -46,9 +46,9 @@ def connector_command(tap_class: type[SyncTap]) -> PortCommand:
 
 @contextmanager
 def _handlers_of_the_main_thread() -> Iterator[None]:
-    """Ignore calls that set signal handlers from other threads during the block.
+    """Ignore attempts of other threads to set signal handlers during the block.
 
-    Python allows them in the main thread only and would raise an error.
+    Python allows this in the main thread only, and raises an error in others.
     """
     set_handler = signal.signal
 

@@ -36,7 +36,7 @@ _OF_SYSTEMS: Final = ("_sdc_", "_fivetran_")
 
 @dataclass(frozen=True, slots=True)
 class TableId:
-    """Schema (None if the source has no schemas) and name of a Fivetran table."""
+    """Identifier of a Fivetran table: schema (None if the source has no schemas) and table name."""
 
     table: str
     schema: str | None = None
@@ -60,7 +60,7 @@ class SourceColumn:
 
 
 def get_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a stream's declared properties and their schemas, with references inlined."""
+    """Return the declared properties of a schema by name, with references inlined."""
     root = inline_references(schema)
     objects = [variant for kind, variant in split_variants(root) if kind == "object"]
     found: Mapping[str, Any] = (
@@ -70,7 +70,7 @@ def get_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:
-    """Return the columns of a stream's table; an undeclared key becomes a string column."""
+    """Return the columns of a stream's table. A key without declared property becomes a string."""
     declared = get_properties(described.schema)
     keys = described.keys
     properties = {**dict.fromkeys(key for key in keys if key not in declared), **declared}
@@ -89,7 +89,7 @@ def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:
 
 
 def _free_name(taken: Mapping[str, Any]) -> str:
-    """Return a name for the column of whole records that no property has."""
+    """Return a column name for whole records that differs from all names in ``taken``."""
     name = WHOLE_RECORD
     while name in taken:
         name = f"_{name}"

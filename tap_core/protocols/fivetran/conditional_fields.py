@@ -29,7 +29,10 @@ _TWO: Final = 2
 
 @dataclass(frozen=True)
 class Rule:
-    """Form fields that are shown after one answer to another field; None means any answer."""
+    """Rule that shows form fields if another field has a certain answer.
+
+    An answer of None means any answer.
+    """
 
     condition: str
     answer: str | bool | None
@@ -39,11 +42,10 @@ class Rule:
 
 @dataclass(frozen=True)
 class ConditionalRules:
-    """Conditional rules of an object, and the properties shown without a condition.
+    """Conditional rules of an object schema, and its properties without a usable condition.
 
-    ``always`` are properties that are required in any case; ``plainly`` are properties of rules
-    that a
-    form cannot express.
+    ``always`` are properties that are required in any case. ``plainly`` are properties whose rules
+    a form cannot express.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -52,7 +54,7 @@ class ConditionalRules:
 
     @property
     def later(self) -> frozenset[str]:
-        """Names of the properties that a rule shows."""
+        """Names of the properties that are shown by a rule only."""
         return frozenset(name for rule in self.rules for name in rule.properties)
 
 
@@ -62,7 +64,7 @@ def is_toggle(schema: Schema) -> bool:
 
 
 def parse_conditions(whole: FlattenedSchema) -> ConditionalRules:
-    """Return the conditional rules of an object."""
+    """Return the conditional rules of an object schema."""
     found = [*_rules(whole), *_dependents(whole)]
     always = frozenset(name for rule in found if _holds(rule, whole) for name in rule.required)
     left = [_without(rule, always | whole.required) for rule in found if not _holds(rule, whole)]
@@ -86,7 +88,7 @@ def parse_conditions(whole: FlattenedSchema) -> ConditionalRules:
 
 
 def _rules(whole: FlattenedSchema) -> Iterator[Rule]:
-    """Yield the rules of the ``if`` schemas in an object."""
+    """Yield the rules that follow from the ``if`` keywords of an object schema."""
     for part in whole.rules:
         tested = part["if"].get("properties") if isinstance(part["if"], Mapping) else None
         if not isinstance(tested, Mapping) or len(tested) != 1:
@@ -101,7 +103,10 @@ def _rules(whole: FlattenedSchema) -> Iterator[Rule]:
 
 
 def _rule(condition: str, answer: str | bool, schema: Any, whole: FlattenedSchema) -> Rule:
-    """Return the rule for a ``then`` or ``else`` schema; without a condition it is unusable."""
+    """Return the rule for a ``then`` or ``else`` schema.
+
+    An empty ``condition`` means that a form cannot express the rule.
+    """
     about = merge_subschemas(schema) if isinstance(schema, Mapping) else {}
     own = {k: v for k, v in (about.get("properties") or {}).items() if isinstance(v, Mapping)}
     required = frozenset(about.get("required") or ())
@@ -116,7 +121,7 @@ def _rule(condition: str, answer: str | bool, schema: Any, whole: FlattenedSchem
 
 
 def _opposite(condition: str, answer: str | bool, whole: FlattenedSchema) -> tuple[str, str | bool]:
-    """Return the condition with the other one of its two answers; empty if there are more."""
+    """Return the condition with the only other answer; empty if there are several other answers."""
     if isinstance(answer, bool):
         return condition, not answer
     texts = [option.text for option in get_options(whole.properties.get(condition, {}))]
@@ -125,16 +130,16 @@ def _opposite(condition: str, answer: str | bool, whole: FlattenedSchema) -> tup
 
 
 def _dependents(whole: FlattenedSchema) -> Iterator[Rule]:
-    """Yield the rules of ``dependentRequired`` in an object."""
+    """Yield the rules that follow from ``dependentRequired`` of an object schema."""
     for condition, names in whole.dependents.items():
         known = {name: whole.properties.get(name, {}) for name in names}
         yield Rule(condition, None, known, frozenset(names))
 
 
 def _holds(rule: Rule, whole: FlattenedSchema) -> bool:
-    """Return True if a rule without an answer depends on a setting that always has a value.
+    """Return True if a rule always applies.
 
-    Its fields are then always shown.
+    This is the case for a rule without answer if the setting it depends on always has a value.
     """
     schema = whole.properties.get(rule.condition, {})
     given = rule.condition in whole.required or "default" in schema or is_toggle(schema)
@@ -142,13 +147,13 @@ def _holds(rule: Rule, whole: FlattenedSchema) -> bool:
 
 
 def _without(rule: Rule, names: frozenset[str]) -> Rule:
-    """Return a rule without some of its properties."""
+    """Return a copy of a rule without the properties in ``names``."""
     left = {k: v for k, v in rule.properties.items() if k not in names and k != rule.condition}
     return Rule(rule.condition, rule.answer, left, rule.required & left.keys())
 
 
 def _can_lead(schema: Schema | None, answer: str | bool | None) -> bool:
-    """Return True if a setting is a single form field with answers of this type."""
+    """Return True if a setting is one form field that can have ``answer``."""
     if schema is None:
         return False
     shape = merge_subschemas(schema)

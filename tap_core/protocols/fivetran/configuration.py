@@ -43,13 +43,13 @@ _BETWEEN: Final = re.compile(r"[,\n]")
 
 
 def parse_configuration(configuration: Mapping[str, str], schema: JsonSchema) -> dict[str, Any]:
-    """Return the settings in a configuration that Fivetran sent.
+    """Convert the configuration that Fivetran sent to the settings of a tap.
 
-    An object may also be passed as JSON under its own name; values under the names of its
-    properties take precedence.
+    An object setting may be passed as JSON under its own name. Values of single properties take
+    precedence.
 
     Args:
-        configuration: Strings by the names of the form's fields.
+        configuration: Values as strings, by the names of the form fields.
         schema: JSON Schema of the settings.
     """
     document = inline_references(schema)
@@ -73,29 +73,36 @@ def _store_answers(
     *,
     is_shown: bool = True,
 ) -> None:
-    """Store the values of form fields and of their dependent fields in the settings."""
+    """Store the values of form fields and of their dependent fields in ``settings``.
+
+    Args:
+        settings: Settings to change.
+        questions: Form fields.
+        answers: Values as strings, by the names of the form fields.
+        is_shown: False if an answer to another field hides these fields.
+    """
     for question in questions:
         path = ".".join(question.path)  # as in a handwritten configuration, without branch names
         name = question.name if question.name in answers else path
         text = answers.get(name, "")
-        if name in answers and _counts(question, text, is_shown=is_shown):
+        if name in answers and _is_entered(question, text, is_shown=is_shown):
             _store_value(settings, question.path, _value(question, text))
         for below in question.below:
-            leads = _leads(text, below.answer)
+            leads = _is_shown_by(text, below.answer)
             if leads or not below.is_exclusive or name not in answers:
                 _store_answers(settings, below.questions, answers, is_shown=is_shown and leads)
 
 
-def _counts(question: FieldSpec, text: str, *, is_shown: bool) -> bool:
-    """Return True if the user entered a value instead of leaving the form's initial one."""
+def _is_entered(question: FieldSpec, text: str, *, is_shown: bool) -> bool:
+    """Return True if the user entered the value, and the form did not just send its initial one."""
     if is_shown or not text.strip():
         return is_shown and (question.is_required or bool(text.strip()))
     is_off = question.kind is FieldKind.TOGGLE and text.lower() == to_form_text(value=False)
     return not is_off and text != to_form_text(question.schema.get("default"))
 
 
-def _leads(text: str, answer: str | bool | None) -> bool:
-    """Return True if an answer shows the fields that depend on it."""
+def _is_shown_by(text: str, answer: str | bool | None) -> bool:
+    """Return True if the text of a field is the answer that shows its dependent fields."""
     if answer is None:
         return bool(text.strip())
     return text == answer or (isinstance(answer, bool) and text.lower() == to_form_text(answer))
@@ -114,7 +121,7 @@ def _value(question: FieldSpec, text: str) -> Any:
 
 
 def _store_value(settings: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    """Store a value at a path in the settings, unless a value on the path is not an object."""
+    """Store a value at a path in ``settings``, unless a value on the path is no object."""
     *above, name = path
     current: Any = settings
     for part in above:
@@ -126,7 +133,7 @@ def _store_value(settings: dict[str, Any], path: tuple[str, ...], value: Any) ->
 
 
 def _store_unlisted(settings: dict[str, Any], name: str, text: str, schema: Schema) -> None:
-    """Store a setting without a form field: an object as JSON, an SDK or unknown setting."""
+    """Store a setting that has no form field: an object as JSON, or a setting of the SDK."""
     path = [name] if name in (schema.get("properties") or {}) else name.split(".")
     known: Any = schema
     for part in path:
@@ -141,7 +148,7 @@ def _store_unlisted(settings: dict[str, Any], name: str, text: str, schema: Sche
 
 
 def _typed(text: str, schema: Schema) -> Any:
-    """Return a string converted to a type of the schema, or unchanged if that fails."""
+    """Return a string converted to a type of the schema, or unchanged if it cannot be converted."""
     types = get_json_types(schema) - {"null"}
     if "array" in types and "string" not in types:
         return _array(text, schema)
@@ -162,7 +169,7 @@ def _array(text: str, schema: Schema) -> Any:
 
 
 def _json_or_text(text: str, kind: type) -> Any:
-    """Return a string parsed as JSON if the result has the type ``kind``, else the string."""
+    """Return a string parsed as JSON if the result has the type ``kind``, or else the string."""
     with suppress(json.JSONDecodeError, RecursionError):
         found = load_json(text)
         if isinstance(found, kind):
@@ -171,7 +178,7 @@ def _json_or_text(text: str, kind: type) -> Any:
 
 
 def _file_text(text: str, schema: Schema) -> str:
-    """Return the text of an uploaded file; a binary file stays base64."""
+    """Return the text of an uploaded file. The content of a binary file remains base64."""
     if schema.get("contentEncoding") == "base64":
         return text
     try:
@@ -184,7 +191,7 @@ def _file_text(text: str, schema: Schema) -> str:
 
 
 def _completed(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """Return an object of settings with required objects added and empty optional ones removed."""
+    """Return the settings of an object: required objects are added, empty optional ones removed."""
     whole = flatten_schema(schema)
     for name, inner in whole.properties.items():
         shape = merge_subschemas(inner)
@@ -194,16 +201,16 @@ def _completed(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
         given = settings.get(name, {} if is_required else None)
         if isinstance(given, dict):
             settings[name] = _completed(given, shape)
-            if not is_required and _says_nothing(settings[name], shape):
+            if not is_required and _is_not_entered(settings[name], shape):
                 del settings[name]
-    meant = next((each for each in whole.branches if _is_meant(each, whole, settings)), None)
+    meant = next((each for each in whole.branches if _matches_branch(each, whole, settings)), None)
     return settings if meant is None else _completed(settings, meant)
 
 
-def _is_meant(branch: Schema, whole: FlattenedSchema, given: Mapping[str, Any]) -> bool:
-    """Return True if an object of settings matches one branch of a union.
+def _matches_branch(branch: Schema, whole: FlattenedSchema, given: Mapping[str, Any]) -> bool:
+    """Return True if the settings of an object match one branch of a union.
 
-    It must have the branch's constants and no property that the branch does not declare.
+    They must have the branch's constants, and no properties that the branch does not declare.
     """
     properties = flatten_schema(branch).properties
     return given.keys() <= {*properties, *whole.properties} and all(
@@ -213,16 +220,16 @@ def _is_meant(branch: Schema, whole: FlattenedSchema, given: Mapping[str, Any]) 
     )
 
 
-def _says_nothing(given: Mapping[str, Any], schema: Schema) -> bool:
-    """Return True if an object has only initial values of the form and is invalid as a whole.
+def _is_not_entered(given: Mapping[str, Any], schema: Schema) -> bool:
+    """Return True if the settings of an object are invalid and all are initial values of the form.
 
-    Such an object counts as not entered.
+    Such an object is treated as not entered.
     """
     return _is_initial_value(given, schema) and bool(validate_config(given, dict(schema)))
 
 
 def _is_initial_value(value: Any, schema: Any) -> bool:
-    """Return True if a value is the initial value of a form field: a default, or a toggle off."""
+    """Return True if a form field starts with this value: its default, or False for a toggle."""
     known = merge_subschemas(schema) if isinstance(schema, Mapping) else {}
     if isinstance(value, Mapping) and "default" not in known:
         return all(

@@ -52,7 +52,7 @@ _OBJECT: Final = "Given as a JSON object."
 
 
 def build_form(schema: Schema, tests: Mapping[str, str], *, selects_tables: bool = True) -> Any:
-    """Return the ConfigurationFormResponse for the settings of a tap.
+    """Return the ConfigurationFormResponse that describes the settings of a tap.
 
     Args:
         schema: JSON Schema of the settings.
@@ -85,7 +85,7 @@ def _fields(questions: Iterable[FieldSpec]) -> Iterator[Any]:
 
 
 def _group(question: FieldSpec, below: DependentFields) -> Any:
-    """Return the group of fields that is shown after an answer, as one conditional field."""
+    """Return a conditional field with the fields to show after an answer to ``question``."""
     condition = VisibilityCondition(condition_field=question.name)
     if isinstance(below.answer, bool):
         condition.bool_value = below.answer
@@ -173,7 +173,7 @@ def _upload(question: FieldSpec) -> dict[str, Any]:
 
 
 def _dropdown(question: FieldSpec) -> dict[str, Any]:
-    """Return a dropdown field; a descriptive one if options have labels or descriptions."""
+    """Return a dropdown field. If options have labels or descriptions, it shows them."""
     if all(each.label == each.text and not each.description for each in question.options):
         texts = [option.text for option in question.options]
         return {"dropdown_field": DropdownField(dropdown_field=texts)}

@@ -25,10 +25,10 @@ def run_test(tap: SyncTap, name: str, hide: Callable[[str], str] = str) -> str |
     Args:
         tap: The tap.
         name: Name of the test.
-        hide: Removes the secrets from a text.
+        hide: Removes the secrets from text.
 
     Returns:
-        The reason for its failure, or None if it succeeded.
+        The reason for a failure, or None if the test succeeded.
     """
     if name not in tap.connection_tests:
         return unknown_test(tap.connection_tests, name)
@@ -44,6 +44,6 @@ def run_test(tap: SyncTap, name: str, hide: Callable[[str], str] = str) -> str |
 
 
 def unknown_test(tests: Mapping[str, str], name: str) -> str:
-    """Return the error message for an unknown test, with the names of the known ones."""
+    """Return the error message for an unknown test. It lists the known tests."""
     known = ", ".join(map(repr, tests)) or "none"
     return f"There is no test {name[:NAME_LIMIT]!r}. Known are: {known}."

@@ -63,12 +63,12 @@ def make_connector_service(
 
 
 def _task(text: str) -> Any:
-    """Return a Task message, with which Fivetran shows an error to its user."""
+    """Return a Task message, by which Fivetran shows an error to the user."""
     return proto_messages.UpdateResponse(task=proto_messages.Task(message=text))
 
 
 class _Latest(Generic[_Thing]):
-    """Cache of one value per configuration, for the 64 most recently used configurations."""
+    """Cache with one value for each of the 64 most recently used configurations."""
 
     def __init__(self) -> None:
         self._things: dict[bytes, _Thing] = {}
@@ -80,7 +80,7 @@ class _Latest(Generic[_Thing]):
             return self._things.get(_digest(configuration))
 
     def keep(self, configuration: Mapping[str, str], thing: _Thing) -> None:
-        """Store the value for a configuration."""
+        """Store the value for a configuration in the cache."""
         with self._lock:
             self._things.pop(_digest(configuration), None)
             self._things[_digest(configuration)] = thing
@@ -89,7 +89,7 @@ class _Latest(Generic[_Thing]):
 
 
 def _digest(configuration: Mapping[str, str]) -> bytes:
-    """Return a key for a configuration that does not reveal its values."""
+    """Return a hash of a configuration, as a key that does not reveal its values."""
     return sha256(dumps(dict(configuration), sort_keys=True).encode()).digest()
 
 
@@ -132,14 +132,14 @@ class _Connector:
         return schema_response(tables, can_select=not self._tap_class.selection_not_supported)
 
     def update(self, request: Any, call: RpcCall) -> Iterator[bytes]:
-        """Handle Update: sync the tap and yield the responses as encoded messages."""
+        """Handle Update: sync the tap and yield the encoded responses."""
         configuration = dict(request.configuration)
         return update(
             lambda: self._tap(configuration), request, call, self._told.get(configuration)
         )
 
     def _failure(self, test: str, configuration: Mapping[str, str]) -> str | None:
-        """Run a test; return the reason for its failure, or None if it succeeded."""
+        """Run a connection test; return the reason for a failure, or None if it succeeded."""
         tests = self._tap_class.connection_tests
         if test not in tests:
             return unknown_test(tests, test)

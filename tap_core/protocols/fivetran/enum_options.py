@@ -21,7 +21,7 @@ _DESCRIPTIONS: Final = ("x-enumDescriptions", "x-enum-descriptions")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Option of a dropdown field; ``value`` is the resulting value of the setting."""
+    """Option of a dropdown field; ``value`` is the value of the setting if the user selects it."""
 
     text: str
     value: Any
@@ -30,14 +30,14 @@ class Option:
 
 
 def to_form_text(value: Any) -> str:
-    """Return a setting's value as the string in a form; empty for None."""
+    """Return a setting's value as the string that a form uses; empty for None."""
     if isinstance(value, str):
         return value
     return "" if value is None else dump_json(value)
 
 
 def get_const(schema: Schema) -> tuple[Any, ...]:
-    """Return a tuple with the only value that a schema allows, or an empty tuple."""
+    """Return the only value that a schema allows, in a tuple; an empty tuple for other schemas."""
     if "const" in schema:
         return (schema["const"],)
     allowed = schema.get("enum")
@@ -45,7 +45,7 @@ def get_const(schema: Schema) -> tuple[Any, ...]:
 
 
 def get_options(schema: Schema) -> tuple[Option, ...]:
-    """Return the values that a schema lists, without null and empty strings."""
+    """Return the values that a schema allows as options, without null and empty strings."""
     found: dict[str, Option] = {}
     for option in (*_listed(schema), *_described(schema)):
         if option.text:
@@ -54,9 +54,9 @@ def get_options(schema: Schema) -> tuple[Option, ...]:
 
 
 def _listed(schema: Schema) -> Iterator[Option]:
-    """Yield the values in ``enum`` as options."""
+    """Yield an option for each value of ``enum``."""
     values = schema["enum"] if isinstance(schema.get("enum"), list) else get_const(schema)
-    titles, descriptions = _beside(schema, _TITLES), _beside(schema, _DESCRIPTIONS)
+    titles, descriptions = _get_texts(schema, _TITLES), _get_texts(schema, _DESCRIPTIONS)
     for number, value in enumerate(values):
         text = to_form_text(value)
         yield Option(
@@ -67,20 +67,23 @@ def _listed(schema: Schema) -> Iterator[Option]:
         )
 
 
-def _beside(schema: Schema, words: tuple[str, ...]) -> Any:
-    """Return titles or descriptions for ``enum``: a parallel list, or a dict by text."""
+def _get_texts(schema: Schema, words: tuple[str, ...]) -> Any:
+    """Return the titles or descriptions of the ``enum`` values: a list, or a dict by value.
+
+    ``words`` are the keywords that may contain them.
+    """
     return next((schema[word] for word in words if word in schema), None)
 
 
 def _get_label(found: Any, number: int, text: str) -> str:
-    """Return the label of an option from the result of `_beside`."""
+    """Return the label of an option, found by its ``number`` or ``text`` in a list or dict."""
     if isinstance(found, dict):
         return str(found.get(text) or "")
     return str(found[number]) if isinstance(found, list) and number < len(found) else ""
 
 
 def _described(schema: Schema) -> Iterator[Option]:
-    """Yield the alternatives of a schema if each one is a single value."""
+    """Yield an option for each alternative of a union, if all are single values."""
     for word in ("oneOf", "anyOf"):
         branches = schema.get(word)
         if not isinstance(branches, list) or not all(map(_is_value, branches)):
@@ -93,7 +96,7 @@ def _described(schema: Schema) -> Iterator[Option]:
 
 
 def _is_value(branch: Any) -> bool:
-    """Return True if an alternative is a single value, or null."""
+    """Return True if an alternative of a union allows a single value, or only null."""
     return isinstance(branch, dict) and (
         branch.get("type") == "null" or len(get_const(branch)) == 1
     )

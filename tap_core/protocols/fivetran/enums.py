@@ -33,7 +33,7 @@ class DataType(IntEnum):
 
 
 class RecordType(IntEnum):
-    """Operation of a connector's record."""
+    """Operation of a record that a connector sends."""
 
     UPSERT = 0
     UPDATE = 1
@@ -42,7 +42,7 @@ class RecordType(IntEnum):
 
 
 class TextField(IntEnum):
-    """Display of a text field in a form."""
+    """Kind of text field in a form."""
 
     PlainText = 0
     Password = 1

@@ -63,16 +63,16 @@ _SCOPE: Final = re.compile(r'\bscope="([^"]{1,500})"')
 
 
 def format_error(error: BaseException, hide: Callable[[str], str] = str) -> str:
-    """Return the message of an error for users: without URLs, shorter than 8 kB.
+    """Return the message of an error for users. It has no URLs and less than 8 kB.
 
-    ``hide`` removes the secrets from a text; it gets the whole text.
+    ``hide`` removes the secrets from the text before it is shortened.
     """
     text = hide(_sentence(error)).encode("utf-8", "replace").decode()
     return truncate_text(remove_addresses(text[:_LONGEST]))
 
 
 def _sentence(error: BaseException) -> str:
-    """Return the text of an error by the first rule that applies."""
+    """Return the message of an error, from the first rule that applies to it."""
     if any(kind.__name__ == _WHOLE for kind in type(error).__mro__):
         return str(error)
     message = _Message.of(error)
@@ -86,7 +86,7 @@ def _sentence(error: BaseException) -> str:
 
 
 def _joined(*sentences: str) -> str:
-    """Return sentences as one text, each with punctuation at its end."""
+    """Join sentences to one text; missing punctuation at their ends is added."""
     ended = (text if text[-1] in ".!?:" else f"{text}." for text in sentences if text)
     return " ".join(ended)
 
@@ -96,7 +96,7 @@ def _joined(*sentences: str) -> str:
 
 @dataclass(frozen=True)
 class _Message:
-    """Parts of an error text: message, excerpt of the response body, and stream with attempt."""
+    """Parts of an error text: message, excerpt of a response body, and stream with try number."""
 
     said: str
     excerpt: str = ""
@@ -120,7 +120,7 @@ class _Message:
 
 
 def _own_text(error: BaseException) -> str:
-    """Return the text of an error; for an operating system error without the file's folder."""
+    """Return the text of an error; that of an operating system error without the file's folder."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.strerror}: '{_file_name(error)}'"
     return str(error).strip()
@@ -133,7 +133,7 @@ def _file_name(error: OSError) -> str:
 
 
 def _excerpt(text: str) -> str:
-    """Return the excerpt of the response body in a message about a status."""
+    """Return the excerpt of the response body from a message about an HTTP status."""
     shown = text.partition(_EXCERPT)[2]
     return shown.rpartition(_HEADERS)[0] or shown
 
@@ -164,7 +164,7 @@ def _sql_states(error: BaseException) -> list[str]:
 
 
 def _of_permission(error: BaseException) -> str | None:
-    """Return the message for an error about a missing permission, or None for any other."""
+    """Return the message for an error about a missing permission, or None for other errors."""
     if isinstance(error, PermissionError):
         named = f"'{_file_name(error)}'" if error.filename else "a file or folder"
         return (
@@ -183,7 +183,7 @@ def _of_permission(error: BaseException) -> str | None:
 
 
 def _find_required_right(response: Any) -> str:
-    """Return the scope or permission that a response names as required, or an empty string."""
+    """Return the scope or permission that a response body names as required, or ""."""
     headers = getattr(response, "headers", None) or {}
     asked = _SCOPE.search(str(headers.get("WWW-Authenticate") or ""))
     names = [asked[1] if asked else "", *(str(headers.get(name) or "") for name in _SCOPES)]
@@ -194,7 +194,7 @@ def _find_required_right(response: Any) -> str:
 
 
 def _of_status(error: BaseException) -> str | None:
-    """Return the message for an error with an HTTP status, or None for any other."""
+    """Return the message for an error with an HTTP status, or None for other errors."""
     status = get_http_status(error)
     if status is None or type(error).__name__ == "AccessTokenError":
         return None
@@ -214,7 +214,7 @@ def _reason(status: int) -> str:
 
 
 def _verdict(error: BaseException, status: int) -> str:
-    """Return the sentence that explains an HTTP status to the user."""
+    """Return a sentence that explains an HTTP status to the user."""
     if status == HTTPStatus.FORBIDDEN:
         right = _find_required_right(getattr(error, "response", None))
         needed = f" (needed: {right})" if right else ""

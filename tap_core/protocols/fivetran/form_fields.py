@@ -57,9 +57,10 @@ class FieldKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """Field of a form; ``path`` is the path of its value in the settings.
+    """Field of a form; ``path`` is the path at which its value is stored in the settings.
 
-    If ``is_setting`` is False, the answer only selects one of the dependent groups in ``below``.
+    If ``is_setting`` is False, the answer is not stored: it only selects one of the groups of
+    dependent fields in ``below``.
     """
 
     name: str
@@ -75,9 +76,9 @@ class FieldSpec:
 
 @dataclass(frozen=True, slots=True)
 class DependentFields:
-    """Fields that are shown after one answer to another field; None means any answer.
+    """Group of fields that is shown after one answer to another field; None means any answer.
 
-    If ``is_exclusive`` is True, their settings are dropped after any other answer.
+    If ``is_exclusive`` is True, the values of these fields are dropped after other answers.
     """
 
     answer: str | bool | None
@@ -88,7 +89,7 @@ class DependentFields:
 
 @dataclass(frozen=True, slots=True)
 class _FormPosition:
-    """Position of an object in the settings, with the prefixes of its field names and labels."""
+    """Position of an object in the settings, with prefixes for its fields' names and labels."""
 
     path: tuple[str, ...] = ()
     prefix: str = ""
@@ -111,7 +112,7 @@ class _FormPosition:
 
 
 def build_fields(schema: Schema) -> tuple[FieldSpec, ...]:
-    """Return the form fields for the settings of a JSON Schema."""
+    """Return the form fields for settings that a JSON Schema describes."""
     return tuple(_of_object(inline_references(schema), _FormPosition()))
 
 
@@ -188,7 +189,7 @@ def _kind(name: str, schema: Schema, *, is_choice: bool, is_hidden: bool) -> Fie
 
 
 def _leading(question: FieldSpec, rules: Iterable[Rule], place: _FormPosition) -> FieldSpec:
-    """Return a form field with the fields that depend on its answers, according to the rules."""
+    """Return a form field, with dependent fields added according to the rules."""
     own = [rule for rule in rules if (*place.path, rule.condition) == question.path]
     below = [
         DependentFields(
@@ -232,7 +233,7 @@ def _has_order(properties: Mapping[str, Schema]) -> bool:
 
 
 def _in_order(properties: Mapping[str, Schema]) -> list[str]:
-    """Return the names in the schema's order, or sorted by the ``order`` of the properties."""
+    """Return the property names sorted by ``order``; without ``order``, as in the schema."""
 
     def number(name: str) -> float:
         order = properties[name].get("order")
@@ -247,7 +248,10 @@ def _in_order(properties: Mapping[str, Schema]) -> list[str]:
 def _of_union(
     schema: Schema, whole: FlattenedSchema, key: str | None, place: _FormPosition
 ) -> Iterator[FieldSpec]:
-    """Yield the field that selects a branch of a union, with the fields of each branch."""
+    """Yield a field that selects a branch of a union, with the fields of each branch.
+
+    ``key`` is the property with a different constant in each branch, or None.
+    """
     if key is None and (whole.properties or not place.path):
         # Nothing identifies the branch, so the properties of all branches are optional.
         yield from _build_fields(_all_properties(whole), frozenset(), place)
@@ -321,7 +325,7 @@ def _find_discriminator(branches: Iterable[Schema]) -> str | None:
 
 
 def _shared(whole: FlattenedSchema, key: str | None) -> dict[str, Schema]:
-    """Return the properties that all branches define identically."""
+    """Return the properties that all branches of a union define in the same way."""
     first, *others = (branch["properties"] for branch in whole.branches)
     return {
         name: schema
@@ -351,7 +355,10 @@ def _all_properties(whole: FlattenedSchema) -> dict[str, Schema]:
 
 
 def _label(title: str, above: str) -> str:
-    """Return the label of a setting, after its object's title unless it contains that."""
+    """Return the label of a setting: its title, after ``above``, the title of the outer object.
+
+    ``above`` is left out if the title contains it.
+    """
     return title if not above or above.casefold() in title.casefold() else f"{above}: {title}"
 
 

@@ -79,7 +79,7 @@ class Service:
 
 
 class RpcCall:
-    """gRPC call that is being handled."""
+    """gRPC call that is being processed."""
 
     def __init__(self, name: str, context: Any) -> None:
         self.name = name
@@ -96,7 +96,7 @@ class RpcCall:
         return not self.left and bool(self._context.is_active())
 
     def on_end(self, callback: Callable[[], None]) -> None:
-        """Register a callback that is called once when the call ends, from any thread."""
+        """Register a function to call once when this call ends, from any thread."""
         with self._lock:
             if not self._is_over:
                 self._callbacks.append(callback)
@@ -104,24 +104,24 @@ class RpcCall:
         _run_one(callback)
 
     def note(self, text: str) -> None:
-        """Store details that the call's log line shows after its name and duration."""
+        """Store text that the call's log line contains after its name and duration."""
         self.noted = text
 
     def leave(self, reason: Literal["cancelled", "stopped"]) -> None:
-        """Notify the call that its response is no longer needed, and run its callbacks."""
+        """End the call because its response is no longer needed, and run its callbacks."""
         with self._lock:
             if self._is_over:
                 return
             self.left = reason
-        if callbacks := self._take():  # in a thread, because callbacks may block
+        if callbacks := self._end_once():  # in a thread, because callbacks may block
             threading.Thread(target=_run, args=(callbacks,), daemon=True).start()
 
     def end(self) -> None:
         """End the call and run its callbacks."""
-        _run(self._take())
+        _run(self._end_once())
 
-    def _take(self) -> list[Callable[[], None]]:
-        """Mark the call as ended and return its callbacks; later calls return an empty list."""
+    def _end_once(self) -> list[Callable[[], None]]:
+        """Mark the call as ended; return its callbacks, or an empty list if it had ended before."""
         with self._lock:
             self._is_over = True
             taken, self._callbacks = self._callbacks, []
@@ -140,12 +140,12 @@ def _run_one(callback: Callable[[], None]) -> None:
         _logger.warning("Something did not end cleanly (%s).", type(error).__name__)
 
 
-class _ToldError(Exception):
-    """Error that the server itself detects; its message is for users."""
+class _UserError(Exception):
+    """Raised for an error that the server itself detects. Its message is shown to users."""
 
 
-class _UnreadableError(_ToldError):
-    """The request is not a valid protobuf message of the interface."""
+class _UnreadableError(_UserError):
+    """Raised for a request that is not a valid protobuf message."""
 
     def __init__(self, rpc: str) -> None:
         super().__init__(
@@ -155,7 +155,7 @@ class _UnreadableError(_ToldError):
 
 
 class _Status(Exception):  # noqa: N818  not always an error
-    """Exception that ends a call with a gRPC status instead of a response."""
+    """Raised to end a call with a gRPC status instead of a response."""
 
     def __init__(self, code: str, details: str = "") -> None:
         super().__init__(code)
@@ -208,9 +208,9 @@ class Server:
         raise explain_unusable(place)
 
     def stop(self, grace_seconds: float) -> bool:
-        """Refuse new calls and wait for the active ones; return True if all have ended.
+        """Reject new calls and wait for the active ones; return True if all have ended in time.
 
-        Streams are asked to end; calls that run longer than the grace period are cancelled.
+        Streaming calls are asked to end. Calls that run longer than the grace period are cancelled.
         """
         ended = self._server.stop(grace_seconds)
         with self._changed:
@@ -237,11 +237,11 @@ class Server:
 
     @contextmanager
     def _request(self, route: _Route, requests: Iterator[bytes], context: Any) -> Iterator[Any]:
-        """Receive the request of a call; its memory is counted until the block ends.
+        """Receive the request of a call. Its memory counts towards a limit until the block ends.
 
         Raises:
             _UnreadableError: The bytes are not a valid request.
-            RequestTooLargeError: The active calls already hold too much memory.
+            RequestTooLargeError: The requests of all calls would use too much memory.
         """
         with ExitStack() as stack:
             try:
@@ -299,7 +299,7 @@ class Server:
 
     @contextmanager
     def _call(self, route: _Route, context: Any) -> Iterator[RpcCall]:
-        """Register a call for the duration of the block, and log it at the end."""
+        """Register a call for the duration of the block, and log the call at the end."""
         call = RpcCall(route.name, context)
         with self._changed:
             self._calls[call] = route.streams
@@ -323,14 +323,14 @@ class Server:
                 self._changed.notify_all()
 
     def _task(self, route: _Route, call: RpcCall, error: BaseException) -> bytes:
-        """Return the response that reports an error.
+        """Return the response that reports an error in a Task message.
 
         Raises:
-            _Status: The response has no field for a Task.
+            _Status: The response type has no field for a Task.
         """
         if call.left:
             raise _get_end_status(call)
-        call.failure = text = self._journal.clean(self._explained(error))
+        call.failure = text = self._journal.clean(self._log_error(error))
         if isinstance(error, _UnreadableError):
             raise _Status("INVALID_ARGUMENT", _alert(text))
         if isinstance(error, RequestTooLargeError):
@@ -339,9 +339,9 @@ class Server:
             raise _Status("INTERNAL", _alert(text))
         return _packed(route.handler.task(text))
 
-    def _explained(self, error: BaseException) -> str:
-        """Return the text of an error for the user, and log the error."""
-        if isinstance(error, _ToldError | RequestTooLargeError):
+    def _log_error(self, error: BaseException) -> str:
+        """Log an error, and return its message for the user."""
+        if isinstance(error, _UserError | RequestTooLargeError):
             return str(error)
         try:
             return self._service.explain(error)
@@ -356,10 +356,10 @@ def serve(
     journal: JsonLogHandler,
     closing: Callable[[], None] = lambda: None,
 ) -> int:
-    """Serve until SIGTERM or SIGINT and return the exit code; must run in the main thread.
+    """Serve until SIGTERM or SIGINT, and return the exit code. Only for the main thread.
 
-    Active calls may then finish, and streams are asked to end; a second signal ends the process
-    immediately.
+    After a signal, active calls may finish, and streaming calls are asked to end. A second signal
+    ends the process immediately.
 
     Args:
         service: Service to serve.
@@ -369,7 +369,7 @@ def serve(
     """
     with journal.attached(), _signals() as signals:
         server = Server(service, journal)
-        end = _End(server, closing, journal)
+        end = _ShutdownThread(server, closing, journal)
         try:
             bound = server.start(place)
         except OSError as error:
@@ -385,15 +385,15 @@ def serve(
         while end.is_alive():
             end.join(_LOOK_SECONDS)
             if not signals.empty():
-                end.at_once()
+                end.exit_now()
         if end.is_stuck:
             journal.say("WARNING", "A call does not end: it is abandoned.")
             os._exit(1)
         return 0
 
 
-class _End(threading.Thread):
-    """Thread that shuts the gRPC server down after a signal."""
+class _ShutdownThread(threading.Thread):
+    """Thread that stops the gRPC server after a signal."""
 
     def __init__(
         self, server: Server, closing: Callable[[], None], journal: JsonLogHandler
@@ -411,7 +411,7 @@ class _End(threading.Thread):
         self.close()
 
     def close(self) -> None:
-        """Call ``closing``, once."""
+        """Call ``closing``, unless it was called before."""
         with self._lock:
             if self._is_closed:
                 return
@@ -422,8 +422,8 @@ class _End(threading.Thread):
                 kind = type(error).__name__
                 self._journal.say("WARNING", f"The server did not end cleanly ({kind}).")
 
-    def at_once(self) -> None:
-        """Call ``closing``, wait for it at most five seconds, and end the process."""
+    def exit_now(self) -> None:
+        """Call ``closing``, wait at most five seconds for it, and end the process."""
         self._journal.say("WARNING", "Stopped at once: calls under way are cut off.")
         closing = threading.Thread(target=self.close, daemon=True)
         closing.start()
@@ -433,7 +433,7 @@ class _End(threading.Thread):
 
 @contextmanager
 def _signals() -> Iterator[SimpleQueue[int]]:
-    """Context manager that yields a queue of the received SIGTERM and SIGINT signals."""
+    """Yield a queue that receives the numbers of SIGTERM and SIGINT signals during the block."""
     come: SimpleQueue[int] = SimpleQueue()
     numbers = (signal.SIGTERM, signal.SIGINT)
     kept = [signal.signal(number, lambda got, _frame: come.put(got)) for number in numbers]
@@ -445,10 +445,10 @@ def _signals() -> Iterator[SimpleQueue[int]]:
 
 
 def _wait_for_signal(signals: SimpleQueue[int]) -> None:
-    """Wait for a signal in the main thread.
+    """Wait for a signal in the main thread, repeatedly for a limited time.
 
-    The wait is limited and repeated: Python runs a signal's handler in the main thread, and a
-    signal that another thread receives, or that comes just before the wait, does not end it.
+    Python runs signal handlers in the main thread. A signal that another thread receives, or that
+    comes just before the wait, does not end the wait.
     """
     while True:
         try:
@@ -459,7 +459,7 @@ def _wait_for_signal(signals: SimpleQueue[int]) -> None:
 
 
 def _grpc() -> Any:
-    """Import gRPC without its fork handlers, because server threads start JVM processes."""
+    """Import gRPC with its fork handlers disabled, because server threads start JVM processes."""
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     import grpc
 
@@ -467,24 +467,24 @@ def _grpc() -> Any:
 
 
 def _packed(answer: Any) -> bytes:
-    """Return a response as bytes; raise an error if it exceeds the message limit."""
+    """Return a response as bytes; raise an error if it exceeds the size limit of messages."""
     data: bytes = answer if isinstance(answer, bytes) else answer.SerializeToString()
     if len(data) > MESSAGE_LIMIT:
-        raise _ToldError(
+        raise _UserError(
             f"A response of {len(data):,} bytes exceeds Fivetran's limit of {MESSAGE_LIMIT:,}."
         )
     return data
 
 
 def _close(answers: Iterable[Any]) -> None:
-    """Close a response stream that is no longer read, so that it frees its resources."""
+    """Close a response stream that is not read to its end, to free its resources."""
     close = getattr(answers, "close", None)
     if close is not None:
         _run_one(close)
 
 
 def _abort(context: Any, status: _Status) -> NoReturn:
-    """End a call with a status."""
+    """End a call with a gRPC status."""
     context.abort(getattr(_grpc().StatusCode, status.code), status.details)
     raise status  # not reached: abort() raises
 
@@ -497,7 +497,7 @@ def _get_end_status(call: RpcCall) -> _Status:
 
 
 def _alert(text: str) -> str:
-    """Return a status message as JSON, which Fivetran shows its user as an alert."""
+    """Return text as JSON in the form that Fivetran shows to the user as an alert."""
     return json.dumps({"message": text, "alert_type": "TASK"})
 
 

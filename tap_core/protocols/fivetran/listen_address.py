@@ -57,14 +57,14 @@ class ListenAddress:
 
     @property
     def families(self) -> str:
-        """Host and its IP versions, for the log."""
+        """Host and IP versions it listens on, as text for the log."""
         if self.host != ALL_ADDRESSES:
             return self.host
         return f"{self.host}, {'IPv4 and IPv6' if has_ipv6() else 'IPv4; there is no IPv6 here'}"
 
 
 def check_host(text: str) -> str:
-    """Return a valid host: an IP address without brackets, or a host name.
+    """Return a valid host from text: an IP address without brackets, or a host name.
 
     Raises:
         ValueError: The text is neither.
@@ -88,7 +88,7 @@ def has_ipv6() -> bool:
 
 
 def explain_unusable(place: ListenAddress) -> OSError:
-    """Return the operating system's error for a port on which no server can listen."""
+    """Return the operating system's error for a port that a server cannot listen on."""
     try:
         found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
         for family, kind, protocol, _, address in found:

@@ -99,7 +99,7 @@ class JsonLogHandler:
                 sys.stdout.flush()
 
     def clean(self, text: str) -> str:
-        """Return a text without secrets, scrubbed, and cut to the maximum length."""
+        """Return text for the log: without secrets, and cut to the maximum length."""
         with self._lock:
             hides = [*self._ended, *(hide for turn in self._turns for hide in turn.hides)]
         try:
@@ -111,14 +111,14 @@ class JsonLogHandler:
             return f"A text could not be cleaned for the log ({type(error).__name__})."
 
     def hide_also(self, hide: Callable[[str], str]) -> None:
-        """Add a function that removes secrets from every line of the current thread's call."""
+        """Apply ``hide``, which removes secrets, to all later log lines of this thread's call."""
         turn = _turn.get()
         with self._lock:
             (self._ended if turn is None else turn.hides).append(hide)
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Context manager for a call, with its own secrets and counts of warnings."""
+        """Treat the block as one gRPC call, with its own secrets and its own count of warnings."""
         turn = _CallLogState()
         with self._lock:
             self._turns.append(turn)
@@ -135,7 +135,7 @@ class JsonLogHandler:
 
     @contextmanager
     def attached(self) -> Iterator[None]:
-        """Reserve standard output for the log, and send Python's log records and warnings to it.
+        """Reserve standard output for the log, and write Python's log records and warnings to it.
 
         A nested block of the same log has no effect.
         """
@@ -145,25 +145,28 @@ class JsonLogHandler:
         with ExitStack() as stack:
             self._wire = stack.enter_context(StdoutWriter.open())
             stack.callback(setattr, self, "_wire", None)
-            stack.enter_context(_listening(_Ear(self._hear)))
+            stack.enter_context(_listening(_LogHandler(self._write_record)))
             stack.enter_context(_warnings_logged())
             yield
 
-    def _hear(self, record: logging.LogRecord) -> None:
-        """Write a Python log record to the log if it concerns users."""
+    def _write_record(self, record: logging.LogRecord) -> None:
+        """Write a Python log record to the log; repeated warnings of a call are dropped."""
         is_retried = _RETRIED in str(record.msg)
         if record.funcName == _GIVEN_UP:
             return
-        if record.levelno >= logging.WARNING and self._is_said(record, 1 if is_retried else _ALIKE):
+        if record.levelno >= logging.WARNING and self._is_repetition(
+            record, 1 if is_retried else _ALIKE
+        ):
             return
         self.say("WARNING" if is_retried else _level(record.levelno), _message(record))
         if record.exc_info and record.exc_info[1] and plugin_log_level(_OURS) == "DEBUG":
             write_to_stderr(self.clean(format_error(record.exc_info, redact)) + "\n")
 
-    def _is_said(self, record: logging.LogRecord, most: int) -> bool:
-        """Return True if the call has logged this text before, apart from its numbers.
+    def _is_repetition(self, record: logging.LogRecord, most: int) -> bool:
+        """Return True if a log record repeats an earlier one of the same call.
 
-        Also return True if it has logged ``most`` different texts with the same wording.
+        Records that differ only in numbers are repetitions. So is any record after ``most`` records
+        with the same message template.
         """
         values = record.args if isinstance(record.args, tuple) else (record.args,)
         key = tuple(str(value) for value in values if not isinstance(value, (int, float)))
@@ -185,9 +188,9 @@ def format_count(number: int, thing: str) -> str:
 
 
 def truncate_text(text: str) -> str:
-    """Return a text cut to a length that a gRPC trailer can hold.
+    """Return text cut to a length that a gRPC trailer can hold.
 
-    In the trailer the text is ASCII-only JSON, and gRPC writes a percent sign as three bytes.
+    In the trailer, text is JSON in ASCII, in which gRPC writes a percent sign as three bytes.
     """
     length = 0
     for place, letter in enumerate(text):
@@ -207,7 +210,7 @@ def _cost(letter: str) -> int:
 
 
 def _whole(text: str) -> str:
-    """Return a text with each lone surrogate replaced, because UTF-8 cannot encode it."""
+    """Return text with lone surrogates replaced, because UTF-8 cannot encode them."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -218,7 +221,7 @@ def _level(number: int) -> Level:
 
 
 def _message(record: logging.LogRecord) -> str:
-    """Return the text of a log record, with the class of its exception if it has one."""
+    """Return the text of a log record. If it has an exception, the exception's class is added."""
     try:
         text = record.getMessage()
     except (TypeError, ValueError):  # arguments that do not match the format string
@@ -228,26 +231,26 @@ def _message(record: logging.LogRecord) -> str:
     return text
 
 
-class _Ear(logging.Handler):
-    """Logging handler that passes records that concern users to the server's log."""
+class _LogHandler(logging.Handler):
+    """Logging handler that passes log records for users to the server's log."""
 
     def __init__(self, hear: Callable[[logging.LogRecord], None]) -> None:
         super().__init__()
-        self._hear = hear
+        self._write_record = hear
 
     def emit(self, record: logging.LogRecord) -> None:
         is_ours = f"{record.name}.".startswith(f"{_OURS}.")
         if record.levelno < (logging.INFO if is_ours else logging.WARNING):
             return
         try:
-            self._hear(record)
+            self._write_record(record)
         except Exception:  # noqa: BLE001  logging's own error handling
             self.handleError(record)
 
 
 @contextmanager
 def _listening(ear: logging.Handler) -> Iterator[None]:
-    """Send all log records to this handler only, for the duration of the block."""
+    """Send all log records only to ``ear``, a logging handler, during the block."""
     root, ours = logging.getLogger(), logging.getLogger(_OURS)
     handlers, levels = list(root.handlers), (root.level, ours.level)
     root.handlers[:] = [ear]
@@ -263,7 +266,7 @@ def _listening(ear: logging.Handler) -> Iterator[None]:
 
 @contextmanager
 def _warnings_logged() -> Iterator[None]:
-    """Log Python warnings by category and text, without file and line."""
+    """Log Python warnings during the block, with category and text but not file and line."""
     show = warnings.showwarning
 
     def log(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

@@ -29,14 +29,14 @@ _LAST_PORT: Final = 65_535
 
 
 def has_port_option(args: Sequence[str]) -> bool:
-    """Return True if command line arguments contain ``--port``."""
+    """Return True if the command-line arguments contain ``--port``."""
     return any(word == _FLAG or word.startswith(f"{_FLAG}=") for word in args)
 
 
 class PortCommand:
-    """Command that runs the server; call ``main(args=…)`` like that of a click command.
+    """Command that runs a server on a port. Its ``main(args=…)`` runs it, as for a click command.
 
-    ``serve`` serves until it is stopped and returns the exit code.
+    ``serve`` runs the server until it is stopped, and returns the exit code.
     """
 
     def __init__(self, name: str, serve: Callable[[ListenAddress], int]) -> None:
@@ -49,7 +49,10 @@ class PortCommand:
         prog_name: str | None = None,
         **extra: Any,
     ) -> int:
-        """Run the server; exit with its exit code, or return it if ``standalone_mode`` is False."""
+        """Run the server, then end the process with its exit code.
+
+        With ``standalone_mode=False``, return the exit code instead.
+        """
         words = list(sys.argv[1:] if args is None else args)
         code = self._run(self._parsed(prog_name or self.name, words))
         if extra.get("standalone_mode", True):

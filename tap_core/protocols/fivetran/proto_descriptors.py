@@ -41,7 +41,7 @@ Label: TypeAlias = Literal["", "optional", "repeated", "map"]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Field of a message; the ``kind`` of a map is that of its values, its keys are strings."""
+    """Field of a protobuf message. In a map, keys are strings, and values have type ``kind``."""
 
     number: int
     name: str
@@ -56,7 +56,7 @@ Message: TypeAlias = tuple[Field, ...]
 
 @dataclass(frozen=True, slots=True)
 class Rpc:
-    """Rpc: request message, response message, and True if responses are streamed."""
+    """Method of a gRPC service: request and response message, and whether it streams responses."""
 
     request: str
     response: str
@@ -65,7 +65,7 @@ class Rpc:
 
 @dataclass(frozen=True, slots=True)
 class ProtoFile:
-    """One ``.proto`` file of the interface."""
+    """One ``.proto`` file of Fivetran's interface."""
 
     name: str
     imports: tuple[str, ...]
@@ -75,7 +75,7 @@ class ProtoFile:
 
 
 class TableSyncModeMigrationType(IntEnum):
-    """Migration of a table between sync modes; nothing in this package depends on it."""
+    """Change of a table from one sync mode to another. This package does not use it."""
 
     SOFT_DELETE_TO_LIVE = 0
     SOFT_DELETE_TO_HISTORY = 1
@@ -86,7 +86,7 @@ class TableSyncModeMigrationType(IntEnum):
 
 
 def _make_oneof(name: str, *fields: Field) -> Message:
-    """Return fields as members of a oneof."""
+    """Return fields as members of the protobuf oneof ``name``."""
     return tuple(replace(field, oneof=name) for field in fields)
 
 

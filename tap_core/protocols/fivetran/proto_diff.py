@@ -38,11 +38,11 @@ _Of: Final = descriptor_pb2.FieldDescriptorProto
 
 
 class _CannotError(Exception):
-    """The interface tables cannot be compared with the ``.proto`` files."""
+    """Raised if this package's interface cannot be compared with the ``.proto`` files."""
 
 
 def compare(arguments: Sequence[str]) -> int:
-    """Run the command and return its exit code."""
+    """Run the command with its arguments, and return its exit code."""
     if list(arguments) in (["--help"], ["-h"]):
         print(_USAGE, end="")  # noqa: T201  (the command's output)
         return 0
@@ -102,7 +102,7 @@ def _message_facts(messages: Iterable[Any], outer: str = "") -> Iterator[tuple[s
 
 
 def _field(message: Any, field: Any) -> str:
-    """Return a description of all properties of a field that the wire format depends on."""
+    """Return a text with all properties of a field that affect its encoding."""
     kind = _bare(field.type_name) or _Of.Type.Name(field.type)[len("TYPE_") :].lower()
     words = [f"{field.number},"]
     if field.proto3_optional:
@@ -120,7 +120,7 @@ def _bare(name: str) -> str:
 
 
 def _folder(given: Path) -> Path:
-    """Return a folder; raise an error if it lacks the interface's files."""
+    """Return a folder; raise an error if it does not contain the interface's files."""
     names = [file.name for file in FILES]
     missing = [name for name in names if not (given / name).is_file()]
     if missing:

@@ -40,7 +40,7 @@ _ENUMS: Final = frozenset(enum.__name__ for file in FILES for enum in file.enums
 
 
 def __getattr__(name: str) -> Any:
-    """Return the class of a message by its name; it is created once."""
+    """Return a message class by its name. Each class is created once."""
     try:
         described = _pool().FindMessageTypeByName(f"{PACKAGE}.{name}")
     except KeyError:
@@ -58,13 +58,13 @@ def rpcs(service: str) -> Mapping[str, Rpc]:
 
 
 def build_file_descriptors() -> Iterator[Any]:
-    """Yield a file descriptor for each file of the interface, after those that it imports."""
+    """Yield a descriptor of each ``.proto`` file; imported files come first."""
     return map(_file, FILES)
 
 
 @cache
 def _pool() -> Any:
-    """Return the descriptor pool that contains only these messages."""
+    """Return a descriptor pool with only the messages of this interface."""
     pool: Any = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
     for proto in build_file_descriptors():
@@ -97,7 +97,7 @@ def _file(file: ProtoFile) -> Any:
 def _fill(proto: Any, message: Message) -> None:
     """Add the fields of a message to its descriptor.
 
-    Real oneofs precede the synthetic ones that protobuf needs for each ``optional`` field; protobuf
+    Real oneofs come before the synthetic ones that each ``optional`` field needs, because protobuf
     requires that order.
     """
     groups = list(dict.fromkeys(field.oneof for field in message if field.oneof))
@@ -124,7 +124,7 @@ def _own_group(field: Field) -> str:
 
 
 def _set_map(proto: Any, added: Any, field: Field) -> None:
-    """Define a map field as repeated key-value entries, its form on the wire."""
+    """Define a map field as a list of key-value messages, which is its encoding."""
     words = field.name.split("_")
     entry = proto.nested_type.add(name=f"{''.join(word.capitalize() for word in words)}Entry")
     entry.options.map_entry = True

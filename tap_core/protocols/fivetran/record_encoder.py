@@ -78,7 +78,7 @@ _double: Final = Struct("<d").pack
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
-    """Name of a stream, its declared properties, and the conformance of undeclared values."""
+    """Name and declared properties of a stream, and how its undeclared values are treated."""
 
     name: str
     properties: Mapping[str, Any]
@@ -87,7 +87,7 @@ class StreamSpec:
 
 
 class _Heads(dict[int, bytes]):
-    """Cache of the protobuf bytes before a value, by the length of the value in bytes.
+    """Cache of the bytes that precede a value in protobuf, by the length of the value in bytes.
 
     Long lengths are not cached.
     """
@@ -104,7 +104,7 @@ class _Heads(dict[int, bytes]):
 
 
 class _Whole(dict[int, bytes]):
-    """Cache of the encoded entries of an integer column; only small numbers are cached."""
+    """Cache of the encoded entries of an integer column by value, for small values only."""
 
     def __init__(self, entry: _Entry, bits: int, refuse: Callable[[Any], NoReturn]) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ class _Whole(dict[int, bytes]):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """Map entry of one column in a record's data."""
+    """Encoder of one column's entry in the data map of a record."""
 
     name: bytes
     tag: bytes
@@ -136,17 +136,17 @@ class _Entry:
         return cls(utf8(column.name), _TAGS[kind], has_length)
 
     def head(self, length: int) -> bytes:
-        """Return the entry's bytes before a value of ``length`` bytes."""
+        """Return the bytes that precede a value of ``length`` bytes in the entry."""
         field = self.tag + encode_varint(length) if self.has_length else self.tag
         return self._before(len(field) + length) + field
 
     @property
     def null(self) -> bytes:
-        """Complete entry for null."""
+        """Complete encoded entry for null."""
         return self._before(len(_NULL)) + _NULL
 
     def _before(self, length: int) -> bytes:
-        """Return the entry's bytes before a ValueType of ``length`` bytes."""
+        """Return the bytes that precede a ValueType message of ``length`` bytes in the entry."""
         inside = (
             encode_length_delimited(_NAME_OF_ENTRY, self.name)
             + _VALUE_OF_ENTRY
@@ -157,7 +157,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Coded:
-    """Encoding functions of one column: for common values and for any value."""
+    """Encoding of one column: a fast one for common values, and one for all values."""
 
     column: SourceColumn
     convert: Callable[[Any], bytes]
@@ -169,7 +169,7 @@ class _Coded:
 
 
 class RecordEncoder(TypedRecordSerializer):
-    """Encoder from the records of one table to the bytes of Fivetran's Record message."""
+    """Encoder of a table's records as Fivetran's Record messages."""
 
     def __init__(self, table: TableId, columns: Sequence[SourceColumn], source: StreamSpec) -> None:
         self._source = source
@@ -181,7 +181,7 @@ class RecordEncoder(TypedRecordSerializer):
         super().__init__(self._compiled(), self.careful)
 
     def careful(self, record: Record) -> bytes:
-        """Encode a record with any values, on the compatibility path.
+        """Encode a record that may contain any values; slower than the compiled encoder.
 
         Raises:
             DataError: A value does not match its column, or a key is missing.
@@ -191,7 +191,7 @@ class RecordEncoder(TypedRecordSerializer):
         return self.of_type(RecordType.UPSERT, record)
 
     def of_type(self, kind: RecordType, record: Record) -> bytes:
-        """Encode a record of a record type; an UPDATE has only the properties of the record.
+        """Encode a record with an operation. An UPDATE contains only the properties of the record.
 
         Raises:
             DataError: A value does not match its column, or a key is missing.
@@ -205,7 +205,7 @@ class RecordEncoder(TypedRecordSerializer):
         return self._frames[kind][len(data)] + data
 
     def _framing(self, table: TableId, kind: RecordType) -> Callable[[int], bytes]:
-        """Return a function from the length of a record's data to the bytes before the data."""
+        """Return a function that returns the bytes before a record's data for the data's length."""
         schema = (
             b"" if table.schema is None else encode_length_delimited(b"\x0a", utf8(table.schema))
         )
@@ -224,7 +224,7 @@ class RecordEncoder(TypedRecordSerializer):
         return frame
 
     def _compiled(self) -> RecordBodyEncoder:
-        """Generate and compile the fast path for common values."""
+        """Generate and compile a fast encoder for common values."""
         names: dict[str, Any] = {
             "join": b"".join,
             "frames": self._frames[RecordType.UPSERT],
@@ -250,7 +250,7 @@ class RecordEncoder(TypedRecordSerializer):
         return encode
 
     def _look(self, record: Record) -> None:
-        """Report the undeclared properties of a record, which have no column and are dropped."""
+        """Report the undeclared properties of a record. They have no column and are dropped."""
         known = {*self._source.properties, *(column.name for column in self.columns)}
         self._source.unmapped(tuple(name for name in map(str, record) if name not in known))
 
@@ -281,7 +281,10 @@ def _coded(column: SourceColumn, source: StreamSpec) -> _Coded:
 def _quick(
     column: SourceColumn, entry: _Entry, source: StreamSpec, words: dict[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """Yield an expression for each common kind of value, and the condition that selects it."""
+    """Yield source code for each common kind of value: an encoding expression and its condition.
+
+    ``words`` collects the objects that the code uses.
+    """
     kind, refuse = column.kind.type, _refusal(column, source)
     if kind in {DataType.STRING, DataType.XML}:
         words["h#"] = _Heads(entry.head)
@@ -306,7 +309,7 @@ def _quick(
 def _texts(
     read: Callable[[str], bytes], entry: _Entry, refuse: Callable[[Any], NoReturn]
 ) -> Callable[[str], bytes]:
-    """Return a function that encodes the entry of a date or datetime string."""
+    """Return a function that encodes a date or datetime string as an entry."""
     heads = _Heads(entry.head)
 
     def made(text: str) -> bytes:
@@ -320,7 +323,7 @@ def _texts(
 
 
 def _converter(column: SourceColumn, entry: _Entry, source: StreamSpec) -> Callable[[Any], bytes]:
-    """Return a function that encodes the entry of any value."""
+    """Return a function that encodes any value of a column as an entry."""
     read, heads = _reader(column, source), _Heads(entry.head)
     refuse, null = _refusal(column, source), entry.null
 
@@ -339,7 +342,7 @@ def _converter(column: SourceColumn, entry: _Entry, source: StreamSpec) -> Calla
 
 
 def _reader(column: SourceColumn, source: StreamSpec) -> Callable[[Any], bytes | None]:
-    """Return a function that encodes a value, without its entry; None is a null."""
+    """Return a function that encodes a value without its entry, or returns None for null."""
     kind = column.kind
     if kind.type == DataType.JSON:
         if column.is_whole:
@@ -363,7 +366,7 @@ def _within(value: int, limit: int) -> int:
 
 
 def _refusal(column: SourceColumn, source: StreamSpec) -> Callable[[Any], NoReturn]:
-    """Return a function that raises the error for a value, without showing the value."""
+    """Return a function that raises the error for an invalid value, without showing the value."""
     start = f"Stream '{source.name}': "
 
     def refuse(value: Any) -> NoReturn:

@@ -53,10 +53,10 @@ _THIRTY_TWO: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """Limits of the active calls.
+    """Limits of the calls that are processed at the same time.
 
-    At most ``calls`` run at once; a request has at most ``message`` bytes, and the requests of all
-    calls hold at most ``held`` bytes of memory, as `estimate_memory` counts them.
+    ``calls`` is their maximum number. ``message`` is the maximum size of a request in bytes.
+    ``held`` is the maximum memory of the requests of all calls, as `estimate_memory` counts it.
     """
 
     calls: int = 32
@@ -65,12 +65,12 @@ class RequestLimits:
 
 
 class RequestTooLargeError(Exception):
-    """The request needs more memory than is left; the message is for users."""
+    """Raised for a request that needs more memory than is free. Its message is shown to users."""
 
 
 @dataclass(eq=False, slots=True)
 class _ReceivingCall:
-    """Call that is receiving its request; it may take until ``until`` if other calls wait."""
+    """Call whose request is being received, until the time ``until`` if other calls wait."""
 
     context: Any
     until: float = 0.0
@@ -78,7 +78,7 @@ class _ReceivingCall:
 
 
 class RequestReceiver:
-    """Receiver of the requests of one server."""
+    """Receiver of the requests of one server, one after the other, within memory limits."""
 
     def __init__(self, limits: RequestLimits) -> None:
         self._limits = limits
@@ -89,13 +89,13 @@ class RequestReceiver:
 
     @contextmanager
     def request(self, requests: Iterator[bytes], context: Any, kind: Any) -> Iterator[Any]:
-        """Receive and parse the request of a call; its memory is counted until the block ends.
+        """Receive and parse the request of a call. Its memory is counted until the block ends.
 
-        ``kind`` is the class of the message. A client that ends its stream without a message has
-        sent an empty request. A call whose request does not arrive while others wait is cancelled.
+        ``kind`` is the class of the message. A client that sends no message has sent an empty
+        request. A call whose request is slow to arrive is cancelled if other calls wait.
 
         Raises:
-            RequestTooLargeError: All calls together would hold too much memory.
+            RequestTooLargeError: The requests of all calls would use too much memory.
             ValueError, DecodeError: The bytes are not a valid message of this class.
         """
         turn = _ReceivingCall(context)
@@ -118,7 +118,10 @@ class RequestReceiver:
                 self._held -= size
 
     def _reserve(self, size: int) -> int | None:
-        """Count a request's memory; return the memory in use if the limit would be exceeded."""
+        """Count the memory of a request, and return None.
+
+        If the limit would be exceeded, return the memory in use instead.
+        """
         with self._changed:
             if self._held + size > self._limits.held:
                 return self._held
@@ -145,12 +148,12 @@ class RequestReceiver:
             self._now = turn
 
     def _arrived(self, turn: _ReceivingCall) -> None:
-        """Mark a request as received, so that its client no longer delays other calls."""
+        """Mark a request as received, so that it no longer delays other calls."""
         with self._changed:
             turn.has_arrived = True
 
     def _demote_slow_call(self, turn: _ReceivingCall) -> None:
-        """Allow the next call to receive; one slow call continues, further ones are cancelled."""
+        """Let the next call receive. One slow call may continue; further ones are cancelled."""
         self._now = None
         slow = self._slow
         if slow is not None and (slow.has_arrived or slow.until > time.monotonic()):
@@ -171,9 +174,9 @@ class RequestReceiver:
 
 
 def estimate_memory(request: bytes, kind: Any, most: int) -> int:
-    """Return an estimate of the memory in bytes that parsing and handling a request may take.
+    """Estimate the memory, in bytes, that parsing and handling a request needs.
 
-    An estimate above ``most`` only means that the request is too large.
+    Above ``most`` the estimate is not exact; it only shows that the request is too large.
 
     Raises:
         ValueError: The bytes are not a valid message.
@@ -184,10 +187,10 @@ def estimate_memory(request: bytes, kind: Any, most: int) -> int:
 
 
 def count_values(data: bytes, kind: Any, most: int) -> int:
-    """Return the number of values in a message and its nested messages; stop beyond ``most``.
+    """Return the number of values in a message and in its nested messages.
 
-    ``kind`` is the message's descriptor. A value takes two bytes on the wire and hundreds in
-    memory.
+    ``kind`` is the descriptor of the message. Counting stops above ``most``. A value takes as few
+    as two bytes in the encoding and hundreds in memory.
 
     Raises:
         ValueError: The bytes are not a valid message.
@@ -213,7 +216,7 @@ def count_values(data: bytes, kind: Any, most: int) -> int:
 
 
 def _size(data: bytes, at: int, wire: int) -> tuple[int, int]:
-    """Return the size of a value and the offset of its content; group markers have size 0."""
+    """Return the size of an encoded value and the offset of its content; groups have size 0."""
     if wire == _DELIMITED:
         return read_varint(data, at)
     if wire == _VARINT:

@@ -25,10 +25,10 @@ _TOGETHER: Final = ("properties", *_DEPENDENT)
 
 @dataclass(frozen=True)
 class FlattenedSchema:
-    """Object schema: its properties, its required properties, and its conditional parts.
+    """Object schema in parts: properties, required properties, and conditional parts.
 
-    ``branches`` are the alternatives of a union, ``rules`` are schemas with an ``if``;
-    ``dependents`` maps a property to the properties that it requires.
+    ``branches`` are the alternatives of a union. ``rules`` are schemas with ``if``. ``dependents``
+    maps a property to the properties that it requires.
     """
 
     properties: Mapping[str, Schema]
@@ -39,7 +39,10 @@ class FlattenedSchema:
 
 
 def merge_subschemas(schema: Schema) -> JsonSchema:
-    """Return a schema with merged ``allOf`` (only rules remain) and merged single alternatives."""
+    """Return a schema with its ``allOf`` schemas merged into it, except those with ``if``.
+
+    A union with only one alternative is merged too.
+    """
     whole = _joined(schema)
     for word in _ALTERNATIVES:
         real = _real(whole.get(word))
@@ -50,7 +53,7 @@ def merge_subschemas(schema: Schema) -> JsonSchema:
 
 
 def get_branches(schema: Schema) -> tuple[Schema, ...]:
-    """Return the alternatives of a schema if each of them is an object with properties.
+    """Return the alternatives of a union if all of them are objects with properties.
 
     Otherwise return an empty tuple.
     """
@@ -110,7 +113,7 @@ def _members(schema: Schema) -> Iterator[Schema]:
 
 
 def _split(schema: JsonSchema) -> Iterator[Schema]:
-    """Yield a member of ``allOf`` without its rules, and then each of its rules."""
+    """Yield a member of ``allOf`` without its conditional rules, and then each of the rules."""
     rules = schema.pop("allOf", ())
     yield schema
     yield from rules

@@ -19,12 +19,12 @@ __all__ = ["schema_change", "schema_response"]
 
 
 def schema_response(tables: Sequence[SourceTable], *, can_select: bool = True) -> Any:
-    """Return the SchemaResponse for tables; ``can_select`` is True if users can select them."""
+    """Return the SchemaResponse that lists tables; ``can_select``: users can select tables."""
     return proto_messages.SchemaResponse(selection_not_supported=not can_select, **_lists(tables))
 
 
 def schema_change(table: SourceTable) -> Any:
-    """Return the UpdateResponse with the new schema of a table."""
+    """Return an UpdateResponse that announces the new schema of a table."""
     return proto_messages.UpdateResponse(
         schema_change=proto_messages.SchemaChange(**_lists([table]))
     )

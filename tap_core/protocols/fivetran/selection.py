@@ -27,16 +27,16 @@ __all__ = ["Selection", "TableSelection", "build_catalog"]
 
 @dataclass(frozen=True, slots=True)
 class TableSelection:
-    """Selection of the columns of one table: True or False by column name.
+    """Selected columns of one table: True or False by column name.
 
-    ``others`` is True if columns that are not listed are selected.
+    ``others`` applies to columns that are not listed.
     """
 
     columns: Mapping[str, bool] = field(default_factory=dict)
     others: bool = True
 
     def takes(self, column: SourceColumn) -> bool:
-        """Return True if a column is selected; a key always is."""
+        """Return True if a column is selected. Key columns always are."""
         return column.is_key or self.columns.get(column.name, self.others)
 
     def narrowed(self, table: SourceTable) -> SourceTable:
@@ -49,7 +49,7 @@ _ALL = TableSelection()
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Selection of tables and columns that a Fivetran user has made; created by `of`."""
+    """Tables and columns that a Fivetran user has selected; created by `of`."""
 
     tables: Mapping[TableId, TableSelection | None] = field(default_factory=dict)
     """Selection of each table; None if it is not selected."""
@@ -60,7 +60,7 @@ class Selection:
 
     @classmethod
     def of(cls, request: Any) -> Selection | None:
-        """Return the selection in an UpdateRequest, or None if it has none."""
+        """Return the selection in an UpdateRequest, or None if the request has no selection."""
         kind = request.selection.WhichOneof("selection") if request.HasField("selection") else None
         if kind is None:
             return None
@@ -98,7 +98,7 @@ def build_catalog(
     tables: Iterable[SourceTable],
     wanted: Callable[[TableId], TableSelection | None],
 ) -> Catalog:
-    """Return the tap's catalog in which the user's tables and columns are selected.
+    """Return the tap's catalog with the user's tables and columns selected.
 
     Args:
         streams: Streams of the tap by name.
@@ -131,7 +131,7 @@ def _entry(stream: SyncStream, choices: list[tuple[SourceTable, TableSelection]]
 def _is_wanted(
     name: str, declared: Mapping[str, Any], choices: list[tuple[SourceTable, TableSelection]]
 ) -> bool:
-    """Return True if a property of a stream must be read for a selected column."""
+    """Return True if a property of a stream is needed for a selected column."""
     if len(choices) != 1:
         return True
     [(table, choice)] = choices

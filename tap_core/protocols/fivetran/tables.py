@@ -34,9 +34,9 @@ _Inclusion = Metadata.InclusionType
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """Table that a connector delivers to Fivetran.
+    """Table that a connector sends to Fivetran.
 
-    ``name`` is the tap's name of the table, ``stream`` that of its stream.
+    ``name`` is the name of the table in the tap, ``stream`` the name of its stream.
     """
 
     id: TableId
@@ -47,18 +47,21 @@ class SourceTable:
     """True if stream maps or flattening change the stream."""
 
     def differs_from(self, told: SourceTable) -> bool:
-        """Return True if a column is new or changed since ``told``; fewer columns do not count."""
+        """Return True if a column is new or changed compared with ``told``, the earlier table.
+
+        Missing columns are no difference.
+        """
         return not set(self.columns) <= set(told.columns)
 
     def joined(self, told: SourceTable) -> SourceTable:
-        """Return the table with the columns of ``told`` added; current definitions win."""
+        """Return the table with columns added that only ``told``, the earlier table, has."""
         own = {column.name: column for column in self.columns}
         before = {column.name: column for column in told.columns}
         return replace(self, columns=tuple({**before, **own}.values()))
 
 
 def default_catalog(streams: Iterable[SyncStream]) -> Catalog:
-    """Return the catalog with the tap's default selection of streams."""
+    """Return the catalog that the tap uses if the user selects nothing."""
     catalog = Catalog()
     for stream in streams:
         root = get_catalog_entry(stream).metadata.root
@@ -69,7 +72,7 @@ def default_catalog(streams: Iterable[SyncStream]) -> Catalog:
 
 
 def select_all(streams: Iterable[SyncStream]) -> Catalog:
-    """Return the catalog that selects all streams and properties that can be selected."""
+    """Return a catalog that selects all selectable streams and properties."""
     catalog = Catalog()
     for stream in streams:
         entry = catalog_entry(stream, is_wanted=True)
@@ -80,7 +83,10 @@ def select_all(streams: Iterable[SyncStream]) -> Catalog:
 
 
 def catalog_entry(stream: SyncStream, *, is_wanted: bool) -> CatalogEntry:
-    """Return a copy of a stream's catalog entry with its complete schema, selected or not."""
+    """Return a copy of a stream's catalog entry with its complete schema.
+
+    ``is_wanted`` is True to select the stream.
+    """
     entry = deepcopy(get_catalog_entry(stream))
     root = entry.metadata.root
     if root.inclusion != _Inclusion.UNSUPPORTED:
@@ -90,13 +96,13 @@ def catalog_entry(stream: SyncStream, *, is_wanted: bool) -> CatalogEntry:
 
 
 def add_catalog_entry(catalog: Catalog, stream: SyncStream, entry: CatalogEntry) -> None:
-    """Add a stream's entry to a catalog under both names by which a tap looks it up."""
+    """Add a stream's entry to a catalog, under both keys by which a tap looks it up."""
     for name in (stream.tap_stream_id, stream.name):
         catalog[name] = entry
 
 
 def _whole(schema: Any) -> Schema:
-    """Return a schema with the keywords that a catalog omits, such as a decimal's precision."""
+    """Return a schema including keywords that a catalog omits, such as a decimal's precision."""
     made = Schema.from_dict(schema)
     told = made.to_dict()
     made.extras |= {word: deepcopy(value) for word, value in schema.items() if word not in told}

@@ -28,7 +28,7 @@ _read = datetime.fromisoformat
 
 
 class _Hours(dict[int, bytes]):
-    """Cache of encoded seconds without their lowest 14 bits, which rarely change."""
+    """Cache of the encoded upper bits of seconds (all but the lowest 14), which rarely change."""
 
     def __missing__(self, high: int) -> bytes:
         made = encode_varint(high)
@@ -47,7 +47,7 @@ _LONG: Final = 1 << 28
 
 
 def encode_timestamp(seconds: int, nanos: int = 0) -> bytes:
-    """Return the bytes of a Timestamp message; zeros are omitted."""
+    """Return the bytes of a Timestamp message. Fields that are zero are omitted."""
     if seconds > LOW_BITS:
         made = _SECONDS[seconds & LOW_BITS] + _hours[seconds >> 14]
     else:
@@ -59,7 +59,7 @@ def encode_timestamp(seconds: int, nanos: int = 0) -> bytes:
 
 
 def encode_datetime_text(text: str) -> bytes:
-    """Return the Timestamp message of a datetime string, as bytes.
+    """Return a datetime string as the bytes of a Timestamp message.
 
     Raises:
         ValueError: The string is not a datetime.
@@ -79,7 +79,7 @@ def encode_datetime_text(text: str) -> bytes:
 
 
 def encode_datetime(value: Any) -> bytes:
-    """Return the Timestamp message of a datetime, a date or a string, as bytes.
+    """Return a datetime, date or string as the bytes of a Timestamp message.
 
     Raises:
         ValueError: The value is not a datetime.
@@ -88,7 +88,7 @@ def encode_datetime(value: Any) -> bytes:
 
 
 def encode_date(value: Any) -> bytes:
-    """Return the Timestamp message of a date, its midnight in UTC, as bytes.
+    """Return a date, as midnight in UTC, as the bytes of a Timestamp message.
 
     Raises:
         ValueError: The value is not a date, or has a time other than midnight UTC.
@@ -108,7 +108,7 @@ def encode_date(value: Any) -> bytes:
 
 
 def _rare(value: Any) -> bytes:
-    """Return the Timestamp message of a value that the fast paths do not support."""
+    """Return the Timestamp message of a value that the faster functions do not support."""
     found = parse_instant(value)
     if found is None:
         raise ValueError("not a datetime")

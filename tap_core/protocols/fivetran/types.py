@@ -58,7 +58,7 @@ _Schema = Mapping[str, Any]
 
 
 class ColumnType(NamedTuple):
-    """Type of a column; ``precision`` and ``scale`` are those of a DECIMAL, else 0."""
+    """Data type of a column. A DECIMAL has ``precision`` and ``scale``; other types have 0."""
 
     type: DataType
     precision: int = 0
@@ -93,13 +93,13 @@ def to_column_type(schema: Any) -> ColumnType:
 
 
 def to_key_type(schema: Any) -> ColumnType:
-    """Return the column type of a key property, which is never JSON."""
+    """Return the column type of a key property. It is never JSON, which keys cannot have."""
     found = to_column_type(schema)
     return _STRING if found == _JSON else found
 
 
 def _common(found: set[ColumnType]) -> ColumnType | None:
-    """Return the number type that accepts the values of all types, or None."""
+    """Return the number type that can hold the values of all given types, or None."""
     types = {each.type for each in found}
     if not types:
         return None
@@ -142,7 +142,7 @@ def _number(schema: _Schema) -> ColumnType:
 
 
 def _whole_digits(low: Decimal | None, high: Decimal | None) -> int | None:
-    """Return the number of integer digits of the numbers between two bounds.
+    """Return the maximum number of integer digits of numbers between two bounds.
 
     Return None if a bound is missing.
     """
@@ -166,7 +166,7 @@ def _text(schema: _Schema) -> ColumnType:
 
 
 def _declared(schema: _Schema) -> ColumnType:
-    """Return the decimal type that a schema declares by ``precision`` and ``scale``."""
+    """Return the decimal type with the ``precision`` and ``scale`` that a schema declares."""
     precision, scale = parse_count(schema.get("precision")), parse_count(schema.get("scale"))
     if not precision:
         return _UNSIZED
@@ -177,7 +177,7 @@ def _declared(schema: _Schema) -> ColumnType:
 
 
 def _sized(whole: int | None, places: int) -> ColumnType:
-    """Return a DECIMAL of 38 digits; the scale is ``places``, or 18 if that is too wide."""
+    """Return a DECIMAL of 38 digits with scale ``places``, or 18 if that leaves too few digits."""
     wanted = MIN_INTEGER_DIGITS if whole is None else whole
     if wanted + places <= MAX_DIGITS:
         return ColumnType(DataType.DECIMAL, MAX_DIGITS, places)
@@ -185,7 +185,7 @@ def _sized(whole: int | None, places: int) -> ColumnType:
 
 
 def _common_decimal(types: Sequence[ColumnType]) -> ColumnType:
-    """Return the decimal type that accepts all values exactly, or JSON beyond 38 digits."""
+    """Return the decimal type that can hold all values exactly; JSON above 38 digits."""
     scale = max(each.scale for each in types)
     digits = max(map(_whole_digits_of_type, types)) + scale
     return ColumnType(DataType.DECIMAL, digits, scale) if digits <= MAX_DIGITS else _JSON

@@ -45,9 +45,9 @@ UpdateLog: TypeAlias = Mapping[TableId, SourceTable]
 
 
 def discover_tables(tap: SyncTap) -> tuple[SourceTable, ...]:
-    """Return all tables of a tap with all selectable columns.
+    """Return all tables of a tap, with all columns that can be selected.
 
-    All streams and properties in the tap's catalog are selected as a side effect.
+    As a side effect, all streams and properties of the tap's catalog are selected.
     """
     tap.use_catalog(select_all(tap.streams.values()))
     tap.setup_mapper()
@@ -55,7 +55,7 @@ def discover_tables(tap: SyncTap) -> tuple[SourceTable, ...]:
 
 
 def parse_state(text: str) -> dict[str, Any]:
-    """Parse the state of a request.
+    """Parse the state of an UpdateRequest.
 
     Raises:
         StateFileError: The state is not a JSON object.
@@ -83,13 +83,14 @@ def update(
     call: RpcCall,
     told: UpdateLog | None = None,
 ) -> Iterator[bytes]:
-    """Yield the responses of an Update call as encoded messages.
+    """Sync a tap for an Update call; yield the encoded responses.
 
     Args:
         make_tap: Creates the tap.
         request: The UpdateRequest.
         call: The gRPC call.
-        told: Tables of the last Schema call with this configuration in this process, if any.
+        told: Tables that the last Schema call with this configuration returned; None if there was
+            no such call in this process.
     """
     backlog = BoundedByteQueue()
     call.on_end(backlog.leave)
@@ -103,7 +104,7 @@ def update(
 
 
 class _UpdateJob:
-    """Sync of a tap for one Update call, run in a separate thread."""
+    """Sync of a tap for one Update call; it runs in its own thread."""
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class _UpdateJob:
         self._told = told
 
     def run(self) -> None:
-        """Sync, and pass the end or the error to the response queue."""
+        """Sync the tap, then put the end or the error into the response queue."""
         try:
             self._sync()
         except BaseException as error:  # noqa: BLE001  SystemExit too: the server continues
@@ -158,7 +159,7 @@ def _chosen(
     """Apply the user's selection to a tap.
 
     Returns:
-        The selected tables, and a function from a table to its column selection.
+        The selected tables, and a function that returns the column selection of a table.
     """
     if selection is None:
         tap.use_catalog(default_catalog(tap.streams.values()))
@@ -171,7 +172,7 @@ def _chosen(
 
 
 def _resume(tap: SyncTap, state: dict[str, Any]) -> None:
-    """Load a state; parent streams restart if one of their child streams is newly selected."""
+    """Load a state. Parent streams restart if one of their child streams is newly selected."""
     found = state.get("bookmarks")
     bookmarks: dict[str, Any] = found if isinstance(found, dict) else {}
     kept = retained_bookmarks(bookmarks, tap.streams, _is_restarted)

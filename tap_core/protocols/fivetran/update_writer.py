@@ -65,7 +65,7 @@ _logger = logging.getLogger("fivetran")
 
 @dataclass(slots=True)
 class _Traffic:
-    """Rows sent to one table: their number, and the table's start and version."""
+    """Rows sent to one table in this sync: their number, the start time and the table version."""
 
     table: SourceTable
     rows: int = 0
@@ -75,7 +75,7 @@ class _Traffic:
 
 
 class UpdateWriter:
-    """Writer of the responses of one Update into a queue.
+    """Writer that encodes the events of one Update call and puts them into a queue.
 
     Args:
         backlog: Queue for the encoded messages.
@@ -115,7 +115,7 @@ class UpdateWriter:
     # Interface to the engine
 
     def encode(self, record: Record) -> Any:
-        """Return the record of a handwritten message unchanged; its stream is not known here."""
+        """Return the record of a message from the author's code unchanged; `emit` encodes it."""
         return record
 
     def make_encoder(
@@ -133,7 +133,7 @@ class UpdateWriter:
         self._backlog.check()
 
     def emit(self, event: Event) -> None:
-        """Put one event into the queue; wait while the queue is full.
+        """Put the messages of one event into the queue; wait while the queue is full.
 
         Raises:
             UnsupportedFeatureError: The rows are in batch files, which Fivetran does not support.
@@ -160,12 +160,12 @@ class UpdateWriter:
     # End of the sync
 
     def finish(self, state: bytes) -> None:
-        """Send the last state, unless it was sent and nothing followed it."""
+        """Send the final state, unless it was the last message sent."""
         if self._is_owed or state != self._state:
             self._checkpoint(state)
 
     def break_off(self) -> None:
-        """Send the last state again if rows followed it, so that those rows may be committed."""
+        """Send the last state again if rows followed it, so that Fivetran commits those rows."""
         if self._is_owed:
             self._checkpoint(self._state)
 
@@ -196,7 +196,7 @@ class UpdateWriter:
             self._checkpoint(self._state)
 
     def _encoded(self, event: Rows) -> list[bytes]:
-        """Encode the rows of messages that an author's code created."""
+        """Encode the rows of messages from the author's code."""
         encoder = self._encoders.get(event.stream.name)
         if encoder is None:
             raise _undescribed(event.stream.name)
@@ -245,7 +245,7 @@ class UpdateWriter:
         return self._traffic[name]
 
     def _truncate(self, event: ActivateVersion) -> None:
-        """Truncate a table before its first rows; later a truncation would delete them too."""
+        """Truncate a table before its first rows, which a later truncation would delete too."""
         traffic = self._get_traffic(event.stream.name)
         if self._wanted(traffic.table.id) is None or traffic.version == event.version:
             return
@@ -265,7 +265,7 @@ class UpdateWriter:
         self._is_owed = True
 
     def _status(self, event: StreamStatus) -> None:
-        """Record the start of a stream, and log its row count when it is complete."""
+        """Record the start of a stream, or log its row count at its end."""
         for traffic in self._traffic.values():
             if traffic.table.stream != event.stream.name:
                 continue
@@ -292,7 +292,7 @@ class UpdateWriter:
 
 
 def _pieces(bodies: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield the messages of a chunk of encoded records."""
+    """Yield messages with the encoded records, of limited number and size per piece."""
     if len(bodies) <= _RECORDS_AT_ONCE and sum(map(len, bodies)) <= _BYTES_AT_ONCE:
         yield _message(bodies)
         return

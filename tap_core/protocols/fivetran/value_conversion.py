@@ -53,7 +53,7 @@ _FALSE: Final = frozenset(("false", "0"))
 
 
 def to_bool(value: Any) -> bool:
-    """Return a boolean; 0, 1, bits and the strings "true", "false", "1" and "0" are accepted.
+    """Convert a value to a boolean. 0, 1, bits, "true", "false", "1" and "0" are accepted.
 
     Raises:
         ValueError: The value has another form.
@@ -69,7 +69,7 @@ def to_bool(value: Any) -> bool:
 
 
 def to_int(value: Any) -> int:
-    """Return an integer.
+    """Convert a value to an integer.
 
     Raises:
         ValueError: The value is not an integer.
@@ -86,7 +86,7 @@ def to_int(value: Any) -> int:
 
 
 def to_double(value: Any) -> float:
-    """Return the nearest double of a number; NaN and infinities are accepted.
+    """Convert a number to the nearest double. NaN and infinities are accepted.
 
     Raises:
         ValueError: The value is not a number, or exceeds the range of doubles.
@@ -102,7 +102,7 @@ def to_double(value: Any) -> float:
 
 
 def make_decimal_encoder(precision: int, scale: int) -> Callable[[Any], str]:
-    """Return a function that formats a number as a decimal of a precision and scale.
+    """Return a function that formats a number as a decimal with a precision and scale.
 
     A float with too many digits is rounded to the 15 digits that a double guarantees. The function
     raises ValueError for values that are not numbers or have more digits.
@@ -143,7 +143,7 @@ def _number(value: Any) -> Decimal:
 
 
 def to_bytes(value: Any) -> bytes:
-    """Return a binary value, or the decoded bytes of a base64 string.
+    """Convert a binary value or a base64 string to bytes.
 
     Raises:
         ValueError: The value is neither.
@@ -159,7 +159,7 @@ def to_bytes(value: Any) -> bytes:
 
 
 def to_text(value: Any) -> bytes | None:
-    """Return a string as UTF-8, or another value as JSON; None for null."""
+    """Return a string as UTF-8, and any other value as JSON; None for null."""
     if isinstance(value, str):
         return utf8(value)
     plain = to_json_compatible(conform_primitive(value, {}))
@@ -176,7 +176,7 @@ def utf8(text: str) -> bytes:
 def make_json_encoder(
     name: str, definition: JsonSchema, level: TypeConformanceLevel, unmapped: UnmappedCallback
 ) -> Callable[[Any], bytes | None]:
-    """Return a function that encodes a property's values as JSON conformed to its schema.
+    """Return a function that converts a property's values to its schema and encodes them as JSON.
 
     Numbers keep all their digits. ``unmapped`` is called with the names of undeclared properties.
     """

@@ -73,7 +73,11 @@ def _check_entry(entry: Mapping[str, Any], place: str) -> None:
 
 
 def _check_keys(entry: Mapping[str, Any], place: str) -> None:
-    """Raise CatalogFileError for several replication keys or key properties other than strings."""
+    """Check the replication key and the key properties of a catalog entry.
+
+    Raises:
+        CatalogFileError: There are several replication keys, or a key is not a string.
+    """
     metadata = entry.get("metadata")
     listed = metadata if isinstance(metadata, list) else []
     roots = [one for one in listed if isinstance(one, Mapping) and not one.get("breadcrumb")]
@@ -107,7 +111,11 @@ _LISTED_SCHEMAS: Final = ("anyOf", "oneOf", "allOf")
 
 
 def _check_schema(schema: Any, place: str) -> None:
-    """Raise CatalogFileError if a type or format in a schema, at any depth, is not a string."""
+    """Check a schema at all depths.
+
+    Raises:
+        CatalogFileError: A ``type`` or ``format`` is not a string.
+    """
     if not isinstance(schema, Mapping):
         return
     types = schema.get("type", [])
@@ -134,7 +142,7 @@ def _inner_schemas(schema: Mapping[str, Any]) -> Iterator[Any]:
 def find_unknown_streams(
     catalog: Mapping[str, Any], streams: Mapping[str, SyncStream]
 ) -> Iterator[str]:
-    """Yield a warning for each stream or property of a catalog that the tap does not have.
+    """Yield warnings for the streams and properties of a catalog that the tap does not have.
 
     ``streams`` maps stream names to the tap's streams. Unknown streams share one warning.
     """
@@ -146,7 +154,7 @@ def find_unknown_streams(
         if stream is None:
             unknown.append(str(name))
             continue
-        schema = _at_hand(stream)
+        schema = _get_known_schema(stream)
         new = _properties(entry.get("schema")) - _properties(schema)
         if schema is not None and new:
             yield f"The catalog's stream '{name}' has unknown properties: {', '.join(sorted(new))}"
@@ -154,8 +162,8 @@ def find_unknown_streams(
         yield f"The catalog has streams that this tap does not: {', '.join(unknown)}"
 
 
-def _at_hand(stream: SyncStream) -> Mapping[str, Any] | None:
-    """Return a stream's schema if no code of the author computes it, or None otherwise."""
+def _get_known_schema(stream: SyncStream) -> Mapping[str, Any] | None:
+    """Return a stream's schema, or None if the author's code would have to compute it."""
     found = getattr_static(stream, "schema", None)
     if isinstance(found, Mapping):
         return found

@@ -116,24 +116,24 @@ _Input = Annotated[
 
 
 class SingerCommand(TyperCommand):
-    """A command whose flags are all switches or plain strings.
+    """Command whose options are all flags or plain strings.
 
-    typer converts flag values with pydantic, whose import takes longer than a whole discovery.
-    These flags need no conversion, so this class parses them without pydantic.
+    typer converts values with pydantic, whose import takes longer than a whole discovery. These
+    options need no conversion, so this class parses them without pydantic.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the flags without type conversion; typer still handles help and completion."""
+        """Parse the options without type conversion. typer still handles help and completion."""
         if ctx.resilient_parsing or "--help" in args:
             # the click that typer bundles cannot print options of the click package
             self.params = [param for param in self.params if _is_ours(param)]
             return super().parse_args(ctx, args)
-        found, rest, _ = self.make_parser(ctx).parse_args(args=_spelled_out(args))
+        found, rest, _ = self.make_parser(ctx).parse_args(args=_normalize_test_option(args))
         if rest:
             ctx.fail(f"Got unexpected extra arguments ({' '.join(rest)})")
         for param in self.params:
             if not _is_ours(param):
-                _take_foreign(ctx, param, found)
+                _call_option_callback(ctx, param, found)
             elif param.name is not None:
                 ctx.params[param.name] = found.get(param.name, param.default)
         _check_choice(ctx, "about_format", "--format", _FORMATS)
@@ -145,19 +145,19 @@ def _is_ours(param: Any) -> bool:
     return isinstance(param, (TyperArgument, TyperOption))
 
 
-def _take_foreign(ctx: Any, param: Any, found: Mapping[str, Any]) -> None:
-    """Call the callback of a click option that a plugin added to its command.
+def _call_option_callback(ctx: Any, param: Any, found: Mapping[str, Any]) -> None:
+    """Call the callback of a click option that a plugin has added to its command.
 
-    The value is not passed to the command, which accepts only its own arguments.
+    The value is not passed to the command itself, whose function has no parameter for it.
     """
     if param.name in found and param.callback is not None:
         param.callback(ctx, param, found[param.name])
 
 
-def _spelled_out(args: Sequence[str]) -> list[str]:
+def _normalize_test_option(args: Sequence[str]) -> list[str]:
     """Return the arguments with ``--test`` in the form ``--test=VALUE``.
 
-    The value may follow as a separate argument; without a value it is "all".
+    ``--test VALUE`` becomes ``--test=VALUE``, and ``--test`` without a value ``--test=all``.
     """
     spelled: list[str] = []
     for arg in args:
@@ -194,7 +194,7 @@ def _logger(plugin: _PluginClass) -> logging.Logger:
 
 
 def tap_command(tap_class: type[SyncTap]) -> CliCommand:
-    """Return the Singer command of a tap; run it with ``main(args=…, prog_name=…)``."""
+    """Return the command-line interface of a tap for Singer. Its ``main()`` runs it."""
 
     def invoke(
         *,
@@ -207,7 +207,7 @@ def tap_command(tap_class: type[SyncTap]) -> CliCommand:
         catalog: _Catalog = "",
         state: _State = "",
     ) -> None:
-        with _guarded(tap_class):
+        with _logged_errors(tap_class):
             if version or about:
                 _introduce(tap_class, version=version, about_format=about_format)
             elif discover:
@@ -223,10 +223,10 @@ def tap_command(tap_class: type[SyncTap]) -> CliCommand:
 def target_command(
     target_class: type[_Listener], listen: Callable[[_Listener, BinaryIO], int], epilog: str = ""
 ) -> CliCommand:
-    """Return the Singer command of a target; run it with ``main(args=…, prog_name=…)``.
+    """Return the command-line interface of a target for Singer. Its ``main()`` runs it.
 
     Args:
-        target_class: The target.
+        target_class: Class of the target.
         listen: Method of the target that processes an input and returns the exit code.
         epilog: Text at the end of the help text.
     """
@@ -236,7 +236,10 @@ def target_command(
 def mapper_command(
     mapper_class: type[_Listener], listen: Callable[[_Listener, BinaryIO], int]
 ) -> CliCommand:
-    """Return the Singer command of a mapper; the arguments are those of `target_command`."""
+    """Return the command-line interface of a mapper for Singer. Its ``main()`` runs it.
+
+    ``listen`` is the method of the mapper that processes an input and returns the exit code.
+    """
     return _listening_command(mapper_class, listen, "Execute the Singer mapper.")
 
 
@@ -246,7 +249,7 @@ def _listening_command(
     description: str,
     epilog: str = "",
 ) -> CliCommand:
-    """Return the command of a plugin that reads messages."""
+    """Return the command of a target or mapper, which reads messages from an input."""
 
     def invoke(
         *,
@@ -256,7 +259,7 @@ def _listening_command(
         config: _Config = [],  # noqa: B006  never modified
         file_input: _Input = "",
     ) -> None:
-        with _guarded(plugin):
+        with _logged_errors(plugin):
             if version or about:
                 _introduce(plugin, version=version, about_format=about_format)
             else:
@@ -321,7 +324,10 @@ def _sync(tap_class: type[SyncTap], config: Sequence[str], catalog: str, state: 
 
 
 def _log_version(plugin: _PluginClass) -> None:
-    """Log the versions at DEBUG level only, because looking them up slows down the start."""
+    """Log the versions of plugin and SDK at DEBUG level.
+
+    At other levels they are not looked up, because that slows down the start.
+    """
     logger = _logger(plugin)
     if logger.isEnabledFor(logging.DEBUG):
         plugin.print_version(print_fn=logger.debug)
@@ -346,7 +352,10 @@ def _listen(
 def _text(
     path: str, error: type[ConfigurationError] = CatalogFileError, what: str = "Catalog"
 ) -> bytes:
-    """Return the content of a file, or of standard input for ``-``."""
+    """Return the content of a file; ``-`` means standard input.
+
+    ``error`` is raised if it cannot be read; ``what`` names the file in the message.
+    """
     try:
         return read_at_most(sys.stdin.buffer if path == "-" else Path(path), STATE_BYTES)
     except InputTooLargeError as reason:
@@ -372,8 +381,8 @@ def _opened_input(path: str) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def _guarded(plugin: _PluginClass) -> Iterator[None]:
-    """Turn warnings and exceptions of the block into log lines and an exit code."""
+def _logged_errors(plugin: _PluginClass) -> Iterator[None]:
+    """Run the block; log its warnings and errors; end the process with an exit code on errors."""
     logging.captureWarnings(capture=True)
     sys.excepthook = _excepthook(_logger(plugin))
     try:
@@ -392,7 +401,7 @@ def _guarded(plugin: _PluginClass) -> Iterator[None]:
         _logger(plugin).error(str(error))
         raise typer.Exit(1) from None
     except BrokenPipeError:
-        _forget_output()
+        _discard_output()
         _logger(plugin).error("The output was closed by its reader.")
         raise typer.Exit(1) from None
     finally:
@@ -411,7 +420,7 @@ _FAULTS_OF_THE_INPUT: Final = (
 def _excepthook(
     logger: logging.Logger,
 ) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
-    """Return an excepthook that logs the message and the traceback of an uncaught exception.
+    """Return an excepthook that logs uncaught exceptions with their traceback.
 
     Errors in the input are logged without a traceback.
     """
@@ -427,7 +436,7 @@ def _excepthook(
     return log
 
 
-def _forget_output() -> None:
+def _discard_output() -> None:
     """Redirect standard output to the null device, so that flushing it at exit raises no error."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)

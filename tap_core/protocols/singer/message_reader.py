@@ -36,7 +36,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 class GenericSingerReader(abc.ABC, Generic[_Line]):
-    """Abstract reader of messages, one per line. Subclass it for another input format."""
+    """Abstract reader of messages, one per line. Subclass it to support another input format."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,11 +47,11 @@ class GenericSingerReader(abc.ABC, Generic[_Line]):
         file_input: IO[_Line] | None,
         callbacks: Mapping[str, Callable[[dict[str, Any]], None]],
     ) -> Counter[str]:
-        """Pass each message to the callback for its type and return the number of each type.
+        """Pass each message to the callback for its type; return the number of messages by type.
 
         Raises:
             InvalidInputLine: A line is not a message.
-            ValueError: A message's type is unknown.
+            ValueError: The type of a message is unknown.
         """
         counts: Counter[str] = Counter()
         for line in file_input or self.default_input:
@@ -66,7 +66,7 @@ class GenericSingerReader(abc.ABC, Generic[_Line]):
     @property
     @abc.abstractmethod
     def default_input(self) -> IO[_Line]:
-        """The stream that is read if ``process_lines`` receives no input."""
+        """The file that ``process_lines`` reads if it gets None as input."""
 
     @staticmethod
     def assert_line_requires(line_dict: dict[str, Any], requires: set[str]) -> None:
@@ -142,7 +142,10 @@ def _complaint(line: str) -> InvalidInputLine:
 
 
 def is_default_reader(reader: Any) -> bool:
-    """Return True if a reader is an unmodified SDK reader, which `SingerReader` can replace."""
+    """Return True if a reader is one of the SDK's, without changes.
+
+    `SingerReader` can replace such a reader.
+    """
     return type(reader) in {SimpleSingerReader, MsgSpecReader} and vars(reader).keys() <= {
         "_current_message"
     }

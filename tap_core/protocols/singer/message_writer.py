@@ -39,10 +39,10 @@ _Message = TypeVar("_Message")
 
 
 class GenericSingerWriter(abc.ABC, Generic[_Text, _Message]):
-    """Abstract writer of single messages. Subclass it for another output format."""
+    """Abstract writer of messages. Subclass it to support another output format."""
 
     def format_message(self, message: _Message) -> _Text:
-        """Return a message in the form in which it is written."""
+        """Return a message in its output form."""
         return self.serialize_message(message)
 
     @abc.abstractmethod
@@ -68,7 +68,7 @@ class SimpleSingerWriter(GenericSingerWriter[str, Message]):
 
 
 def enc_hook(obj: Any) -> Any:
-    """Return the string form of a value that JSON cannot represent; datetimes in ISO 8601."""
+    """Return a value that JSON cannot represent as a string; datetimes in ISO 8601."""
     return obj.isoformat(sep="T") if isinstance(obj, datetime) else str(obj)
 
 
@@ -76,7 +76,7 @@ encoder = msgspec.json.Encoder(enc_hook=enc_hook, decimal_format="number")
 
 
 def serialize_jsonl(obj: object, **_kwargs: Any) -> bytearray:
-    """Return a value as a line of JSON with its line end, in a new buffer."""
+    """Return a value as a line of JSON, including the line end, in a new buffer."""
     line = bytearray()
     encoder.encode_into(obj, line)
     line += b"\n"
@@ -97,12 +97,12 @@ class MsgSpecWriter(GenericSingerWriter[bytearray, Message]):
 
 
 class MessageWriterAdapter:
-    """Event writer that passes events as message objects to an author's custom writer."""
+    """Adapter that writes events with an author's message writer."""
 
     takes_files = True
 
     def __init__(self, writer: Any) -> None:
-        """Write with ``writer``, any object with a method ``write_message(message)``."""
+        """Write with ``writer``, an object with a method ``write_message(message)``."""
         self._writer = writer
 
     def encode(self, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,22 +117,25 @@ class MessageWriterAdapter:
 
 
 class EventForwardingWriter(SimpleSingerWriter):
-    """Singer writer that passes messages to a function, for protocols other than Singer."""
+    """Message writer that passes Singer messages to a function, for other protocols than Singer."""
 
     def __init__(self, take: Callable[[Message], None]) -> None:
         """Pass each message to ``take``."""
         self._take = take
 
     def write_message(self, message: Message) -> None:
-        """Pass a message to the function immediately."""
+        """Pass a message to the function that was given to the constructor."""
         self._take(message)
 
 
 def is_default_writer(writer: Any) -> bool:
-    """Return True if a writer is an unmodified SDK writer, which `SingerWriter` can replace."""
+    """Return True if a writer is one of the SDK's, without changes.
+
+    `SingerWriter` can replace such a writer.
+    """
     return type(writer) in {SimpleSingerWriter, MsgSpecWriter} and not vars(writer)
 
 
 def make_event_writer(writer: Any) -> SingerWriter | MessageWriterAdapter:
-    """Return the event writer that produces the same output as ``writer``."""
+    """Return a writer of events that produces the same output as the message writer ``writer``."""
     return SingerWriter() if is_default_writer(writer) else MessageWriterAdapter(writer)

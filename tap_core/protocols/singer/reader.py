@@ -60,7 +60,7 @@ _Version: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class _Record(msgspec.Struct, tag="RECORD", tag_field="type", gc=False):
-    """A RECORD message; ``record`` keeps the bytes of the input."""
+    """RECORD message; ``record`` holds the bytes of the input."""
 
     stream: str
     record: msgspec.Raw
@@ -69,11 +69,11 @@ class _Record(msgspec.Struct, tag="RECORD", tag_field="type", gc=False):
 
 
 class _TextRecord(_Record, tag="RECORD", tag_field="type"):
-    """A RECORD message that cannot be parsed safely; ``record`` is the input as a JSON string."""
+    """RECORD message that cannot be decoded safely; ``record`` is a JSON string of the input."""
 
 
 class _Schema(msgspec.Struct, tag="SCHEMA", tag_field="type"):
-    """A SCHEMA message; ``schema`` stays bytes until its size has been checked."""
+    """SCHEMA message; ``schema`` is not decoded until its size has been checked."""
 
     stream: str
     schema: msgspec.Raw
@@ -82,20 +82,20 @@ class _Schema(msgspec.Struct, tag="SCHEMA", tag_field="type"):
 
 
 class _State(msgspec.Struct, tag="STATE", tag_field="type"):
-    """A STATE message; ``value`` keeps the bytes of the input."""
+    """STATE message; ``value`` holds the bytes of the input."""
 
     value: msgspec.Raw
 
 
 class _ActivateVersion(msgspec.Struct, tag="ACTIVATE_VERSION", tag_field="type"):
-    """An ACTIVATE_VERSION message: only rows of this version remain valid."""
+    """ACTIVATE_VERSION message: rows of other table versions are no longer valid."""
 
     stream: str
     version: _Version
 
 
 class _Batch(msgspec.Struct, tag="BATCH", tag_field="type"):
-    """A BATCH message; ``manifest`` stays bytes until the number of its files has been checked."""
+    """BATCH message; ``manifest`` is not decoded until its number of files has been checked."""
 
     stream: str
     encoding: msgspec.Raw
@@ -116,7 +116,7 @@ _ENCODING_BYTES: Final = 1 << 16
 
 @dataclass(slots=True)
 class _Chunk:
-    """Consecutive rows of one stream and version."""
+    """Consecutive rows of one stream and table version."""
 
     stream: str
     version: int | None
@@ -125,25 +125,24 @@ class _Chunk:
 
 
 class SingerReader:
-    """Converts the bytes of a Singer stream to events.
+    """Reader that converts the bytes of a Singer stream to events.
 
-    Call `feed` with each block of bytes and `close` at the end of the input, and consume every
-    event of both.
+    Call `feed` with each block of bytes, and `close` at the end of the input. Consume all events
+    that they yield.
 
     Args:
-        check: A check of each record; BATCH messages are then refused.
-        limits: Limits on the files of a BATCH message, by default those of `FileLimits`.
+        check: Check of each record. BATCH messages are then rejected.
+        limits: Limits on the files of a BATCH message; the default is `FileLimits()`.
 
     Raises:
-        InvalidInputLine: A line is not a message. Subclasses: `TruncatedInputLine` if the input
-        ends
-            within a message, `UnknownMessageType` for an unknown type.
+        InvalidInputLine: A line is not a message. Its subclass `TruncatedInputLine` is raised if
+            the input ends within a message, and `UnknownMessageType` for an unknown type.
         UndeclaredRecordError: ``check`` rejects a record.
         BatchFileError: A BATCH message names more files than ``limits`` allow.
     """
 
     def __init__(self, check: RecordCheck | None = None, limits: FileLimits | None = None) -> None:
-        """Start at line 1."""
+        """Create a reader whose next line is line 1."""
         self._check = check
         self._limits = limits or FileLimits()
         self._described: dict[str, SchemaEvent] = {}
@@ -155,7 +154,7 @@ class SingerReader:
         yield from self._events(self._lines.split(data))
 
     def close(self) -> Iterator[Event]:
-        """Yield the events of a last line without a line end; raise if the line is incomplete."""
+        """Yield the events of a last line without line end; raise an error if it is incomplete."""
         rest = self._lines.rest()
         if not rest.strip():
             return
@@ -168,11 +167,11 @@ class SingerReader:
             raise TruncatedInputLine(message) from error
 
     def remarks(self) -> Iterator[str]:
-        """Yield warnings about the input as a whole; Singer input has none."""
+        """Yield nothing: there are no warnings about Singer input as a whole."""
         yield from ()
 
     def _events(self, lines: list[bytes]) -> Iterator[Event]:
-        """Yield the events of complete lines, with consecutive rows gathered into chunks."""
+        """Yield the events of complete lines. Consecutive rows of one stream share an event."""
         chunk = _Chunk("", None)
         message: _Message | None
         try:
@@ -186,7 +185,7 @@ class SingerReader:
                     chunk = _Chunk(message.stream, message.version)
                 body = bytes(message.record)
                 if body[0] != _OPEN_BRACE and not isinstance(message, _TextRecord):
-                    raise _complaint(self._lines.number, body, "a record must be an object")
+                    raise _make_line_error(self._lines.number, body, "a record must be an object")
                 if self._check is not None:
                     name = message.stream
                     known = self._described.get(name)
@@ -200,7 +199,7 @@ class SingerReader:
         yield from self._finished(chunk)
 
     def _finished(self, chunk: _Chunk) -> Iterator[Event]:
-        """Yield the chunk's rows as an event, if it has any, and empty the chunk."""
+        """Yield an event with the rows of a chunk, unless it is empty, and empty the chunk."""
         if chunk.rows:
             rows, times = chunk.rows, chunk.times
             chunk.rows, chunk.times = [], []
@@ -208,14 +207,14 @@ class SingerReader:
             yield Rows(stream, rows, extracted_at=times, version=chunk.version)
 
     def _refuse_invalid(self, line: bytes, error: Exception) -> None:
-        raise _complaint(self._lines.number, line, describe_decode_error(error)) from error
+        raise _make_line_error(self._lines.number, line, describe_decode_error(error)) from error
 
     def _refuse_unknown(self, line: bytes, kind: object) -> None:
         why = f"its type is {kind!r}" if kind else "it has no type"
-        raise _complaint(self._lines.number, line, why, UnknownMessageType)
+        raise _make_line_error(self._lines.number, line, why, UnknownMessageType)
 
     def _stream(self, name: str) -> StreamId:
-        """Return the `StreamId` of a stream's name, the same object on each call."""
+        """Return the `StreamId` for a stream name, always the same object."""
         known = self._streams.get(name)
         if known is None:
             known = self._streams[name] = StreamId(name)
@@ -253,7 +252,7 @@ class SingerReader:
             most.check(text, f"the schema of stream '{message.stream}'")
             schema = _decode_object(text)
         except DECODE_ERRORS as error:
-            raise _complaint(
+            raise _make_line_error(
                 self._lines.number, text, f"its schema: {describe_decode_error(error)}"
             ) from error
         except InputTooLargeError as error:
@@ -270,7 +269,7 @@ class SingerReader:
         except InputTooLargeError as error:
             raise BatchFileError(f"Stream '{stream}': {error}") from None
         except (ValueError, *DECODE_ERRORS) as error:
-            raise _complaint(
+            raise _make_line_error(
                 self._lines.number, bytes(message.manifest), describe_decode_error(error)
             ) from error
         return BatchFiles(stream, paths, encoding, version=message.version)
@@ -286,7 +285,7 @@ def _cursor(bookmark_properties: Any) -> str | None:
     return first if isinstance(first, str) else None
 
 
-def _as_it_came(message: _Message, mended: bytes, line: bytes) -> _Message:
+def _restore_input_bytes(message: _Message, mended: bytes, line: bytes) -> _Message:
     """Restore the input's bytes in a message parsed from a repaired line of equal length."""
     if isinstance(message, _State):
         return _State(msgspec.Raw(slice_at_same_offset(message.value, mended, line)))
@@ -296,14 +295,21 @@ def _as_it_came(message: _Message, mended: bytes, line: bytes) -> _Message:
     return _TextRecord(message.stream, msgspec.Raw(text), message.time_extracted, message.version)
 
 
-_FORMAT: Final = MessageFormat(_decode, _KNOWN_TYPES, _as_it_came)
+_FORMAT: Final = MessageFormat(_decode, _KNOWN_TYPES, _restore_input_bytes)
 
 
-def _complaint(
+def _make_line_error(
     number: int,
     line: bytes,
     why: str,
     kind: type[InvalidInputLine] = InvalidInputLine,
 ) -> InvalidInputLine:
-    """Return the error for an invalid line, with its number and beginning."""
+    """Return the error for an invalid line.
+
+    Args:
+        number: Line number.
+        line: The line; the message shows its beginning.
+        why: Reason.
+        kind: Class of the error.
+    """
     return kind(f"Line {number} is not a Singer message ({why}): {excerpt(line)}")

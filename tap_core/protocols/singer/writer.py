@@ -32,13 +32,16 @@ encode_json: Callable[[Any], bytes] = _encoder.encode
 
 
 class SingerWriter:
-    """Writes events as Singer messages with ``write``, a function that must accept all bytes."""
+    """Writer of events as Singer messages.
+
+    ``write`` is a function that writes all of the bytes passed to it.
+    """
 
     takes_files = True
     """True: BATCH messages name the files."""
 
     def __init__(self, write: Callable[[bytes], None] | None = None) -> None:
-        """Write with ``write``, or to the current ``sys.stdout`` at each call."""
+        """Write with the function ``write``; without it, write to the current ``sys.stdout``."""
         self._write = write or _to_stdout
         self._broken = False
         self._names: dict[str, bytes] = {}
@@ -56,7 +59,11 @@ class SingerWriter:
             self.write(lines)
 
     def write(self, lines: bytes) -> None:
-        """Write complete lines; raises the same errors as `emit`."""
+        """Write complete lines.
+
+        Raises:
+            OSError: The reader of the output has closed it, or the disk is full.
+        """
         if self._broken:
             msg = "The output is closed: nothing more can be written."
             raise BrokenPipeError(msg)
@@ -67,7 +74,7 @@ class SingerWriter:
             raise
 
     def _lines(self, event: Event) -> bytes:
-        """Return the lines of an event."""
+        """Return the output lines of an event."""
         if isinstance(event, Rows):
             return self._records(event)
         if isinstance(event, Checkpoint):
@@ -84,7 +91,7 @@ class SingerWriter:
         return b""
 
     def _records(self, event: Rows) -> bytes:
-        """Return the RECORD lines of a chunk: the bodies of its rows between constant bytes.
+        """Return the RECORD lines of a chunk of rows.
 
         The lines are built with one join. Each further copy of a chunk would cost more than all
         other steps, because memory of that size is requested from the operating system and returned
