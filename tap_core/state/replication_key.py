@@ -88,5 +88,5 @@ def _properties(schema: Any) -> Mapping[str, Any]:
 
 
 def _listed(value: Any) -> list[Any]:
-    """Return a list unchanged, and an empty list for any other value."""
+    """Return a list unchanged, or an empty list for a value that is not a list."""
     return value if isinstance(value, list) else []
