@@ -124,7 +124,10 @@ def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO
 
 
 def _resolve_address(storage: StorageTarget, address: str) -> str:
-    """Return the URL of a file inside the storage's folder, using the file name of ``address``.
+    """Return the URL of a file inside the storage's folder.
+
+    It is ``address`` if that is inside the folder, else the folder with the file name of
+    ``address``.
 
     Raises:
         ValueError: The URL does not end in the name of a file.
