@@ -252,7 +252,7 @@ class ConnectorTester:
         return UpdateReader(self.findings, self.tables, choice, model, checkpoints)
 
     def _after(self, full_update: UpdateReader, model: Model) -> UpdateReader:
-        """Return a reader that starts with the tables and the selection after ``full_update``."""
+        """Return a reader for an Update that follows ``full_update``, with the same selection."""
         return UpdateReader(self.findings, full_update.tables, full_update.choice, model)
 
     def _request(self, state: str, reading: UpdateReader) -> Any:

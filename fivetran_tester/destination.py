@@ -221,7 +221,7 @@ class DestinationTester:
         return files.write("update.csv", TYPES.names, [_cells(r, TYPES.names) for r in rows])
 
     def _deletion(self, files: BatchFileSet, sample: Sample) -> str:
-        """Write a delete file with the keys of one row and null in all other columns."""
+        """Write a delete file for one row, with null in all non-key columns; return its path."""
         row = {name: sample.rows[1][name] for name in sample.keys}
         cells = _cells(row, sample.names)
         return files.write(f"delete-{len(files.keys)}.csv", sample.names, [cells])
