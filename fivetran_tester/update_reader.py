@@ -42,7 +42,7 @@ class UpdateReader:
         findings: Findings of the test.
         tables: Tables reported by Schema.
         choice: Selected tables and columns.
-        model: Rows of the destination before the Update; by default there are none.
+        model: Rows of the destination before the Update; by default no rows.
         checkpoints: Sample to which the Update's checkpoints are added.
     """
 

@@ -100,7 +100,7 @@ def get_refresh_tokens(tap: Any, otherwise: RefreshTokens) -> RefreshTokens:
 
 
 def get_refresh_token(payload: Any, name: str = "refresh_token") -> str | None:
-    """Return the refresh token in the payload of a token request, or None if there is none."""
+    """Return the refresh token in the payload of a token request, or None without one."""
     token = payload.get(name) if isinstance(payload, Mapping) else None
     return token if isinstance(token, str) and token else None
 

@@ -279,7 +279,7 @@ def _pairs(payload: Any) -> Iterator[tuple[str, Any]]:
 def parse_oauth_error(content: str | bytes, secrets: Secrets) -> tuple[str | None, str | None]:
     """Return the fields ``error`` and ``error_description`` of a response body, without secrets.
 
-    Each of them is None if it is missing.
+    A missing field gives None.
     """
     try:
         document = json.loads(content)

@@ -112,7 +112,7 @@ def _as_json(value: Any) -> str | None:
 
 
 def _guess(values: list[Any]) -> pa.DataType | None:
-    """Return the common Arrow type of values without a declared type; None if there is none."""
+    """Return the common Arrow type of values without a declared type; None without one."""
     names = {"str": "string", "int": "integer", "bool": "boolean", "float": "number"}
     type_names = {type(value).__name__ for value in values if value is not None}
     kinds = [names.get(name, "number" if name == "Decimal" else "") for name in type_names]

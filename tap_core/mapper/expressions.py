@@ -297,7 +297,7 @@ class _Translator:
     def target(self, node: ast.expr) -> tuple[ast.expr, Any]:
         """Return the translation of a comprehension's loop variable or variables.
 
-        The second result is None for a single name, or a tuple with the nesting of several names.
+        The second result describes the nesting: None for a single name, a tuple for several names.
         """
         if isinstance(node, ast.Name):
             self._made += 1

@@ -366,8 +366,8 @@ _Form = tuple[Any, ...] | None
 def iterate(budget: list[int], items: Iterable[Any], form: _Form) -> Iterator[Any]:
     """Yield the items that a comprehension iterates over, each subtracted from the budget.
 
-    ``form`` is None if the comprehension has a single loop variable. Otherwise it is a tuple, and
-    each item is unpacked to the same nesting.
+    With a single loop variable, ``form`` must be None. Otherwise ``form`` is a tuple, and each item
+    is unpacked to the same nesting.
 
     Raises:
         NotAllowedError: The budget is used up.

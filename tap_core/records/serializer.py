@@ -360,7 +360,7 @@ def _build_rule(
 ) -> tuple[frozenset[type], _Check | None]:
     """Return the types allowed for a property without conversion, and a predicate for such values.
 
-    The predicate is None if the type of a value is sufficient.
+    If the type of a value is sufficient, None is returned in place of the predicate.
     """
     check = _build_check(schema, level)
     if check is _is_boolean:

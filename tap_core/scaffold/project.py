@@ -91,7 +91,7 @@ class Project:
 
 
 def _among(choice: str, value: str | None, possible: tuple[str, ...]) -> str:
-    """Return the value of an option, or the first possible value if it is None.
+    """Return the value of an option, or by default the first possible value.
 
     Raises:
         ProjectError: The value is not possible.

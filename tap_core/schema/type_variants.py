@@ -163,7 +163,7 @@ def _kinds(schema: _Schema) -> list[str]:
 def _kinds_of_values(schema: _Schema) -> list[str]:
     """Return the type names of the values in ``const`` or ``enum``.
 
-    Return an empty list if there are none, or if a value is a list or an object.
+    Return an empty list without such values, or if a value is a list or an object.
     """
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(values, list):

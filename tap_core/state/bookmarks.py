@@ -126,7 +126,7 @@ def get_writeable_state_dict(
     """Return the state dict of a stream or partition; create it if absent.
 
     Raises:
-        ValueError: Two partitions in the state have this context, or ``tap_state`` is None.
+        ValueError: Two partitions in the state have this context, or there is no ``tap_state``.
     """
     if tap_state is None:
         raise ValueError("There is no state document to write to.")
@@ -271,7 +271,7 @@ def format_sort_error(replication_key: str, new: Any, old: Any) -> str:
 
 
 def _warn_once(order: ReplicationKeyComparator | None, sentence: str) -> None:
-    """Log a warning: once per comparator, or at every call if ``order`` is None.
+    """Log a warning: once per comparator, or at every call without a comparator.
 
     Nothing is logged for a cursor declared in an Airbyte manifest, because such streams resume from
     time windows.

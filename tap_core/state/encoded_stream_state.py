@@ -90,7 +90,7 @@ class EncodedStreamState:
             self._stale.add(position)
 
     def share(self, context: Context | None) -> None:
-        """Disable the cache for a partition, or for the whole stream if ``context`` is None.
+        """Disable the cache for a partition, or without a context for the whole stream.
 
         Used when an author holds a reference to the state dict and may change it without notice.
         """

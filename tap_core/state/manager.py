@@ -201,7 +201,7 @@ class StreamStateManager:
     ) -> None:
         """Set the signpost of a context: the highest value that its bookmark may get in this sync.
 
-        Does nothing if ``value`` is None or the stream is sorted.
+        Does nothing without a value and for sorted streams.
         """
         if is_missing(value) or value == "" or self.is_sorted:
             return

@@ -134,7 +134,7 @@ def check_bookmarks(state: Mapping[str, Any]) -> None:
 
 
 def _expect(value: Any, kind: type, path: str) -> Any:
-    """Return a value if it is None or an instance of ``kind``; raise StateFileError otherwise."""
+    """Return None or an instance of ``kind`` unchanged; raise StateFileError for other values."""
     if value is None or isinstance(value, kind):
         return value
     name = "a list" if kind is list else "an object"
