@@ -324,14 +324,16 @@ def check_copies(file: IO[bytes], bound: Bound) -> None:
         source = parquet.ParquetFile(
             file, metadata=metadata, read_dictionary=[path], buffer_size=_BUFFER
         )
-        if _at_most(source, path) > limit and ("." in path or _copied(source, path) > limit):
+        if _estimate_max_bytes(source, path) > limit and (
+            "." in path or _sum_text_bytes(source, path) > limit
+        ):
             raise InputTooLargeError(
                 f"column {path!r} repeats its texts to more than {format_size(limit)}; raise"
                 f" {bound.setting} to read it"
             )
 
 
-def _at_most(source: Any, path: str) -> int:
+def _estimate_max_bytes(source: Any, path: str) -> int:
     """Return an upper bound of a column's bytes: the longest text's length times the row count."""
     import pyarrow.compute as pc
 
@@ -363,7 +365,7 @@ def _dictionary(column: Any) -> Any:
     return column.dictionary
 
 
-def _copied(source: Any, path: str) -> int:
+def _sum_text_bytes(source: Any, path: str) -> int:
     """Return the total size in bytes of a column's texts; the column must not be nested."""
     import pyarrow.compute as pc
 

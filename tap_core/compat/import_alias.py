@@ -38,15 +38,17 @@ class _Alias(MetaPathFinder, Loader):
         """
         if fullname.partition(".")[0] != SINGER_SDK:
             return None
-        real_spec = find_spec(_ours(fullname))
+        real_spec = find_spec(_get_real_name(fullname))
         if real_spec is None:
-            raise ModuleNotFoundError(f"No module named {fullname!r}", name=_ours(fullname))
+            raise ModuleNotFoundError(
+                f"No module named {fullname!r}", name=_get_real_name(fullname)
+            )
         is_package = real_spec.submodule_search_locations is not None
         return ModuleSpec(fullname, self, is_package=is_package)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Return tap_core's own module, which was imported under its real name."""
-        module = import_module(_ours(spec.name))
+        module = import_module(_get_real_name(spec.name))
         spec.loader_state = module.__spec__
         return module
 
@@ -70,6 +72,6 @@ def install_import_alias() -> None:
     sys.meta_path.insert(0, _Alias())
 
 
-def _ours(name: str) -> str:
+def _get_real_name(name: str) -> str:
     """Return the name of the tap_core module that replaces a singer_sdk module."""
     return _OURS + name.removeprefix(SINGER_SDK)

@@ -250,19 +250,19 @@ def _read_iso(
     if zone == "%z":
         at, offset = _parse_zone(tail) or (len(tail), offset)
         if at == len(tail):
-            return _refused(text, slow, is_certain="+" not in tail and "-" not in tail)
+            return _reject(text, slow, is_certain="+" not in tail and "-" not in tail)
         tail = tail[:at]
     elif tail.endswith(zone):
         tail = tail[: len(tail) - len(zone)]
     else:
-        return _refused(text, slow, is_certain=not zone[:1].isdigit())
+        return _reject(text, slow, is_certain=not zone[:1].isdigit())
     micros = _parse_microseconds(tail, has_fraction=has_fraction)
     if micros is None:
-        return _refused(text, slow, is_certain=not zone[:1].isdigit())
+        return _reject(text, slow, is_certain=not zone[:1].isdigit())
     return moment.replace(microsecond=micros, tzinfo=offset)
 
 
-def _refused(text: str, slow: Callable[[str], datetime], *, is_certain: bool) -> datetime:
+def _reject(text: str, slow: Callable[[str], datetime], *, is_certain: bool) -> datetime:
     """Raise ValueError for a text that does not match the format after its date and time.
 
     ``is_certain`` is False to let ``slow`` parse or reject the text instead.

@@ -108,13 +108,13 @@ def _unpack(values: list[Any]) -> tuple[list[Any], bool]:
 
 @lru_cache(maxsize=512)
 def _parse_path(expression: str) -> _Path:
-    return _everyday(expression) or _by_library(expression)
+    return _compile_simple(expression) or _compile_with_library(expression)
 
 
 # All else: jsonpath-ng
 
 
-def _by_library(expression: str) -> _Path:
+def _compile_with_library(expression: str) -> _Path:
     """Compile a path with jsonpath-ng; a final ``[*]`` is removed and noted in the result."""
     path = _compile_jsonpath(expression)
     arrays = _path_of_arrays(path) if expression.rstrip().endswith(_ELEMENTS) else None
@@ -149,7 +149,7 @@ def _compile_jsonpath(expression: str) -> JSONPath:
 # Everyday paths: no library
 
 
-def _everyday(expression: str) -> _Path | None:
+def _compile_simple(expression: str) -> _Path | None:
     """Compile a simple path of names, indices and wildcards; return None for any other path."""
     steps = _parse_steps(expression)
     if steps is None:
@@ -180,7 +180,7 @@ def _parse_steps(expression: str) -> list[_Step] | None:
 def _step(match: re.Match[str]) -> _Step:
     kind = str(match.lastgroup)
     if kind == "index":
-        return _at(int(match[kind]))
+        return _make_index_step(int(match[kind]))
     if kind == "elements":
         return _elements
     return _members if kind == "members" else _make_name_step(match[kind])
@@ -214,7 +214,7 @@ def _member(value: Any, name: str) -> Any:
         return _ABSENT
 
 
-def _at(index: int) -> _Step:
+def _make_index_step(index: int) -> _Step:
     """Return a function that selects the element at ``index`` of each array."""
 
     def step(values: list[Any]) -> list[Any]:

@@ -73,7 +73,7 @@ def compile_conformer(
     if level == TypeConformanceLevel.NONE:
         return lambda record: record
     if "properties" not in schema and not schema.get("additionalProperties"):
-        return _refuse_fields
+        return _reject_fields
     conform = _object(schema, level, None)
 
     def conform_record(record: Record) -> Record:
@@ -86,7 +86,7 @@ def compile_conformer(
     return conform_record
 
 
-def _refuse_fields(record: Record) -> Record:
+def _reject_fields(record: Record) -> Record:
     """Return an empty record unchanged, and reject any other record.
 
     Used to convert the records of a schema without properties, which would lose all their values.

@@ -56,12 +56,12 @@ _DEEP: Final = 2
 
 def remove_addresses(text: str) -> str:
     """Return a text with URLs, request paths, query parameters and response excerpts removed."""
-    while (clean := _once(text)) != text:  # what is taken out may join what stood apart
+    while (clean := _remove_once(text)) != text:  # a removal may join other parts
         text = clean
     return text
 
 
-def _once(text: str) -> str:
+def _remove_once(text: str) -> str:
     """Return a text after one pass of removals, which may have to be repeated."""
     text = _BODY.sub(rf"\1{_GONE}", _SERVER.sub("the server", text))
     redacted = _WORD.sub(_clean, text)

@@ -60,13 +60,13 @@ class Project:
                 " digits, words joined by a dash."
             )
         plugin_type = name.partition("-")[0]
-        kind = _among("kind", kind, KINDS[plugin_type])
+        kind = _choose("kind", kind, KINDS[plugin_type])
         http = plugin_type == "tap" and kind in _PAGES_OF
         return cls(
             name,
             kind,
-            _among("auth", auth, tuple(AUTHENTICATION) if http else _NEITHER),
-            _among("pagination", pages, _PAGES_OF[kind] if http else _NEITHER),
+            _choose("auth", auth, tuple(AUTHENTICATION) if http else _NEITHER),
+            _choose("pagination", pages, _PAGES_OF[kind] if http else _NEITHER),
         )
 
     @property
@@ -90,7 +90,7 @@ class Project:
         return self.class_name.removeprefix(self.what.capitalize())
 
 
-def _among(choice: str, value: str | None, possible: tuple[str, ...]) -> str:
+def _choose(choice: str, value: str | None, possible: tuple[str, ...]) -> str:
     """Return the value of an option, or by default the first possible value.
 
     Raises:

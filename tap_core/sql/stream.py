@@ -188,7 +188,7 @@ class SQLStream(Stream, abc.ABC):
             query = query.order_by(sa.nulls_first(order) if self.supports_nulls_first else order)
             start = self.get_starting_replication_key_value(context)
             if start is not None:
-                query = query.where(column >= _as_column_has_it(start, column))
+                query = query.where(column >= _to_column_type(start, column))
         return query
 
     def apply_query_limit(self, query: sa.Select[Any]) -> sa.Select[Any]:
@@ -278,7 +278,7 @@ def _columns(query: sa.Select[Any]) -> dict[str, Any]:
     return {str(column.key): column for column in getattr(query, "selected_columns", ())}
 
 
-def _as_column_has_it(value: Any, column: sa.Column[Any]) -> Any:
+def _to_column_type(value: Any, column: sa.Column[Any]) -> Any:
     """Convert a bookmark to its column's type, because a state stores datetimes as text."""
     read = _READERS.get(infer_value_type(column.type))
     if read is None or not isinstance(value, str):
