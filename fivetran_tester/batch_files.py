@@ -28,7 +28,7 @@ _KEY_BYTES: Final = 32
 
 
 class Sentinel:
-    """Cell that is not a string: `NULL` or `UNMODIFIED`."""
+    """Special cell without a text: `NULL` or `UNMODIFIED` (not changed by an update)."""
 
 
 NULL: Final = Sentinel()
@@ -37,7 +37,7 @@ Cell: TypeAlias = "str | Sentinel"
 
 
 class _Sink(Protocol):
-    """Writable stream of bytes."""
+    """Interface of writable byte streams."""
 
     def write(self, data: bytes, /) -> Any: ...
     def close(self) -> None: ...
@@ -45,7 +45,7 @@ class _Sink(Protocol):
 
 @dataclass(frozen=True)
 class BatchFileSet:
-    """Files of one call: they are written to a folder and passed in the request with their keys.
+    """Batch files of one WriteBatch call, written to a folder and named in the request.
 
     Attributes:
         folder: Folder for the files.
@@ -72,7 +72,7 @@ class BatchFileSet:
         return str(self.folder / name)
 
     def open(self, name: str) -> BatchFile:
-        """Open a file for writing, with a new key if files are encrypted."""
+        """Open a file for writing; if files are encrypted, create a new key for the file."""
         path = self.folder / name
         if self.encryption == Encryption.AES:
             self.keys[str(path)] = os.urandom(_KEY_BYTES)
@@ -89,7 +89,7 @@ class BatchFileSet:
 
 
 class BatchFile:
-    """File open for writing that compresses and encrypts its content."""
+    """Open batch file that compresses and encrypts the content written to it."""
 
     def __init__(self, path: Path, key: bytes | None, compression: Compression) -> None:
         file = path.open("wb")
@@ -100,7 +100,7 @@ class BatchFile:
             self._layers.append(_compressed(self._layers[-1], compression))
 
     def write(self, plain: bytes) -> None:
-        """Write content, which is compressed and encrypted."""
+        """Write content; it is compressed and encrypted."""
         self._layers[-1].write(plain)
 
     def close(self) -> None:
@@ -121,12 +121,12 @@ class BatchFile:
 
 
 def line(row: Sequence[Cell], files: BatchFileSet) -> bytes:
-    """Return a row as a line of CSV."""
+    """Return a row as one line of CSV."""
     return (",".join(_cell(cell, files) for cell in row) + "\n").encode()
 
 
 def _cell(cell: Cell, files: BatchFileSet) -> str:
-    """Return a cell as CSV."""
+    """Return a cell's text in CSV."""
     if cell is NULL:
         return files.null
     text = files.unmodified if isinstance(cell, Sentinel) else cell
@@ -135,7 +135,7 @@ def _cell(cell: Cell, files: BatchFileSet) -> str:
 
 
 class _Encrypting(io.RawIOBase):
-    """Stream encrypted with AES-256 in CBC mode and PKCS7 padding; the IV comes first."""
+    """Stream that encrypts with AES-256 in CBC mode and PKCS7 padding, after writing the IV."""
 
     def __init__(self, file: BinaryIO, key: bytes) -> None:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -148,16 +148,16 @@ class _Encrypting(io.RawIOBase):
         self._encryptor = Cipher(algorithms.AES(key), modes.CBC(vector)).encryptor()
 
     def writable(self) -> bool:
-        """Return True, as a writable stream must."""
+        """Return True."""
         return True
 
     def write(self, plain: Any, /) -> int:
-        """Encrypt and write content; return the number of its bytes."""
+        """Encrypt and write content; return the number of bytes before encryption."""
         self._file.write(self._encryptor.update(self._padder.update(bytes(plain))))
         return len(plain)
 
     def close(self) -> None:
-        """Write the last, padded block."""
+        """Write the last block with its padding."""
         if not self.closed:
             last = self._encryptor.update(self._padder.finalize())
             self._file.write(last + self._encryptor.finalize())
@@ -165,7 +165,7 @@ class _Encrypting(io.RawIOBase):
 
 
 def _compressed(sink: _Sink, compression: Compression) -> _Sink:
-    """Return a stream that compresses to another stream."""
+    """Return a stream that compresses its content and writes the result to ``sink``."""
     import pyarrow as pa
 
     stream: _Sink = pa.CompressedOutputStream(sink, compression.name.lower())

@@ -28,7 +28,7 @@ _CANNOT: Final = 2
 
 
 def fivetran_test(argv: Sequence[str]) -> int:
-    """Run the command and return its exit code."""
+    """Run the command ``fivetran-test`` and return its exit code."""
     arguments = list(argv)
     separator = arguments.index("--") if "--" in arguments else len(arguments)
     parser = _parser()
@@ -69,7 +69,10 @@ def _run_tester(options: argparse.Namespace, command: list[str], findings: Findi
 
 @contextmanager
 def _stops_servers_on_sigterm(servers: Servers) -> Iterator[None]:
-    """End the started server on SIGTERM too, from the handler, as gRPC may lose an exception."""
+    """Context manager whose SIGTERM handler ends the started server and the process.
+
+    The handler does so directly, because gRPC may swallow an exception raised in it.
+    """
 
     def stop(number: int, _frame: object) -> None:
         servers.terminate()
@@ -83,10 +86,10 @@ def _stops_servers_on_sigterm(servers: Servers) -> Iterator[None]:
 
 
 def _document(path: Path | None) -> dict[str, Any]:
-    """Return the JSON object in a file, or an empty dict without a path.
+    """Return the JSON object in a file, or an empty dict if there is no path.
 
     Raises:
-        NotStartedError: The file does not hold a JSON object.
+        NotStartedError: The file does not contain a JSON object.
     """
     if path is None:
         return {}

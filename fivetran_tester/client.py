@@ -32,7 +32,10 @@ _OPTIONS: Final = (
 
 @dataclass
 class RefusedError(Exception):
-    """A call ended with an error status; ``is_task`` is True if the status carries a Task."""
+    """Error for a call that ended with an error status.
+
+    ``is_task`` is True if the status contains a Task, Fivetran's message about an error.
+    """
 
     rpc: str
     code: str
@@ -44,7 +47,7 @@ class RefusedError(Exception):
 
 
 class Stream:
-    """Responses of one streaming call, which can be cancelled.
+    """Iterable responses of a streaming call, which can be cancelled.
 
     Raises:
         RefusedError: During iteration, if the call ends with a status other than OK.
@@ -66,7 +69,7 @@ class Stream:
 
 
 class Client:
-    """Client of one service.
+    """Client of one gRPC service.
 
     Args:
         address: ``host:port`` of the server.
@@ -92,7 +95,7 @@ class Client:
             raise _refusal(rpc, error) from None
 
     def stream(self, rpc: str, request: Any) -> Stream:
-        """Make a streaming call and return its responses as they arrive."""
+        """Make a streaming call and return its responses, which can be iterated as they arrive."""
         return Stream(
             rpc, self._channel.unary_stream(*self._method(rpc))(request, timeout=self._seconds)
         )
@@ -102,13 +105,13 @@ class Client:
         self._channel.close()
 
     def _method(self, rpc: str) -> tuple[str, Any, Any]:
-        """Return the path of an rpc, and its encoder of requests and decoder of responses."""
+        """Return the path of an rpc, its request encoder and its response decoder."""
         response = getattr(proto_messages, proto_messages.rpcs(self._service)[rpc].response)
         return f"/{PACKAGE}.{self._service}/{rpc}", _serialized, response.FromString
 
 
 def _refusal(rpc: str, error: Any) -> RefusedError:
-    """Return the error for a gRPC status."""
+    """Return the error for a call that ended with a gRPC error."""
     text = error.details() or ""
     try:
         document = json.loads(text)

@@ -30,11 +30,11 @@ _OF_GRPC: Final = frozenset({"UNKNOWN", "UNIMPLEMENTED", "UNAVAILABLE", "RESOURC
 
 
 class StoppedError(Exception):
-    """The test cannot continue; the message gives the reason."""
+    """Error that ends the test, because it cannot continue; the message gives the reason."""
 
 
 def check_form(form: Any, findings: Findings) -> None:
-    """Check a configuration form against rules F6 and F7."""
+    """Check a configuration form against rules F6 and F7 of ``docs/fivetran.md``."""
     fields = list(get_fields(form))
     names = [field.name for field in form.fields if field.name]
     for name in sorted({name for name in names if names.count(name) > 1}):
@@ -75,13 +75,13 @@ def run_test(
 
 
 def run_unknown_test(client: Client, findings: Findings, configuration: Mapping[str, str]) -> None:
-    """Run a connection test that does not exist; it should fail with a regular response."""
+    """Run a connection test that does not exist; record a warning if it succeeds."""
     if run_test(client, findings, _NO_TEST, configuration) is None:
         findings.add_warning(7, "a test that does not exist succeeds")
 
 
 def check_refusal(refusal: RefusedError, findings: Findings) -> None:
-    """Check the status of a failed call against the rules on errors."""
+    """Check the error status of a failed call against the rules for errors."""
     if refusal.code == "DEADLINE_EXCEEDED":
         findings.add_violation(12, f"{refusal.rpc} does not end in the time that a call may take")
         return
@@ -95,7 +95,7 @@ def check_refusal(refusal: RefusedError, findings: Findings) -> None:
 
 
 def check_text(what: str, text: str, findings: Findings) -> None:
-    """Check the text of an error against the rules on errors; ``what`` names the error."""
+    """Check an error text against the rules for errors; ``what`` describes it in findings."""
     if not text:
         findings.add_violation(4, f"{what} is empty")
     if len(text.encode()) >= TEXT_LIMIT:

@@ -17,7 +17,7 @@ __all__ = ["collect_secrets", "get_fields", "to_text_map"]
 
 
 def get_fields(form: Any) -> Iterator[Any]:
-    """Yield the fields of a form that hold a value, including conditional fields."""
+    """Yield the fields of a form that have a value, including conditional fields."""
     for field in form.fields:
         if field.WhichOneof("type") == "conditional_fields":
             yield from get_fields(field.conditional_fields)
@@ -26,7 +26,7 @@ def get_fields(form: Any) -> Iterator[Any]:
 
 
 def to_text_map(settings: Mapping[str, Any], form: Any) -> dict[str, str]:
-    """Return settings as strings by field name, completed with the form's defaults."""
+    """Return the settings as strings by field name; missing ones get the form's defaults."""
     names = {field.name for field in get_fields(form)}
     values = dict(_flat(settings, names))
     defaults = {
@@ -51,7 +51,10 @@ def collect_secrets(configuration: Mapping[str, str], form: Any) -> list[str]:
 def _flat(
     settings: Mapping[str, Any], names: AbstractSet[str], prefix: str = ""
 ) -> Iterator[tuple[str, str]]:
-    """Yield the field names and values of settings."""
+    """Yield the name and text of each setting, using dotted names for nested settings.
+
+    A nested object stays one setting, as JSON text, unless all its dotted names are in ``names``.
+    """
     for key, value in settings.items():
         name = prefix + key
         parts = dict(_flat(value, names, f"{name}.")) if isinstance(value, Mapping) else {}

@@ -45,13 +45,13 @@ FIRST_STATE: Final = "{}"
 
 
 class ConnectorTester:
-    """Tester of one connector.
+    """Tester that calls a connector as Fivetran does and checks its responses.
 
     Args:
-        servers: Source of the connector's servers.
+        servers: Starts the connector's servers.
         settings: Settings of the connector.
-        say: Prints a line.
-        state: State of the first Update.
+        say: Function that prints a line.
+        state: State for the first Update, as JSON text.
         resumes: Number of earlier checkpoints from which an Update is resumed.
     """
 
@@ -75,11 +75,11 @@ class ConnectorTester:
         self.named_tests: list[tuple[str, str]] = []
 
     def run(self) -> None:
-        """Run all steps.
+        """Run all tests.
 
         Raises:
             NotStartedError: The connector cannot be started.
-            StoppedError: A step failed, and the next steps would be meaningless.
+            StoppedError: A test failed such that the remaining tests would be meaningless.
         """
         with self.servers.open() as server:
             self._form(server.client)
@@ -95,7 +95,7 @@ class ConnectorTester:
     # Form, tests, schema
 
     def _form(self, client: Client) -> None:
-        """Read and check the configuration form, and build the configuration from it."""
+        """Request and check the configuration form, and build the configuration from it."""
         form = self._call_rpc(
             client, "ConfigurationForm", proto_messages.ConfigurationFormRequest()
         )
@@ -108,7 +108,7 @@ class ConnectorTester:
         self.named_tests = [(test.name, test.label) for test in form.tests]
 
     def _tests(self, client: Client) -> None:
-        """Run the connection tests of the form."""
+        """Run the connection tests listed in the form."""
         failed = []
         for name, label in self.named_tests:
             fault = run_test(client, self.findings, name, self.configuration)
@@ -120,14 +120,14 @@ class ConnectorTester:
             raise StoppedError("A test fails: with these settings there is nothing to read.")
 
     def _call_without_settings(self, client: Client) -> None:
-        """Call Schema without settings; the server must report an error and continue to run."""
+        """Check that Schema without settings reports an error and does not end the server."""
         try:
             client.call("Schema", proto_messages.SchemaRequest())
         except RefusedError as refusal:
             check_refusal(refusal, self.findings)
 
     def _schema(self, client: Client) -> None:
-        """Call Schema twice, and check and store the tables."""
+        """Call Schema twice; check the tables and store them."""
         request = proto_messages.SchemaRequest(configuration=self.configuration)
         responses = [self._call_rpc(client, "Schema", request) for _ in range(2)]
         pairs = [list(iterate_tables(response)) for response in responses]
@@ -149,7 +149,7 @@ class ConnectorTester:
     # Update, and Update again
 
     def _update(self, client: Client) -> UpdateReader:
-        """Run the first Update, of all tables."""
+        """Run the first Update, with all tables selected."""
         checkpoints = CheckpointSample(self.resumes)
         full_update = self._reading(select_all(self.tables), checkpoints=checkpoints)
         self._read(client, self.state, full_update)
@@ -159,14 +159,14 @@ class ConnectorTester:
         return full_update
 
     def _update_from_last_state(self, client: Client, full_update: UpdateReader) -> None:
-        """Run an Update from the last state; the rows must be the same afterwards."""
+        """Run an Update from the last state; check that the rows are the same afterwards."""
         again = self._after(full_update, full_update.model.copy())
         self._read(client, full_update.state or self.state, again)
         self._compare(full_update, again, "an Update from the last state")
         self._report_update("Update from the last state", again)
 
     def _resume(self, full_update: UpdateReader) -> None:
-        """Run Updates from earlier checkpoints; the rows must be the same afterwards."""
+        """Run Updates from earlier checkpoints; check that the rows are the same afterwards."""
         for number, state, model in full_update.checkpoints.chosen():
             with self.servers.open() as server:
                 rest = self._after(full_update, model)
@@ -177,7 +177,10 @@ class ConnectorTester:
                 self._report_update(f"Update from checkpoint {number}, in a fresh process", rest)
 
     def _interrupt(self, full_update: UpdateReader) -> None:
-        """Cancel one Update and kill the next; a third Update must deliver the remaining rows."""
+        """Cancel one Update and kill the server in the next one.
+
+        A third Update must deliver the remaining rows.
+        """
         half = max(1, sum(full_update.operations.values()) // 2)
         with self.servers.open() as server:
             self._read_partial_update(
@@ -200,7 +203,7 @@ class ConnectorTester:
     # Selection
 
     def _select(self, full_update: UpdateReader) -> None:
-        """Run Updates of some tables and columns only."""
+        """Run Updates with only some tables and columns selected."""
         choice = select_all(self.tables)
         first, left_out = next(iter(self.tables)), None
         if len(self.tables) > 1:
@@ -219,7 +222,7 @@ class ConnectorTester:
             self._selected(server.client, only, "new ones excluded")
 
     def _selected(self, client: Client, choice: TableSelection, words: str) -> UpdateReader:
-        """Run an Update of a selection."""
+        """Run an Update with a selection; ``words`` describe the selection in the report."""
         part = self._reading(choice)
         self._read(client, self.state, part)
         if part.state is None:
@@ -230,7 +233,7 @@ class ConnectorTester:
     def _select_all_again(
         self, client: Client, full_update: UpdateReader, part: UpdateReader, table: Name
     ) -> None:
-        """Check that a table is complete after it was deselected and selected again."""
+        """Check that a table is complete if it was deselected and then selected again."""
         rest = self._reading(select_all(self.tables), part.model)
         self._read(client, part.state or self.state, rest)
         for difference in full_update.model.only(table).differences(rest.model.only(table)):
@@ -245,15 +248,15 @@ class ConnectorTester:
         model: Model | None = None,
         checkpoints: CheckpointSample | None = None,
     ) -> UpdateReader:
-        """Return a reader for an Update of the tables that Schema has listed."""
+        """Return a reader for the messages of an Update, with the tables reported by Schema."""
         return UpdateReader(self.findings, self.tables, choice, model, checkpoints)
 
     def _after(self, full_update: UpdateReader, model: Model) -> UpdateReader:
-        """Return a reader that starts with the tables and the selection after ``full_update``."""
+        """Return a reader for an Update that follows ``full_update``, with the same selection."""
         return UpdateReader(self.findings, full_update.tables, full_update.choice, model)
 
     def _request(self, state: str, reading: UpdateReader) -> Any:
-        """Return the request of an Update."""
+        """Return an UpdateRequest with a state and the reader's selection."""
         return proto_messages.UpdateRequest(
             configuration=self.configuration,
             selection=build_selection(reading.tables, reading.choice),
@@ -275,20 +278,20 @@ class ConnectorTester:
     def _read_partial_update(
         self, client: Client, state: str, reading: UpdateReader, count: int
     ) -> None:
-        """Read ``count`` messages of an Update and cancel the call."""
+        """Read ``count`` messages of an Update, then cancel the call."""
         with self._reported_refusals():
             stream = client.stream("Update", self._request(state, reading))
             reading.read(islice(iter(stream), count))
             stream.cancel()
 
     def _call_rpc(self, client: Client, rpc: str, request: Any) -> Any:
-        """Make a unary call; a failed call stops the test."""
+        """Make a unary call and return the response; a failed call ends the test."""
         with self._reported_refusals():
             return client.call(rpc, request)
 
     @contextmanager
     def _reported_refusals(self) -> Iterator[None]:
-        """Context manager that records a failed call as a finding and stops the test."""
+        """Context manager that records a failed call as a finding and ends the test."""
         try:
             yield
         except RefusedError as refusal:
@@ -304,5 +307,5 @@ class ConnectorTester:
 
 
 def _not_keys(table: KnownTable) -> list[str]:
-    """Return the names of the columns that are not keys."""
+    """Return the names of a table's non-key columns."""
     return [column.name for column in table.columns.values() if not column.is_key]

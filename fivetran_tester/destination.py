@@ -58,12 +58,12 @@ _SIDE_BY_SIDE: Final = 3
 
 
 class DestinationTester:
-    """Tester of one destination.
+    """Tester that calls a destination as Fivetran does and checks its responses.
 
     Args:
-        servers: Source of the destination's servers.
+        servers: Starts the destination's servers.
         settings: Settings of the destination.
-        say: Prints a line.
+        say: Function that prints a line.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class DestinationTester:
         self.schema = f"fivetran_test_{secrets.token_hex(4)}"
 
     def run(self) -> None:
-        """Run all steps.
+        """Run all tests.
 
         Raises:
             NotStartedError: The destination cannot be started.
-            StoppedError: A step failed, and the next steps would be meaningless.
+            StoppedError: A test failed such that the remaining tests would be meaningless.
         """
         with self.servers.open() as server, tempfile.TemporaryDirectory() as folder:
             self.client: Client = server.client
@@ -102,7 +102,7 @@ class DestinationTester:
     # Form, tests, capabilities
 
     def _form(self) -> None:
-        """Read and check the form and the capabilities, and build the configuration."""
+        """Request and check the form and the capabilities; build the configuration."""
         form = self._call_rpc("ConfigurationForm", proto_messages.ConfigurationFormRequest())
         for line in form_lines(form):
             self.say(line)
@@ -115,7 +115,7 @@ class DestinationTester:
             self.findings.add_violation(30, "the destination does not take CSV")
 
     def _tests(self) -> None:
-        """Run the connection tests of the form."""
+        """Run the connection tests listed in the form."""
         failed = False
         for name, label in self.named_tests:
             fault = run_test(self.client, self.findings, name, self.configuration)
@@ -145,12 +145,12 @@ class DestinationTester:
         self.say(f"Tables are created in {self.schema}")
 
     def _is_described(self, name: str, sample: Sample, rule: int = 31) -> None:
-        """Compare a table with its description.
+        """Check that DescribeTable returns the expected table.
 
         Args:
             name: Name of the table.
             sample: The expected table.
-            rule: Number of the rule that a difference breaks.
+            rule: Number of the rule that is broken if the tables differ.
         """
         response = self._described(name)
         if response.WhichOneof("response") != "table":
@@ -173,7 +173,7 @@ class DestinationTester:
     # Batches
 
     def _write(self) -> None:
-        """Check WriteBatch with all forms of files and kinds of changes."""
+        """Check WriteBatch with all compressions and encryptions and all kinds of changes."""
         for compression, encryption, must in _WAYS:
             files = BatchFileSet(self.folder, compression, encryption)
             how = f"{compression.name}, {encryption.name}"
@@ -200,7 +200,7 @@ class DestinationTester:
         self.say("Batches are written")
 
     def _replacements(self, files: BatchFileSet) -> list[str]:
-        """Write two replace files; the second has its columns in reverse order."""
+        """Write two replace files and return their paths; the second has its columns reversed."""
         backwards = TYPES.names[::-1]
         first, *others = TYPES.rows
         return [
@@ -209,7 +209,10 @@ class DestinationTester:
         ]
 
     def _update(self, files: BatchFileSet) -> str:
-        """Write an update file for two system columns; one of its two rows is unknown."""
+        """Write an update file for two system columns; return its path.
+
+        One of the file's two rows does not exist in the table.
+        """
         unmodified: dict[str, Cell] = dict.fromkeys(TYPES.names, UNMODIFIED)
         changed = {DELETED: "true", SYNCED: "2024-01-09T00:00:00Z"}
         rows = [
@@ -218,7 +221,7 @@ class DestinationTester:
         return files.write("update.csv", TYPES.names, [_cells(r, TYPES.names) for r in rows])
 
     def _deletion(self, files: BatchFileSet, sample: Sample) -> str:
-        """Write a delete file with the keys of one row and null in all other columns."""
+        """Write a delete file for one row, with null in all non-key columns; return its path."""
         row = {name: sample.rows[1][name] for name in sample.keys}
         cells = _cells(row, sample.names)
         return files.write(f"delete-{len(files.keys)}.csv", sample.names, [cells])
@@ -241,7 +244,7 @@ class DestinationTester:
     # Changes of tables
 
     def _alter(self) -> None:
-        """Check AlterTable with added, changed and missing columns and other keys."""
+        """Check AlterTable with added, changed and missing columns and with other keys."""
         added = KnownColumn("one_more", DataType.STRING, is_key=False)
         wider = KnownColumn("a_int", DataType.LONG, is_key=False)
         sample = TYPES.changed(one_more=added, a_int=wider)
@@ -258,7 +261,7 @@ class DestinationTester:
         self.say("Tables are changed")
 
     def _alters(self, what: str, sample: Sample) -> None:
-        """Change a table and check its description afterwards."""
+        """Call AlterTable with ``sample``, then check the table's description."""
         self._succeeds("AlterTable", 33, what, self._alteration(sample))
         self._is_described("types", sample, 33)
 
@@ -267,7 +270,7 @@ class DestinationTester:
         return self._table("types", sample, kind=proto_messages.AlterTableRequest)
 
     def _truncate(self) -> None:
-        """Check Truncate of a missing table, softly and of all rows."""
+        """Check Truncate for a missing table, as soft deletion, and as deletion of all rows."""
         plain = self._truncation("types")
         self._succeeds("Truncate", 34, "a missing table", self._truncation("nowhere"))
         soft = self._truncation("types")
@@ -290,7 +293,7 @@ class DestinationTester:
     # History, migration
 
     def _keep_history(self) -> None:
-        """Check WriteHistoryBatch."""
+        """Check WriteHistoryBatch, which writes the versions of rows."""
         request = self._table("history", HISTORY)
         self._succeeds("CreateTable", 32, "a table that keeps its history", request)
         files = BatchFileSet(self.folder)
@@ -359,7 +362,7 @@ class DestinationTester:
         )
 
     def _call_rpc(self, rpc: str, request: Any) -> Any:
-        """Make a call and return the response; a failed call stops the test."""
+        """Make a call and return the response; a failed call ends the test."""
         try:
             return self.client.call(rpc, request)
         except RefusedError as refusal:
@@ -384,19 +387,27 @@ class DestinationTester:
         return None if kind is not None and getattr(response, kind) else "the response is empty"
 
     def _succeeds(self, rpc: str, rule: int, what: str, request: Any, *, must: bool = True) -> None:
-        """Make a call that must (or, if ``must`` is False, should) succeed."""
+        """Make a call and record a finding if it fails.
+
+        Args:
+            rpc: Name of the rpc.
+            rule: Number of the rule.
+            what: Description of the request, for the finding.
+            request: The request.
+            must: True to record a broken rule, False to record a warning.
+        """
         if fault := self._fault(rpc, request):
             record = self.findings.add_violation if must else self.findings.add_warning
             record(rule, f"{rpc} of {what} fails: {fault}")
 
     def _fails(self, rpc: str, rule: int, what: str, request: Any) -> None:
-        """Make a call that must fail."""
+        """Make a call and record a broken rule if it succeeds."""
         if self._fault(rpc, request) is None:
             self.findings.add_violation(rule, f"{rpc} of {what} succeeds")
 
 
 def _cells(row: Mapping[str, Cell], names: Sequence[str]) -> list[Cell]:
-    """Return the cells of a row for these columns; missing values are null."""
+    """Return the cells of a row in the order of the columns ``names``; null for missing values."""
     return [row.get(name, NULL) for name in names]
 
 

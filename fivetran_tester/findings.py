@@ -14,7 +14,10 @@ __all__ = ["Finding", "Findings"]
 
 
 class Finding(NamedTuple):
-    """Rule and its violation; ``must`` is False for a recommendation."""
+    """Number of a rule and the description of its violation.
+
+    ``must`` is True for a broken rule, False for an unmet recommendation.
+    """
 
     rule: int
     what: str
@@ -22,7 +25,7 @@ class Finding(NamedTuple):
 
 
 class Findings:
-    """Findings of a test so far; true if a rule is broken."""
+    """Collected findings of a test; true in a boolean context if any rule is broken."""
 
     def __init__(self) -> None:
         self._found: Counter[Finding] = Counter()

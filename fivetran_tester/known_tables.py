@@ -33,7 +33,7 @@ Name: TypeAlias = "tuple[str | None, str]"
 
 @dataclass(frozen=True, slots=True)
 class KnownColumn:
-    """Column of a table; ``digits`` are the precision and scale of a DECIMAL."""
+    """Column of a table; ``digits`` is the (precision, scale) pair of a DECIMAL column."""
 
     name: str
     type: DataType
@@ -52,7 +52,7 @@ class KnownColumn:
 
 @dataclass(frozen=True, slots=True)
 class KnownTable:
-    """Columns of a table by name; ``repeated`` are the column names that were reported twice."""
+    """Columns of a table by name; ``repeated`` lists the column names reported twice."""
 
     columns: Mapping[str, KnownColumn]
     repeated: tuple[str, ...] = ()
@@ -65,7 +65,10 @@ class KnownTable:
 
 @dataclass(frozen=True, slots=True)
 class TableSelection:
-    """Selected columns by table; ``takes_new`` is True if new columns are selected too."""
+    """Names of the selected columns by table.
+
+    ``takes_new`` is True if columns added later are selected too, False if they are not.
+    """
 
     columns: Mapping[Name, AbstractSet[str]]
     takes_new: bool = True
@@ -97,7 +100,7 @@ def select_all(tables: Mapping[Name, KnownTable]) -> TableSelection:
 
 
 def build_selection(tables: Mapping[Name, KnownTable], choice: TableSelection) -> Any:
-    """Return a selection as the message that Fivetran sends.
+    """Return a selection as the protobuf message that Fivetran sends.
 
     If ``takes_new`` is True, unselected tables and columns are listed as excluded. Otherwise they
     are not listed, because tables and columns that are not listed are not selected.
@@ -144,7 +147,7 @@ def _table_selection(name: Name, table: KnownTable, choice: TableSelection) -> A
 
 
 def parse_column(message: Any) -> KnownColumn:
-    """Return the column in a Column message."""
+    """Return the column described by a Column message."""
     digits = None
     if message.HasField("params") and message.params.WhichOneof("params") == "decimal":
         digits = (message.params.decimal.precision, message.params.decimal.scale)
@@ -152,12 +155,12 @@ def parse_column(message: Any) -> KnownColumn:
 
 
 def to_message(name: str, columns: Iterable[KnownColumn]) -> Any:
-    """Return a table as the Table message of a destination's requests."""
+    """Return the Table message for a table, as sent in requests to a destination."""
     return proto_messages.Table(name=name, columns=map(_to_proto_column, columns))
 
 
 def _to_proto_column(column: KnownColumn) -> Any:
-    """Return a column as a Column message."""
+    """Return the Column message for a column."""
     message = proto_messages.Column(
         name=column.name, type=int(column.type), primary_key=column.is_key
     )
@@ -167,7 +170,7 @@ def _to_proto_column(column: KnownColumn) -> Any:
 
 
 def _table(message: Any) -> KnownTable:
-    """Return the table in a Table message."""
+    """Return the table described by a Table message."""
     names = [column.name for column in message.columns]
     repeated = tuple(sorted({name for name in names if names.count(name) > 1}))
     return KnownTable({column.name: parse_column(column) for column in message.columns}, repeated)

@@ -35,7 +35,7 @@ def form_lines(form: Any) -> Iterator[str]:
 
 
 def format_reading(reading: UpdateReader) -> Iterator[str]:
-    """Yield lines about the messages of one Update and the rows of the destination after it."""
+    """Yield report lines about the messages of an Update and the destination's rows after it."""
     operations = ", ".join(
         f"{count:,} x {kind}" for kind, count in sorted(reading.operations.items())
     )
@@ -50,7 +50,7 @@ def format_reading(reading: UpdateReader) -> Iterator[str]:
 
 
 def _columns(name: Name, table: KnownTable, reading: UpdateReader) -> Iterator[Sequence[str]]:
-    """Yield the cells of a line for each selected column of a table."""
+    """Yield the report cells for each selected column of a table."""
     chosen = reading.choice.columns[name]
     for column in table.columns.values():
         if column.name in chosen or column.is_key:
@@ -60,7 +60,7 @@ def _columns(name: Name, table: KnownTable, reading: UpdateReader) -> Iterator[S
 
 
 def _fields(fields: Iterable[Any], indent: str) -> Iterator[Sequence[str]]:
-    """Yield the cells of the lines for form fields."""
+    """Yield the report cells for each form field."""
     for field in fields:
         if field.WhichOneof("type") == "conditional_fields":
             condition = field.conditional_fields.condition
@@ -75,7 +75,7 @@ def _fields(fields: Iterable[Any], indent: str) -> Iterator[Sequence[str]]:
 
 
 def _condition(condition: Any) -> str:
-    """Return the condition of conditional fields as text."""
+    """Return the condition under which conditional fields are shown, as text."""
     kind = condition.WhichOneof("visible_when")
     if kind == "bool_value":
         return "on" if condition.bool_value else "off"
@@ -96,7 +96,7 @@ def _kind(field: Any) -> str:
 
 
 def _aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield rows as lines with aligned cells; a row of one cell is not aligned."""
+    """Yield rows of cells as lines with aligned columns; a row of one cell is not aligned."""
     lines = list(rows)
     several = [row for row in lines if len(row) > 1]
     widths = [max(map(len, column)) for column in zip(*several, strict=True)]

@@ -22,7 +22,10 @@ _NONE: Final = bytes(_WIDTH)
 
 
 class TableRows:
-    """Rows of one table: checksums of all values by a digest of the key."""
+    """Expected rows of one table, stored as checksums to save memory.
+
+    Each row is the checksums of its values, stored under a digest of its key.
+    """
 
     def __init__(self, keys: Sequence[str]) -> None:
         self.keys = tuple(keys)
@@ -36,7 +39,7 @@ class TableRows:
         return other
 
     def apply(self, kind: int, data: Mapping[str, Any]) -> None:
-        """Apply a record: upsert, update, delete or truncate."""
+        """Apply a record of a kind: upsert, update, delete or truncate."""
         if kind == RecordType.TRUNCATE:
             self.rows.clear()
             return
@@ -50,7 +53,7 @@ class TableRows:
             self.rows[identity] = self._changed(self.rows[identity], encoded)
 
     def differences(self, other: TableRows) -> Iterator[str]:
-        """Yield the differences of another table of the same name, as counts and column names."""
+        """Yield the differences from another state of the same table: counts and column names."""
         missing, more = self.rows.keys() - other.rows.keys(), other.rows.keys() - self.rows.keys()
         if missing:
             yield f"{len(missing):,} rows are missing"
@@ -70,21 +73,21 @@ class TableRows:
             yield f"values differ in {', '.join(changed)}"
 
     def _cell(self, name: str, row: bytes) -> bytes:
-        """Return the checksum of a column's value in a row; zeros for a missing value."""
+        """Return the checksum of a column's value in a row; zero bytes for a missing value."""
         position = self.places.get(name)
         if position is None:
             return _NONE
         return row[position : position + _WIDTH] or _NONE
 
     def _identity(self, encoded: Mapping[str, bytes]) -> bytes:
-        """Return the digest of a record's key, or of all its values without a key."""
+        """Return the digest of a record's key or, in a table without keys, of all its values."""
         names = self.keys or sorted(encoded)
         parts = [encoded.get(name, b"") for name in names]
         joined = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
         return hashlib.blake2b(joined, digest_size=16).digest()
 
     def _changed(self, row: bytes, encoded: Mapping[str, bytes]) -> bytes:
-        """Return a row with some of its values replaced."""
+        """Return a row's checksums with those of the ``encoded`` values replaced."""
         for name in encoded:
             if name not in self.places:
                 self.places[name] = len(self.places) * _WIDTH
@@ -96,7 +99,7 @@ class TableRows:
 
 
 class Model:
-    """Tables of a destination and their rows."""
+    """Expected contents of a destination: its tables and their rows."""
 
     def __init__(self) -> None:
         self.tables: dict[Name, TableRows] = {}
@@ -108,7 +111,7 @@ class Model:
         return other
 
     def only(self, name: Name) -> Model:
-        """Return a model with one table, which is shared with this model."""
+        """Return a model with only one table; its rows are shared with this model."""
         other = Model()
         other.tables = {name: self.tables[name]} if name in self.tables else {}
         return other
@@ -120,7 +123,7 @@ class Model:
         self.tables[name].apply(kind, data)
 
     def differences(self, other: Model) -> Iterator[str]:
-        """Yield the differences of another model, by table."""
+        """Yield the differences from another model, each with the name of its table."""
         for name in sorted({*self.tables, *other.tables}, key=format_name):
             ours, theirs = (
                 self.tables.get(name, TableRows(())),
@@ -131,9 +134,9 @@ class Model:
 
 
 class CheckpointSample:
-    """Sample of a run's checkpoints, each with a copy of the model at that time.
+    """Sample of the checkpoints of a run, each with a copy of the model at that time.
 
-    At most ``most`` checkpoints, spread over the run, are chosen.
+    The sample has at most ``most`` checkpoints, distributed over the run.
     """
 
     def __init__(self, most: int) -> None:
@@ -143,7 +146,7 @@ class CheckpointSample:
         self.kept: list[tuple[int, str, Model]] = []
 
     def add(self, state: str, model: Model) -> None:
-        """Process one more checkpoint; keep it if it belongs to the sample."""
+        """Count one more checkpoint, and keep it if it belongs to the sample."""
         self._count += 1
         if self._count % self._step or not self._most:
             return
@@ -153,7 +156,10 @@ class CheckpointSample:
             self.kept = [checkpoint for checkpoint in self.kept if checkpoint[0] % self._step == 0]
 
     def chosen(self) -> list[tuple[int, str, Model]]:
-        """Return at most ``most`` checkpoints, spread over the run, without the last one."""
+        """Return the sample: at most ``most`` checkpoints, without the last one of the run.
+
+        Each is a (number, state, model) tuple.
+        """
         earlier = [checkpoint for checkpoint in self.kept if checkpoint[0] < self._count]
         stride = -(-len(earlier) // self._most) if earlier else 1
         return earlier[::stride]

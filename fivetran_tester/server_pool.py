@@ -29,7 +29,7 @@ _ORIGINS: Final = {
 
 
 class RemoteServer:
-    """Server that the tester did not start.
+    """Running server at an address, which the tester does not start or stop.
 
     Raises:
         NotStartedError: No server listens at the address.
@@ -47,7 +47,7 @@ Server: TypeAlias = "ServerProcess | RemoteServer"
 
 @dataclass
 class Servers:
-    """Source of servers for a test.
+    """Provider of the servers that a test calls: new processes, or one running server.
 
     Attributes:
         service: Name of the service.
@@ -68,12 +68,12 @@ class Servers:
 
     @property
     def are_fresh(self) -> bool:
-        """True if each opened server is a new process."""
+        """True if `open` starts a new process each time."""
         return not self.address
 
     @contextmanager
     def open(self) -> Iterator[Server]:
-        """Context manager that yields a server and stops it after the block.
+        """Context manager that yields a server, and stops a started server after the block.
 
         Raises:
             NotStartedError: The server does not start.
@@ -99,12 +99,12 @@ class Servers:
             self._running.remove(program)
 
     def terminate(self) -> None:
-        """End the running processes; callable from a signal handler."""
+        """End the started processes; may be called from a signal handler."""
         for program in self._running:
             program.terminate()
 
     def _end(self, program: ServerProcess) -> None:
-        """End a server, and record a crash or a wrong exit code."""
+        """End a server; record a finding for a crash or a wrong exit code."""
         if program.was_killed:
             return
         if not program.is_alive:

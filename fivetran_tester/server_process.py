@@ -36,16 +36,16 @@ _SHORTEST_SECRET: Final = 4
 
 
 class NotStartedError(Exception):
-    """The server does not start, or does not listen."""
+    """Error for a server that does not start, or does not listen on its port."""
 
 
 class Log:
-    """Log of a server, whose lines are checked against the rules of a log.
+    """Checker of the lines that a server writes to its log.
 
     Args:
         findings: Findings of the test.
         origin: Expected ``message-origin`` of each line.
-        secrets: Values that no line must contain.
+        secrets: Values that no line may contain.
     """
 
     def __init__(self, findings: Findings, origin: str, secrets: Iterable[str] = ()) -> None:
@@ -62,7 +62,7 @@ class Log:
             self._findings.add_violation(rule, what)
 
     def _faults(self, text: str) -> Iterator[tuple[int, str]]:
-        """Yield the number and the description of each rule that a line breaks."""
+        """Yield the (rule number, description) pair of each rule that a line breaks."""
         if any(secret in text for secret in self._secrets):
             yield 3, "a line of the log shows a secret of the configuration"
         try:
@@ -82,11 +82,11 @@ class Log:
 
 
 class ServerProcess:
-    """Server in a child process.
+    """Server running in a child process.
 
     Args:
         command: Command that starts the server, without the port.
-        log: Log that checks the lines of its standard output.
+        log: Checker of the lines of the server's standard output.
         service: Name of the service.
         seconds: Time limit of a call.
 
@@ -112,16 +112,16 @@ class ServerProcess:
         self.client = Client(f"127.0.0.1:{port}", service, seconds)
 
     def terminate(self) -> None:
-        """End the process from a signal handler, where gRPC must not be called."""
+        """End the process; used in a signal handler, where gRPC must not be called."""
         self._process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_TERMINATE_SECONDS)
         self._process.kill()
 
     def stop(self) -> int:
-        """End the process by SIGTERM, as Fivetran does, and return its exit code.
+        """End the process with SIGTERM, as Fivetran does, and return its exit code.
 
-        After 60 seconds the process is killed.
+        If the process still runs after 60 seconds, it is killed.
         """
         self.client.close()
         with contextlib.suppress(ProcessLookupError):
@@ -150,7 +150,7 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """Process ID."""
+        """Process ID of the server."""
         return self._process.pid
 
     def await_start(self) -> None:
@@ -175,7 +175,7 @@ class ServerProcess:
         )
 
     def _format_last_lines(self) -> str:
-        """Return the last lines of the log, for messages."""
+        """Return the last lines of the log as text for an error message."""
         return "".join(f"\n  {line}" for line in self.log.last)
 
     def _listen(self) -> None:
@@ -187,7 +187,7 @@ class ServerProcess:
 
 
 def answers(host: str, port: int) -> bool:
-    """Return True if a server listens on a port of a host."""
+    """Return True if a server accepts connections on a port of a host."""
     try:
         with socket.create_connection((host, port), timeout=2):
             return True
@@ -196,7 +196,7 @@ def answers(host: str, port: int) -> bool:
 
 
 def _free_port() -> int:
-    """Return a free port of the loopback address."""
+    """Return an unused port of the loopback address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]

@@ -36,14 +36,14 @@ _OF_SYSTEMS: Final = ("_fivetran_", "_sdc_", "_airbyte_")
 
 
 class UpdateReader:
-    """Reader of the messages of one Update.
+    """Reader that checks the messages of one Update and applies its records to a model.
 
     Args:
         findings: Findings of the test.
-        tables: Tables that Schema has listed.
+        tables: Tables reported by Schema.
         choice: Selected tables and columns.
-        model: Rows of the destination before the Update; the records are applied to it.
-        checkpoints: Sample of the checkpoints.
+        model: Rows of the destination before the Update; by default no rows.
+        checkpoints: Sample to which the Update's checkpoints are added.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class UpdateReader:
         self._checked = time.monotonic()
 
     def read(self, messages: Iterable[Any]) -> None:
-        """Process all messages of an Update."""
+        """Process a series of messages of an Update."""
         for message in messages:
             self.process(message)
 
@@ -92,7 +92,7 @@ class UpdateReader:
         }[kind]()
 
     def end(self) -> None:
-        """Check for a missing checkpoint after a stream that ended without an error."""
+        """Record a finding if an Update ended without an error but lacks a final checkpoint."""
         if self.task is None and self._uncovered:
             self.findings.add_violation(15, "no checkpoint follows the last data")
         if self.task is None and self.state is None:
@@ -110,7 +110,7 @@ class UpdateReader:
                 self.findings.add_violation(rule, what)
 
     def _record(self, record: Any) -> Iterator[tuple[int, str]]:
-        """Apply a record to the model; yield the number and description of each broken rule."""
+        """Apply a record to the model; yield the (number, description) of each broken rule."""
         name = (record.schema_name if record.HasField("schema_name") else None, record.table_name)
         table = self.tables.get(name)
         if table is None:
@@ -130,7 +130,7 @@ class UpdateReader:
         self.model.apply(name, table.keys, record.type, record.data)
 
     def _truncation(self, name: Name, record: Any) -> Iterator[tuple[int, str]]:
-        """Yield the number and description of each rule that a truncation breaks."""
+        """Yield the (number, description) of each rule that a truncate record breaks."""
         if record.data:
             yield 14, f"a truncate of {format_name(name)} has data"
         if name in self._upserted:
@@ -139,7 +139,7 @@ class UpdateReader:
             )
 
     def _data(self, name: Name, table: KnownTable, record: Any) -> Iterator[tuple[int, str]]:
-        """Yield the number and description of each rule that a record's values break."""
+        """Yield the (number, description) of each rule that a record's values break."""
         label, data = format_name(name), record.data
         chosen = self.choice.columns.get(name, frozenset(table.columns))
         for column in table.keys:
@@ -158,14 +158,14 @@ class UpdateReader:
                 yield from self._value(name, table.columns[column], value)
 
     def _value(self, name: Name, column: KnownColumn, value: Any) -> Iterator[tuple[int, str]]:
-        """Yield the rule that a value breaks; keep a valid value as an example."""
+        """Yield the rule that a value breaks, if any; store a valid value as an example."""
         if fault := find_fault(column, value):
             yield 13, f"a value of {format_name(name)}.{column.name} {fault}"
         elif self.examples.get((name, column.name), "null") == "null":
             self.examples[name, column.name] = format_value(column, value)
 
     def _change(self, message: Any) -> None:
-        """Check and store the tables of a SchemaChange."""
+        """Check the tables of a SchemaChange message and store them."""
         changed = parse_tables(message)
         columns = dict(self.choice.columns)
         for name, table in changed.items():
@@ -178,7 +178,7 @@ class UpdateReader:
         self.choice = TableSelection(columns, self.choice.takes_new)
 
     def findings_of_table(self, name: Name, table: KnownTable) -> None:
-        """Check a reported table against rules F10 and F11."""
+        """Check a reported table against rules F10 and F11 of ``docs/fivetran.md``."""
         label = format_name(name)
         for column in table.repeated:
             self.findings.add_violation(10, f"column {column} is listed twice in {label}")
@@ -189,7 +189,7 @@ class UpdateReader:
             self.findings.add_violation(10, "a table or a column has no name")
 
     def _checkpoint(self, state: str) -> None:
-        """Check the state of a checkpoint and store it."""
+        """Check a checkpoint's state and store it."""
         try:
             document = json.loads(state)
         except ValueError:
@@ -202,6 +202,6 @@ class UpdateReader:
         self.checkpoints.add(state, self.model)
 
     def _failed(self, text: str) -> None:
-        """Check the text of a task, which ends the sync."""
+        """Check the text of a Task message, which ends the Update with an error."""
         check_text("a task", text, self.findings)
         self.task = text

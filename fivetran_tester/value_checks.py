@@ -28,7 +28,7 @@ _LONGEST_SHOWN: Final = 40
 
 
 def find_fault(column: KnownColumn, value: Any) -> str | None:
-    """Return the fault of a value in a column, or None if it is valid or null."""
+    """Return a description of what is wrong with a column's value; None if it is valid or null."""
     kind = value.WhichOneof("inner")
     if kind is None:
         return "has no kind of value"
@@ -41,7 +41,7 @@ def find_fault(column: KnownColumn, value: Any) -> str | None:
 
 
 def format_value(column: KnownColumn, value: Any) -> str:
-    """Return a value as text, shortened; a secret value is not shown."""
+    """Return a value as shortened text, without revealing secrets."""
     kind = value.WhichOneof("inner")
     if kind in {None, "null"}:
         return "null"

@@ -25,9 +25,9 @@ __all__ = ["APIAuthenticatorBase", "SingletonMeta", "adds_no_credentials", "depr
 
 
 class SingletonMeta(type):
-    """Metaclass of classes that have a single instance.
+    """Metaclass of classes with a single instance.
 
-    The instance is created by the first call; concurrent calls return the same instance.
+    The first call creates the instance; every other call, also from another thread, returns it.
     """
 
     def __init__(cls, name: str, bases: tuple[type, ...], dic: dict[str, Any]) -> None:
@@ -36,7 +36,7 @@ class SingletonMeta(type):
         super().__init__(name, bases, dic)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return the single instance; arguments are used by the first call only."""
+        """Return the single instance; only the first call uses the arguments."""
         with cls.__making:
             if cls.__single_instance is None:
                 cls.__single_instance = super().__call__(*args, **kwargs)
@@ -44,17 +44,15 @@ class SingletonMeta(type):
 
 
 class APIAuthenticatorBase(AuthBase):
-    """Base class of authenticators: callables that add credentials to a request.
+    """Base class of authenticators, which are called with a request and add credentials to it.
 
-    ``auth_headers`` and ``auth_params`` are put on the request. Extra arguments are ignored, so
-    that
-    subclasses may pass on all of theirs. Passing a stream (``stream=`` or the first argument) to
-    supply
-    settings is deprecated.
+    The headers in ``auth_headers`` and the query parameters in ``auth_params`` are added. Unknown
+    constructor arguments are ignored. It is deprecated to pass a stream (``stream=`` or the first
+    argument) as the source of settings.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Create the authenticator; take name and settings from the stream, if one is passed."""
+        """Create the authenticator; if a stream is passed, take its name and settings."""
         self._tap: Any = None
         self._tap_name: str = "tap"
         self._stream_name: str | None = None
@@ -70,10 +68,10 @@ class APIAuthenticatorBase(AuthBase):
             self.attach(stream)
 
     def attach(self, stream: Any) -> None:
-        """Record the tap and the stream that use this authenticator.
+        """Record the stream and the tap that use this authenticator.
 
-        The stream calls this before it uses the authenticator. All authenticators of a tap share
-        its replaced refresh tokens, and new tokens are written back to the tap's configuration.
+        The stream calls this method before it uses the authenticator. The authenticators of a tap
+        share its refresh tokens, and new tokens are written to the tap's configuration file.
         """
         self._stream_name = getattr(stream, "name", None)
         if self._tap is None:
@@ -91,12 +89,12 @@ class APIAuthenticatorBase(AuthBase):
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Settings of the stream, read-only and with the latest refresh token (deprecated)."""
+        """Read-only settings of the stream, with the latest refresh token (deprecated)."""
         deprecated("The `config` property", "the constructor's arguments")
         return MappingProxyType(self._config)
 
     def authenticate_request(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Put the headers and query parameters on a request; subclasses may override it.
+        """Add the headers and query parameters to a request; subclasses may override it.
 
         Args:
             request: The request to change.
@@ -110,11 +108,11 @@ class APIAuthenticatorBase(AuthBase):
         return request
 
     def __call__(self, r: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Authenticate a request and return it."""
+        """Add the credentials to a request and return the request."""
         return self.authenticate_request(r)
 
     def __repr__(self) -> str:
-        """Return the class name and the names, without values, of the headers and parameters."""
+        """Return the class name and the names, but not the values, of headers and parameters."""
         attributes = vars(self)
         names = [*attributes.get("auth_headers", ()), *attributes.get("auth_params", ())]
         return f"{type(self).__name__}({', '.join(map(str, names))})"
@@ -136,8 +134,8 @@ def deprecated(what: str, instead: str, *, calls: int = 1) -> None:
 
     Args:
         what: Name of the deprecated member.
-        instead: Its replacement.
-        calls: Number of frames between this function and the code to blame.
+        instead: Name of its replacement.
+        calls: Number of stack frames between this function and the code that is reported.
     """
     warnings.warn(
         f"{what} will be removed: use {instead}.",
@@ -155,7 +153,7 @@ def _stream_among(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _with_parameters(url: str, parameters: Mapping[str, Any]) -> str:
-    """Return a URL with query parameters set; all other parameters keep their exact text."""
+    """Return a URL with query parameters set; its other parameters are not re-encoded."""
     if not parameters:
         return url
     parts = urlsplit(url)

@@ -13,10 +13,10 @@ __all__ = ["load_private_key", "sign_jwt"]
 
 
 def load_private_key(pem: str, passphrase: str | None = None) -> Any:
-    r"""Return the private key in PEM text.
+    r"""Load a private key from PEM text.
 
     Args:
-        pem: The PEM text; ``\n`` escapes on a single line are accepted.
+        pem: The PEM text, on several lines or on one line with ``\n`` escapes.
         passphrase: Passphrase of an encrypted key.
 
     Raises:
@@ -38,7 +38,7 @@ def sign_jwt(
     algorithm: str,
     headers: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return a signed token.
+    """Return a signed JSON Web Token (JWT).
 
     Args:
         claims: Claims of the token.
@@ -57,7 +57,7 @@ def sign_jwt(
 
 
 def _not_installed() -> RuntimeError:
-    """Return the error for a missing signing package."""
+    """Return the error for a missing package, PyJWT or cryptography."""
     return RuntimeError(
         "Signing a token with a private key needs the packages PyJWT and cryptography: "
         "pip install 'pyjwt[crypto]'."

@@ -46,20 +46,20 @@ _ASSERTION_LIFETIME = timedelta(hours=1)
 
 
 def refresh_margin_seconds(lifetime: float) -> float:
-    """Return the seconds before expiry at which a token is refreshed.
+    """Return the number of seconds before its expiry at which a token is refreshed.
 
-    They are 60, or 10 % of the lifetime if that is less.
+    The result is 60, or 10 % of the token's lifetime if that is less.
     """
     return min(_LONGEST_MARGIN, lifetime * _SHARE_OF_LIFETIME)
 
 
 class OAuthAuthenticator(APIAuthenticatorBase):
-    """Authenticator that requests an access token by a POST of `oauth_request_body`.
+    """Authenticator that requests an OAuth access token and adds it to requests.
 
-    Subclasses define that property.
+    Subclasses define `oauth_request_body`, the form data of the token request.
 
     Attributes:
-        access_token: Current access token, or None before the first request.
+        access_token: Current access token, or None before the first token request.
         refresh_token: Latest refresh token that the server sent, or None.
         last_refreshed: Time of the last token request, or None.
         expires_in: Lifetime of the access token in seconds; None if it does not expire.
@@ -114,7 +114,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         install_redaction()
 
     def authenticate_request(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Put a valid access token on a request; request a new token if needed.
+        """Add a valid access token to a request; request a new token if needed.
 
         Args:
             request: The request to change.
@@ -194,7 +194,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         return age < self.expires_in - refresh_margin_seconds(self.expires_in)
 
     def update_access_token(self) -> None:
-        """Request a new token, unless another thread did so while this one waited.
+        """Request a new token, unless another thread has just done so.
 
         Raises:
             AccessTokenError: No token could be obtained.
@@ -246,7 +246,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
     def _keep_refresh_token(
         self, tokens: RefreshTokens, used: str | None, token: str | None
     ) -> None:
-        """Store a refresh token that the server sent, in place of the used one."""
+        """Store a refresh token that the server sent as the replacement of the used one."""
         if token is None:
             return
         self.refresh_token = token
@@ -256,7 +256,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
             tokens.save_token(self._tap, token, self.logger)
 
     def _keep(self, token: TokenResponse) -> None:
-        """Store a token; ``last_refreshed`` is set last, so that an old token never looks new."""
+        """Store a token; ``last_refreshed`` is set last, so that an old token never seems valid."""
         self.access_token = token.access_token
         expires_in = self._lifetime(token)
         self.expires_in = (
@@ -291,7 +291,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
 
 
 def _seconds(value: Any) -> int | None:
-    """Return a lifetime in seconds, which some servers send as text, or None if it is invalid."""
+    """Convert a lifetime, a number or text, to seconds; return None if it is invalid."""
     try:
         seconds = float(value)
         return 1 if 0 < seconds < 1 else int(seconds)
@@ -302,7 +302,7 @@ def _seconds(value: Any) -> int | None:
 class OAuthJWTAuthenticator(OAuthAuthenticator):
     """Authenticator that requests tokens with an assertion signed by a private key (RFC 7523).
 
-    It needs the packages PyJWT and cryptography.
+    The packages PyJWT and cryptography must be installed.
     """
 
     def __init__(
@@ -339,7 +339,7 @@ class OAuthJWTAuthenticator(OAuthAuthenticator):
 
     @property
     def oauth_request_body(self) -> dict[str, Any]:
-        """Claims of the assertion, valid for one hour."""
+        """Claims of the signed assertion, which is valid for one hour."""
         now = utc_now()
         return {
             "iss": self.client_id,

@@ -22,10 +22,10 @@ __all__ = ["RefreshTokens", "apply_latest_token", "get_refresh_token", "get_refr
 
 
 class RefreshTokens:
-    """The used refresh tokens of one tap and their replacements.
+    """Refresh tokens that a tap has used, each with the token that replaced it.
 
-    ``lock`` is held from the lookup of the latest token until the response has been read, since a
-    single-use token must not be sent by two threads.
+    A thread holds ``lock`` from the lookup of the latest token until it has read the response,
+    because a single-use token must not be sent twice.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class RefreshTokens:
         self._warned = False
 
     def newest(self, token: str) -> str:
-        """Return the latest replacement of a token, or the token if it was not replaced."""
+        """Return the latest replacement of a token, or the token itself if it was not replaced."""
         while token in self._next:
             token = self._next[token]
         return token
@@ -45,11 +45,11 @@ class RefreshTokens:
         self._next[used] = token
 
     def renewed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a copy of settings in which used refresh tokens are replaced by the latest."""
+        """Return a copy of settings with each used refresh token replaced by the latest token."""
         return {name: self._renewed(name, value) for name, value in settings.items()}
 
     def _renewed(self, name: str, value: Any) -> Any:
-        """Return a setting with its used refresh tokens replaced."""
+        """Return a setting's value with used refresh tokens replaced by the latest token."""
         if isinstance(value, Mapping):
             return self.renewed(value)
         if isinstance(value, str) and is_refresh_token_name(name):
@@ -59,8 +59,8 @@ class RefreshTokens:
     def save_token(self, tap: Any, token: str, logger: logging.Logger) -> None:
         """Write a new token to the tap's configuration file; if that fails, log a warning once.
 
-        If the tap has a ``config_listener``, call it too, so that the process that started the tap
-        can store the token.
+        The tap's ``config_listener``, if set, is called as well, so that the process that started
+        the tap can store the token.
         """
         listener = getattr(tap, "config_listener", None)
         if callable(listener):
@@ -89,7 +89,7 @@ _known_lock = threading.Lock()
 
 
 def get_refresh_tokens(tap: Any, otherwise: RefreshTokens) -> RefreshTokens:
-    """Return the shared refresh tokens of a tap, or ``otherwise`` if there is no tap."""
+    """Return the refresh tokens shared by a tap's authenticators; without a tap, ``otherwise``."""
     if tap is None:
         return otherwise
     with _known_lock:
@@ -100,11 +100,11 @@ def get_refresh_tokens(tap: Any, otherwise: RefreshTokens) -> RefreshTokens:
 
 
 def get_refresh_token(payload: Any, name: str = "refresh_token") -> str | None:
-    """Return the refresh token in a request's payload, or None if it has none."""
+    """Return the refresh token in the payload of a token request, or None without one."""
     token = payload.get(name) if isinstance(payload, Mapping) else None
     return token if isinstance(token, str) and token else None
 
 
 def apply_latest_token(payload: Any, token: str, name: str = "refresh_token") -> dict[str, Any]:
-    """Return a copy of a request's payload with another refresh token."""
+    """Return a copy of a token request's payload in which ``token`` is the refresh token."""
     return {**payload, name: token}

@@ -23,7 +23,7 @@ __all__ = [
 
 
 class SimpleAuthenticator(APIAuthenticatorBase):
-    """Authenticator that sends constant headers; the other classes are more specific."""
+    """Authenticator that sends constant headers."""
 
     def __init__(
         self, *args: Any, auth_headers: dict[str, Any] | None = None, **kwargs: Any
@@ -32,7 +32,7 @@ class SimpleAuthenticator(APIAuthenticatorBase):
 
         Args:
             args: Arguments of `APIAuthenticatorBase`.
-            auth_headers: Headers to send; without them requests are not changed.
+            auth_headers: Headers to send. By default requests are not changed.
             kwargs: Arguments of `APIAuthenticatorBase`.
         """
         super().__init__(*args, **kwargs)
@@ -56,7 +56,7 @@ class APIKeyAuthenticator(APIAuthenticatorBase):
             args: Arguments of `APIAuthenticatorBase`.
             key: Name of the header or query parameter.
             value: The API key.
-            location: ``header`` or ``params``.
+            location: ``header`` to send a header, ``params`` to send a query parameter.
             kwargs: Arguments of `APIAuthenticatorBase`.
 
         Raises:
@@ -124,5 +124,5 @@ class BasicAuthenticator(APIAuthenticatorBase):
 
 
 def _deprecated_for_stream(kind: type[APIAuthenticatorBase]) -> None:
-    """Emit the deprecation warning of ``create_for_stream``."""
+    """Emit the deprecation warning for the method ``create_for_stream`` of a class."""
     deprecated("The `create_for_stream` method", f"{kind.__name__}(…)", calls=2)

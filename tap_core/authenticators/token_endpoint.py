@@ -62,7 +62,7 @@ _FAILURES = (
 
 
 class AccessTokenError(FatalAPIError, RuntimeError):
-    """No access token could be obtained.
+    """Error raised when no access token could be obtained.
 
     Attributes:
         status: HTTP status, or None without a response.
@@ -91,14 +91,14 @@ _LONGEST_WAIT: Final = 60.0
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Timeout, number of tries and sleep function for requests to a token endpoint.
+    """Timeouts and number of attempts for requests to a token endpoint.
 
     Attributes:
         timeout: Seconds to wait for a connection and for data.
         tries: Maximum number of requests.
         sleep: Function that waits a number of seconds.
-        max_response_seconds: Seconds from the first byte of a response to its last, over all tries
-            together.
+        max_response_seconds: Maximum number of seconds spent on receiving responses, over all
+            attempts.
     """
 
     timeout: float = 60.0
@@ -109,9 +109,10 @@ class RetryPolicy:
 
 @dataclass(frozen=True)
 class TokenResponse:
-    """Tokens from an endpoint.
+    """Tokens in the response of a token endpoint.
 
-    ``expires_in`` is the unparsed lifetime, ``sent_at`` the time of the request.
+    ``expires_in`` is the token's lifetime as sent by the server, and ``sent_at`` is the time of the
+    request.
     """
 
     sent_at: datetime
@@ -122,7 +123,10 @@ class TokenResponse:
 
 @dataclass(frozen=True)
 class TokenFieldNames:
-    """Names of the fields in a token response; ``deep`` also searches nested values."""
+    """Names of the fields in a token response.
+
+    ``deep`` is True to also search the fields in nested objects.
+    """
 
     access_token: str = "access_token"  # noqa: S105  (names, no secrets)
     refresh_token: str = "refresh_token"  # noqa: S105
@@ -130,7 +134,10 @@ class TokenFieldNames:
     deep: bool = False
 
     def get_value(self, document: Any, name: str, levels: int = 5) -> Any:
-        """Return the value of a field in a document, or None; search at most ``levels`` deep."""
+        """Return the value of a field, or None if it is missing.
+
+        Nested values are searched to a depth of ``levels``.
+        """
         if isinstance(document, dict) and name in document:
             return document[name]
         if not self.deep or not levels or not isinstance(document, (dict, list)):
@@ -142,7 +149,7 @@ class TokenFieldNames:
 
 @dataclass(frozen=True)
 class RequestOutcome:
-    """Result of one try: a response or an error."""
+    """Result of one attempt to send a request: a response or an error."""
 
     sent_at: datetime
     response: requests.Response | None = None
@@ -150,7 +157,7 @@ class RequestOutcome:
 
     @property
     def may_pass(self) -> bool:
-        """True if the same request may succeed later."""
+        """True if the failure is temporary, so that the request should be retried."""
         if self.response is None:
             return isinstance(self.error, RETRYABLE_ERRORS) and not is_permanent_failure(self.error)
         status = self.response.status_code
@@ -163,7 +170,7 @@ class RequestOutcome:
 
     @property
     def description(self) -> str:
-        """Description for messages: the status, or the reason for no response; never sent data."""
+        """Text for messages: the HTTP status, or the reason for a missing response."""
         if self.response is not None:
             return f"status {self.response.status_code}"
         if isinstance(self.error, FatalAPIError):
@@ -172,7 +179,10 @@ class RequestOutcome:
 
 
 def _reason(error: BaseException | None) -> str:
-    """Return the operating system's error text; texts of the HTTP client contain whole URLs."""
+    """Return the operating system's text for a connection error, or an empty text.
+
+    The HTTP client's own error texts are not used, because they contain whole URLs.
+    """
     while error is not None:
         if isinstance(error, OSError) and error.strerror:
             return f" ({error.strerror})"
@@ -182,7 +192,7 @@ def _reason(error: BaseException | None) -> str:
 
 @dataclass(frozen=True)
 class TokenRequest:
-    """Request for a token: URL, headers and form data."""
+    """Request to a token endpoint: URL, headers and form data."""
 
     url: str
     headers: Mapping[str, Any] = field(repr=False)
@@ -191,7 +201,7 @@ class TokenRequest:
 
     @property
     def place(self) -> str:
-        """URL for messages, without user info, query, fragment and secrets."""
+        """URL for use in messages, without user info, query, fragment and secrets."""
         return self.secrets.hide(redact_url(self.url).partition("?")[0])
 
     def send(
@@ -201,11 +211,11 @@ class TokenRequest:
         logger: logging.Logger,
         stream: str | None = None,
     ) -> RequestOutcome:
-        """Send the request, retry temporary failures, and return the last outcome.
+        """Send the request, retry temporary failures, and return the result of the last attempt.
 
         Args:
             session: HTTP session.
-            retry_policy: Timeout and number of tries.
+            retry_policy: Timeouts and number of attempts.
             logger: Logger for retries.
             stream: Name of the stream that needs the token, for the log.
         """
@@ -258,7 +268,7 @@ def collect_payload_secrets(payload: Any) -> Secrets:
 
 
 def _pairs(payload: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the names and values of a payload: a mapping or an encoded form."""
+    """Yield the (name, value) pairs of a payload, which is a mapping or URL-encoded form data."""
     if isinstance(payload, Mapping):
         yield from payload.items()
     elif isinstance(payload, (str, bytes)):
@@ -267,9 +277,9 @@ def _pairs(payload: Any) -> Iterator[tuple[str, Any]]:
 
 
 def parse_oauth_error(content: str | bytes, secrets: Secrets) -> tuple[str | None, str | None]:
-    """Return OAuth's ``error`` and ``error_description`` from a body, with secrets hidden.
+    """Return the fields ``error`` and ``error_description`` of a response body, without secrets.
 
-    Each is None if it is missing.
+    A missing field gives None.
     """
     try:
         document = json.loads(content)
@@ -282,7 +292,7 @@ def parse_oauth_error(content: str | bytes, secrets: Secrets) -> tuple[str | Non
 
 
 def _format_description(value: Any, secrets: Secrets) -> str | None:
-    """Return a text on one line, without secrets and of limited length; None for other values."""
+    """Return a text on one line, shortened and without secrets; None for any other value."""
     if not isinstance(value, str) or not value.strip():
         return None
     text = " ".join(secrets.hide(value).split())
@@ -292,16 +302,16 @@ def _format_description(value: Any, secrets: Secrets) -> str | None:
 def parse_token_response(
     outcome: RequestOutcome, endpoint: str, secrets: Secrets, names: TokenFieldNames | None = None
 ) -> TokenResponse:
-    """Return the tokens of a request's outcome.
+    """Return the tokens in the response to a token request.
 
     Args:
-        outcome: Outcome of the request.
+        outcome: Result of the request.
         endpoint: Name of the endpoint in messages.
         secrets: Values that messages must not show.
         names: Names of the fields in the response; by default OAuth's.
 
     Raises:
-        AccessTokenError: The outcome has no token.
+        AccessTokenError: There is no response, or the response has no token.
     """
     response = outcome.response
     if response is None:
@@ -328,7 +338,7 @@ def parse_token_response(
 
 
 def _document(response: requests.Response) -> dict[str, Any] | None:
-    """Return the JSON object in a response, or None if there is none."""
+    """Return the JSON object in a response's body, or None if the body is not a JSON object."""
     try:
         document = response.json()
     except (ValueError, RecursionError):
@@ -339,7 +349,7 @@ def _document(response: requests.Response) -> dict[str, Any] | None:
 def _refusal(
     outcome: RequestOutcome, endpoint: str, reason: str, secrets: Secrets
 ) -> AccessTokenError:
-    """Return the error for an outcome without a token."""
+    """Return the error for a token request that gave no token."""
     content = b"" if outcome.response is None else outcome.response.content
     error, description = parse_oauth_error(content, secrets)
     details = ": ".join(detail for detail in (error, description) if detail)

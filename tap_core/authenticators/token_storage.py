@@ -34,7 +34,7 @@ Scanning with it matches each string as a whole.
 
 
 def write_refresh_token(path: Path, used: Collection[str], token: str) -> str | None:
-    """Replace a used refresh token in a configuration file.
+    """Replace the used refresh token in a configuration file by a new one.
 
     Args:
         path: Path of the configuration file.
@@ -42,7 +42,7 @@ def write_refresh_token(path: Path, used: Collection[str], token: str) -> str | 
         token: The new refresh token.
 
     Returns:
-        The reason for which the token was not stored permanently, or None on success.
+        None on success, else the reason why the token was not stored permanently.
     """
     try:
         file = path.resolve(strict=True)  # a link stays a link
@@ -62,7 +62,7 @@ def write_refresh_token(path: Path, used: Collection[str], token: str) -> str | 
 
 
 def _refused(file: Path) -> str | None:
-    """Return the reason for which a file must not be written, or None."""
+    """Return the reason why a file must not be written, or None if it may be written."""
     if not stat.S_ISREG(file.stat().st_mode):
         return "is not a regular file"
     if not file.stat().st_mode & _ANYBODY_WRITES or not os.access(file, os.W_OK):
@@ -71,19 +71,19 @@ def _refused(file: Path) -> str | None:
 
 
 def _short_lived(file: Path) -> str | None:
-    """Return a reason if the file is one that Meltano generates for each run, otherwise None."""
+    """Return a reason if Meltano generates the file for each run, otherwise None."""
     if ".meltano" in file.parts and "run" in file.parts:
         return f"the configuration file {file} is a copy that Meltano makes for each run"
     return None
 
 
 def is_refresh_token_name(name: str) -> bool:
-    """Return True for the name of a refresh token setting, such as ``oauth_refreshToken``."""
+    """Return True if a setting's name is a refresh token's, such as ``oauth_refreshToken``."""
     return "refreshtoken" in name.lower().replace("_", "").replace("-", "")
 
 
 def replace_token(text: str, used: Collection[str], token: str) -> str:
-    """Return a JSON text in which used refresh tokens are replaced; all else is unchanged.
+    """Return a JSON text with the used refresh tokens replaced and everything else unchanged.
 
     Raises:
         ValueError: The text is not JSON.
@@ -99,12 +99,12 @@ def replace_token(text: str, used: Collection[str], token: str) -> str:
 
 
 def _decode_text(text: str) -> str:
-    """Return the string in a JSON text."""
+    """Decode a JSON string literal."""
     return str(json.loads(text))
 
 
 def _replace(file: Path, content: bytes) -> None:
-    """Replace the content of a file atomically, with the same permissions and owner."""
+    """Replace the content of a file atomically; keep its permissions and owner."""
     about = file.stat()
     handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     try:

@@ -21,14 +21,14 @@ _Item = TypeVar("_Item")
 
 
 def lazy_chunked_generator(iterable: Iterable[_Item], chunk_size: int) -> Iterator[Iterator[_Item]]:
-    """Yield the items in chunks; each chunk is read completely when it is requested."""
+    """Yield the items in chunks of ``chunk_size``; each chunk is read when it is requested."""
     items = iter(iterable)
     while chunk := list(itertools.islice(items, chunk_size)):
         yield iter(chunk)
 
 
 class BaseBatcher(abc.ABC):
-    """Base class of writers of one stream's records to batch files."""
+    """Base class of batchers, which write the records of one stream to batch files."""
 
     def __init__(self, tap_name: str, stream_name: str, batch_config: BatchConfig) -> None:
         self.tap_name = tap_name

@@ -60,7 +60,7 @@ _BUILT_IN: Final[dict[str, type[BaseBatcher]]] = {
 
 
 class Batcher(BaseBatcher):
-    """Batcher that writes the format in the setting ``batch_config``."""
+    """Batcher that writes the file format of the setting ``batch_config``."""
 
     def get_batches(self, records: Iterator[Record]) -> Iterator[list[str]]:
         """Yield the manifest of each batch: a list of the URLs of its files.

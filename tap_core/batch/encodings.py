@@ -40,14 +40,14 @@ class BatchFileFormat(str, Enum):
 
 @dataclass
 class BaseBatchFileEncoding:
-    """Format of batch files and their compression, such as ``gzip``; None for no compression."""
+    """Format of batch files, and their compression: ``gzip`` for example, or None."""
 
     format: str
     compression: str | None = None
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return the encoding in a BATCH message or in the settings.
+        """Return the encoding for a dict in a BATCH message or in the settings.
 
         Raises:
             ConfigurationError: The format is missing, or a key or value is invalid.
@@ -91,7 +91,9 @@ def _deprecated(name: str, kind: str) -> None:
 
 @dataclass
 class BatchConfig:
-    """The setting ``batch_config``; encoding and storage may be passed as dicts.
+    """Value of the setting ``batch_config``.
+
+    The encoding and the storage may be passed as dicts.
 
     Attributes:
         encoding: Format and compression of the files.
@@ -120,7 +122,7 @@ class BatchConfig:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> BatchConfig:
-        """Return the configuration in the setting ``batch_config``.
+        """Return the configuration for the value of the setting ``batch_config``.
 
         Raises:
             ConfigurationError: A key is missing or unknown.
@@ -129,12 +131,12 @@ class BatchConfig:
         return cls(**data)
 
     def asdict(self) -> dict[str, Any]:
-        """Return the configuration as a dict, as in the settings."""
+        """Return the configuration as a dict, in the form of the setting."""
         return asdict(self)
 
 
 def _check(subject: str, data: Mapping[str, Any], kind: Any, required: tuple[str, ...]) -> None:
-    """Raise ConfigurationError for missing or unknown keys; ``subject`` names the data."""
+    """Raise ConfigurationError for missing or unknown keys; ``subject`` is the data's name."""
     missing = [name for name in required if not data.get(name)]
     if missing:
         raise ConfigurationError(f"{subject} lacks {' and '.join(map(repr, missing))}.")

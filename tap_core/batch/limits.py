@@ -27,7 +27,7 @@ _decode: Final = msgspec.json.Decoder(list[str]).decode
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """Limits of one target on batch files.
+    """A target's limits for batch files.
 
     Attributes:
         line: Maximum length of a line or a Parquet cell, in bytes.

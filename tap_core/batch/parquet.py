@@ -44,7 +44,7 @@ _BUFFER: Final = 1 << 20
 
 
 def _number(text: str) -> float | Decimal:
-    """Return a fraction as a double if that is exact, else as a decimal."""
+    """Convert the text of a fraction to float if that is exact, else to Decimal."""
     double = float(text)
     if repr(double) == text:
         return double
@@ -61,7 +61,7 @@ _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 
 class ParquetEncoder:
-    """Encoder that collects the rows of one file and writes them at the end."""
+    """Encoder that collects the rows of one Parquet file and writes them at the end."""
 
     def __init__(self, file: IO[bytes], schema: JsonSchema, compression: str | None) -> None:
         """Create an encoder.
@@ -89,7 +89,7 @@ class ParquetEncoder:
 
 
 def _table(rows: list[Record], schema: JsonSchema) -> pa.Table:
-    """Return an Arrow table of rows; undeclared properties are the last columns."""
+    """Return rows as an Arrow table; undeclared properties become the last columns."""
     import pyarrow as pa
 
     declared = schema.get("properties")
@@ -112,7 +112,7 @@ def _as_json(value: Any) -> str | None:
 
 
 def _guess(values: list[Any]) -> pa.DataType | None:
-    """Return the Arrow type of values without a declared type, or None if they differ."""
+    """Return the common Arrow type of values without a declared type; None without one."""
     names = {"str": "string", "int": "integer", "bool": "boolean", "float": "number"}
     type_names = {type(value).__name__ for value in values if value is not None}
     kinds = [names.get(name, "number" if name == "Decimal" else "") for name in type_names]
@@ -120,7 +120,7 @@ def _guess(values: list[Any]) -> pa.DataType | None:
 
 
 def _to_arrow_type(schema: Any) -> pa.DataType | None:
-    """Return the Arrow type of a schema, or None if the schema has no single type."""
+    """Return the Arrow type for a schema, or None if the schema has no single type."""
     import pyarrow as pa
 
     kinds = _kinds(schema)
@@ -141,7 +141,7 @@ def _to_arrow_type(schema: Any) -> pa.DataType | None:
 
 
 def _to_arrow_struct(schema: JsonSchema) -> pa.DataType | None:
-    """Return the Arrow type of an object schema, or None if not all properties are known."""
+    """Return the Arrow type for an object schema, or None if a property's type is not known."""
     import pyarrow as pa
 
     if schema.get("additionalProperties") or schema.get("patternProperties"):
@@ -156,7 +156,7 @@ def _to_arrow_struct(schema: JsonSchema) -> pa.DataType | None:
 
 
 def _kinds(schema: Any) -> set[str]:
-    """Return the JSON types of a schema without null; an empty set if it declares none."""
+    """Return the JSON types that a schema declares, except null."""
     if not isinstance(schema, dict):
         return set()
     named = schema.get("type")
@@ -169,13 +169,13 @@ def _kinds(schema: Any) -> set[str]:
 
 
 def _kinds_or_null(schema: Any) -> set[str] | None:
-    """Return the types of one option: empty for null, None if it declares no type."""
+    """Return the types of one ``anyOf`` option: an empty set for null, None without a type."""
     is_null = isinstance(schema, dict) and schema.get("type") == "null"
     return _kinds(schema) or (set() if is_null else None)
 
 
 def _exactly(values: list[Any], kind: pa.DataType) -> pa.Array | None:
-    """Return a column that holds the values exactly, or None if no type does."""
+    """Return an Arrow array that represents the values exactly, or None if no type does."""
     import pyarrow as pa
 
     types = set(map(type, values)) - {NoneType}
@@ -192,7 +192,7 @@ def _exactly(values: list[Any], kind: pa.DataType) -> pa.Array | None:
 
 
 def _array(values: list[Any], kind: pa.DataType | None) -> pa.Array | None:
-    """Return an Arrow array of values, or None if they do not fit the type."""
+    """Return an Arrow array of values, or None if a value cannot be converted to the type."""
     import pyarrow as pa
 
     try:
@@ -212,12 +212,15 @@ def _python_types(kind: pa.DataType) -> set[type]:
 
 
 def _all_hold(read: list[Any], written: list[Any]) -> bool:
-    """Return True if all read values equal the original ones."""
+    """Return True if all values read from an array equal the original values."""
     return len(read) == len(written) and all(map(_holds, read, written))
 
 
 def _holds(read: Any, written: Any) -> bool:
-    """Return True if a read value equals the original; an absent value may be read as null."""
+    """Return True if a value read from an array equals the original value.
+
+    A property that is missing in the original may be read as null.
+    """
     if isinstance(written, dict):
         return written.keys() <= read.keys() and all(
             _holds(read[name], written[name]) for name in written
@@ -233,11 +236,11 @@ def _holds(read: Any, written: Any) -> bool:
 def read_parquet(file: IO[bytes], bound: Bound | None = None) -> Iterator[Record]:
     """Yield the rows of a Parquet file, decoding at most a thousand at a time.
 
-    Columns marked as JSON are decoded. Numbers are converted as in JSON: decimals of scale 0
-    become integers, doubles become decimals of their shortest text.
+    Columns marked as JSON are parsed. Numbers are converted as in JSON: decimals of scale 0 become
+    integers, and doubles become the Decimal of their shortest text.
 
     Raises:
-        InputTooLargeError: A column would unpack to more than ``bound`` allows.
+        InputTooLargeError: A column would take more memory when decoded than ``bound`` allows.
     """
     from pyarrow import parquet
 
@@ -264,7 +267,7 @@ def read_parquet(file: IO[bytes], bound: Bound | None = None) -> Iterator[Record
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """Return the values of a column; repeated dictionary texts share one object."""
+    """Return the values of a column; equal texts of a dictionary column share one object."""
     import pyarrow as pa
 
     if not isinstance(column, pa.DictionaryArray):
@@ -275,7 +278,7 @@ def _values(column: pa.Array) -> list[Any]:
 
 
 def _reader(field: pa.Field) -> Callable[[Any], Any] | None:
-    """Return the conversion of a column's values, or None if they stay as they are."""
+    """Return the function that converts a column's values, or None if they are not converted."""
     import pyarrow as pa
 
     if JSON_COLUMN_MARKER.items() <= (field.metadata or {}).items():
@@ -287,7 +290,7 @@ def _reader(field: pa.Field) -> Callable[[Any], Any] | None:
 
 
 def _without_doubles(value: Any) -> Any:
-    """Return a value with doubles converted to decimals of their shortest text."""
+    """Return a value with each double converted to the Decimal of its shortest text."""
     if isinstance(value, float):
         return Decimal(repr(value))
     if isinstance(value, list):
@@ -301,14 +304,15 @@ def _without_doubles(value: Any) -> Any:
 
 
 def check_copies(file: IO[bytes], bound: Bound) -> None:
-    """Check that the texts of a file, if each one is copied, do not exceed a limit.
+    """Check that the texts of a file do not exceed a limit when each occurrence is copied.
 
-    `read_parquet` stores a text that a dictionary repeats once. This check is for readers that
-    copy it: it reads the dictionaries, and the indexes into dictionaries with long texts.
+    A dictionary-encoded column stores a repeated text once. This check is for readers that copy it
+    for every row, unlike `read_parquet`. It reads the dictionaries, and also the indexes of columns
+    with long texts.
 
     Raises:
-        InputTooLargeError: The limit is exceeded, or a column would unpack to more than ``bound``
-            allows.
+        InputTooLargeError: The limit is exceeded, or a column would take more memory when decoded
+            than ``bound`` allows.
     """
     from pyarrow import parquet
 
@@ -320,15 +324,17 @@ def check_copies(file: IO[bytes], bound: Bound) -> None:
         source = parquet.ParquetFile(
             file, metadata=metadata, read_dictionary=[path], buffer_size=_BUFFER
         )
-        if _at_most(source, path) > limit and ("." in path or _copied(source, path) > limit):
+        if _estimate_max_bytes(source, path) > limit and (
+            "." in path or _sum_text_bytes(source, path) > limit
+        ):
             raise InputTooLargeError(
                 f"column {path!r} repeats its texts to more than {format_size(limit)}; raise"
                 f" {bound.setting} to read it"
             )
 
 
-def _at_most(source: Any, path: str) -> int:
-    """Return an upper bound of a column's bytes: as if all texts had the longest one's length."""
+def _estimate_max_bytes(source: Any, path: str) -> int:
+    """Return an upper bound of a column's bytes: the longest text's length times the row count."""
     import pyarrow.compute as pc
 
     total = 0
@@ -348,7 +354,7 @@ def _num_values(group: Any, path: str) -> int:
 
 
 def _dictionary(column: Any) -> Any:
-    """Return the dictionary of a dictionary column, or of its single nested field."""
+    """Return the dictionary of a column; for a nested column, that of its innermost first field."""
     import pyarrow as pa
 
     while not isinstance(column, pa.DictionaryArray):
@@ -359,8 +365,8 @@ def _dictionary(column: Any) -> Any:
     return column.dictionary
 
 
-def _copied(source: Any, path: str) -> int:
-    """Return the total bytes of the texts of a column that is not nested."""
+def _sum_text_bytes(source: Any, path: str) -> int:
+    """Return the total size in bytes of a column's texts; the column must not be nested."""
     import pyarrow.compute as pc
 
     total = 0

@@ -35,14 +35,14 @@ _COPIES: Final = 64
 
 
 def check_parquet(metadata: Any, bound: Bound) -> None:
-    """Check that no column of a file unpacks to a disproportionate size.
+    """Check that no column of a file decodes to a disproportionately large size.
 
     Args:
         metadata: Metadata of the file (pyarrow).
         bound: Maximum size of a cell, and the setting that raises it.
 
     Raises:
-        InputTooLargeError: A column is too large when unpacked.
+        InputTooLargeError: A column would be too large when decoded.
     """
     for group, column in iterate_column_chunks(metadata):
         size = max(column.total_compressed_size, 1)
@@ -59,23 +59,23 @@ def check_parquet(metadata: Any, bound: Bound) -> None:
 
 
 def iterate_column_chunks(metadata: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the metadata of each row group with that of each of its columns."""
+    """Yield a pair of row group metadata and column metadata for each column of each row group."""
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for column in map(group.column, range(group.num_columns)):
             yield group, column
 
 
 def get_batch_rows(metadata: Any, usual: int) -> int:
-    """Return the number of rows to decode together: 1 if a long value may be repeated.
+    """Return the number of rows to decode at once.
 
-    ``usual`` is the number for all other files.
+    It is ``usual``, or 1 if the file may repeat a long value.
     """
     columns = (column for _, column in iterate_column_chunks(metadata))
     return 1 if any(map(_repeats_long_values, columns)) else usual
 
 
 def text_columns(metadata: Any) -> list[str]:
-    """Return the text columns that may repeat long values, to be read as dictionaries."""
+    """Return the paths of the top-level text columns, which are to be read as dictionaries."""
     schema = metadata.schema
     columns = [schema.column(n) for n in range(metadata.num_columns)]
     return [
@@ -88,12 +88,12 @@ def text_columns(metadata: Any) -> list[str]:
 
 
 def get_max_copied_bytes(size: int, bound: Bound) -> int:
-    """Return the maximum total bytes of a column's copied texts for a file of ``size`` bytes."""
+    """Return the maximum size in bytes of a column's copied texts, for a file's size."""
     return max(_COPIES * bound.most, _RATIO * size)
 
 
 def repeating_columns(metadata: Any, limit: int) -> list[str]:
-    """Return the text columns whose repeated dictionary values may exceed ``limit`` bytes."""
+    """Return the text columns whose values may exceed ``limit`` bytes if each repeat is copied."""
     totals: dict[str, int] = defaultdict(int)
     for _, column in iterate_column_chunks(metadata):
         if column.has_dictionary_page and column.physical_type == _TEXTS:
@@ -103,7 +103,7 @@ def repeating_columns(metadata: Any, limit: int) -> list[str]:
 
 
 def _repeats_long_values(column: Any) -> bool:
-    """Return True if a column that is not read as a dictionary may repeat a long value."""
+    """Return True if a column may repeat a long value and is not read as a dictionary."""
     is_flat_text = column.physical_type == _TEXTS and "." not in column.path_in_schema
     return (
         column.has_dictionary_page

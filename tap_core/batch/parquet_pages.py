@@ -49,13 +49,14 @@ _LONGEST_HEADER: Final = 1 << 22
 def check_pages(
     file: IO[bytes], metadata: Any, bound: Bound, *, trusts_footer: bool = False
 ) -> None:
-    """Check that no page of a file unpacks to more than a multiple of the bound.
+    """Check that no page of a file decompresses to more than a multiple of the bound.
 
     Args:
         file: The open file.
         metadata: Metadata of the file (pyarrow).
         bound: Maximum size of a cell, and the setting that raises it.
-        trusts_footer: True to skip columns that are small according to the footer.
+        trusts_footer: True to skip columns that are small according to the file's footer. False
+            to check the pages of all columns.
 
     Raises:
         InputTooLargeError: A page is too large, or the file has too many pages.
@@ -93,7 +94,10 @@ def _page_sizes(file: IO[bytes], column: Any) -> Iterator[int]:
 
 
 def _read_header(file: IO[bytes], at: int, end: int, name: str) -> tuple[int, dict[int, int]]:
-    """Return the length of a page header and the page's sizes by field number, in bytes."""
+    """Return the length of the page header at a position, and the sizes stated in the header.
+
+    The sizes are in bytes, by the number of their field.
+    """
     length = _HEADER_BYTES
     while True:
         file.seek(at)
@@ -116,7 +120,10 @@ def _read_header(file: IO[bytes], at: int, end: int, name: str) -> tuple[int, di
 
 
 class _Header:
-    """Parser of a struct in Thrift's compact protocol; ``sizes`` holds its top-level sizes."""
+    """Parser of a Parquet page header, a struct in Thrift's compact protocol.
+
+    The page sizes in the header are stored in ``sizes``, by field number.
+    """
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -124,7 +131,7 @@ class _Header:
         self.sizes: dict[int, int] = {}
 
     def skip_struct(self, depth: int) -> None:
-        """Skip a struct; its fields are numbered by their distance to the previous field."""
+        """Skip a struct at nesting level ``depth``; store the page sizes of the outermost one."""
         if depth > _DEPTH:
             raise ValueError("it is nested too deeply")
         field = 0
@@ -137,7 +144,7 @@ class _Header:
                 self._skip(kind, depth)
 
     def _skip(self, kind: int, depth: int, *, in_list: bool = False) -> None:
-        """Skip a value of a type."""
+        """Skip a value of the Thrift type ``kind``."""
         if kind == _STRUCT:
             self.skip_struct(depth + 1)
         elif kind in _LISTS:
@@ -174,7 +181,7 @@ class _Header:
 
 
 def _length(kind: int, *, in_list: bool) -> int:
-    """Return the bytes of a fixed-length value; booleans occupy a byte only in lists."""
+    """Return the size in bytes of a fixed-length value; booleans take a byte in lists only."""
     lengths = {_TRUE: int(in_list), _FALSE: int(in_list), _BYTE: 1, _DOUBLE: 8}
     if kind not in lengths:
         raise ValueError(f"there is no kind {kind}")

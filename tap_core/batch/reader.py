@@ -49,10 +49,9 @@ def read_rows(
         address: URL of the file.
         encoding: Format and compression of the file.
         stream: Name of the stream, for error messages.
-        storage: Folder in which the file is searched: by its whole URL if that is inside the
-            folder,
-            else by its name. Without it the URL is opened.
-        limits: Limits on the file; by default `FileLimits()`.
+        storage: Folder that contains the file. If the URL is not inside this folder, the file with
+            the URL's file name is read from the folder. By default the URL itself is opened.
+        limits: Limits for the file; by default `FileLimits()`.
 
     Raises:
         BatchFileError: The file cannot be read completely.
@@ -72,8 +71,8 @@ def read_rows(
 def check_file(path: Path, encoding: BaseBatchFileEncoding, bound: Bound) -> None:
     """Check a local file for the size limits that `read_rows` enforces.
 
-    The check is for readers that have no limits and copy repeated Parquet dictionary values.
-    Nothing is decoded; for JSON Lines the check reads all bytes once.
+    Used before another reader, which has no limits, reads the file. Rows are not decoded; a JSON
+    Lines file is read once.
 
     Raises:
         ValueError: A limit is exceeded or the compression is corrupt; the message explains it.
@@ -106,7 +105,7 @@ def _refuse_unknown(encoding: BaseBatchFileEncoding) -> None:
 
 
 def _unpacked(file: IO[bytes], encoding: BaseBatchFileEncoding, stack: ExitStack) -> IO[bytes]:
-    """Return the decompressed file, which ``stack`` closes."""
+    """Return the file decompressed; ``stack`` closes it."""
     if encoding.format != BatchFileFormat.JSONL or encoding.compression != "gzip":
         return file
     packed = stack.enter_context(gzip.GzipFile(fileobj=file))
@@ -114,7 +113,7 @@ def _unpacked(file: IO[bytes], encoding: BaseBatchFileEncoding, stack: ExitStack
 
 
 def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO[bytes]:
-    """Open a file in its storage; a local file only if it is a regular file."""
+    """Open a file in its storage; a local path must be a regular file."""
     if storage is not None:
         address = _resolve_address(storage, address)
     check_url(address, limits.schemes, [storage.root] if storage is not None else ())
@@ -125,7 +124,10 @@ def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO
 
 
 def _resolve_address(storage: StorageTarget, address: str) -> str:
-    """Return the URL of a file in a storage, which is always below the storage's folder.
+    """Return the URL of a file inside the storage's folder.
+
+    It is ``address`` if that is inside the folder, else the folder with the file name of
+    ``address``.
 
     Raises:
         ValueError: The URL does not end in the name of a file.
@@ -141,7 +143,7 @@ def _resolve_address(storage: StorageTarget, address: str) -> str:
 
 
 def _below(storage: StorageTarget, name: str) -> str:
-    """Return the URL of a file in a storage; the name is URL-encoded."""
+    """Return the URL of the file with a URL-encoded name inside the storage's folder."""
     root = storage.root if "://" in storage.root else storage.get_url("")
     return f"{root.rstrip('/')}/{name}"
 
@@ -153,7 +155,7 @@ def _lines(file: IO[bytes], bound: Bound) -> Iterator[Record]:
 
 
 def _record(line: bytes, number: int) -> Record:
-    """Return the record in a line of JSON; raise ValueError for any other line."""
+    """Parse the record in a line of JSON; raise ValueError for any other line."""
     try:
         record = _decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidOperation):
@@ -166,7 +168,7 @@ def _record(line: bytes, number: int) -> Record:
 
 
 def _parse_leniently(line: bytes, number: int) -> Any:
-    """Decode JSON that only Python's own parser accepts: NaN, or lone surrogates."""
+    """Parse JSON that only Python's parser accepts: with NaN or lone surrogates."""
     try:
         return load_json(line)
     except UnreadableJSONError as error:
@@ -182,7 +184,7 @@ def _parquet(file: IO[bytes], bound: Bound) -> Iterator[Record]:
 
 
 def _complaint(address: str, stream: str, error: Exception) -> BatchFileError:
-    """Return the error for a file that cannot be read, with the reason."""
+    """Return the error for a file that cannot be read; the message includes the reason."""
     return BatchFileError(
         f"Stream '{stream}': batch file {redact_url(address, with_query=False)} cannot be read:"
         f" {_reason(error)}"
@@ -190,7 +192,7 @@ def _complaint(address: str, stream: str, error: Exception) -> BatchFileError:
 
 
 def _reason(error: Exception) -> str:
-    """Return the reason for which a file cannot be read, as text."""
+    """Return the reason why a file cannot be read, as text."""
     reason = str(error)
     if isinstance(error, FileNotFoundError):
         reason = "it does not exist"

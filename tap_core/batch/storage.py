@@ -44,7 +44,7 @@ class StorageTarget:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> StorageTarget:
-        """Return the storage in the setting ``batch_config.storage``.
+        """Return the storage for the value of the setting ``batch_config.storage``.
 
         Raises:
             ConfigurationError: ``root`` is missing, or a key is unknown.
@@ -61,7 +61,7 @@ class StorageTarget:
         return cls(data["root"], data.get("prefix"), dict(data.get("params") or {}))
 
     def asdict(self) -> dict[str, Any]:
-        """Return the storage as a dict, as in the settings."""
+        """Return the storage as a dict, in the form of the setting."""
         return asdict(self)
 
     @staticmethod
@@ -84,14 +84,14 @@ class StorageTarget:
 
     @contextmanager
     def _fs(self) -> Iterator[AbstractFileSystem]:
-        """Yield the file system of this storage; its folder is created first."""
+        """Context manager that creates the folder and yields the file system of this storage."""
         system, folder = self._system(self.root)
         system.makedirs(folder, exist_ok=True)
         yield system
 
     @contextmanager
     def open(self, filename: str, mode: str = "rb") -> Iterator[IO[Any]]:
-        """Context manager for an open file of this storage; writing creates the folder."""
+        """Context manager that opens a file of this storage; for writing, the folder is created."""
         with self.file(filename, mode) as file:
             yield file
 
@@ -103,7 +103,7 @@ class StorageTarget:
         return self.at(str(folder / filename), mode)
 
     def at(self, address: str, mode: str = "rb") -> IO[Any]:
-        """Open the file at a URL or path, with the parameters of this storage."""
+        """Open the file at any URL or path, using the parameters of this storage."""
         makes_folder = "r" not in mode
         path = to_local_path(address)
         if path is not None:
@@ -135,7 +135,7 @@ class StorageTarget:
 
 
 def to_local_path(address: str) -> Path | None:
-    """Return the path for a plain path or a ``file:`` URL, or None for any other URL."""
+    """Return the local path for a plain path or a ``file:`` URL; None for any other URL."""
     scheme, separator, path = address.partition("://")
     if not separator:
         return Path(address)

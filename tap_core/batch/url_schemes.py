@@ -35,7 +35,7 @@ _AZURE_HOST: Final = re.compile(
 
 
 def get_allowed_schemes(config: Any) -> frozenset[str]:
-    """Return the allowed schemes: the default ones and those of the setting ``batch_schemes``."""
+    """Return the allowed URL schemes: the defaults, and those in the setting ``batch_schemes``."""
     configured: Iterable[Any] = config.get(SCHEMES_SETTING) or ()
     return SCHEMES | {str(scheme).lower().removesuffix("://") for scheme in configured}
 
@@ -70,7 +70,7 @@ def check_url(address: str, schemes: Collection[str] = SCHEMES, roots: Iterable[
 
 
 def _origin(address: str) -> tuple[str, str]:
-    """Return scheme and host of a URL; ``s3a`` and ``s3n`` (used by Spark) equal ``s3``."""
+    """Return the scheme and host of a URL; ``s3a`` and ``s3n`` (used by Spark) count as ``s3``."""
     parts = urlsplit(address)
     scheme = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}.get(parts.scheme, parts.scheme)
     return scheme, parts.netloc

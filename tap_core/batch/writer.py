@@ -47,14 +47,14 @@ _NO_NAME: Final = re.compile(r"[\\/\0]")
 
 
 def encode_row(record: Record) -> bytes:
-    """Return a record as one line of JSON without its line break; unknown types become text."""
+    """Encode a record as one line of JSON, without a line break; unknown types become text."""
     body: bytes = encode_record(record, _encode)
     return body
 
 
 @dataclass(frozen=True)
 class EncodedFormat:
-    """Format of batch files with its compression: the suffix of file names and the encoder."""
+    """File name suffix and encoder for a combination of file format and compression."""
 
     ending: str
     rows: Callable[[IO[bytes], JsonSchema], _Lines | _PackedLines | ParquetEncoder]
@@ -93,7 +93,7 @@ def _parquet(compression: str | None) -> EncodedFormat:
 
 
 class _Lines:
-    """Encoder of uncompressed JSON Lines."""
+    """Encoder for uncompressed JSON Lines."""
 
     def __init__(self, file: IO[bytes], _schema: JsonSchema) -> None:
         self._write = file.write
@@ -107,7 +107,7 @@ class _Lines:
 
 
 class _PackedLines:
-    """Encoder of JSON Lines with gzip compression."""
+    """Encoder for JSON Lines with gzip compression."""
 
     def __init__(self, file: IO[bytes], _schema: JsonSchema) -> None:
         self._write = file.write
@@ -118,7 +118,7 @@ class _PackedLines:
         self._write(self._packer.compress(b"\n".join(bodies) + b"\n"))
 
     def finish(self) -> None:
-        """Write the rest of the compressed data."""
+        """Write the remaining compressed data."""
         self._write(self._packer.flush())
 
 
@@ -131,7 +131,7 @@ class FileNamer:
         self._count = 0
 
     def next(self, ending: str) -> str:
-        """Return the next unused name; numbers start at 1."""
+        """Return the next unused file name, with ``ending`` as suffix; numbers start at 1."""
         self._count += 1
         return f"{self._stem}-{self._count}{ending}"
 
@@ -142,7 +142,7 @@ class BatchFileWriter:
     def __init__(
         self, config: BatchConfig, kind: EncodedFormat, names: FileNamer, schema: JsonSchema
     ) -> None:
-        """Open the next file.
+        """Open a new batch file.
 
         Raises:
             BatchFileError: The file cannot be created.
@@ -173,7 +173,7 @@ class BatchFileWriter:
         return self._storage.get_url(self._name)
 
     def _try(self, step: Callable[[], Any]) -> Any:
-        """Run a step; if it fails, remove the file and raise BatchFileError."""
+        """Call ``step``; if it fails, remove the file and raise BatchFileError."""
         try:
             return step()
         except Exception as error:

@@ -25,7 +25,10 @@ MYPY: Literal[False] = False
 
 
 class AuthorProperty(Generic[_T]):
-    """Property that pyright lets authors replace by a plain value; for type checkers only."""
+    """Property that authors may replace by a plain value without an error from pyright.
+
+    It is used by type checkers only.
+    """
 
     def __get__(self, instance: Any, owner: Any = None, /) -> _T:
         """Return the value of the property."""
@@ -42,7 +45,7 @@ def is_any_overridden(instance: object, base: type, *names: str) -> bool:
     Args:
         instance: Object of the author's class.
         base: Class of the SDK that defines the members.
-        names: Names of the members.
+        names: Names of the members; one overridden member is sufficient.
     """
     return any(
         name in vars(instance) or getattr(type(instance), name) is not getattr(base, name)
@@ -53,16 +56,16 @@ def is_any_overridden(instance: object, base: type, *names: str) -> bool:
 if MYPY or not TYPE_CHECKING:
 
     class SinkOverrides:
-        """Overridable members of `BatchSink` and `RecordSink`."""
+        """Members of `BatchSink` and `RecordSink` that authors may override."""
 
     class TargetOverrides:
-        """Overridable members of `Target`."""
+        """Members of `Target` that authors may override."""
 
 else:  # pragma: no cover - for pyright
     from collections.abc import Sequence
 
     class SinkOverrides:
-        """Overridable members of `BatchSink` and `RecordSink`."""
+        """Members of `BatchSink` and `RecordSink` that authors may override."""
 
         max_size = AuthorProperty[int]()
         batch_size_rows = AuthorProperty[int | None]()
@@ -72,6 +75,6 @@ else:  # pragma: no cover - for pyright
         process_activate_version_messages = AuthorProperty[bool]()
 
     class TargetOverrides:
-        """Overridable members of `Target`."""
+        """Members of `Target` that authors may override."""
 
         max_parallelism = AuthorProperty[int]()

@@ -14,9 +14,9 @@ _T = TypeVar("_T")
 
 
 class classproperty(Generic[_T]):  # noqa: N801  singer_sdk's name, used as a decorator
-    """Decorator of a read-only property that is computed from the class.
+    """Decorator for a read-only property of a class.
 
-    It can be read on the class and on its instances.
+    The property is computed from the class. It can be read on the class and on instances.
     """
 
     def __init__(self, fget: Callable[[Any], _T]) -> None:

@@ -19,17 +19,17 @@ __all__ = ["deprecated_import"]
 def deprecated_import(
     name: str, *, old: str, known: Collection[str], new: str, now: str = "tap_core.sql"
 ) -> Any:
-    """Return a name that moved from its new module, with a deprecation warning.
+    """Return a name from the module it has moved to, and emit a deprecation warning.
 
     Args:
         name: The name.
-        old: Module from which it was imported.
-        known: Names that moved from that module.
-        new: Module that defines it.
+        old: Module from which the name was imported.
+        known: Names that have moved from the old module.
+        new: Module that defines the name now.
         now: Module that the warning recommends.
 
     Raises:
-        AttributeError: The name is not among the ``known`` names.
+        AttributeError: The name is not in ``known``.
     """
     if name not in known:
         raise AttributeError(f"module {old!r} has no attribute {name!r}")

@@ -23,7 +23,7 @@ _OURS = "tap_core"
 
 
 class _Alias(MetaPathFinder, Loader):
-    """Finder and loader of modules below ``singer_sdk``."""
+    """Import hook that finds and loads the modules below ``singer_sdk``."""
 
     def find_spec(
         self,
@@ -31,34 +31,36 @@ class _Alias(MetaPathFinder, Loader):
         path: Sequence[str] | None = None,  # noqa: ARG002  (import's own signature)
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
-        """Return a spec for a module below ``singer_sdk`` that tap_core has; None for others.
+        """Return the import spec for a module below ``singer_sdk``, or None for any other module.
 
         Raises:
             ModuleNotFoundError: tap_core has no such module.
         """
         if fullname.partition(".")[0] != SINGER_SDK:
             return None
-        real_spec = find_spec(_ours(fullname))
+        real_spec = find_spec(_get_real_name(fullname))
         if real_spec is None:
-            raise ModuleNotFoundError(f"No module named {fullname!r}", name=_ours(fullname))
+            raise ModuleNotFoundError(
+                f"No module named {fullname!r}", name=_get_real_name(fullname)
+            )
         is_package = real_spec.submodule_search_locations is not None
         return ModuleSpec(fullname, self, is_package=is_package)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return tap_core's module; `exec_module` restores what the import system changes."""
-        module = import_module(_ours(spec.name))
+        """Return tap_core's own module, which was imported under its real name."""
+        module = import_module(_get_real_name(spec.name))
         spec.loader_state = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Restore the module's attributes; it was executed under its real name before."""
+        """Restore the module's original ``__spec__``; the module is not executed again."""
         alias = module.__spec__
         if alias is not None and alias.loader is self:
             module.__spec__ = alias.loader_state
 
 
 def install_import_alias() -> None:
-    """Make ``singer_sdk`` an alias of ``tap_core`` for the rest of the process.
+    """Make ``singer_sdk`` an alias of ``tap_core`` until the process ends.
 
     Raises:
         RuntimeError: The real singer_sdk was imported before.
@@ -70,6 +72,6 @@ def install_import_alias() -> None:
     sys.meta_path.insert(0, _Alias())
 
 
-def _ours(name: str) -> str:
-    """Return the name of the tap_core module for a singer_sdk module."""
+def _get_real_name(name: str) -> str:
+    """Return the name of the tap_core module that replaces a singer_sdk module."""
     return _OURS + name.removeprefix(SINGER_SDK)

@@ -13,28 +13,28 @@ __all__ = ["RenamedMember", "adopt_renamed_members"]
 
 
 class RenamedMember:
-    """Descriptor of an old name, which refers to the member ``new_name`` of the same class."""
+    """Descriptor for the old name of a member, which is now called ``new_name``."""
 
     def __init__(self, new_name: str) -> None:
         """Create a descriptor that refers to ``new_name``."""
         self.new_name = new_name
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """Store the old name, to which the descriptor is assigned."""
+        """Store the old name: the attribute to which the descriptor is assigned."""
         self.name = name
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        """Return the member with the new name, with a warning."""
+        """Return the member called ``new_name``, and emit a warning."""
         self.warn(owner, stacklevel=3)
         return getattr(owner if instance is None else instance, self.new_name)
 
     def __set__(self, instance: Any, value: Any) -> None:
-        """Set the member with the new name, with a warning."""
+        """Set the member called ``new_name``, and emit a warning."""
         self.warn(type(instance), stacklevel=3)
         setattr(instance, self.new_name, value)
 
     def warn(self, owner: type, *, stacklevel: int) -> None:
-        """Emit a DeprecationWarning that a class uses the old name."""
+        """Emit a DeprecationWarning about the use of the old name in a class."""
         warnings.warn(
             f"`{owner.__name__}.{self.name}` is deprecated: use `{self.new_name}`.",
             DeprecationWarning,
@@ -43,9 +43,9 @@ class RenamedMember:
 
 
 def adopt_renamed_members(owner: type) -> None:
-    """Move members that a new class defines under an old name to the new name.
+    """Rename members that a new class defines under an old name.
 
-    Call it in ``__init_subclass__``.
+    Called in ``__init_subclass__``.
 
     Raises:
         TypeError: The class defines a member under both names.

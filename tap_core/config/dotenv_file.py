@@ -36,9 +36,8 @@ def read_dotenv(prefix: str, path: StrPath | None = None) -> dict[str, str]:
 
     Args:
         prefix: Prefix of the variable names, such as ``TAP_X_``.
-        path: Path of the file. By default the first usable file is read; without any file the
-            result
-            is empty.
+        path: Path of the file. By default, the first usable file in the working directory or the
+            project root is read; without a file the result is empty.
     """
     for file in [Path(path)] if path else _candidates():
         text = _read_file(file)
@@ -83,7 +82,7 @@ def _read_file(file: Path) -> str | None:
 
 
 def _read_trusted(file: Path) -> str | None:
-    """Return the text of a file, or None for a folder, such as a Python environment.
+    """Return the text of a file, or None for a directory, such as a Python environment ``.env``.
 
     Raises:
         UntrustedPathError: Another user controls the file, it is too long, or not a regular file.

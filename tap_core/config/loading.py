@@ -73,7 +73,9 @@ class ConfigInput:
 
     @classmethod
     def from_cli_args(cls, *args: StrPath) -> ConfigInput:
-        """Read the files in their order; ``ENV`` among them requests the environment.
+        """Read the settings files in the given order.
+
+        The argument ``ENV`` is not a file: it requests settings from environment variables.
 
         Raises:
             ConfigFileError: One or more files cannot be read; the message names each.
@@ -137,14 +139,14 @@ def _kind(value: Any) -> str:
 
 @dataclass(frozen=True)
 class EnvironmentConfig:
-    """Settings from environment variables, and error messages by setting for invalid variables."""
+    """Settings from environment variables, with an error message for each invalid variable."""
 
     values: dict[str, Any]
     faults: dict[str, str]
 
 
 def env_var_name(prefix: str, setting: str) -> str:
-    """Return the variable of a setting: ``TAP_X_`` and ``api-url`` give ``TAP_X_API_URL``."""
+    """Return the name of a setting's variable: ``TAP_X_``, ``api-url`` give ``TAP_X_API_URL``."""
     return prefix + setting.upper().replace("-", "_")
 
 
@@ -199,10 +201,12 @@ def parse_environment_config(
 
 
 def coerce_text(text: str, schema: JsonSchema) -> Any:
-    """Return the text of a variable converted to the first type of the setting that it matches.
+    """Convert the text of an environment variable to the type of its setting.
+
+    If the setting allows several types, the first type that accepts the text is used.
 
     Raises:
-        ValueError: It matches no type; the message states the expected types.
+        ValueError: No type accepts the text; the message states the expected types.
     """
     types = get_json_types(schema)
     needed: list[str] = []
@@ -262,7 +266,7 @@ def _boolean(text: str, _schema: JsonSchema) -> bool:
 
 
 def _array(text: str, schema: JsonSchema) -> list[Any]:
-    """Return the array in a JSON text, or in ``x,y,z`` for arrays of text (deprecated)."""
+    """Convert a text to an array: JSON or, for arrays of text, ``x,y,z`` (deprecated)."""
     try:
         document = load_json(text)
     except json.JSONDecodeError:
@@ -306,7 +310,7 @@ _READERS: dict[str, Callable[[str, JsonSchema], Any]] = {
 
 
 def deep_copy_config(value: Any) -> Any:
-    """Return a copy of the objects and arrays of a JSON-like value; other values are shared."""
+    """Return a copy of a JSON-like value in which all objects and arrays are copied too."""
     if isinstance(value, Mapping):
         return {key: deep_copy_config(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -315,10 +319,10 @@ def deep_copy_config(value: Any) -> Any:
 
 
 def fill_defaults(config: Any, schema: JsonSchema) -> None:
-    """Set the defaults of missing settings in a configuration, in place.
+    """Set missing settings of a configuration to their defaults, in place.
 
-    Defaults inside existing objects and arrays are set too; a missing object is set only if it has
-    a default itself.
+    This includes settings inside existing objects and arrays. A missing object is added only if
+    the object itself has a default.
     """
     if isinstance(config, dict):
         for name, definition in schema.get("properties", {}).items():
@@ -343,7 +347,7 @@ def merge_missing_config_jsonschema(
     source_jsonschema: JsonSchema,
     target_jsonschema: JsonSchema,
 ) -> None:
-    """Add the settings that only the source schema declares to the target schema, in place."""
+    """Add settings that are missing in the target schema from the source schema, in place."""
     settings = target_jsonschema.setdefault("properties", {})
     for name, schema in source_jsonschema.get("properties", {}).items():
         settings.setdefault(name, deep_copy_config(schema))

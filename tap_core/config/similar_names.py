@@ -8,9 +8,9 @@ __all__ = ["find_similar", "suggest"]
 
 
 def find_similar(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that resembles a misspelled one, or None.
+    """Return the known name most similar to a misspelled name, or None.
 
-    Case is ignored, and hyphens equal underscores.
+    Case is ignored, and a hyphen equals an underscore.
     """
     from difflib import get_close_matches  # only a misspelled name needs it
 

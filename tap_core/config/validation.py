@@ -40,7 +40,7 @@ def validate_config(
     *,
     skip: Iterable[str] = (),
 ) -> list[str]:
-    """Return a message for every fault of a configuration, in the order of the settings.
+    """Return an error message for every fault of a configuration, in the order of the settings.
 
     Args:
         config: The configuration.
@@ -62,7 +62,7 @@ def validate_config(
 def checked_changes(
     config: Mapping[str, Any], changes: Mapping[str, Any], schema: JsonSchema
 ) -> dict[str, Any]:
-    """Return the changes that differ from a configuration.
+    """Return those of ``changes`` that differ from the current configuration, after validation.
 
     Raises:
         ConfigurationError: A setting is not declared, or the new configuration has a fault.
@@ -80,7 +80,7 @@ def checked_changes(
 
 
 def _with_floats(value: Any) -> Any:
-    """Return a copy with floats for decimals, since the validator computes with floats."""
+    """Return a copy with each Decimal converted to float, because the validator needs floats."""
     if isinstance(value, dict):
         return {key: _with_floats(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -98,7 +98,7 @@ def setting_path(parts: Iterable[str | int]) -> str:
 
 
 def _sentence(error: _Fault, schema: JsonSchema) -> str:
-    """Return the message for a fault, without secret values."""
+    """Return the error message for a fault of the configuration, without secret values."""
     path = "".join(f"[{part!r}]" for part in error.absolute_path)
     hidden = _shows_secret(error, schema)
     message = _without_value(error) if hidden else error.message
@@ -106,7 +106,7 @@ def _sentence(error: _Fault, schema: JsonSchema) -> str:
 
 
 def _shows_secret(error: _Fault, schema: JsonSchema) -> bool:
-    """Return True if jsonschema's message for a fault might show a secret."""
+    """Return True if jsonschema's own message for a fault might contain a secret value."""
     if error.validator in {"required", "additionalProperties", "dependentRequired"}:
         return False  # these name settings, and show no value
     if isinstance(error.schema, Mapping) and is_secret("", error.schema):
@@ -119,14 +119,17 @@ def _shows_secret(error: _Fault, schema: JsonSchema) -> bool:
 
 
 def _is_structured_text(error: _Fault) -> bool:
-    """Return True if a string was passed for an object or a list; it may contain settings."""
+    """Return True if a string was passed where an object or array is expected.
+
+    Such a string may contain secret settings.
+    """
     allowed = get_json_types(error.schema) if isinstance(error.schema, Mapping) else set()
     is_structured = bool({"object", "array"} & allowed)
     return isinstance(error.instance, str) and is_structured and "string" not in allowed
 
 
 def _secret_path(path: list[str | int], schema: JsonSchema) -> bool:
-    """Return True if a setting on the path to a value is secret."""
+    """Return True if any setting on a path, from the top level down, is secret."""
     return any(
         is_secret(str(part), _schema_at(path[: depth + 1], schema))
         for depth, part in enumerate(path)
@@ -134,7 +137,7 @@ def _secret_path(path: list[str | int], schema: JsonSchema) -> bool:
 
 
 def _schema_at(path: list[str | int], schema: JsonSchema) -> JsonSchema:
-    """Return the subschema at a path, or an empty schema if the path is not described."""
+    """Return the schema at a path inside a schema; empty if nothing is declared there."""
     subschema: Any = schema
     for part in path:
         subschema = (
@@ -169,11 +172,11 @@ def _without_value(error: _Fault) -> str:
 
 
 def is_trivially_valid(value: Any, schema: Any) -> bool:
-    """Return True if simple rules prove that a value is valid; False means "perhaps not".
+    """Return True if a quick check proves that a value is valid; False if that remains open.
 
-    Supports ``type``, ``properties``, ``required``, ``items`` as one schema, ``enum``,
-    ``const`` and a boolean ``additionalProperties``; any other keyword that could reject
-    a value gives False.
+    The check supports ``type``, ``properties``, ``required``, ``items`` as one schema, ``enum``,
+    ``const`` and a boolean ``additionalProperties``. For any other keyword that could reject a
+    value, the result is False.
     """
     if schema is True:
         return True
@@ -259,9 +262,9 @@ _UNDERSTOOD = _SIMPLE_RULES.keys() | _WITHOUT_EFFECT
 def suggest_misspelled_settings(
     config: Mapping[str, Any], schema: JsonSchema
 ) -> Iterator[tuple[str, str]]:
-    """Yield the paths of an unknown setting and of the known setting that was probably meant.
+    """Yield the path of each unknown setting that resembles a known one, and the known one's path.
 
-    Where a schema describes additional settings, no setting counts as unknown.
+    Objects that allow additional settings have no unknown settings.
     """
     yield from _near_misses(config, schema, ())
 
@@ -269,7 +272,7 @@ def suggest_misspelled_settings(
 def _near_misses(
     config: Any, schema: JsonSchema, path: tuple[str | int, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of `suggest_misspelled_settings` for the settings below a path."""
+    """Yield the results of `suggest_misspelled_settings` for the settings below a path."""
     known = schema.get("properties", {})
     free = isinstance(schema.get("additionalProperties"), dict)
     if isinstance(config, Mapping) and known and not free:

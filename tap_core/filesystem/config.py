@@ -20,7 +20,7 @@ DEFAULT_MERGE_STREAM_NAME = "files"
 
 
 class ReadMode(str, Enum):
-    """Mapping of files to streams: one stream per file, or one stream for all files."""
+    """Assignment of files to streams: one stream for each file, or one stream for all files."""
 
     one_stream_per_file = "one_stream_per_file"
     merge = "merge"

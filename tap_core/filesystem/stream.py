@@ -50,7 +50,7 @@ class FileStream(Stream, abc.ABC):
         filepaths: Sequence[str],
         filesystem: AbstractFileSystem,
     ) -> None:
-        """Create a stream of the files at ``filepaths`` of ``filesystem``.
+        """Create a stream that reads the files ``filepaths`` from a file system.
 
         Raises:
             ConfigValidationError: ``filepaths`` is empty.
@@ -80,7 +80,7 @@ class FileStream(Stream, abc.ABC):
 
     @cached_property
     def schema(self) -> JsonSchema:
-        """JSON Schema of the first file's records, extended by `SDC_PROPERTIES`."""
+        """JSON Schema of the first file's records, plus the properties `SDC_PROPERTIES`."""
         return self._get_full_schema()
 
     def _get_full_schema(self) -> JsonSchema:
@@ -89,7 +89,7 @@ class FileStream(Stream, abc.ABC):
         return schema
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a context's file, unless the file is unchanged.
+        """Yield the records of the file in the context, unless the file has not changed.
 
         Raises:
             RuntimeError: No context was passed.
@@ -113,7 +113,7 @@ class FileStream(Stream, abc.ABC):
         return bookmark is not None and modified < bookmark
 
     def _modified(self, path: str) -> datetime | None:
-        """Return the modification time of a file, or None if the file system has none."""
+        """Return the modification time of a file, or None if the file system has no such times."""
         try:
             modified: datetime = self.filesystem.modified(path)
         except NotImplementedError:

@@ -30,12 +30,15 @@ _Files = TypeVar("_Files", bound=FileStream)
 
 
 def file_path_to_stream_name(file_path: str) -> str:
-    """Return the stream name of a file: no extension, slashes as double underscores."""
+    """Return the stream name for a file path: no extension, slashes as double underscores."""
     return PurePosixPath(file_path).with_suffix("").as_posix().replace("/", "__")
 
 
 class FolderTap(Tap, Generic[_Files]):
-    """Base class of folder taps; set ``valid_extensions`` and ``default_stream_class``."""
+    """Base class of taps that read files of a folder.
+
+    Subclasses set ``valid_extensions`` and ``default_stream_class``.
+    """
 
     valid_extensions: tuple[str, ...]
     """Suffixes of the files to read, such as ``.csv``."""
@@ -49,7 +52,7 @@ class FolderTap(Tap, Generic[_Files]):
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the settings of a folder and those of every tap to the settings' schema."""
+        """Add the settings of folder taps and those of all taps to the settings' schema."""
         properties = config_jsonschema.setdefault("properties", {})
         for name, schema in deep_copy_config(BASE_CONFIG_SCHEMA["properties"]).items():
             properties.setdefault(name, schema)
@@ -70,7 +73,7 @@ class FolderTap(Tap, Generic[_Files]):
 
     @cached_property
     def fs(self) -> AbstractFileSystem:
-        """File system (fsspec) with the folder as its root.
+        """File system (fsspec) whose root is the folder.
 
         Raises:
             ConfigValidationError: The connection settings of the server are missing.
@@ -86,10 +89,11 @@ class FolderTap(Tap, Generic[_Files]):
         return DirFileSystem(path=self.path, target_protocol=protocol, target_options=options or {})
 
     def discover_streams(self) -> list[_Files]:
-        """Return the streams of the existing files.
+        """Return the streams for the existing files.
 
         Raises:
-            ConfigValidationError: The folder does not exist, or has no file for the merged stream.
+            ConfigValidationError: The folder does not exist, or there is no file for the single
+                stream that merges all files.
         """
         if not self.fs.isdir(""):
             fault = f"'path': '{self.path}' does not exist or is not a directory"
@@ -105,8 +109,8 @@ class FolderTap(Tap, Generic[_Files]):
     def _files(self) -> list[str]:
         """Return the paths of the files to read, relative to the folder.
 
-        States contain the paths. For file systems that singer_sdk supports too, the paths have the
-        same prefix as in singer_sdk.
+        The paths are stored in states. For file systems that singer_sdk also supports, they have
+        the same prefix as in singer_sdk.
         """
         members: list[dict[str, Any]] = self.fs.ls("", detail=True)
         start = "./" if self.config["filesystem"] in _WITH_DOT else ""

@@ -30,10 +30,10 @@ _NO_DURATION = ISODuration(0, dt.timedelta())
 
 @dataclass(frozen=True)
 class MinMaxDatetime:
-    """Datetime with an optional minimum and maximum, all in one format.
+    """Datetime with an optional minimum and maximum, all in the same format.
 
-    Each is a text or a function from the configuration to a text. Without ``datetime_format``, the
-    cursor's format applies (Airbyte's YAML reference).
+    Each of the three is a text, or a function that takes the configuration and returns a text.
+    Without ``datetime_format``, the formats of the cursor are used, as in Airbyte.
     """
 
     datetime: str | Callable[[Mapping[str, Any]], str]
@@ -48,11 +48,11 @@ class MinMaxDatetime:
     def instant(
         self, config: Mapping[str, Any], read: Callable[[Any], dt.datetime], now: dt.datetime
     ) -> dt.datetime:
-        """Return the datetime within its minimum and maximum.
+        """Return the datetime, limited to its minimum and maximum.
 
         Args:
             config: Configuration of the tap.
-            read: Parser of the cursor's formats, used without ``datetime_format``.
+            read: Parser for the cursor's formats, used without ``datetime_format``.
             now: Current time.
 
         Raises:
@@ -75,9 +75,10 @@ class DatetimeBasedCursor:
     ``step``, ``cursor_granularity`` and ``lookback_window`` are ISO 8601 durations.
     ``start_datetime`` and ``end_datetime`` are a string in ``datetime_format``, ``"now"``, a
     `datetime.datetime`, a `MinMaxDatetime`, or a function that takes the settings and returns a
-    string. ``cutoff`` selects the bookmark at the end of a window: the value of the last record,
-    or the end of the window if that is later. ``boundary`` selects whether a record at the stored
-    value is sent again or dropped.
+    string. ``cutoff`` selects the bookmark at the end of a window: the value of the last record
+    (``last_record``), or the end of the window if that is later (``interval_end``). ``boundary``
+    selects if a record whose value equals the bookmark is sent again (``send``) or dropped
+    (``drop``).
 
     >>> updates = DatetimeBasedCursor(
     ...     cursor_field="updated_at",
@@ -88,8 +89,8 @@ class DatetimeBasedCursor:
     ... )
 
     Raises:
-        ValueError: a format or duration is invalid, a step has no granularity (or the reverse) or
-            is shorter than it, or the field or the start is missing.
+        ValueError: A format or duration is invalid, the field or the start is missing, only one of
+            ``step`` and ``cursor_granularity`` is set, or the step is shorter than the granularity.
     """
 
     cursor_field: str
@@ -127,7 +128,7 @@ class DatetimeBasedCursor:
             )
 
     def _fault(self, name: str) -> str | None:
-        """Return the error text of one check or computed field, or None if it is valid."""
+        """Run the check, or compute the field, called ``name``; return its error text, or None."""
         try:
             part = getattr(self, name)
             _ = part() if callable(part) else part
@@ -173,13 +174,13 @@ class DatetimeBasedCursor:
 
     @cached_property
     def formats(self) -> tuple[DatetimeFormat, ...]:
-        """Formats in which values are parsed, tried in this order."""
+        """Formats for parsing values, in the order in which they are tried."""
         value_formats = [get_format(text) for text in self.cursor_datetime_formats or ()]
         return tuple(dict.fromkeys([*value_formats, self.format]))
 
     @cached_property
     def read(self) -> Callable[[Any], dt.datetime]:
-        """Parser of a value from a record or a state; raises ValueError if no format matches."""
+        """Function that parses a value of a record or state; ValueError if no format matches."""
         return _reader(self.formats)
 
     @cached_property
@@ -205,12 +206,12 @@ class DatetimeBasedCursor:
 
     @cached_property
     def clamp(self) -> ClampPolicy | None:
-        """Periods to whose boundaries windows are aligned, or None."""
+        """Policy that aligns windows to days, weeks or months; None if they are not aligned."""
         return parse_clamp(self.clamping) if self.clamping else None
 
     @property
     def filters(self) -> bool:
-        """True if the SDK filters records by the interval because the API does not do so."""
+        """True if the SDK drops records outside of the interval, because the API does not."""
         return self.is_data_feed or self.is_client_side_incremental
 
     # Intervals of a sync
@@ -220,7 +221,7 @@ class DatetimeBasedCursor:
 
         Args:
             config: Configuration of the tap.
-            now: Current time; by default that of the clock.
+            now: Current time; by default the system time.
 
         Raises:
             ValueError: The start does not match the format.
@@ -228,11 +229,11 @@ class DatetimeBasedCursor:
         return self._edge("start_datetime", config, now or utc_now())
 
     def end(self, config: Mapping[str, Any], now: dt.datetime | None = None) -> dt.datetime:
-        """Return the end of the sync: now, unless ``end_datetime`` is set.
+        """Return the end of the sync: ``end_datetime`` if it is set, else the current time.
 
         Args:
             config: Configuration of the tap.
-            now: Current time; by default that of the clock.
+            now: Current time; by default the system time.
 
         Raises:
             ValueError: The end does not match the format.
@@ -240,7 +241,7 @@ class DatetimeBasedCursor:
         return self._edge("end_datetime", config, now or utc_now())
 
     def _edge(self, name: str, config: Mapping[str, Any], now: dt.datetime) -> dt.datetime:
-        """Return the datetime of ``start_datetime`` or ``end_datetime``."""
+        """Return the datetime of the field ``name``: ``start_datetime`` or ``end_datetime``."""
         edge = getattr(self, name)
         try:
             if isinstance(edge, MinMaxDatetime):
@@ -253,20 +254,22 @@ class DatetimeBasedCursor:
 
     @cached_property
     def _read_setting(self) -> Callable[[Any], dt.datetime]:
-        """Parser of a datetime in the configuration: the cursor's formats, then any ISO 8601."""
+        """Function that parses a datetime in the configuration.
+
+        It tries the cursor's formats first, then any form of ISO 8601.
+        """
         return _reader((self.format, *self.formats), parse_instant)
 
     def lower_bound(self, start: dt.datetime, stored: dt.datetime | None) -> dt.datetime:
         """Return the datetime from which a sync reads.
 
-        It is the stored datetime less the lookback window, but never before ``start``. Without a
-        stored
-        datetime it is ``start``.
+        It is the stored datetime minus the lookback window, but not before ``start``. Without a
+        stored datetime it is ``start``.
         """
         return start if stored is None else max(start, self._lookback.before(stored))
 
     def windows(self, lower: dt.datetime, end: dt.datetime) -> Iterator[TimeWindow]:
-        """Yield the windows between two datetimes; a data feed has a single window."""
+        """Yield the time windows from ``lower`` to ``end``; a data feed has a single window."""
         spans = split_into_windows(
             lower,
             end,
@@ -282,7 +285,7 @@ class DatetimeBasedCursor:
             yield TimeWindow(first, last, start_time, end_time, is_last=following is None)
 
     def put(self, request: HTTPRequest, window: TimeWindow) -> None:
-        """Put the start and end of a window into a request, as the request options define."""
+        """Add the start and end of a window to a request, as the request options define."""
         if self.is_data_feed:
             return
         if self.start_time_option is not None:
@@ -291,7 +294,7 @@ class DatetimeBasedCursor:
             self.end_time_option.put(request, window.end_time)
 
     def fields(self, window: TimeWindow) -> dict[str, str]:
-        """Return the start and end of a window under their field names in a slice."""
+        """Return the start and end of a window as text, by their field names in a slice."""
         return {
             self.partition_field_start or "start_time": window.start_time,
             self.partition_field_end or "end_time": window.end_time,
@@ -302,7 +305,10 @@ def _reader(
     formats: tuple[DatetimeFormat, ...],
     otherwise: Callable[[Any], ParsedInstant | None] | None = None,
 ) -> Callable[[Any], dt.datetime]:
-    """Return a parser that tries the formats in order and then ``otherwise``."""
+    """Return a function that parses a value by the first format that matches.
+
+    If no format matches, the function calls ``otherwise``.
+    """
     first, others = formats[0].read, tuple(known_format.read for known_format in formats[1:])
     if not others and otherwise is None:
         return first
@@ -323,16 +329,16 @@ def _reader(
 
 
 def _resolve_setting(value: Any, config: Mapping[str, Any]) -> Any:
-    """Return the result of a function of the configuration, and any other value unchanged."""
+    """Call a setting that is a function of the configuration; return any other value unchanged."""
     return value(config) if callable(value) else value
 
 
 def _instant(
     value: Any, config: Mapping[str, Any], read: Callable[[Any], dt.datetime], now: dt.datetime
 ) -> dt.datetime:
-    """Return the datetime of a text or datetime, or of a function that returns one.
+    """Return the datetime for a text, a datetime, or a function that returns one of these.
 
-    None and ``"now"`` are the current time.
+    None and ``"now"`` mean the current time.
     """
     value = _resolve_setting(value, config)
     if value is None or value == "now":

@@ -44,7 +44,7 @@ _SAMPLE = datetime(2024, 2, 29, 13, 14, 15, 678_000, tzinfo=timezone.utc)
 
 @dataclass(frozen=True, slots=True)
 class DatetimeFormat:
-    """Compiled datetime format, created by `get_format`."""
+    """Compiled format for parsing and formatting datetimes, created by `get_format`."""
 
     text: str
     _read: Callable[[str], datetime]
@@ -56,7 +56,7 @@ class DatetimeFormat:
     """True for a full ISO 8601 format, whose texts of one zone and length sort like datetimes."""
 
     def read(self, value: Any) -> datetime:
-        """Return the aware datetime of a value from a record, a state or a setting.
+        """Parse a value from a record, a state or a setting to an aware datetime.
 
         Python datetimes and dates are accepted too; without a time zone they are UTC.
 
@@ -79,8 +79,9 @@ def get_format(text: str) -> DatetimeFormat:
     """Return the compiled form of a format string; results are cached.
 
     Raises:
-        ValueError: It has an unknown directive or no year, or cannot parse its own output.
-        LimitExceededError: It is too long.
+        ValueError: The format string has an unknown directive or no year, or a text in this format
+            cannot be parsed again.
+        LimitExceededError: The format string is too long.
     """
     check_time_format(text)
     unit = _UNITS.get(text)
@@ -103,7 +104,7 @@ def get_format(text: str) -> DatetimeFormat:
 
 
 def _check(text: str) -> None:
-    """Raise ValueError for a format with an unknown directive or without a year."""
+    """Raise ValueError for a format string with an unknown directive or without a year."""
     directives = _DIRECTIVE.findall(text)
     for directive in directives:
         if directive not in _KNOWN:
@@ -117,7 +118,7 @@ def _check(text: str) -> None:
 
 
 def _check_round_trip(compiled: DatetimeFormat) -> None:
-    """Raise ValueError if a format cannot parse what it writes."""
+    """Raise ValueError if a text in this format cannot be parsed back to the same datetime."""
     try:
         compiled.read(compiled.write(_SAMPLE))
     except (ValueError, re.error) as error:
@@ -130,7 +131,7 @@ def _check_round_trip(compiled: DatetimeFormat) -> None:
 
 
 def _text_of_number(value: float | Decimal, *, is_whole: bool) -> str:
-    """Return the digits of a number without exponent, and without fraction if ``is_whole``."""
+    """Return a number as text without an exponent; ``is_whole`` is True to omit the fraction."""
     if isinstance(value, int):
         return str(value)
     digits = format(Decimal(str(value)), "f")
@@ -168,12 +169,15 @@ def _write(text: str, instant: datetime) -> str:
 
 @lru_cache(maxsize=1_024)
 def _write_utc(text: str, instant: datetime) -> str:
-    """Write a datetime in UTC; cached, since equal datetimes of any time zone give one text."""
+    """Format a datetime in UTC.
+
+    Results are cached; equal datetimes in different time zones have the same text.
+    """
     return _spelled(text, instant.astimezone(timezone.utc))
 
 
 def _spelled(text: str, instant: datetime) -> str:
-    """Return a datetime in a format, with ``%_ms`` and years of four digits."""
+    """Format a datetime by the format string ``text``, with ``%_ms`` and four-digit years."""
     milliseconds = f"{instant.microsecond // 1_000:03}"
 
     def spelled(directive: re.Match[str]) -> str:
@@ -193,7 +197,7 @@ def _parse_with_strptime(text: str, value: str) -> datetime:
 
 
 def _iso_reader(form: re.Match[str], slow: Callable[[str], datetime]) -> Callable[[str], datetime]:
-    """Return a parser that is fast for texts in an ISO format and uses ``strptime`` for others."""
+    """Return a fast parser for an ISO format; it calls ``slow`` for texts of any other form."""
     gap, zone, has_fraction = form["gap"] or "", form["zone"] or "", bool(form["fraction"])
     end = _SECONDS_END if gap else _DATE_END
     if has_fraction or zone == "%z":
@@ -214,7 +218,7 @@ def _iso_reader(form: re.Match[str], slow: Callable[[str], datetime]) -> Callabl
 
 
 def _has_marks(text: str, gap: str) -> bool:
-    """Return True if dashes and colons are where the format has them.
+    """Return True if a text has dashes and colons at the same positions as the format.
 
     `datetime.fromisoformat` accepts other ISO 8601 forms as well.
     """
@@ -226,7 +230,15 @@ def _has_marks(text: str, gap: str) -> bool:
 def _read_iso(
     slow: Callable[[str], datetime], gap: str, zone: str, has_fraction: bool, text: str
 ) -> datetime:
-    """Parse a text in an ISO format; use ``strptime`` for texts in another form."""
+    """Parse a text in an ISO format; use ``slow`` (``strptime``) for a text of any other form.
+
+    Args:
+        slow: Parser for other texts.
+        gap: Separator between date and time.
+        zone: Directive or text of the time zone in the format.
+        has_fraction: True if the format has a fraction of a second.
+        text: Text to parse.
+    """
     end = _SECONDS_END if gap else _DATE_END
     try:
         moment = datetime.fromisoformat(text[:end])
@@ -238,23 +250,22 @@ def _read_iso(
     if zone == "%z":
         at, offset = _parse_zone(tail) or (len(tail), offset)
         if at == len(tail):
-            return _refused(text, slow, is_certain="+" not in tail and "-" not in tail)
+            return _reject(text, slow, is_certain="+" not in tail and "-" not in tail)
         tail = tail[:at]
     elif tail.endswith(zone):
         tail = tail[: len(tail) - len(zone)]
     else:
-        return _refused(text, slow, is_certain=not zone[:1].isdigit())
+        return _reject(text, slow, is_certain=not zone[:1].isdigit())
     micros = _parse_microseconds(tail, has_fraction=has_fraction)
     if micros is None:
-        return _refused(text, slow, is_certain=not zone[:1].isdigit())
+        return _reject(text, slow, is_certain=not zone[:1].isdigit())
     return moment.replace(microsecond=micros, tzinfo=offset)
 
 
-def _refused(text: str, slow: Callable[[str], datetime], *, is_certain: bool) -> datetime:
-    """Reject a text whose date and time match the format and whose remainder does not.
+def _reject(text: str, slow: Callable[[str], datetime], *, is_certain: bool) -> datetime:
+    """Raise ValueError for a text that does not match the format after its date and time.
 
-    ``strptime`` would also reject it, in ten times the time. It decides if it ``is_certain`` is
-    False.
+    ``is_certain`` is False to let ``slow`` parse or reject the text instead.
     """
     if is_certain:
         raise ValueError(f"{text!r} does not match the end of the format.")
@@ -262,7 +273,7 @@ def _refused(text: str, slow: Callable[[str], datetime], *, is_certain: bool) ->
 
 
 def _parse_microseconds(tail: str, *, has_fraction: bool) -> int | None:
-    """Return the microseconds of a fraction with its leading point, or None if it is invalid."""
+    """Return the microseconds of a fraction such as ``.25``, or None if it is invalid."""
     if not has_fraction:
         return None if tail else 0
     digits = tail[1:]
@@ -276,7 +287,7 @@ _Zone = tuple[int, timezone]
 
 @lru_cache(maxsize=256)
 def _parse_offset(text: str) -> timezone | None:
-    """Return the offset in a text such as ``+01:00``, or None if it is not one."""
+    """Return the time zone for an offset such as ``+01:00``, or None for any other text."""
     match = re.fullmatch(r"([+-])(\d\d):?([0-5]\d)", text, re.ASCII)
     if match is None:
         return None
@@ -285,7 +296,7 @@ def _parse_offset(text: str) -> timezone | None:
 
 
 def _parse_zone(tail: str) -> _Zone | None:
-    """Return the position and the value of the offset at the end of a text, or None."""
+    """Return the position and value of the offset at the end of a text; None without one."""
     if tail[-1:] == "Z":
         return len(tail) - 1, timezone.utc
     for length in (6, 5):

@@ -31,25 +31,25 @@ _SHORTEST_MONTH = timedelta(days=28)
 
 @dataclass(frozen=True, slots=True)
 class ISODuration:
-    """Duration as a number of calendar months and a fixed length."""
+    """Duration that consists of a number of calendar months and a fixed length of time."""
 
     months: int
     rest: timedelta
 
     def after(self, instant: datetime, times: int = 1) -> datetime:
-        """Return the datetime that is ``times`` durations later, or earlier if negative."""
+        """Return the datetime that is this duration, multiplied by ``times``, after ``instant``."""
         try:
             return _add_months(instant, self.months * times) + self.rest * times
         except (OverflowError, ValueError):
             return _LAST if times > 0 else _FIRST
 
     def before(self, instant: datetime) -> datetime:
-        """Return the datetime that is one duration earlier."""
+        """Return the datetime that is this duration before ``instant``."""
         return self.after(instant, -1)
 
     @property
     def least(self) -> timedelta:
-        """Shortest possible length; a month has at least 28 days."""
+        """Shortest possible length, counting a month as 28 days."""
         return self.months * _SHORTEST_MONTH + self.rest
 
     @property
@@ -82,7 +82,7 @@ def parse_duration(text: str) -> ISODuration:
 
 
 def _add_months(instant: datetime, months: int) -> datetime:
-    """Return a datetime a number of months later; a missing day becomes the month's last day."""
+    """Return a datetime some months later; a day that does not exist becomes the last day."""
     if not months:
         return instant
     years, month = divmod(instant.month - 1 + months, _MONTHS_OF_A_YEAR)

@@ -24,14 +24,14 @@ _REMEMBERED = 1_024
 
 @dataclass(slots=True)
 class FeedOrderTracker:
-    """Number of out-of-order records in a stream's data feed, over all of its contexts."""
+    """Counter of the out-of-order records in a stream's data feed, over all contexts."""
 
     misplaced: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CursorComparator(ReplicationKeyComparator):
-    """Comparator for the values of one stream's cursor; created by `make_comparator`."""
+    """Comparator of a stream's cursor values by their datetimes; created by `make_comparator`."""
 
     cursor: DatetimeBasedCursor
     stream: str
@@ -69,7 +69,7 @@ class CursorComparator(ReplicationKeyComparator):
         )
 
     def is_plain(self, value: Any) -> bool:
-        """Return True if values of this value's type and format sort like their datetimes."""
+        """Return True if texts of this value's format sort in the order of their datetimes."""
         if not isinstance(value, str):
             return self.cursor.formats[0].is_count or isinstance(value, dt.date)
         for known_format in self.cursor.formats:
@@ -81,7 +81,7 @@ class CursorComparator(ReplicationKeyComparator):
         return False
 
     def to_state_value(self, value: Any) -> Any:
-        """Return a value as it is stored in a state: text in the cursor's format."""
+        """Convert a value to the form stored in a state: text in the cursor's format."""
         instant = self.instant(value)
         return value if instant is None else self.cursor.format.write(instant)
 

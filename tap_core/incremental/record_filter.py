@@ -20,15 +20,15 @@ __all__ = ["CursorRecordFilter"]
 
 
 class CursorRecordFilter:
-    """Filter that passes the records of one interval, both ends included.
+    """Filter that keeps the records of one time interval, including both ends.
 
     Args:
         order: Comparator of the cursor values.
-        find: Returns the cursor value of a record; raises KeyError if it is missing.
+        find: Returns the cursor value of a record; raises KeyError if the value is missing.
         lower: Start of the interval.
-        upper: End of the interval; None to pass records of any time.
-        passed: Cursor value whose records an earlier sync has sent; they are dropped. None drops no
-            records.
+        upper: End of the interval; None to keep the records of any time.
+        passed: Cursor value of records that an earlier sync has already sent; these records are
+            dropped. None drops no records.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class CursorRecordFilter:
         self._newest_allowed: dt.datetime | None = None
 
     def admits(self, record: Record) -> bool:
-        """Return True if a record is to be sent."""
+        """Return True if a record is to be sent; a record without a usable cursor value is sent."""
         try:
             value = self._find(record)
         except KeyError:
@@ -68,7 +68,7 @@ class CursorRecordFilter:
         return not is_passed and (self._upper is None or self._lower <= instant <= self._upper)
 
     def _check_feed_order(self, instant: dt.datetime) -> None:
-        """Log a warning, once per stream, if a feed's record is newer than the one before."""
+        """Log a warning, once per stream, if a feed's record is newer than the previous record."""
         previous, self._newest_allowed = self._newest_allowed, instant
         if previous is None or instant <= previous:
             return

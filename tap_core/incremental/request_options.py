@@ -18,19 +18,18 @@ __all__ = ["RequestOption"]
 
 @dataclass(frozen=True)
 class RequestOption:
-    """Location of a value in a request.
+    """Place in a request at which a value is sent.
 
     Args:
         inject_into: Part of the request: query parameter, header, form field, field of a JSON body,
-            or URL. For ``path``, ``{field_name}`` in the URL is replaced; it is for streams that
-            are
-            written in Python.
+            or URL (``path``, only for streams written in Python). In the URL, ``{field_name}`` is
+            replaced.
         field_name: Name of the parameter, header or field.
         field_path: Path into a JSON body, instead of ``field_name``.
 
     Raises:
-        ValueError: Neither or both of ``field_name`` and ``field_path`` are set, or a
-            ``field_path`` is used outside a JSON body (Airbyte's YAML reference, RequestOption).
+        ValueError: Neither or both of ``field_name`` and ``field_path`` are set, or ``field_path``
+            is not used with a JSON body.
     """
 
     inject_into: Literal["request_parameter", "header", "body_data", "body_json", "path"]
@@ -53,7 +52,7 @@ class RequestOption:
             )
 
     def put(self, request: HTTPRequest, value: Any) -> None:
-        """Put a value into a request; None is omitted.
+        """Add a value to a request; None is not added.
 
         Raises:
             ValueError: The body of the request is not a mapping.

@@ -23,7 +23,7 @@ _WEEKDAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY",
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """One time window of a sync, both ends included."""
+    """Time window that a sync reads, including its start and its end."""
 
     start: datetime
     end: datetime
@@ -37,7 +37,7 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True)
 class ReadInterval:
-    """One window of a sync that is read separately, and the bounds of the whole sync."""
+    """Time window that is read separately, together with the bounds of the whole sync."""
 
     window: TimeWindow
     lower: datetime
@@ -46,7 +46,7 @@ class ReadInterval:
 
 @dataclass(frozen=True, slots=True)
 class ClampPolicy:
-    """Periods (days, weeks or months) to whose boundaries windows are aligned.
+    """Policy that aligns the boundaries of windows to calendar days, weeks or months.
 
     ``target`` is ``DAY``, ``WEEK`` or ``MONTH``; ``weekday`` is the first day of a week, 0 for
     Monday.
@@ -56,16 +56,16 @@ class ClampPolicy:
     weekday: int = 0
 
     def floor(self, instant: datetime) -> datetime:
-        """Return the start of the period that contains a datetime."""
+        """Return the start of the day, week or month that contains a datetime."""
         day = instant.replace(hour=0, minute=0, second=0, microsecond=0)
         if self.target == "WEEK":
             return day - timedelta(days=(day.weekday() - self.weekday) % _DAYS_OF_A_WEEK)
         return day.replace(day=1) if self.target == "MONTH" else day
 
     def ceiling(self, instant: datetime) -> datetime:
-        """Return the first start of a period that is not earlier than a datetime.
+        """Return the start of the first day, week or month that begins at or after a datetime.
 
-        Any time on the first day of a week or a month counts as the start of that period.
+        A datetime at any time on the first day of a week or month counts as its start.
         """
         begun = self.floor(instant)
         if begun == instant or (self.target != "DAY" and begun.date() == instant.date()):
@@ -73,7 +73,7 @@ class ClampPolicy:
         return self.following(begun)
 
     def following(self, begun: datetime) -> datetime:
-        """Return the start of the period after the one that starts at ``begun``."""
+        """Return the start of the day, week or month after the one starting at ``begun``."""
         if self.target == "MONTH":
             return ISODuration(1, timedelta()).after(begun)
         return begun + timedelta(days=_DAYS_OF_A_WEEK if self.target == "WEEK" else 1)
@@ -109,16 +109,17 @@ def split_into_windows(
 ) -> Iterator[tuple[datetime, datetime]]:
     """Yield the start and end of each window from ``start`` to ``end``, both included.
 
-    An empty interval yields no window, except that ``start == end`` is one window if there is a
-    granularity.
+    There is no window if ``end`` is before ``start``. If they are equal, there is one window if a
+    granularity is set and ``joins_last`` is False, else none.
 
     Args:
         start: Start of the first window.
         end: End of the last window.
         step: Length of a window; None for a single window.
-        granularity: Smallest time unit of the API, between the end of a window and the next start.
-        joins_last: True to merge a last window of zero length into the previous one.
-        clamp: Periods to whose boundaries the windows are aligned.
+        granularity: Smallest time unit of the API: the gap from the end of a window to the next
+            start.
+        joins_last: True to merge a last window of zero length into the previous window.
+        clamp: Policy that aligns the windows to days, weeks or months; None for no alignment.
     """
     if clamp is not None:
         start, end = clamp.ceiling(start), clamp.floor(end) - granularity

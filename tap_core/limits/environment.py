@@ -18,7 +18,7 @@ __all__ = ["Limit"]
 
 @dataclass(frozen=True)
 class Limit:
-    """Numeric limit with a default, which an environment variable may override.
+    """Numeric limit with a default that an environment variable can override.
 
     The variable is read once per process.
     """
@@ -28,10 +28,10 @@ class Limit:
 
     @cached_property
     def value(self) -> float:
-        """Effective limit: the value of the variable, or the default if it is not set.
+        """Effective limit: the value of the environment variable or, if it is not set, the default.
 
         Raises:
-            ConfigurationError: The variable does not hold a positive number.
+            ConfigurationError: The variable does not contain a positive number.
         """
         text = os.environ.get(self.variable, "")
         try:

@@ -51,7 +51,10 @@ _HOLDERS: Final = (dict, list, tuple, set, frozenset)
 
 
 def weight(value: Any, most: int) -> int:
-    """Return the number of characters and items in a value; stop counting beyond ``most``."""
+    """Return the total number of characters and items in a value, including nested values.
+
+    Counting stops when the total exceeds ``most``.
+    """
     return _weight(value, most, {})
 
 
@@ -74,10 +77,10 @@ def _weight(value: Any, most: int, known: dict[int, int]) -> int:
 
 
 def integer(value: Any = 0, *base: Any) -> int:
-    """Return ``int(value, *base)``.
+    """Return ``int(value, *base)``, for use in expressions.
 
     Raises:
-        LimitExceededError: The value is a decimal with too many digits.
+        LimitExceededError: The value is a Decimal with too many digits.
     """
     if value.__class__ is Decimal and _digits(value) > _MOST_DIGITS:
         raise LimitExceededError(
@@ -87,10 +90,10 @@ def integer(value: Any = 0, *base: Any) -> int:
 
 
 def check_time_format(text: Any) -> None:
-    """Check the length of a format of dates or times.
+    """Check the length of a format string for dates or times.
 
     Raises:
-        LimitExceededError: It is too long.
+        LimitExceededError: The format string is too long.
     """
     if isinstance(text, str) and len(text) > _LONGEST_TIME_FORMAT:
         raise LimitExceededError(
@@ -100,13 +103,16 @@ def check_time_format(text: Any) -> None:
 
 
 def _digits(value: Any) -> int:
-    """Return the number of digits of a decimal that is written without an exponent."""
+    """Return the number of digits that a Decimal needs when written without an exponent."""
     is_number = isinstance(value, Decimal) and value.is_finite()
     return abs(value.adjusted()) if is_number else 0
 
 
 def _ints(values: Iterable[Any]) -> list[int]:
-    """Return the numbers that a format may use as a width, including those in strings."""
+    """Return all integers in the values, including those in strings.
+
+    A format string may use such an integer as a width.
+    """
     numbers = [abs(value) for value in values if isinstance(value, int)]
     return [
         *numbers,
@@ -115,22 +121,25 @@ def _ints(values: Iterable[Any]) -> list[int]:
 
 
 def _numbers(text: str) -> list[int]:
-    """Return the numbers in a text."""
+    """Return the integers in a text."""
     return [int(digits[:12]) for digits in _DIGITS.findall(text)]
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Size limit for the values of an expression language; error messages end with ``hint``."""
+    """Size limit for the values of an expression language.
+
+    The text ``hint`` is appended to error messages.
+    """
 
     most: int
     hint: str = "make it shorter"
 
     def check(self, size: float) -> None:
-        """Check the size of a value, in characters or items.
+        """Check that a size, in characters or items, does not exceed the limit.
 
         Raises:
-            LimitExceededError: The value is too large.
+            LimitExceededError: The size exceeds the limit.
         """
         if size > self.most:
             raise LimitExceededError(
@@ -193,7 +202,7 @@ class Bounds:
     # Texts with places for values
 
     def check_percent(self, text: str, arguments: Any) -> None:
-        """Check the size of ``text % given``.
+        """Check the size of the result of ``text % arguments``.
 
         Raises:
             LimitExceededError: The result would be too large.
@@ -210,7 +219,7 @@ class Bounds:
         self._check_filled(text, len(fields), widths, values)
 
     def check_format(self, text: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Check the size of ``text.format(*args, **kwargs)``.
+        """Check the size of the result of ``text.format(*args, **kwargs)``.
 
         Raises:
             LimitExceededError: The result would be too large.
@@ -228,7 +237,7 @@ class Bounds:
         self._check_filled(text, len(fields), widths, values)
 
     def check_spec(self, value: Any, spec: str) -> None:
-        """Check the size of ``format(value, spec)``.
+        """Check the size of the result of ``format(value, spec)``.
 
         Raises:
             LimitExceededError: The result would be too large.
@@ -238,7 +247,14 @@ class Bounds:
     def _check_filled(
         self, text: str, places: int, widths: Sequence[int], values: Sequence[Any]
     ) -> None:
-        """Check the size of a text with placeholders that are filled with values."""
+        """Check the size of a text after its placeholders are replaced by values.
+
+        Args:
+            text: The text.
+            places: Number of placeholders.
+            widths: Widths in the placeholders.
+            values: The values.
+        """
         widest = max((0, *widths)) + max((0, *map(_digits, values)))
         self.check(len(text) + places * (widest + weight(list(values), self.most)))
 
@@ -259,7 +275,9 @@ class Bounds:
     # Calls
 
     def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the result of a function that an expression calls, after an estimate of its size.
+        """Call a function for an expression and return the result.
+
+        The size of the result is estimated before the call.
 
         Raises:
             LimitExceededError: The result would be too large.
@@ -278,7 +296,7 @@ class Bounds:
         return function(*args, **kwargs)
 
     def _check_faked(self, name: str, values: Sequence[Any]) -> None:
-        """Check the numbers that are passed to a method of Faker, which may be sizes."""
+        """Check the numeric arguments of a method of Faker, because they may be sizes."""
         if not name.startswith(_FAKED_NUMBERS):
             self.check(
                 max(
@@ -294,7 +312,7 @@ class Bounds:
             )
 
     def _check_dump(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Check the arguments of `json.dumps`, whose indent may be long."""
+        """Check that indent and separators of `json.dumps` do not make its result too large."""
         between = [kwargs.get("indent"), *(kwargs.get("separators") or ())]
         widths = [
             separator if isinstance(separator, int) else len(separator)
@@ -308,7 +326,7 @@ class Bounds:
 
 
 def _widened(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
-    """Return the estimated size of a result with a width among the arguments."""
+    """Return the estimated size of a padded text: the largest integer argument, its width."""
     del owner, most
     return max(
         (0, *(argument for argument in (*args, *kwargs.values()) if isinstance(argument, int)))

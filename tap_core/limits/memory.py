@@ -54,12 +54,15 @@ _VALUE, _OBJECT, _ARRAY = 112, 288, 64
 
 
 class InputTooLargeError(ValueError):
-    """The input exceeds a size limit."""
+    """Error for input that exceeds a size limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Maximum size of one text in bytes, with the name of the setting that raises it."""
+    """Size limit for one text, in bytes.
+
+    Error messages name the setting by which the user can raise the limit.
+    """
 
     most: int
     setting: str
@@ -72,7 +75,8 @@ class Bound:
             what: Name of the content in messages.
 
         Raises:
-            InputTooLargeError: It is longer than the limit, or would take too much memory as JSON.
+            InputTooLargeError: The content is longer than the limit, or its values would take too
+                much memory if parsed as JSON.
         """
         text = file.read(self.most + 1)
         while len(text) <= self.most and (more := file.read(self.most + 1 - len(text))):
@@ -84,9 +88,8 @@ class Bound:
         """Yield the lines of a file.
 
         Raises:
-            InputTooLargeError: A line is longer than the limit or would take too much memory as
-                JSON, or
-                too many blank lines, which take time and yield nothing, follow each other.
+            InputTooLargeError: A line is longer than the limit, or its values would take too much
+                memory if parsed as JSON, or there are too many consecutive blank lines.
         """
         limit, blank = self.most, 0
         share = limit // _UNCHECKED_SHARE
@@ -105,7 +108,12 @@ class Bound:
             yield line
 
     def check(self, text: bytes | str, what: str, separator: str = ",") -> None:
-        """Check the length of a text and the estimated memory of its values.
+        """Check the length of a text and the memory that its parsed values would take.
+
+        Args:
+            text: The text.
+            what: Name of the text in messages.
+            separator: Text between two values.
 
         Raises:
             InputTooLargeError: The text is too long, or has too many values.
@@ -116,10 +124,14 @@ class Bound:
             self.check_memory(len(text) + weight(text, separator), what)
 
     def check_memory(self, size: int, what: str) -> None:
-        """Check the estimated memory of values, in bytes, against seven times the limit.
+        """Check that an estimated memory size is at most seven times the limit.
+
+        Args:
+            size: Estimated size in bytes.
+            what: Name of the content in messages.
 
         Raises:
-            InputTooLargeError: The values may take more.
+            InputTooLargeError: The size is larger.
         """
         if size > _MEMORY_FACTOR * self.most:
             raise InputTooLargeError(
@@ -129,7 +141,7 @@ class Bound:
             )
 
     def check_columns(self, count: int) -> None:
-        """Check the number of columns in a header, since each row of a wide table is large.
+        """Check the number of columns in a header, since the rows of a wide table take much memory.
 
         Raises:
             InputTooLargeError: The header has too many columns.
@@ -142,7 +154,7 @@ class Bound:
             )
 
     def error(self, what: str) -> InputTooLargeError:
-        """Return the error for a text that is too long."""
+        """Return the error for a text that is too long; ``what`` is its name in messages."""
         return InputTooLargeError(
             f"{what} is longer than {format_size(self.most)}; raise {self.setting} to read it"
         )
@@ -151,9 +163,9 @@ class Bound:
 class RowBound:
     """Iterator over the lines of a CSV file that limits the size of each row.
 
-    A quoted cell may span many lines, so the caller calls `next_row` after each row that it
-    receives. The csv module's own limit on cells, 131,072 characters for the whole process, is
-    lifted.
+    A row may have many lines, because a quoted cell may contain line breaks. The caller must call
+    `next_row` after each row. Creating an instance lifts the csv module's own limit of 131,072
+    characters per cell, for the whole process.
 
     Raises:
         InputTooLargeError: A row is too long, or has too many values.
@@ -169,7 +181,7 @@ class RowBound:
         self._size = self._weight = 0
 
     def next_row(self) -> None:
-        """Restart the count for the next row."""
+        """Reset the counted size, because a new row begins."""
         self._size = self._weight = 0
 
     def __iter__(self) -> Iterator[str]:
@@ -193,7 +205,10 @@ class RowBound:
 
 
 def weight(text: bytes | str, separator: str = ",") -> int:
-    """Return an upper estimate of the bytes of memory for a text's values besides their text."""
+    """Return an upper estimate of the memory that the parsed values of a text take, in bytes.
+
+    The memory for the characters of the text is not included.
+    """
     count: Any = text.count
     as_text_type: Any = str.encode if isinstance(text, bytes) else str
     return int(
@@ -209,10 +224,10 @@ def format_size(size: int) -> str:
 
 
 def open_regular(path: Path) -> IO[bytes]:
-    """Open a regular file for reading; a pipe or a device at the path is not opened.
+    """Open a regular file for reading.
 
     Raises:
-        OSError: The path does not exist, or is a folder, a pipe, a device or a socket.
+        OSError: The path does not exist, or is a directory, a pipe, a device or a socket.
     """
     _check_regular(path.stat())
     # Without waiting: a pipe that has taken its place meanwhile would never open.
@@ -226,7 +241,7 @@ def open_regular(path: Path) -> IO[bytes]:
 
 
 def _check_regular(status: os.stat_result) -> None:
-    """Raise OSError for the status of anything other than a regular file."""
+    """Raise OSError if a file's status is not that of a regular file."""
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(status.st_mode):
@@ -234,11 +249,11 @@ def _check_regular(status: os.stat_result) -> None:
 
 
 def read_at_most(source: Path | IO[bytes], limit: int) -> bytes:
-    """Return the content of an open file, or of a file or pipe at a path that a user named.
+    """Return the content of an open file, or of the file or pipe at a path.
 
     Raises:
-        OSError: It cannot be read.
-        InputTooLargeError: It is longer than ``limit`` bytes.
+        OSError: The file cannot be read.
+        InputTooLargeError: The content is longer than ``limit`` bytes.
     """
     if isinstance(source, Path):
         with source.open("rb") as file:

@@ -48,7 +48,7 @@ _DIALECT: Final = re.compile(r"\\N\{[^}]*\}|\\.|\{(?!\d*,?\d*\})|\[:", re.DOTALL
 
 
 class _Account:
-    """Budget of time for slow matches, shared by all regular expressions of the process."""
+    """Time budget for slow matches, shared by all regular expressions of the process."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
@@ -66,7 +66,7 @@ class _Account:
             return MATCH_SECONDS_TOTAL.value - self._spent
 
     def spend(self, seconds: float) -> None:
-        """Deduct the seconds of a match, unless it was fast."""
+        """Subtract the seconds of a match from the budget; fast matches do not count."""
         if seconds > _SLOW:
             with self._turn:
                 self._at = self._at if self._spent else time.monotonic()
@@ -77,11 +77,11 @@ _account: Final = _Account()
 
 
 class Pattern:
-    """Compiled regular expression that matches within limits.
+    """Compiled regular expression whose matches have a time limit.
 
     Raises:
         re.error: The text is not a regular expression.
-        LimitExceededError: It is too long.
+        LimitExceededError: The text is too long.
     """
 
     def __init__(self, text: str) -> None:
@@ -115,7 +115,7 @@ class Pattern:
         return self._within_time(self._guarded.match, text)
 
     def _within_time(self, find: Any, text: str) -> Any:
-        """Return the result of a method of the ``regex`` package with a time limit."""
+        """Call the method ``find`` of a pattern of the package ``regex``, with a time limit."""
         seconds, began = self._seconds(text), time.monotonic()
         try:
             return find(text, timeout=seconds)
@@ -133,7 +133,7 @@ class Pattern:
             longest: Maximum number of characters of all replacements together.
 
         Raises:
-            LimitExceededError: It takes too long, or the replacements are too long.
+            LimitExceededError: Matching takes too long, or the replacements are too long.
         """
         parts: list[str] = []
         position = size = 0
@@ -166,7 +166,11 @@ class Pattern:
             _account.spend(time.monotonic() - began)
 
     def _seconds(self, text: str) -> float:
-        """Return the seconds that a match may take; raise LimitExceededError if none are left."""
+        """Return the time limit of the next match in seconds.
+
+        Raises:
+            LimitExceededError: The budget is used up.
+        """
         seconds = min(MATCH_SECONDS.value, _account.left())
         if seconds <= 0:
             raise self._too_slow(text, MATCH_SECONDS_TOTAL, "and others before it take")
@@ -198,26 +202,26 @@ def compile_pattern(text: str) -> Pattern:
 
     Raises:
         re.error: The text is not a regular expression.
-        LimitExceededError: It is too long.
+        LimitExceededError: The text is too long.
     """
     return Pattern(text)
 
 
 def search(pattern: str, text: str) -> Any:
-    """Return the first match of a regular expression in a text, as `re.search` does, or None.
+    """Return the first match of a regular expression in a text, or None, as `re.search` does.
 
     Raises:
         re.error: The pattern is not a regular expression.
-        LimitExceededError: It is too long, or the search takes too long.
+        LimitExceededError: The pattern is too long, or the search takes too long.
     """
     return compile_pattern(pattern).search(text)
 
 
 def _safe_length(pattern: str) -> int:
-    """Return the longest text that `re` certainly matches in few steps, or -1 for no text.
+    """Return the text length up to which `re` is certainly fast for a pattern, or -1 for none.
 
-    Each repeat and each branch may try every position of a text once more. A repeat of a group may
-    try them in any combination.
+    Each repeat and each branch may multiply the steps by the length of the text. For a repeated
+    group the number of steps may grow exponentially.
     """
     choices = len(_CHOICE.findall(pattern))
     is_nested = _REPEATED_GROUP.search(pattern) or _UNUSUAL_GROUP.search(pattern)
@@ -227,7 +231,7 @@ def _safe_length(pattern: str) -> int:
 
 
 def _repeats(pattern: str) -> int:
-    """Return an upper bound of the parts in a pattern, with counted repeats expanded."""
+    """Return an upper bound of the number of parts in a pattern, with counted repeats expanded."""
     counts = [(before, min(int(count[:9]), 10**9)) for before, count in _COUNT.findall(pattern)]
     is_plain = not _UNUSUAL_GROUP.search(pattern)
     groups = [count for before, count in counts if before == ")" or not is_plain]
@@ -236,7 +240,7 @@ def _repeats(pattern: str) -> int:
 
 
 def _as_in_re(match: re.Match[str]) -> str:
-    """Return an escape for syntax that has a meaning in ``regex``, but not in `re`."""
+    """Return an escaped form of syntax that has a meaning in ``regex``, but not in `re`."""
     text = match[0]
     if text == "{":
         return r"\{"

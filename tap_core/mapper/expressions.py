@@ -50,7 +50,7 @@ __all__ = [
 
 
 class UnknownNameError(MapExpressionError):
-    """The expression uses a name that is neither a field of the record nor a defined name."""
+    """Error for a name in an expression that is neither a field of the record nor defined."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ExpressionScope:
 
 @dataclass(frozen=True)
 class Expression:
-    """Compiled expression of a stream map."""
+    """Compiled expression of a stream map, to be evaluated for each record."""
 
     run: Callable[[Record], Any]
     """Function that returns the value for a record; raises MapExpressionError."""
@@ -76,7 +76,9 @@ class Expression:
 
 
 def parse_expression(text: str, location: str) -> ast.stmt:
-    """Return the first statement in the text of an expression, as singer_sdk does.
+    """Return the syntax tree of an expression; if it has several statements, only the first.
+
+    Ignoring further statements is compatible with singer_sdk.
 
     Args:
         text: Text of the expression.
@@ -103,7 +105,7 @@ def compile_expression(
 
     Args:
         text: Text of the expression, for messages.
-        tree: Its syntax tree.
+        tree: Syntax tree of the expression.
         scope: Names that the expression can use.
         location: Description of its location in the settings, for messages.
 
@@ -122,7 +124,7 @@ def compile_expression(
 
 
 def _message(text: str, location: str, error: BaseException) -> str:
-    """Return the message of a MapExpressionError."""
+    """Return the message of a MapExpressionError: expression, location and cause."""
     is_plain = isinstance(error, (NotAllowedError, LimitExceededError))
     reason = str(error).removesuffix(".")
     reason = reason if is_plain else f"{type(error).__name__}: {reason}"
@@ -133,9 +135,10 @@ _Failure: TypeAlias = Callable[[Exception, Record], MapExpressionError]
 
 
 def _make_error_converter(text: str, location: str, fields: set[str]) -> _Failure:
-    """Return a function that converts an evaluation error to a `MapExpressionError`.
+    """Return a function that converts an error during evaluation to a `MapExpressionError`.
 
-    ``fields`` are the fields that the expression reads; a missing one is an unknown name.
+    If one of ``fields``, the fields that the expression reads, is missing in the record, the result
+    is an `UnknownNameError`.
     """
 
     def failed(error: Exception, record: Record) -> MapExpressionError:
@@ -162,10 +165,10 @@ def run(r):
 def _compile_function(
     body: ast.expr, translator: _Translator, failed: _Failure
 ) -> Callable[[Record], Any]:
-    """Return a function whose body is the translated syntax tree of an expression.
+    """Return the function that evaluates an expression, compiled from its translated syntax tree.
 
-    Python's builtins are present because C methods import through them; the body cannot name
-    them.
+    The function's globals include Python's builtins, because methods implemented in C use them for
+    imports. The translated expression cannot refer to them.
     """
     names = "n = r.copy()" if translator.mutates else "n = r"
     frame = ast.parse(
@@ -222,7 +225,7 @@ _Write: TypeAlias = Callable[["_Translator", Any], ast.expr]
 
 @dataclass
 class _Translator:
-    """Translator from the user's syntax tree to the safe syntax tree."""
+    """Translator of an expression's syntax tree to a syntax tree that is safe to run."""
 
     words: ExpressionScope
     bound: dict[str, Any] = field(default_factory=dict)
@@ -250,17 +253,17 @@ class _Translator:
         return [self.write(node) for node in nodes]
 
     def maybe(self, node: ast.expr | None) -> ast.expr | None:
-        """Return the translation of a syntax node, or None for None."""
+        """Return the translation of an optional syntax node; None stays None."""
         return None if node is None else self.write(node)
 
     def bind(self, value: Any) -> ast.expr:
-        """Store a value in the function's globals; return the node that loads it."""
+        """Store a value as a global of the compiled function; return the node that loads it."""
         name = f"k{len(self.bound)}"
         self.bound[name] = value
         return _load(name)
 
     def name(self, name: str) -> ast.expr:
-        """Return the translation of a name."""
+        """Return the translation of a variable name, by the scope of the expression."""
         scope = self.words
         if name in self._locals:
             return _load(self._locals[name])
@@ -275,7 +278,7 @@ class _Translator:
         return self._field(name)
 
     def _field(self, name: str) -> ast.expr:
-        """Return the node that looks up a field of the record, else the function of that name."""
+        """Return the node that reads a record's field, or a function if there is no such field."""
         if name in self.words.functions:
             get = ast.Attribute(_load("n"), "get", ast.Load())
             return _call(get, ast.Constant(name), self.bind(self.words.functions[name]))
@@ -284,7 +287,7 @@ class _Translator:
 
     @contextmanager
     def inner(self) -> Iterator[None]:
-        """Context manager that removes the names defined in its block, for a comprehension."""
+        """Context manager that removes a comprehension's variables at the end of its block."""
         outer = dict(self._locals)
         try:
             yield
@@ -292,7 +295,10 @@ class _Translator:
             self._locals = outer
 
     def target(self, node: ast.expr) -> tuple[ast.expr, Any]:
-        """Return the translation of an assignment target, and its nesting (see `iterate`)."""
+        """Return the translation of a comprehension's loop variable or variables.
+
+        The second result describes the nesting: None for a single name, a tuple for several names.
+        """
         if isinstance(node, ast.Name):
             self._made += 1
             name = self._locals[node.id] = f"v{self._made}"
@@ -343,7 +349,7 @@ def _compare(translator: _Translator, node: ast.Compare) -> ast.expr:
 
 
 def _function_called(translator: _Translator, node: ast.Call) -> ast.expr:
-    """Return the translation of a callee: a registered function or a method of a value."""
+    """Return the translation of the called function or method in a call."""
     if isinstance(node.func, ast.Attribute):
         return translator.write(node.func)
     if not isinstance(node.func, ast.Name):
@@ -375,7 +381,7 @@ def _attribute(translator: _Translator, node: ast.Attribute) -> ast.expr:
 
 
 def _attribute_parts(translator: _Translator, node: ast.Attribute) -> list[ast.expr]:
-    """Return the translated value of an attribute access, and the attribute's name."""
+    """Return the translations of an attribute access: the object and the attribute's name."""
     reject_name(node.attr)
     translator.mutates = translator.mutates or node.attr in MUTATORS
     return [translator.write(node.value), ast.Constant(node.attr)]
@@ -391,7 +397,7 @@ def _joined(translator: _Translator, node: ast.JoinedStr) -> ast.expr:
 
 
 def _formatted(translator: _Translator, node: ast.FormattedValue) -> ast.expr:
-    """Return the translated replacement field of an f-string; a conversion (``!r``) is ignored."""
+    """Return the translation of a ``{…}`` part of an f-string; a conversion (``!r``) is ignored."""
     if node.format_spec is None:
         return translator.write(node.value)
     return _call("formatted", translator.write(node.value), translator.write(node.format_spec))
@@ -432,7 +438,7 @@ def _comprehension(
 
 
 def _write_counted(translator: _Translator, node: ast.expr) -> ast.expr:
-    """Return the translated element of a comprehension, whose size is counted."""
+    """Return the translation of a comprehension's element, with a check of its total size."""
     element = translator.write(node)
     is_small = isinstance(node, (ast.Constant, ast.Compare))
     return element if is_small else _call("count_element", _load("c"), element)

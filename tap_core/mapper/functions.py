@@ -106,24 +106,24 @@ _SIZELESS = frozenset((int, float, bool))
 
 
 class NotAllowedError(Exception):
-    """The expression uses a forbidden operation or exceeds a limit."""
+    """Error for an expression that uses a forbidden operation or exceeds a limit."""
 
 
 # Functions
 
 
 def md5(string: str) -> str:
-    """Return the MD5 digest of a text in UTF-8, as hexadecimal digits."""
+    """Return the MD5 digest of a text as hexadecimal digits; the text is encoded as UTF-8."""
     return hashlib.md5(string.encode("utf-8")).hexdigest()  # noqa: S324 - the user's choice
 
 
 def sha256(string: str) -> str:
-    """Return the SHA-256 digest of a text in UTF-8, as hexadecimal digits."""
+    """Return the SHA-256 digest of a text as hexadecimal digits; the text is encoded as UTF-8."""
     return hashlib.sha256(string.encode("utf-8")).hexdigest()
 
 
 def _random_below(top: float) -> int:
-    """Return a random integer from 0 to below ``top``."""
+    """Return a random integer that is at least 0 and less than ``top``."""
     return int(random() * top)  # noqa: S311 - sampling, not secrets
 
 
@@ -191,12 +191,13 @@ def reject_function(function: Any) -> None:
 
 
 def attribute(value: Any, name: str) -> Any:
-    """Return an attribute of a value, or the item with that name if there is no such attribute.
+    """Return an attribute of a value or, if it has no such attribute, its item with that name.
 
-    The name was already checked when the expression was compiled.
+    The caller has already checked the name when the expression was compiled.
 
     Raises:
-        NotAllowedError: There is neither, or the attribute is a module or a forbidden function.
+        NotAllowedError: There is neither attribute nor item, or the attribute is a module or a
+            forbidden function.
     """
     try:
         member = getattr(value, name)
@@ -211,7 +212,7 @@ def attribute(value: Any, name: str) -> Any:
 
 
 def _item(value: Any, name: str) -> Any:
-    """Return the item of a value with the key ``name``; raise NotAllowedError if there is none."""
+    """Return the item of a value under the key ``name``; raise NotAllowedError without one."""
     try:
         return value[name]
     except (KeyError, TypeError):
@@ -220,7 +221,7 @@ def _item(value: Any, name: str) -> Any:
 
 
 def checked_size(value: Any) -> Any:
-    """Return a value unchanged.
+    """Return a value unchanged if it is not too long.
 
     Raises:
         NotAllowedError: The value has more than `_MAX_LENGTH` characters or items.
@@ -264,7 +265,7 @@ def multiply(left: Any, right: Any) -> Any:
 
 
 def _check_weight(size: int) -> None:
-    """Raise NotAllowedError for a size above the limit."""
+    """Raise NotAllowedError if a number of characters and items exceeds the limit."""
     if size > _MAX_WEIGHT:
         raise NotAllowedError(f"a value of more than {_MAX_WEIGHT:,} parts is too large")
 
@@ -273,7 +274,7 @@ def power(base: Any, exponent: Any) -> Any:
     """Return a number raised to a power.
 
     Raises:
-        NotAllowedError: A number is too high.
+        NotAllowedError: The base or the exponent is too high.
     """
     if abs(base) > _MAX_POWER or abs(exponent) > _MAX_POWER:
         raise NotAllowedError("a number is too high to be raised to a power")
@@ -281,14 +282,14 @@ def power(base: Any, exponent: Any) -> Any:
 
 
 def modulo(left: Any, right: Any) -> Any:
-    """Return the remainder of a division, or text formatted with ``%``."""
+    """Return the remainder of a division or, if ``left`` is text, the text formatted with ``%``."""
     return left % right if type(left) in _SIZELESS else _BOUNDS.modulo(left, right)
 
 
 def call_method(value: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-    """Call a method whose result may be large, within the length limit.
+    """Call a method of ``value`` by name, and check the length of its result.
 
-    Common text methods are called directly if their result is certainly short enough.
+    Common text methods whose result is certainly short enough are called without a check.
     """
     if value.__class__ is str and not kwargs:
         if name == "replace" and len(args) == _PAIR:
@@ -300,19 +301,19 @@ def call_method(value: Any, name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def left_shift(value: Any, bits: Any) -> Any:
-    """Return an integer shifted to the left; raise NotAllowedError if a number is too high."""
+    """Return an integer shifted to the left; raise NotAllowedError if an operand is too high."""
     _check_shift(value, bits)
     return value << bits
 
 
 def right_shift(value: Any, bits: Any) -> Any:
-    """Return an integer shifted to the right; raise NotAllowedError if a number is too high."""
+    """Return an integer shifted to the right; raise NotAllowedError if an operand is too high."""
     _check_shift(value, bits)
     return value >> bits
 
 
 def _check_shift(value: Any, bits: Any) -> None:
-    """Raise NotAllowedError if a number is too high for a shift."""
+    """Raise NotAllowedError if an operand of a shift is too high."""
     if abs(bits) > _MAX_SHIFT or abs(value) > _MAX_SHIFTED:
         raise NotAllowedError("a number is too high to be shifted")
 
@@ -337,12 +338,15 @@ def safe_format(value: Any, form: str) -> str:
 
 
 def operation_budget() -> list[int]:
-    """Return the budget for the comprehensions of one evaluation: [iterations, total size]."""
+    """Return a new budget for the comprehensions in one evaluation of an expression.
+
+    It is a list of two numbers: the remaining iterations and the remaining total size.
+    """
     return [_MAX_ROUNDS, _MAX_WEIGHT]
 
 
 def count_element(budget: list[int], value: Any) -> Any:
-    """Return an element of a comprehension after subtracting its size from the budget.
+    """Subtract the size of a comprehension's element from the budget; return the element.
 
     Raises:
         NotAllowedError: The budget is used up.
@@ -360,9 +364,10 @@ _Form = tuple[Any, ...] | None
 
 
 def iterate(budget: list[int], items: Iterable[Any], form: _Form) -> Iterator[Any]:
-    """Yield the items of a comprehension; subtract each iteration from the budget.
+    """Yield the items that a comprehension iterates over, each subtracted from the budget.
 
-    With ``form``, each item is unpacked to the nesting of the target.
+    With a single loop variable, ``form`` must be None. Otherwise ``form`` is a tuple, and each item
+    is unpacked to the same nesting.
 
     Raises:
         NotAllowedError: The budget is used up.
@@ -375,9 +380,9 @@ def iterate(budget: list[int], items: Iterable[Any], form: _Form) -> Iterator[An
 
 
 def _unpack(item: Any, form: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return an item unpacked into as many parts as the target has names.
+    """Return an item's parts, unpacked to the nesting of a comprehension's loop variables.
 
-    Further parts are dropped.
+    Parts beyond the number of variables are dropped.
     """
     return tuple(
         part if inner is None else _unpack(part, inner)

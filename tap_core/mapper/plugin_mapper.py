@@ -49,7 +49,10 @@ __all__ = ["PluginMapper"]
 
 
 class PluginMapper:
-    """Stream maps of a plugin; ``stream_maps`` holds lists of maps by original stream name."""
+    """Stream maps of a plugin.
+
+    The attribute ``stream_maps`` has the list of maps for each original stream name.
+    """
 
     def __init__(self, plugin_config: Mapping[str, Any], logger: logging.Logger) -> None:
         """Read the settings of a plugin.
@@ -61,7 +64,7 @@ class PluginMapper:
 
         Raises:
             StreamMapConfigError: An option has an invalid name or value.
-            ConfigValidationError: Flattening is enabled without a depth.
+            ConfigValidationError: Flattening is enabled without a maximum level.
         """
         self.stream_maps: dict[str, list[StreamMap]] = {}
         self.map_config: dict[str, Any] = plugin_config.get("stream_map_config") or {}
@@ -84,9 +87,9 @@ class PluginMapper:
                 raise StreamMapConfigError(f"Option '{name}:{definition}' is not expected.")
 
     def register_raw_streams_from_catalog(self, catalog: Catalog) -> None:
-        """Create the maps of all streams in a catalog from their selected properties.
+        """Create the maps of all streams in a catalog, using their selected properties.
 
-        A deselected stream is mapped with all its properties, because they may be keys.
+        For a deselected stream all properties are used, because deselected ones may be keys.
         """
         for entry in catalog.streams:
             mask = entry.metadata.resolve_selection()
@@ -160,7 +163,7 @@ class PluginMapper:
         )
 
     def _names(self, name: str, options: Any, stream_name: str) -> tuple[str, str]:
-        """Return the source stream (or pattern) and the new stream name of a stream map setting.
+        """Return the source stream (or pattern) and the new name for an entry of ``stream_maps``.
 
         The options ``__source__`` and ``__alias__`` are removed from ``options``.
         """
@@ -220,9 +223,9 @@ class PluginMapper:
 
     @staticmethod
     def _eval_stream(expr: str, stream_name: str) -> str:
-        """Return the new stream name of an ``__alias__``.
+        """Return the new stream name for an ``__alias__``, which may be an expression.
 
-        It is the value of the expression, or the text itself if it is an unknown name.
+        If the alias is an unknown name, it is not an expression but the new stream name itself.
         """
         location = f"the {MAPPER_ALIAS_OPTION} of stream '{stream_name}'"
         if not isinstance(expr, str):

@@ -26,7 +26,7 @@ _DATE_TIME = ("datetime.datetime.", "datetime.datetime(")
 def infer_property_schema(
     name: str, expression: str, existing: JsonSchema | None, record: JsonSchema
 ) -> JsonSchema:
-    """Return the schema of a mapped property as ``{name: schema}``; it is nullable.
+    """Return the nullable schema of a mapped property, as ``{name: schema}``.
 
     Args:
         name: Name of the property.
@@ -40,7 +40,7 @@ def infer_property_schema(
 def _infer_type(
     expression: str, existing: JsonSchema | None, record: JsonSchema
 ) -> th.JSONTypeHelper[Any]:
-    """Return the type helper of an expression's value."""
+    """Return the type helper for the type of an expression's value."""
     if expression == "record":
         return th.CustomType(record)
     for prefixes, kind in _BY_PREFIX:

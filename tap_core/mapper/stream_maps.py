@@ -48,7 +48,10 @@ _Run: TypeAlias = Callable[[Record], Any]
 
 
 class StreamMap(abc.ABC):
-    """Base class of stream maps; mapped records are sent as stream ``stream_alias``."""
+    """Base class of stream maps, which change or drop records before they are sent.
+
+    Mapped records are sent as the stream ``stream_alias``.
+    """
 
     may_mutate = True
     """True if `transform` may change its argument, or a value in it."""
@@ -86,7 +89,7 @@ class StreamMap(abc.ABC):
         return options is not None and options.enabled and options.max_level > 0
 
     def flatten_schema(self, raw_schema: JsonSchema) -> JsonSchema:
-        """Return the flattened schema, or the same object if flattening is disabled."""
+        """Return the flattened schema; if flattening is disabled, return ``raw_schema`` itself."""
         options = self.flattening_options
         if options is None or not self.flattening_enabled:
             return raw_schema
@@ -98,7 +101,7 @@ class StreamMap(abc.ABC):
         )
 
     def flatten_record(self, record: Record) -> Record:
-        """Return the flattened record, or the same object if flattening is disabled."""
+        """Return the flattened record; if flattening is disabled, return ``record`` itself."""
         flatten = self.flattener
         flattened: Record = record if flatten is None else flatten(record)
         return flattened
@@ -123,7 +126,7 @@ class StreamMap(abc.ABC):
     def transform(self, record: Record) -> Record | None:
         """Return the mapped and flattened record, or None to drop it.
 
-        An override changes the record and calls ``super().transform(record)`` to flatten it.
+        An override should change the record and call ``super().transform(record)`` to flatten it.
         """
         return self.flatten_record(record)
 
@@ -133,7 +136,7 @@ class StreamMap(abc.ABC):
 
     @property
     def quick_transform(self) -> Callable[[Record], Record | None]:
-        """Function equivalent to `transform` that is faster for many records."""
+        """Function with the same result as `transform`, but faster for many records."""
         return self.transform
 
 
@@ -142,7 +145,7 @@ class DefaultStreamMap(StreamMap):
 
 
 class RemoveRecordTransform(DefaultStreamMap):
-    """Map that drops every record, and thereby the stream."""
+    """Map that drops all records, and so removes the stream."""
 
     may_mutate = False
 
@@ -169,7 +172,7 @@ class SameRecordTransform(DefaultStreamMap):
 
     @property
     def quick_transform(self) -> Callable[[Record], Record | None]:
-        """The flattener, or `transform` if a subclass overrides it."""
+        """The flattening function, or `transform` if a subclass overrides it."""
         is_overridden = type(self).transform is not SameRecordTransform.transform
         return self.transform if is_overridden else (self.flattener or _same)
 
@@ -193,8 +196,8 @@ class CustomStreamMap(StreamMap):
 
         Args:
             stream_alias: Name of the mapped stream.
-            map_config: Value of ``config`` in expressions.
-            faker_config: Seed and locale of ``fake`` in expressions.
+            map_config: Value of the name ``config`` in expressions.
+            faker_config: Seed and locale of the name ``fake`` in expressions.
             raw_schema: JSON Schema of the stream before the map.
             key_properties: Primary keys of the stream before the map.
             map_transform: Expressions by property name; null removes the property.
@@ -237,7 +240,7 @@ class CustomStreamMap(StreamMap):
         return super().transform(result) if result else None
 
     def get_filter_result(self, record: Record) -> bool:
-        """Return True if the ``__filter__`` keeps the record."""
+        """Return True if the ``__filter__`` expression keeps the record."""
         return self._filter is None or bool(self._filter.run(record))
 
     @property
@@ -278,7 +281,7 @@ class CustomStreamMap(StreamMap):
 
     @property
     def quick_transform(self) -> Callable[[Record], Record | None]:
-        """Function equivalent to `transform` that is faster for many records."""
+        """Function with the same result as `transform`, but faster for many records."""
         if type(self).transform is not CustomStreamMap.transform:
             return self.transform
         change, flatten = self._transform, self.flattener
@@ -293,7 +296,7 @@ class CustomStreamMap(StreamMap):
 
     @staticmethod
     def _pop_else(definitions: dict[str, Any]) -> bool:
-        """Remove ``__else__`` from a map; return True if properties not in the map are kept."""
+        """Remove ``__else__`` from a map; return True if properties outside the map are kept."""
         if MAPPER_ELSE_OPTION not in definitions:
             return True
         value = definitions.pop(MAPPER_ELSE_OPTION)
@@ -333,7 +336,7 @@ class CustomStreamMap(StreamMap):
         return self._compile(rule, statement, location, None)
 
     def _build_step(self, name: str, definition: Any) -> tuple[str, Expression | None]:
-        """Return a property's name and its compiled expression, or None to remove the property."""
+        """Return a property's name and compiled expression; None instead to remove the property."""
         location = f"property '{name}' in the map of stream '{self.stream_alias}'"
         if is_null_definition(definition):
             if name in (self.transformed_key_properties or ()):
@@ -355,7 +358,7 @@ class CustomStreamMap(StreamMap):
     def _compile(
         self, text: str, node: ast.AST, location: str, self_name: str | None
     ) -> Expression:
-        """Compile an expression; ``own`` is the property that ``self`` refers to in it."""
+        """Compile an expression, in which ``self`` refers to the property ``self_name``."""
         value = node.value if isinstance(node, ast.Expr) else node
         if not isinstance(value, ast.expr):
             raise MapExpressionError(

@@ -26,7 +26,7 @@ _FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 class NonUTCDatetimeError(Exception):
-    """Error for a datetime with an offset other than zero that was to be written as UTC."""
+    """Error raised when a datetime with an offset other than zero is to be formatted as UTC."""
 
     def __init__(self) -> None:
         super().__init__("The date-time must be in UTC to be written with a 'Z'.")
@@ -106,7 +106,7 @@ def time_fromisoformat(text: str) -> time:
 
 
 def _as_python_reads(text: str) -> str:
-    """Return a text in the form that Python 3.10 parses: no "Z", fractions of six digits."""
+    """Return a text in the form that Python 3.10 parses: without "Z", with six-digit fractions."""
     if sys.version_info >= (3, 11):
         return text
     fraction = re.compile(r"\.(\d{1,6})\d*")

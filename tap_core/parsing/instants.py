@@ -31,7 +31,7 @@ _MICROSECONDS = 26  # position after the sixth digit of a fraction
 
 
 def parse_instant(value: Any) -> ParsedInstant | None:
-    """Return the point in time of a datetime, of a date (its midnight) or of its ISO 8601 text.
+    """Return the point in time of a datetime, a date (midnight), or the ISO 8601 text of either.
 
     A value without an offset is taken as UTC. Return None for any other value.
     """
@@ -54,7 +54,7 @@ def _utc(value: dt.datetime) -> dt.datetime:
 
 
 def _instant_of_text(text: str) -> ParsedInstant | None:
-    """Return the point in time of an ISO 8601 text, or None."""
+    """Return the point in time of an ISO 8601 text, or None for any other text."""
     if text[4:5] == "-" and (len(text) <= _MICROSECONDS or text[_MICROSECONDS] in "Z+-"):
         try:
             moment = dt.datetime.fromisoformat(text)
@@ -68,7 +68,7 @@ def _instant_of_text(text: str) -> ParsedInstant | None:
 
 
 def _instant_of_groups(match: re.Match[str]) -> ParsedInstant | None:
-    """Return the point in time of a match of `_DATE_TIME`, or None if there is no such date."""
+    """Return the point in time of a match of `_DATE_TIME`, or None if that date does not exist."""
     number = functools.partial(_group, match)
     fraction = match["fraction"] or ""
     try:
@@ -99,9 +99,9 @@ def _parse_zone(match: re.Match[str]) -> dt.timezone:
 
 
 def _instant_of_rare_text(text: str) -> ParsedInstant | None:
-    """Parse the basic and ordinal forms of ISO 8601, such as ``20210102T030405Z``.
+    """Parse the rarer forms of ISO 8601: basic (``20210102T030405Z``) and ordinal (``2021-002``).
 
-    Return None for other text, and for text of digits only, which may be a count of seconds.
+    Return None for any other text, including text of digits only, which may be a count of seconds.
     """
     if not text[:8].isdigit() or text.isdigit():
         return None

@@ -53,7 +53,11 @@ _WORDS = frozenset({"where", "wherenot"})
 
 @dataclass(frozen=True)
 class _Path:
-    """Compiled path; ``of_arrays`` is True if it ended in ``[*]``: its matches are unpacked."""
+    """Compiled JSONPath.
+
+    ``of_arrays`` is True if the expression ended in ``[*]``. The path then matches whole arrays,
+    whose elements are the result.
+    """
 
     find: _Find
     of_arrays: bool
@@ -85,10 +89,9 @@ def extract_jsonpath(expression: str, input: dict[str, Any] | list[Any]) -> Iter
 
 
 def _unpack(values: list[Any]) -> tuple[list[Any], bool]:
-    """Return the elements of the matched arrays; other matches count as single elements.
+    """Return the elements of all matched arrays, and True if any match is not an array.
 
-    The second result is True if there was a match that is neither an array nor null. Nulls are
-    skipped.
+    A match that is not an array counts as one element. Nulls are skipped and do not count.
     """
     if len(values) == 1 and isinstance(values[0], list):
         return values[0], False
@@ -105,14 +108,14 @@ def _unpack(values: list[Any]) -> tuple[list[Any], bool]:
 
 @lru_cache(maxsize=512)
 def _parse_path(expression: str) -> _Path:
-    return _everyday(expression) or _by_library(expression)
+    return _compile_simple(expression) or _compile_with_library(expression)
 
 
 # All else: jsonpath-ng
 
 
-def _by_library(expression: str) -> _Path:
-    """Compile a path with jsonpath-ng, except for a final ``[*]``."""
+def _compile_with_library(expression: str) -> _Path:
+    """Compile a path with jsonpath-ng; a final ``[*]`` is removed and noted in the result."""
     path = _compile_jsonpath(expression)
     arrays = _path_of_arrays(path) if expression.rstrip().endswith(_ELEMENTS) else None
     evaluated = arrays or path
@@ -120,7 +123,7 @@ def _by_library(expression: str) -> _Path:
 
 
 def _path_of_arrays(path: JSONPath) -> JSONPath | None:
-    """Return a path without its final ``[*]``, or None if it does not end in ``[*]``."""
+    """Return a jsonpath-ng path without its final ``[*]``, or None if it has no final ``[*]``."""
     from jsonpath_ng import Child
 
     # It is shown as `[*]`, being a slice without bounds; from 1.16 on as `*`, being a wildcard.
@@ -129,7 +132,11 @@ def _path_of_arrays(path: JSONPath) -> JSONPath | None:
 
 @lru_cache(maxsize=512)
 def _compile_jsonpath(expression: str) -> JSONPath:
-    """Parse an expression with jsonpath-ng; the message of its error names the expression."""
+    """Parse an expression with jsonpath-ng.
+
+    Raises:
+        JSONPathError: The expression is invalid; the message contains the expression.
+    """
     from jsonpath_ng.exceptions import JSONPathError
     from jsonpath_ng.ext.parser import parse
 
@@ -142,8 +149,8 @@ def _compile_jsonpath(expression: str) -> JSONPath:
 # Everyday paths: no library
 
 
-def _everyday(expression: str) -> _Path | None:
-    """Compile a chain of names, indices and wildcards; return None for any other path."""
+def _compile_simple(expression: str) -> _Path | None:
+    """Compile a simple path of names, indices and wildcards; return None for any other path."""
     steps = _parse_steps(expression)
     if steps is None:
         return None
@@ -155,7 +162,7 @@ def _everyday(expression: str) -> _Path | None:
 
 
 def _parse_steps(expression: str) -> list[_Step] | None:
-    """Return the steps of a simple path, or None if the expression is not one."""
+    """Return the functions that evaluate a simple path part by part; None for any other path."""
     rest = expression[1:]
     if not expression.startswith("$"):
         # The root need not be named: `a.b` is `$.a.b`, and `[0]` is `$[0]`. But `.a` is nothing.
@@ -173,7 +180,7 @@ def _parse_steps(expression: str) -> list[_Step] | None:
 def _step(match: re.Match[str]) -> _Step:
     kind = str(match.lastgroup)
     if kind == "index":
-        return _at(int(match[kind]))
+        return _make_index_step(int(match[kind]))
     if kind == "elements":
         return _elements
     return _members if kind == "members" else _make_name_step(match[kind])
@@ -197,15 +204,18 @@ def _make_name_step(name: str) -> _Step:
 
 
 def _member(value: Any, name: str) -> Any:
-    """Return a member of an object by name, or `_ABSENT`; other objects need a ``get`` method."""
+    """Return an object's member by name, or `_ABSENT` if it has none.
+
+    Besides dicts, any object with a ``get`` method is supported.
+    """
     try:
         return value.get(name, _ABSENT)
     except (AttributeError, TypeError):
         return _ABSENT
 
 
-def _at(index: int) -> _Step:
-    """Return the step for an index into arrays."""
+def _make_index_step(index: int) -> _Step:
+    """Return a function that selects the element at ``index`` of each array."""
 
     def step(values: list[Any]) -> list[Any]:
         return [

@@ -19,7 +19,10 @@ __all__ = ["always_false", "compile_record_check"]
 
 
 def always_false(_record: Record) -> bool:
-    """Return False for any record; the check of a layout until a compiled one exists."""
+    """Return False for any record.
+
+    It is the fast check of a layout (an order of keys) before a check is compiled for that layout.
+    """
     return False
 
 
@@ -31,14 +34,14 @@ def compile_record_check(
     """Return a function that is True for records that can be encoded without conversion.
 
     Args:
-        keys: All keys of a record with this layout. A record with other keys fails the check; the
-            order is not checked.
-        allowed: Types of each selected property whose values need no further check.
-        checks: Predicates for values of other types. They are not called for finite decimals, which
-            are frequent in API responses and always pass.
+        keys: All keys of the records, in any order. A record with other keys fails the check.
+        allowed: For each selected property, the Python types that need no further check.
+        checks: By property, a predicate for values of other types. It is not called for finite
+            decimals, which are frequent in API responses and always pass.
 
     Returns:
-        The function. It deletes the keys that are not in ``allowed`` from a record that passes.
+        The function. If a record passes, the function also deletes the record's deselected
+        properties (those not in ``allowed``).
     """
     names: dict[str, Any] = {"Decimal": Decimal}
     terms = ["type(r) is dict", f"len(r) == {len(keys)}"]

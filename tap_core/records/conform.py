@@ -73,7 +73,7 @@ def compile_conformer(
     if level == TypeConformanceLevel.NONE:
         return lambda record: record
     if "properties" not in schema and not schema.get("additionalProperties"):
-        return _refuse_fields
+        return _reject_fields
     conform = _object(schema, level, None)
 
     def conform_record(record: Record) -> Record:
@@ -86,13 +86,13 @@ def compile_conformer(
     return conform_record
 
 
-def _refuse_fields(record: Record) -> Record:
-    """Return an empty record unchanged.
+def _reject_fields(record: Record) -> Record:
+    """Return an empty record unchanged, and reject any other record.
 
-    This is the conformer of a schema that declares no properties and would drop every value.
+    Used to convert the records of a schema without properties, which would lose all their values.
 
     Raises:
-        DiscoveryError: The record has values.
+        DiscoveryError: The record is not empty.
     """
     if record:
         raise DiscoveryError(
@@ -138,10 +138,11 @@ def warn_once(stream_name: str, logger: logging.Logger) -> UnmappedCallback:
 
 
 def conform_primitive(value: Any, schema: JsonSchema) -> Any:
-    """Return a scalar value, or a list or object without a usable schema, as a JSON value.
+    """Convert a value, by its property's schema, to a value that JSON can represent.
 
     NaN and infinity become None. Bytes become text (or a boolean), and dates, times and durations
     become ISO 8601 text. For a property of type boolean, every other value becomes a boolean.
+    Lists and objects are returned unchanged.
     """
     if isinstance(value, (str, int)) or value is None:
         pass
@@ -172,8 +173,8 @@ def _bytes_to_text(value: bytes, schema: JsonSchema) -> str | bool:
 def _instant_text(value: date | time | timedelta) -> str:
     """Return the ISO 8601 text of a date, time or duration.
 
-    A datetime without a timezone is taken as UTC. A duration is written as the datetime that is
-    that long after 1970-01-01, like singer_sdk.
+    A datetime without a timezone is taken as UTC. A duration is added to 1970-01-01 and written as
+    the resulting datetime, like in singer_sdk.
     """
     if isinstance(value, datetime):
         return format_iso(value)
@@ -188,7 +189,7 @@ def is_finite(value: float | Decimal) -> bool:
 
 
 def to_json_compatible(value: Any) -> Any:
-    """Return a copy of a value in which every part has exactly a JSON type (or is a Decimal).
+    """Return a copy of a value that consists only of JSON types and Decimals, without subclasses.
 
     No schema is used. Datetimes become ISO 8601 text, bytes UTF-8 text, named tuples objects, NaN
     and infinity None, and all other types their ``str()``. A lone surrogate in text becomes a
@@ -209,11 +210,10 @@ def to_json_compatible(value: Any) -> Any:
 
 
 def _scalar(value: Any) -> Any:
-    """Return a value that is not a container as a value of exactly a JSON type.
+    """Convert a value that is neither a list nor an object to a JSON type or a Decimal.
 
-    Subclasses are converted to their base type (NumPy's float64 to float), because the JSON
-    encoders
-    would write them as text.
+    Instances of subclasses become instances of the base type (NumPy's float64 becomes float),
+    because the JSON encoders would write them as text.
     """
     if isinstance(value, (float, Decimal)):
         exact = float if isinstance(value, float) else Decimal

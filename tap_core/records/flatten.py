@@ -44,7 +44,7 @@ _PLAIN: frozenset[type] = frozenset((str, int, float, bool, NoneType))
 
 
 class PluginFlatteningConfig(TypedDict, total=False):
-    """Flattening settings in the configuration of a tap, mapper or target."""
+    """The flattening settings in the configuration of a tap, mapper or target."""
 
     flattening_enabled: bool
     flattening_max_depth: int
@@ -54,13 +54,13 @@ class PluginFlatteningConfig(TypedDict, total=False):
 
 @dataclass
 class FlatteningOptions:
-    """Options of flattening.
+    """Settings for flattening nested objects into columns.
 
     Args:
         enabled: True if nested objects are flattened.
         max_level: Number of nesting levels to flatten; 0 flattens nothing.
         separator: Text between the names of an object and its property in a column name.
-        max_key_length: Length, in characters, from which column names are shortened.
+        max_key_length: Column names of this many characters or more are shortened.
 
     Raises:
         ConfigValidationError: Flattening is enabled without a maximum level.
@@ -82,7 +82,7 @@ class FlatteningOptions:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FlatteningOptions:
-        """Return the options in a plugin's configuration; null means the default."""
+        """Return the options from a plugin's configuration; null gives an option's default."""
         settings = {
             "max_level": data.get("flattening_max_depth"),
             "max_key_length": data.get("flattening_max_key_length"),
@@ -93,7 +93,7 @@ class FlatteningOptions:
 
 
 def get_flattening_options(plugin_config: Mapping[str, Any]) -> FlatteningOptions:
-    """Return the flattening options in a plugin's configuration."""
+    """Return the flattening options from a plugin's configuration."""
     return FlatteningOptions.from_dict(plugin_config)
 
 
@@ -107,10 +107,10 @@ def flatten_key(
     *,
     max_key_length: int = DEFAULT_MAX_KEY_LENGTH,
 ) -> str:
-    """Return the column name of a nested property: its name after those of its parents.
+    """Return the column name of a nested property: the names of its parents and its own, joined.
 
-    A name of ``max_key_length`` or more characters is shortened: the parents first, from the left,
-    then the key, until it is short enough.
+    A name of ``max_key_length`` or more characters is shortened: first the parents' names, from
+    the left, then the property's own name, until the column name is short enough.
 
     >>> flatten_key("foo", ["bar", "baz"])
     'bar__baz__foo'
@@ -126,7 +126,10 @@ def flatten_key(
 
 
 def _shortened(key: str) -> str:
-    """Return the lower-case initials of a name's words, or the first three letters of one word."""
+    """Return a shortened name: the initials of its words, or the first three letters of one word.
+
+    The result is in lower case.
+    """
     camel = re.sub(r"(?:^|_)(.)", lambda found: found.group(1).upper(), key)
     initials = re.sub(r"[a-z]", "", camel)
     return (initials if len(initials) > 1 else key[:3]).lower()
@@ -148,7 +151,7 @@ def flatten_schema(
         schema: JSON Schema of a record.
         max_level: Number of nesting levels to flatten. Deeper objects become strings (JSON text).
         separator: Text between the names of an object and its property in a column name.
-        max_key_length: Length, in characters, from which column names are shortened.
+        max_key_length: Column names of this many characters or more are shortened.
 
     Raises:
         ValueError: Two properties get the same column name.
@@ -161,14 +164,17 @@ def flatten_schema(
 
 @dataclass(frozen=True)
 class _Columns:
-    """Flattening of a schema's ``properties`` to columns."""
+    """Converter of a schema's nested ``properties`` to flat columns."""
 
     max_level: int
     separator: str
     max_key_length: int
 
     def of(self, schema: JsonSchema, parents: tuple[str, ...]) -> JsonSchema:
-        """Return the schema of each column that an object becomes, by column name."""
+        """Return the columns for the properties of an object, as schemas by column name.
+
+        ``parents`` are the names of the enclosing objects, from the top level down.
+        """
         pairs = list(self._pairs(schema, parents))
         doubled = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
         if doubled:
@@ -207,10 +213,9 @@ class _Columns:
 def _column_of_choices(definition: JsonSchema) -> JsonSchema | None:
     """Return the column schema of a property whose definition has no ``type``.
 
-    The first keyword of the definition decides. If it lists alternatives (``oneOf``, ``anyOf``),
-    the
-    column has the type of the first alternative, provided that is a string, an array or an object;
-    with any other type the property gets no column (None). Without alternatives the column is a
+    Only the first keyword of the definition is used. If it lists alternatives (``oneOf``,
+    ``anyOf``), the column gets the type of the first alternative. If that type is not string,
+    array or object, the property gets no column (None). Without alternatives the column is a
     string.
     """
     choices = next(iter(definition.values()), None)
@@ -250,14 +255,14 @@ def compile_flattener(
     *,
     max_key_length: int = DEFAULT_MAX_KEY_LENGTH,
 ) -> Callable[[Record], Record]:
-    """Return a function that returns a flattened copy of one record.
+    """Return a function that takes a record and returns a flattened copy.
 
     Args:
         flattened_schema: Result of `flatten_schema`. An object whose key is a column of this schema
             is not split. With None no object is split.
         max_level: Number of nesting levels to flatten. Deeper objects become JSON text.
         separator: Text between the names of an object and its property in a column name.
-        max_key_length: Length, in characters, from which column names are shortened.
+        max_key_length: Column names of this many characters or more are shortened.
     """
     columns = (flattened_schema or {}).get("properties") or {}
 
@@ -282,7 +287,7 @@ _Column: TypeAlias = "tuple[str, _Level | None]"
 
 
 class _Level(dict[str, _Column]):
-    """Cache of the column names of one object's keys, filled at the first use of each key."""
+    """Cache of the column names for the keys of one object, filled as keys are looked up."""
 
     def __init__(
         self, path: tuple[str, ...], compute: Callable[[tuple[str, ...], str], _Column]
@@ -299,7 +304,7 @@ class _Level(dict[str, _Column]):
 
 
 def _flatten_into(values: Mapping[str, Any], level: _Level, result: Record) -> None:
-    """Add the values of an object and of its nested objects to ``result``, by column name."""
+    """Add the flattened values of an object to ``result``, with column names as keys."""
     for name, value in values.items():
         key, below = level[name]
         if type(value) in _PLAIN:

@@ -36,7 +36,7 @@ _Tree: TypeAlias = dict[str, "_Tree | None"]
 def selected_schema(schema: JsonSchema, mask: SelectionMask) -> JsonSchema:
     """Return a copy of ``schema`` without deselected properties.
 
-    Their names are also removed from ``required``, which remains as an empty list if none is left.
+    The names of deselected properties are also removed from ``required``, which may become empty.
     """
     result = deepcopy(schema)
     _prune_schema(result, mask, ())
@@ -95,9 +95,9 @@ def compile_pruner(
     schema: JsonSchema,  # noqa: ARG001 - a record may hold undeclared properties
     mask: SelectionMask,
 ) -> RecordPruner | None:
-    """Return a function that deletes deselected properties, or None if nothing is deselected.
+    """Return a function that deletes a record's deselected properties, or None if all are selected.
 
-    The mask is read during this call only; later changes of it have no effect on the function.
+    Changes of the mask after this call have no effect on the function.
     """
     tree: _Tree = {}
     for path in _deselected(mask):
@@ -108,9 +108,9 @@ def compile_pruner(
 
 
 def _deselected(mask: SelectionMask) -> Iterator[tuple[str, ...]]:
-    """Yield the path of each deselected property, or of its topmost deselected parent.
+    """Yield the path of each deselected property as a tuple of property names.
 
-    A path is a tuple of property names.
+    If parents of a property are deselected too, only the path of the topmost parent is yielded.
     """
     for breadcrumb, selected in mask.items():
         names = _names(breadcrumb)
@@ -122,7 +122,10 @@ def _deselected(mask: SelectionMask) -> Iterator[tuple[str, ...]]:
 
 
 def _names(breadcrumb: Breadcrumb) -> tuple[str, ...]:
-    """Return the property names in a breadcrumb through objects, else an empty tuple."""
+    """Return the property names in a breadcrumb such as ``("properties", "a", "properties", "b")``.
+
+    Return an empty tuple if the breadcrumb does not only lead through objects.
+    """
     keywords, names = breadcrumb[::2], breadcrumb[1::2]
     through_objects = len(keywords) == len(names) and set(keywords) <= {"properties"}
     return names if through_objects else ()
@@ -165,7 +168,10 @@ def _pruner(tree: _Tree) -> RecordPruner:
 
 
 def _strict_pruner(selected: frozenset[str], prune: RecordPruner) -> RecordPruner:
-    """Return the pruner of a deselected stream, which keeps only the properties in ``selected``."""
+    """Return a function that deletes all properties not in ``selected`` and then calls ``prune``.
+
+    Used for a stream that is itself deselected.
+    """
 
     def prune_strictly(record: dict[Any, Any]) -> None:
         for name in record.keys() - selected:

@@ -67,7 +67,7 @@ _Signature: TypeAlias = tuple[type, ...]
 
 
 class _Layout(NamedTuple):
-    """Encoding decisions for all records whose keys come in one particular order."""
+    """Precomputed decisions for encoding the records that have the same keys in the same order."""
 
     drops: tuple[str, ...]
     """Names of the deselected properties, which are deleted from the record."""
@@ -88,9 +88,9 @@ class _Layout(NamedTuple):
 class RecordSerializer:
     """Callable that prunes, converts and encodes the records of one stream, for use by one thread.
 
-    A loop may skip the call: a record for which ``serializer.fits`` returns True can be passed
-    directly to ``serializer.encode``. Each call of the serializer may replace ``fits``, so read it
-    again after a call.
+    A loop may bypass the call for speed: if ``serializer.fits(record)`` returns True, the record
+    needs no conversion and can be passed directly to ``serializer.encode``. Each call of the
+    serializer may replace the function ``fits``, so the loop must read the attribute again.
     """
 
     __slots__ = ("_encode_slowly", "_find", "_keys", "_layout", "encode", "fits")
@@ -104,8 +104,9 @@ class RecordSerializer:
         """Create a serializer.
 
         Args:
-            find: Returns the layout for a list of keys, or None if such records need the slow path.
-            encode_slowly: Slow path: prunes, converts and encodes any record.
+            find: Returns the layout for a list of keys, or None if records with these keys must be
+                encoded with ``encode_slowly``.
+            encode_slowly: Prunes, converts and encodes any record.
             encode: Encodes a record whose values need no conversion.
         """
         self._find = find
@@ -116,7 +117,7 @@ class RecordSerializer:
         self.fits: Callable[[Record], bool] = always_false
 
     def __call__(self, record: Record) -> Any:
-        """Return the encoded body of one record; delete deselected properties from the record."""
+        """Return one record encoded. Deselected properties are deleted from ``record`` itself."""
         keys = list(record)
         is_new_layout = keys != self._keys
         if is_new_layout:
@@ -133,7 +134,7 @@ class RecordSerializer:
             return self._encode_slowly(record)
 
     def _is_encodable(self, record: Record, layout: _Layout) -> bool:
-        """Delete the deselected properties; return True if the record needs no conversion."""
+        """Delete the deselected properties; return True if the values need no conversion."""
         if next(layout.uses) == _WORTH_COMPILING:
             self.fits = _get_record_check(self._keys, layout)
         for name in layout.drops:
@@ -153,10 +154,10 @@ class RecordSerializer:
 
 
 class TypedRecordSerializer(RecordSerializer):
-    """Serializer of a stream whose body encoder has a type for each property, such as Fivetran's.
+    """Serializer for an encoder that knows the type of each property, such as Fivetran's.
 
-    The encoder selects and converts properties, so records are not pruned or converted before.
-    ``encode_slowly`` encodes the records that ``encode`` rejects.
+    The encoder itself selects and converts the properties, so records are passed to it unchanged.
+    A record that ``encode`` cannot encode is passed to ``encode_slowly``.
     """
 
     __slots__ = ()
@@ -166,11 +167,11 @@ class TypedRecordSerializer(RecordSerializer):
         self.fits = _is_record
 
     def __call__(self, record: Record) -> Any:
-        """Return the encoded body of one record; values of any type are accepted."""
+        """Return one record encoded with ``encode_slowly``, which accepts values of any type."""
         return self._encode_slowly(record)
 
     def body(self, record: Record) -> Any:
-        """Encode a record on the fast path, or with ``encode_slowly`` if that fails."""
+        """Return one record encoded with ``encode`` or, if that fails, with ``encode_slowly``."""
         try:
             return self.encode(record)
         except ENCODING_ERRORS:
@@ -190,11 +191,11 @@ def compile_serializer(
 
     Args:
         schema: Schema of the stream; with ``mask`` it defines the deselected properties.
-        effective_schema: Schema to whose types values are converted: that of the input catalog, or
-            ``schema`` without one.
+        effective_schema: Schema that defines the types to convert to: that of the input catalog,
+            or ``schema`` if there is no input catalog.
         mask: Selection of each property, from the catalog.
-        level: How deep values are converted.
-        encode: Encoder of a record with JSON values.
+        level: Nesting depth to which values are converted.
+        encode: Encoder for records with JSON values.
         unmapped: Called with the paths of properties that ``effective_schema`` does not declare.
     """
     prune = compile_pruner(schema, mask)
@@ -217,12 +218,11 @@ def compile_conformer_only(
     unmapped: UnmappedCallback,
     copies: bool,
 ) -> RecordSerializer:
-    """Return a serializer that prunes and converts a record but does not encode it.
+    """Return a serializer that prunes and converts each record but does not encode it.
 
-    The body of each record is the converted record. If nothing had to be converted it is the
-    author's
-    own object, unless ``copies`` is True: then it is always a copy that the caller may change. The
-    other arguments are those of `compile_serializer`.
+    Its result is the converted record. With ``copies``, the result is always a new dict, which the
+    caller may change. Without it, the result is the author's own dict if no value had to be
+    converted. The other arguments are those of `compile_serializer`.
     """
     prune = compile_pruner(schema, mask)
     conform = compile_conformer(effective_schema, level, unmapped)
@@ -265,7 +265,7 @@ def _encode_converted(record: Record, encode: RecordBodyEncoder) -> Any:
 def make_value_check(
     schema: JsonSchema | None, level: TypeConformanceLevel
 ) -> Callable[[Any], bool]:
-    """Return a predicate that is True for values of a property that can be encoded unconverted."""
+    """Return a predicate that is True for a property's values that can be encoded unconverted."""
     return _build_check(schema, level) or _is_plain
 
 
@@ -278,7 +278,7 @@ def _is_record(record: Any) -> bool:
 
 
 def _get_record_check(keys: list[str], layout: _Layout) -> Callable[[Record], bool]:
-    """Return the compiled check of a layout; compile it at the first call."""
+    """Return the compiled check for records with a layout; compile it at the first call."""
     if not layout.fits:
         selected = [name for name in keys if name not in layout.drops]
         allowed = dict(zip(selected, layout.sure, strict=True))
@@ -294,7 +294,11 @@ def _get_record_check(keys: list[str], layout: _Layout) -> Callable[[Record], bo
 def _check_signature(
     types: _Signature, allowed: tuple[frozenset[type], ...], known_signatures: set[_Signature]
 ) -> bool:
-    """Return True if all types of a signature are allowed; if so, cache the signature."""
+    """Return True if each value type of a record is allowed for its property.
+
+    ``types`` are the types of the record's values in order; allowed combinations are cached in
+    ``known_signatures``.
+    """
     fine = all(kind in kinds for kind, kinds in zip(types, allowed, strict=True))
     if fine and len(known_signatures) < _SIGNATURES:
         known_signatures.add(types)
@@ -304,11 +308,16 @@ def _check_signature(
 def _layout_finder(
     schema: JsonSchema, mask: SelectionMask, level: TypeConformanceLevel, *, finite: bool = False
 ) -> Callable[[list[str]], _Layout | None]:
-    """Return a function from a list of keys to its layout, or to None for the slow path.
+    """Return a function that looks up the layout for a list of keys.
 
-    Layouts are computed at first use. Their cache is cleared when it is full, for sources that send
-    ever new orders of keys. With ``finite``, NaN and infinity count as values that need conversion;
-    otherwise the encoder writes them as null.
+    The function returns None if records with these keys may need conversion. Layouts are computed
+    at first use and cached; a full cache is cleared.
+
+    Args:
+        schema: Schema that defines the types to convert to.
+        mask: Selection of each property, from the catalog.
+        level: Nesting depth to which values are converted.
+        finite: True if NaN and infinity need conversion; False if the encoder writes them as null.
     """
     properties: dict[str, JsonSchema] = schema.get("properties") or {}
     partial = {
@@ -349,7 +358,10 @@ def _layout_finder(
 def _build_rule(
     schema: JsonSchema | None, level: TypeConformanceLevel
 ) -> tuple[frozenset[type], _Check | None]:
-    """Return the types that need no conversion, and the check of values of these types or None."""
+    """Return the types allowed for a property without conversion, and a predicate for such values.
+
+    If the type of a value is sufficient, None is returned in place of the predicate.
+    """
     check = _build_check(schema, level)
     if check is _is_boolean:
         return _BOOLEAN, None
@@ -357,7 +369,7 @@ def _build_rule(
 
 
 def _finite_check(kinds: frozenset[type], check: _Check | None) -> _Check | None:
-    """Return a check that also requires all numbers in a value to be finite."""
+    """Return a predicate that applies ``check`` and also requires finite numbers."""
     if kinds is _BOOLEAN:
         return check
     fits = check or _is_plain
@@ -369,7 +381,7 @@ def _finite_check(kinds: frozenset[type], check: _Check | None) -> _Check | None
 
 
 def _is_finite(value: Any) -> bool:
-    """Return True if all numbers in a value of JSON types are finite."""
+    """Return True if a JSON value contains neither NaN nor infinity."""
     if type(value) is dict:
         return all(map(_is_finite, value.values()))
     if type(value) is list:
@@ -378,7 +390,10 @@ def _is_finite(value: Any) -> bool:
 
 
 def _build_check(schema: JsonSchema | None, level: TypeConformanceLevel) -> _Check | None:
-    """Return the check of a property's values, or None if the type of a value is sufficient."""
+    """Return the predicate for values of a property that need no conversion.
+
+    Return None if the type of a value is sufficient.
+    """
     if not isinstance(schema, dict):
         return _is_json
     if level != TypeConformanceLevel.NONE and is_exclusive_boolean_type(schema):
@@ -389,7 +404,7 @@ def _build_check(schema: JsonSchema | None, level: TypeConformanceLevel) -> _Che
 
 
 def _nested_check(schema: JsonSchema) -> _Check | None:
-    """Return the check for a declared object or uniform list, or None for any other schema."""
+    """Return the predicate for a declared object or uniform list, or None for any other schema."""
     as_object = _object_check(schema) if is_object_type(schema) and "properties" in schema else None
     as_list = _list_check(schema["items"]) if has_uniform_items(schema) else None
     if as_object is None and as_list is None:
@@ -407,7 +422,7 @@ def _nested_check(schema: JsonSchema) -> _Check | None:
 
 
 def _object_check(schema: JsonSchema) -> _Check:
-    """Return the check for objects with the properties of a schema."""
+    """Return a predicate for objects whose properties are declared by a schema."""
     keep_unknown = bool(schema.get("additionalProperties"))
     properties = schema.get("properties") or {}
     declared = properties.keys()
@@ -433,7 +448,7 @@ def _object_check(schema: JsonSchema) -> _Check:
 
 
 def _list_check(items: JsonSchema) -> _Check:
-    """Return the check for lists whose items have the schema ``items``."""
+    """Return a predicate for lists whose items are declared by the schema ``items``."""
     check = _build_check(items, TypeConformanceLevel.RECURSIVE)
     if check is None:
         return _all_plain
@@ -473,7 +488,7 @@ def _all_json(values: Iterable[Any]) -> bool:
 
 
 def _is_json(value: Any) -> bool:
-    """Return True if every part of a value has exactly a JSON type or is a finite Decimal."""
+    """Return True if a value consists only of JSON types (no subclasses) and finite Decimals."""
     kind = type(value)
     if kind is list:
         return _all_json(value)

@@ -44,7 +44,7 @@ _ALTERNATIVES: Final = ("anyOf", "oneOf", "allOf")
 
 
 def is_secret(setting: str, schema: Mapping[str, Any] | None = None) -> bool:
-    """Return True if a setting is secret by its schema or its name.
+    """Return True if a setting is secret, judged by its schema and its name.
 
     A schema with ``"secret": false`` overrides the name.
     """
@@ -57,7 +57,7 @@ def is_secret(setting: str, schema: Mapping[str, Any] | None = None) -> bool:
 
 
 def is_showable(value: Any) -> bool:
-    """Return True if a message about a setting may show a value: short and without a secret."""
+    """Return True if messages may show a setting's value: it is short and contains no secret."""
     if len(repr(value)) > _LONGEST_SHOWN:
         return False
     return not isinstance(value, str) or redact_text(value) == value
@@ -71,11 +71,10 @@ def is_secret_text(name: str, setting: Mapping[str, Any]) -> bool:
 
 
 def property_schema(schema: Mapping[str, Any], name: str) -> Any:
-    """Return the schema of a property, or None if the object's schema does not declare it.
+    """Return the schema of an object's property, or None if the property is not declared.
 
-    If alternatives (``anyOf``, ``oneOf``, ``allOf``) differ, one that marks the property as secret
-    is
-    returned.
+    If alternatives (``anyOf``, ``oneOf``, ``allOf``) declare the property differently, a schema
+    that marks the property as secret is preferred.
     """
     declared = (schema.get("properties") or {}).get(name)
     if declared is not None:
@@ -107,7 +106,10 @@ def make_redactor(
 
 
 def collect_secrets(config: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> Secrets:
-    """Return the secrets of a configuration: by its JSON Schema, by name, and within URLs."""
+    """Return the secret values in a configuration.
+
+    They are found by the JSON Schema, by the names of settings, and inside URLs.
+    """
     return Secrets.from_values(_config_values(config, schema or {}))
 
 
@@ -121,9 +123,9 @@ def _config_values(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Iter
 
 
 class _ValueLocation(NamedTuple):
-    """Schema and name of a value in the configuration, and the reason for which it is secret.
+    """Schema and name for a value in the configuration, and the reason why it is secret, if it is.
 
-    A secret value makes all values inside it secret.
+    If a value is secret, all values inside it are secret too.
     """
 
     schema: Mapping[str, Any]
@@ -132,7 +134,7 @@ class _ValueLocation(NamedTuple):
     is_named: bool = False
 
     def inside(self, name: str) -> _ValueLocation:
-        """Return the location of a member of this object."""
+        """Return the location of the member ``name`` of the object at this location."""
         about = _as_schema(property_schema(self.schema, name))
         names_settings = _NAMED_BY_USERS.search(self.name) is None
         return _ValueLocation(
@@ -143,7 +145,7 @@ class _ValueLocation(NamedTuple):
         )
 
     def item(self) -> _ValueLocation:
-        """Return the location of the items of this array."""
+        """Return the location of the items of the array at this location."""
         about = _as_schema(self.schema.get("items"))
         return self._replace(schema=about, is_marked=self.is_marked or is_secret("", about))
 
@@ -164,7 +166,7 @@ def _values(value: Any, location: _ValueLocation) -> Iterator[str]:
 
 
 def _is_secret_number(value: Any, location: _ValueLocation) -> bool:
-    """Return True for a number that is secret by its mark, or by its name and length."""
+    """Return True for a number marked as secret, or a long number with a secret name."""
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return False
     is_long = len(str(value)) >= _SHORTEST_UNMARKED_NUMBER
@@ -172,7 +174,13 @@ def _is_secret_number(value: Any, location: _ValueLocation) -> bool:
 
 
 def _text_values(value: str, is_hidden: bool) -> Iterator[str]:
-    """Yield the secrets of a text: if ``is_hidden`` the text and its items, else embedded ones."""
+    """Yield the secrets in a text.
+
+    Args:
+        value: The text.
+        is_hidden: True if the whole text is secret. False to yield only secrets inside the text,
+            such as a password in a URL.
+    """
     if is_hidden:
         yield value
     if is_hidden:
@@ -195,7 +203,7 @@ def _json_object(text: str) -> dict[str, Any] | None:
 
 
 def _is_shown(value: str, schema: Mapping[str, Any]) -> bool:
-    """Return True if the schema itself contains a value, which is therefore public."""
+    """Return True if a value is public because it occurs in the schema, for example as default."""
     if value in (schema.get("default"), schema.get("const")) or value in schema.get("enum", ()):
         return True
     branches = (branch for keyword in _ALTERNATIVES for branch in schema.get(keyword, ()))
@@ -203,5 +211,5 @@ def _is_shown(value: str, schema: Mapping[str, Any]) -> bool:
 
 
 def _as_schema(schema: Any) -> Mapping[str, Any]:
-    """Return a schema, or an empty dict for anything that is not an object."""
+    """Return a schema that is an object unchanged; return an empty dict for anything else."""
     return schema if isinstance(schema, Mapping) else {}

@@ -55,21 +55,21 @@ _DEEP: Final = 2
 
 
 def remove_addresses(text: str) -> str:
-    """Return a text without URLs, request paths, query parameters and response excerpts."""
-    while (clean := _once(text)) != text:  # what is taken out may join what stood apart
+    """Return a text with URLs, request paths, query parameters and response excerpts removed."""
+    while (clean := _remove_once(text)) != text:  # a removal may join other parts
         text = clean
     return text
 
 
-def _once(text: str) -> str:
-    """Return a text after one pass; a removal may join parts that must be removed next."""
+def _remove_once(text: str) -> str:
+    """Return a text after one pass of removals, which may have to be repeated."""
     text = _BODY.sub(rf"\1{_GONE}", _SERVER.sub("the server", text))
     redacted = _WORD.sub(_clean, text)
     return _PHRASE.sub(rf"\1{_GONE}", redacted)
 
 
 def _clean(match: re.Match[str]) -> str:
-    """Return the replacement of a matched word: *** for the part that is an address."""
+    """Return a matched word with any address in it replaced by ``***``."""
     word = match[0]
     if _SIGNS.isdisjoint(word):
         return word
@@ -85,12 +85,12 @@ def _clean(match: re.Match[str]) -> str:
 
 
 def _tail(word: str) -> str:
-    """Return the punctuation at the end of a word, which belongs to the sentence."""
+    """Return the punctuation at the end of a word."""
     return word[len(word.rstrip(_CLOSING)) :]
 
 
 def _is_address(word: str) -> bool:
-    """Return True for a user with a password, a query, or a path without a leading slash."""
+    """Return True if a word is an address: ``user:password@host``, a query, a host or a path."""
     user, at, host = word.partition("@")
     if at and host and ":" in user[1:]:
         return True

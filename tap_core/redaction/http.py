@@ -39,7 +39,7 @@ _TAG = re.compile(r"<(script|style)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>", re.IGNOREC
 
 
 def collect_sent_secrets(request: requests.PreparedRequest | None) -> Secrets:
-    """Return the credentials in a request: secret headers, query parameters and user info."""
+    """Return the secrets that a request contains in its headers, query parameters and user info."""
     if request is None:
         return Secrets()
     headers = [
@@ -66,14 +66,14 @@ def _text(value: str | bytes) -> str:
 
 
 def content_type(response: requests.Response) -> str:
-    """Return the media type of a response without parameters; empty if it has none."""
+    """Return the media type of a response, such as ``text/html``; empty if it is not stated."""
     return str(response.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
 
 
 def body_excerpt(response: requests.Response, secrets: Secrets) -> str:
     """Return the beginning of a short text body, or an empty string for any other body.
 
-    Values with secret names are hidden, in JSON by its structure; HTML is reduced to its text.
+    Values with secret names are hidden. HTML is reduced to its text.
     """
     if not are_rows_shown():
         return ""
@@ -92,7 +92,7 @@ def body_excerpt(response: requests.Response, secrets: Secrets) -> str:
 
 
 def _is_text(kind: str, body: bytes) -> bool:
-    """Return True if media type and content are those of a text."""
+    """Return True if both the media type and the content of a body are text."""
     if kind and not kind.startswith("text/") and not re.search(r"json|xml|urlencoded", kind):
         return False
     return b"\x00" not in body

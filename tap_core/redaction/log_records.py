@@ -36,12 +36,13 @@ _OWN_LINES: Final = ("Traceback (", "\nThe above exception", "\nDuring handling"
 
 
 class CleanRecord(logging.LogRecord):
-    """Log record whose message and traceback contain no secrets and control characters."""
+    """Log record whose message and traceback are free of secrets and control characters."""
 
     def getMessage(self) -> str:  # noqa: N802  the name of the base class
-        """Return the message on one line, unformatted if the arguments do not match it.
+        """Return the message on one line.
 
-        An exception here would make `logging` print the arguments with their secrets.
+        If the arguments do not match the format, the message is returned unformatted: an exception
+        would make `logging` print the arguments, including secrets.
         """
         try:
             text = super().getMessage()
@@ -54,14 +55,14 @@ _classes: Final[dict[type, type[CleanRecord]]] = {logging.LogRecord: CleanRecord
 
 
 def _cleaned(kind: type[logging.LogRecord]) -> type[logging.LogRecord]:
-    """Return the subclass of a record class that cleans its messages."""
+    """Return a subclass of a log record class that cleans its messages."""
     if kind not in _classes:
         _classes[kind] = type(f"Clean{kind.__name__}", (CleanRecord, kind), {})
     return _classes[kind]
 
 
 def _redact(text: str, *, by_name: bool = True) -> str:
-    """Return a text without secrets, or the text itself before redaction is installed."""
+    """Return a text without secrets; before redaction is installed, return the text unchanged."""
     return _installed[-1](text, by_name=by_name) if _installed else text
 
 
@@ -78,7 +79,7 @@ def install_log_redaction(redact: _Redact) -> None:
 
 
 class _CleanFactory:
-    """Log record factory that cleans the records of another factory."""
+    """Log record factory that wraps another factory and cleans its records."""
 
     is_clean = True
 
@@ -107,7 +108,7 @@ def clean_record(record: logging.LogRecord) -> logging.LogRecord:
 
 
 class RedactingFormatter(logging.Formatter):
-    """Formatter that removes secrets from the output of a user's formatter."""
+    """Formatter that wraps a user's formatter and removes secrets from its output."""
 
     def __init__(self, inner: logging.Formatter) -> None:
         super().__init__()
@@ -116,7 +117,7 @@ class RedactingFormatter(logging.Formatter):
             vars(inner)["formatException"] = _format_exc_info
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the text of the wrapped formatter, without secrets."""
+        """Return the wrapped formatter's text without secrets."""
         _clean_extras(clean_record(record))
         try:
             return _redact(self._inner.format(record))
@@ -127,7 +128,7 @@ class RedactingFormatter(logging.Formatter):
 
 
 def _clean_extras(record: logging.LogRecord) -> None:
-    """Escape the control characters of strings that were passed as ``extra``."""
+    """Escape the control characters of the record's ``extra`` strings, in place."""
     for key in vars(record).keys() - _BUILTIN:
         value = vars(record)[key]
         if isinstance(value, str):
@@ -142,7 +143,7 @@ def _format_exc_info(exc_info: _ExcInfo) -> str:
 
 
 def format_error(error: BaseException | _ExcInfo, redact: _Redact) -> str:
-    """Return the traceback of an error without secrets; each of its messages is on one line."""
+    """Return the traceback of an error without secrets, with each error message on one line."""
     if isinstance(error, BaseException):
         error = (type(error), error, error.__traceback__)
     trace = traceback.TracebackException(*error)
@@ -160,7 +161,7 @@ def _clean_parts(trace: traceback.TracebackException, redact: _Redact) -> Iterat
 
 
 def _mark_notes(trace: traceback.TracebackException | None) -> None:
-    """Put each note of an error on a separate line, so that it cannot imitate another line."""
+    """Put each note of an error on a separate line, so that a note cannot forge a log line."""
     while trace is not None:
         if notes := getattr(trace, "__notes__", None):
             marked = [f"Note: {escape_control_characters(str(note))}" for note in notes]

@@ -64,7 +64,10 @@ _PAGE_TOKEN: Final = re.compile(
 
 
 def _as_word(word: str, end: str = "") -> str:
-    """Return a pattern of a whole word, in small letters, in capitals or in camelCase."""
+    """Return a regular expression for a word within a name, in lower, upper or camel case.
+
+    ``end`` is a pattern that must follow the word.
+    """
     title = word.capitalize()
     return (
         rf"(?<![A-Za-z]){word}(?![a-z]){end}"
@@ -95,7 +98,7 @@ The last part matches URLs with a user and a password, which occur in values.
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Return True if values with this name must not be shown."""
+    """Return True if the name suggests a secret, such as ``password`` or ``api_key``."""
     match = SECRET_NAME_PATTERN.search(name)
     if match is None:
         return False
@@ -103,5 +106,8 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_secret_parameter(name: str) -> bool:
-    """Return True for a secret name in a query, header or body; ``key`` and ``code`` count too."""
+    """Return True for a secret name in a query, header or body.
+
+    In addition to `is_secret_name`, short names such as ``key`` and ``code`` count as secret.
+    """
     return name.lower() in _WHOLE or is_secret_name(name)

@@ -31,7 +31,7 @@ _REMEMBERED: Final = 32
 
 
 class _Registry:
-    """Thread-safe registry of secrets by the identity of their owner."""
+    """Thread-safe registry of secrets, each kept for an owner such as a plugin."""
 
     def __init__(self) -> None:
         # Reentrant: a finalizer may run at any allocation, also while this thread registers.
@@ -41,7 +41,7 @@ class _Registry:
         self._all: Secrets | None = Secrets()
 
     def add(self, owner: object, secrets: Secrets) -> None:
-        """Add secrets that are hidden while their owner exists."""
+        """Add secrets that are hidden as long as their owner exists."""
         with self._lock:
             if id(owner) not in self._owned:
                 weakref.finalize(owner, self._end, id(owner)).atexit = False
@@ -50,7 +50,7 @@ class _Registry:
             self._all = None
 
     def _end(self, owner: int) -> None:
-        """Move the secrets of a deleted owner to those of recent owners."""
+        """Move the secrets of a deleted owner to the limited list for recent owners."""
         with self._lock:
             self._ended.append(self._owned.pop(owner, Secrets()))
             self._all = None
@@ -79,20 +79,20 @@ _registry: Final = _Registry()
 
 
 def register_secrets(owner: object, secrets: Secrets) -> None:
-    """Hide these secrets in all output of this process while their owner exists."""
+    """Hide secrets in all output of this process as long as ``owner`` exists."""
     install_redaction()
     _registry.add(owner, secrets)
 
 
 def forget_secrets() -> None:
-    """Forget all secrets; for tests, whose plugins are independent of each other."""
+    """Remove all registered secrets; used between tests."""
     _registry.clear()
 
 
 def redact(text: str, *, by_name: bool = True) -> str:
-    """Return a text without this process's secrets and without values that look secret.
+    """Return a text without registered secrets and without values that have a secret name.
 
-    With ``by_name`` False only known values are hidden, as is right for lines of source code.
+    ``by_name`` is False to hide registered secrets only, for example in lines of source code.
     """
     secrets = _registry.all()
     return secrets.hide(text) if by_name else secrets.hide_values(text)
@@ -109,12 +109,12 @@ def redact_lines(text: str) -> str:
 
 
 def install_redaction() -> None:
-    """Clean every log record from now on; repeated calls have no effect."""
+    """Clean all log records that are created from now on; repeated calls have no effect."""
     install_log_redaction(redact)
 
 
 def write_to_stderr(text: str) -> None:
-    """Write redacted lines to standard error; do nothing if it is closed."""
+    """Write a text with secrets removed to standard error; do nothing if the stream is closed."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.stderr.write(redact_lines(text))
         sys.stderr.flush()

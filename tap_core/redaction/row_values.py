@@ -25,11 +25,10 @@ def are_rows_shown() -> bool:
 
 
 def show_value(value: Any, shown: Any = None) -> str:
-    """Return the text for a row value in a message.
+    """Return the text that represents a row's value in a message.
 
-    It is ``shown`` if passed, else the value as text. If row values are suppressed, it is the
-    value's
-    type and length.
+    It is ``shown`` if passed, else the value as text. If row values are suppressed, it is only the
+    type and length of the value.
     """
     if are_rows_shown():
         return str(value if shown is None else shown)

@@ -69,26 +69,26 @@ _HEADERS: Final = re.compile(r"(?i)authorization|cookie|[a-z0-9]+(?:-[a-z0-9]+)+
 
 @dataclass(frozen=True)
 class Secrets:
-    """Set of values that no message may show, longest first."""
+    """Set of secret values that messages must not show, sorted from longest to shortest."""
 
     values: tuple[str, ...] = ()
 
     @classmethod
     def from_values(cls, values: Iterable[str]) -> Secrets:
-        """Return the secrets with these values, except those too short to be hidden."""
+        """Return a set of these values, except those too short to be hidden."""
         return cls(tuple(_sort_longest_first(filter(_is_long_enough, values))))
 
     @cached_property
     def forms(self) -> tuple[str, ...]:
-        """All encodings of the values that may occur in a text, longest first."""
+        """The secret values in all encodings that may occur in a text, longest first."""
         return tuple(_sort_longest_first(form for value in self.values for form in _forms(value)))
 
     def hide(self, text: str) -> str:
-        """Return a text without these values and without values that are secret by their name."""
+        """Return a text without the secret values and other values that have a secret name."""
         return redact_text(self.hide_values(text))
 
     def hide_values(self, text: str) -> str:
-        """Return a text without these values, in any encoding."""
+        """Return a text without the secret values, in any encoding."""
         for form in self.forms:
             if form in text:
                 text = text.replace(form, HIDDEN)
@@ -123,7 +123,7 @@ def _forms(value: str) -> Iterator[str]:
 
 
 def _escape_html(text: str) -> str:
-    """Return the result of `html.escape`, whose module is slow to import."""
+    """Escape a text like `html.escape`, without importing the slow module ``html``."""
     for sign, written in _OF_HTML:
         text = text.replace(sign, written)
     return text
@@ -134,7 +134,7 @@ def _in_small_letters(match: re.Match[str]) -> str:
 
 
 def _long_lines(value: str) -> Iterator[str]:
-    """Yield the long lines of a value with several lines, such as a PEM key."""
+    """Yield the long lines of a multi-line value, such as a PEM key."""
     lines = value.splitlines()
     if len(lines) > 1:
         yield from (
@@ -145,7 +145,10 @@ def _long_lines(value: str) -> Iterator[str]:
 
 
 def _base64_forms(data: bytes) -> Iterator[str]:
-    """Yield the Base64 characters that these bytes alone determine, at each of three offsets."""
+    """Yield the parts of Base64 texts by which these bytes can be recognized.
+
+    The bytes may be part of a longer text, so there is one part for each of three offsets.
+    """
     for offset in range(3):
         skipped = (offset * 8 + 5) // 6
         bits = (offset + len(data)) * 8
@@ -165,17 +168,20 @@ Its arguments are the match of the name and ``is_quoted``, which is True for a q
 
 
 def redact_text(text: str) -> str:
-    """Return a text without passwords in URLs, credentials and values of secret names."""
+    """Return a text without passwords in URLs, credentials, and values that have a secret name."""
     return _replace_named(_hide_credentials(text), _is_secret_in_text)
 
 
 def redact_parameters(text: str) -> str:
-    """Return a body's text without values of secret names, after ``=`` and after ``:``."""
+    """Return a request or response body without the values that have a secret name.
+
+    A value follows its name after ``=`` or ``:``.
+    """
     return _replace_named(text, _is_secret_in_body)
 
 
 def _hide_credentials(text: str) -> str:
-    """Return a text without passwords in URLs and without credentials after a scheme."""
+    """Return a text without passwords in URLs and credentials after a scheme such as ``Bearer``."""
     if "@" in text:
         text = _USER_INFO.sub(f"{HIDDEN}@", text)
         text = _ORACLE_LOGIN.sub(f"{HIDDEN}@", text)
@@ -183,7 +189,10 @@ def _hide_credentials(text: str) -> str:
 
 
 def _is_secret_in_text(name: re.Match[str], *, is_quoted: bool) -> bool:
-    """Return True for a secret value; "token: expired" and "exit code: 1" are prose."""
+    """Return True if the value after a matched name is secret, in a text that may be prose.
+
+    Prose such as "token: expired" and "exit code: 1" contains no secret.
+    """
     if name["mark"] == ":" and not is_quoted and _HEADERS.fullmatch(name["name"]) is None:
         return False
     is_in_query = name.string[name.start() - 1 : name.start()] in {"?", "&"}
@@ -191,17 +200,20 @@ def _is_secret_in_text(name: re.Match[str], *, is_quoted: bool) -> bool:
 
 
 def _is_secret_in_body(name: re.Match[str], *, is_quoted: bool) -> bool:  # noqa: ARG001
-    """Return True for a value with a secret name in a body, where no prose is expected."""
+    """Return True if the value after a matched name is secret, in a body without prose."""
     return is_secret_parameter(_shortened(name))
 
 
 def _shortened(name: re.Match[str]) -> str:
-    """Return the last `_LONGEST_NAME` characters of a matched name."""
+    """Return the last `_LONGEST_NAME` characters of a matched name, which are sufficient."""
     return name["name"][-_LONGEST_NAME:]
 
 
 def _replace_named(text: str, is_hidden: _Rule) -> str:
-    """Return a text in which the values after secret names are replaced by ``***``."""
+    """Return a text with the secret values after names replaced by ``***``.
+
+    ``is_hidden`` decides which names have secret values.
+    """
     parts: list[str] = []
     done = 0
     for start, end in _iterate_named_values(text, is_hidden):
@@ -212,7 +224,7 @@ def _replace_named(text: str, is_hidden: _Rule) -> str:
 
 
 def _iterate_named_values(text: str, is_hidden: _Rule) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of values with secret names, without their quotes."""
+    """Yield the start and end positions of secret values after names, without their quotes."""
     position = 0
     while (name := _NAME.search(text, position)) is not None:
         position = name.end()
@@ -227,7 +239,7 @@ def _iterate_named_values(text: str, is_hidden: _Rule) -> Iterator[tuple[int, in
 
 
 def _value_span(text: str, name: re.Match[str], opening: re.Match[str] | None) -> tuple[int, int]:
-    """Return the start and end of the value after a matched name."""
+    """Return the start and end positions of the value after a matched name."""
     if opening is None:
         is_json = '"' in name["sign"]
         bare = (_JSON_SCALAR if is_json else _BARE_VALUE).match(text, name.end())
@@ -240,7 +252,7 @@ def _value_span(text: str, name: re.Match[str], opening: re.Match[str] | None) -
 
 
 def _is_unescaped(backslashes: str, escapes: str) -> bool:
-    """Return True if backslashes before a quote escape each other, so that it ends a value."""
+    """Return True if the quote after these backslashes is not escaped and so ends a value."""
     return not escapes and len(backslashes) % 2 == 0
 
 
@@ -249,9 +261,9 @@ def clean_document(value: Any, clean: Callable[[str], str], *, by_name: bool = T
 
     Args:
         value: The value.
-        clean: Applied to every string.
-        by_name: True to hide the values of secret names. False if the names are those of streams or
-            columns.
+        clean: Function that removes secrets from a string.
+        by_name: True to hide values that have a secret name. False if the names are those of
+            streams or columns.
     """
     if isinstance(value, dict):
         return {
@@ -266,13 +278,13 @@ def clean_document(value: Any, clean: Callable[[str], str], *, by_name: bool = T
 
 
 def _is_hidden(name: Any, item: Any) -> bool:
-    """Return True if an item is hidden because of its name."""
+    """Return True if an item's name is secret and the item must be hidden."""
     is_named = isinstance(name, str) and is_secret_parameter(name[-_LONGEST_NAME:])
     return is_named and item is not None
 
 
 def find_embedded_secrets(text: str) -> Iterator[str]:
-    """Yield the secrets within a URL or an option string: ``u:pw@``, ``password=pw``."""
+    """Yield secrets inside a URL or an option string, such as ``u:pw@`` and ``password=pw``."""
     for match in _USER_INFO.finditer(text):
         user, colon, password = match[0][:-1].partition(":")
         if colon:
@@ -295,10 +307,10 @@ _SHORT: Final = {"\n": "\\n", "\r": "\\r"}
 
 
 def escape_control_characters(text: str) -> str:
-    r"""Return a text with control characters written as escapes: ``\n``, ``\x1b``.
+    r"""Return a text on one line, with control characters as escapes such as ``\n`` and ``\x1b``.
 
-    These are C0 except tab, DEL, C1, Unicode's line separators, marks of writing direction and
-    lone surrogates. The result is one line that a terminal shows literally.
+    Escaped are C0 except tab, DEL, C1, Unicode's line separators, marks of writing direction and
+    lone surrogates. A terminal shows the result literally.
     """
     return text if text.isascii() and text.isprintable() else _CONTROL.sub(_escape, text)
 

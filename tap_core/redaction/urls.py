@@ -22,8 +22,8 @@ def redact_url(url: str | bytes | None, *, with_query: bool = True) -> str:
 
     Args:
         url: The URL; None becomes an empty text.
-        with_query: False for the URL of a file or folder: its query is removed and its path is kept
-            verbatim.
+        with_query: True to keep the query. False for the URL of a file or folder: the query is
+            removed and the path is kept unchanged.
     """
     text = url.decode("utf-8", "replace") if isinstance(url, bytes) else url or ""
     if not with_query:

@@ -13,7 +13,7 @@ __all__ = ["AUTHENTICATION", "Authentication"]
 
 @dataclass(frozen=True)
 class Authentication:
-    """Code fragments of one authentication method for the client, the settings and the tests."""
+    """Source code for one authentication method: in the client, the settings and the tests."""
 
     imports: str = ""
     """Name to import from `tap_core.authenticators`."""
@@ -30,7 +30,7 @@ class Authentication:
 
 
 def _secret(name: str, description: str) -> str:
-    """Return the source of a required secret setting."""
+    """Return the source code that declares a required secret setting."""
     return f"""\
         th.Property(
             "{name}",
@@ -43,7 +43,7 @@ def _secret(name: str, description: str) -> str:
 
 
 def _member(constructor: str) -> str:
-    """Return the source of the property that creates the authenticator."""
+    """Return the source code of the property that creates the authenticator."""
     name = constructor.partition("(")[0]
     return f"""
     @cached_property

@@ -19,7 +19,7 @@ __all__ = ["new"]
 
 
 def new(arguments: Sequence[str]) -> int:
-    """Create a project and return the exit code: 0, or 1 after an error message."""
+    """Run the command that creates a project; return 0, or 1 after an error message."""
     options = _parser().parse_args(arguments)
     try:
         project = Project.of(options.name, options.kind, options.auth, options.pagination)

@@ -14,7 +14,7 @@ __all__ = ["PAGINATION", "Pagination"]
 
 @dataclass(frozen=True)
 class Pagination:
-    """Code fragments of one pagination method for the client and the service in the tests."""
+    """Source code for one pagination method: in the client and in the mock service of the tests."""
 
     imports: str = ""
     """Name to import from `tap_core.pagination`."""

@@ -26,12 +26,12 @@ _NEITHER: Final = ("none",)
 
 
 class ProjectError(ValueError):
-    """The project cannot be created with the chosen options."""
+    """Error for a project that cannot be created with the chosen options."""
 
 
 @dataclass(frozen=True)
 class Project:
-    """Options of a new project, validated by `of`.
+    """Options of a new project; `of` creates and validates them.
 
     Attributes:
         name: Name of the plugin and its command, such as ``tap-example``.
@@ -49,7 +49,7 @@ class Project:
     def of(
         cls, name: str, kind: str | None = None, auth: str | None = None, pages: str | None = None
     ) -> Project:
-        """Return a project; None selects the default of an option.
+        """Return the validated options of a project; None selects the default of an option.
 
         Raises:
             ProjectError: The name or an option is invalid; the message lists the valid options.
@@ -60,18 +60,18 @@ class Project:
                 " digits, words joined by a dash."
             )
         plugin_type = name.partition("-")[0]
-        kind = _among("kind", kind, KINDS[plugin_type])
+        kind = _choose("kind", kind, KINDS[plugin_type])
         http = plugin_type == "tap" and kind in _PAGES_OF
         return cls(
             name,
             kind,
-            _among("auth", auth, tuple(AUTHENTICATION) if http else _NEITHER),
-            _among("pagination", pages, _PAGES_OF[kind] if http else _NEITHER),
+            _choose("auth", auth, tuple(AUTHENTICATION) if http else _NEITHER),
+            _choose("pagination", pages, _PAGES_OF[kind] if http else _NEITHER),
         )
 
     @property
     def what(self) -> str:
-        """Plugin type: ``tap`` or ``target``."""
+        """Type of the plugin: ``tap`` or ``target``."""
         return self.name.partition("-")[0]
 
     @property
@@ -86,12 +86,12 @@ class Project:
 
     @property
     def source(self) -> str:
-        """Prefix of other class names, from the source or destination: ``Example``."""
+        """Prefix of other class names, named after the source or destination: ``Example``."""
         return self.class_name.removeprefix(self.what.capitalize())
 
 
-def _among(choice: str, value: str | None, possible: tuple[str, ...]) -> str:
-    """Return the value of an option, by default the first possible one.
+def _choose(choice: str, value: str | None, possible: tuple[str, ...]) -> str:
+    """Return the value of an option, or by default the first possible value.
 
     Raises:
         ProjectError: The value is not possible.

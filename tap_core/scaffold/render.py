@@ -24,7 +24,7 @@ _WORD: Final = re.compile(r"%%(\w+)%%")
 
 @dataclass(frozen=True)
 class _File:
-    """File of the new project, with its relative path."""
+    """Template of a file in the new project, with the file's relative path."""
 
     path: str
     text: str
@@ -48,7 +48,7 @@ def write(project: Project, folder: Path) -> list[Path]:
 
 
 def _files(project: Project) -> Iterator[_File]:
-    """Yield the files of a project: those of its plugin type, then those of its kind."""
+    """Yield the files of a project: first those of its plugin type, then those of its kind."""
     placeholders = _make_placeholders(project)
     for layer in (project.what, f"{project.what}_{project.kind}"):
         root = _TEMPLATES / layer
@@ -66,7 +66,7 @@ def _filled(text: str, placeholders: Mapping[str, str]) -> str:
 
 
 def _make_placeholders(project: Project) -> dict[str, str]:
-    """Return the values of the placeholders by name."""
+    """Return the values that replace the placeholders in templates, by name."""
     auth, pages = AUTHENTICATION[project.auth], PAGINATION[project.pagination]
     return {
         "name": project.name,
@@ -94,10 +94,10 @@ def _make_placeholders(project: Project) -> dict[str, str]:
 
 
 def _import(module: str, names: str) -> str:
-    """Return an import statement on one line, or an empty text without names."""
+    """Return an import statement on one line, or an empty text if there are no names."""
     return f"from {module} import {names}\n" if names else ""
 
 
 def _or_none(kind: str) -> str:
-    """Return a type that also allows None."""
+    """Return the source code of a type that also allows None."""
     return kind if kind.endswith("None") else f"{kind} | None"

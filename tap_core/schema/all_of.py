@@ -17,9 +17,9 @@ __all__ = ["get_types", "merge_schemas"]
 
 
 def merge_schemas(schemas: Iterable[JsonSchema]) -> JsonSchema:
-    """Return one schema for values that match all of ``schemas``.
+    """Return one schema that accepts the values accepted by all of ``schemas``.
 
-    Of annotations, such as ``title``, the last value wins.
+    If schemas disagree on an annotation, such as ``title``, the last schema's value is used.
     """
     result: JsonSchema = {}
     for schema in schemas:
@@ -35,7 +35,7 @@ def get_types(schema: Mapping[str, Any]) -> list[str]:
 
 
 def _add(result: JsonSchema, keyword: str, value: Any) -> None:
-    """Merge a keyword and its value into ``result``."""
+    """Merge a keyword and its value into the schema ``result``, in place."""
     if keyword not in result:
         result[keyword] = value
     elif keyword == "oneOf":  # merged options may match more than once
@@ -47,14 +47,14 @@ def _add(result: JsonSchema, keyword: str, value: Any) -> None:
 
 
 def _merge_two(first: Any, second: Any) -> Any:
-    """Return the merger of two schemas; the second one if either is True or False."""
+    """Merge two schemas; if either is True or False, return the second one."""
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         return merge_schemas([dict(first), dict(second)])
     return second
 
 
 def _merge_by_name(first: Any, second: Any) -> Any:
-    """Return the merger of two objects whose values are schemas."""
+    """Merge two objects that contain schemas by name, such as ``properties``."""
     if not isinstance(first, Mapping) or not isinstance(second, Mapping):
         return second
     shared = {name: _merge_two(first[name], second[name]) for name in first.keys() & second.keys()}
@@ -76,7 +76,7 @@ def _intersection(first: Any, second: Any) -> Any:
 
 
 def _type(first: Any, second: Any) -> Any:
-    """Return the value of ``type`` that two values have in common, or the second value if none."""
+    """Return the type names that two values of ``type`` share; without any, the second value."""
     ours, theirs = get_types({"type": first}), get_types({"type": second})
     if "number" in ours and "integer" in theirs:
         ours.append("integer")
@@ -89,15 +89,19 @@ def _type(first: Any, second: Any) -> Any:
 
 
 def _merge_additional(first: Any, second: Any) -> Any:
-    """Return the merger of two ``additionalProperties``; a False as the second is ignored.
+    """Merge two values of ``additionalProperties``; a False in the second is ignored.
 
-    Each member of an ``allOf`` declares only its own properties, so False is seldom meant.
+    Each member of an ``allOf`` declares only its own properties, so False is seldom meant for the
+    whole object.
     """
     return first if second is False else _merge_two(first, second)
 
 
 def _or_last(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return a merge function for bounds; of draft 4's boolean flags the last one wins."""
+    """Return a merge function that applies ``choose`` to numeric bounds.
+
+    In draft 4 an exclusive bound is a boolean flag; of two flags the second is used.
+    """
 
     def chosen(first: Any, second: Any) -> Any:
         if isinstance(first, bool) or isinstance(second, bool):

@@ -29,7 +29,7 @@ __all__ = ["KeyT", "SchemaPreprocessor", "SchemaSource", "StreamSchema"]
 
 
 class SchemaPreprocessor(Protocol):
-    """Interface of objects that change a schema before a stream gets it."""
+    """Interface of objects that convert a fetched schema before a stream uses it."""
 
     def preprocess_schema(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
@@ -38,13 +38,16 @@ class SchemaPreprocessor(Protocol):
 
         Args:
             schema: Schema as fetched from the source.
-            key_properties: Names of the stream's primary keys.
+            key_properties: Names of the stream's primary key properties.
         """
         ...
 
 
 class SchemaSource(ABC, Generic[KeyT]):
-    """Base class of schema sources; subclasses override `fetch_schema`."""
+    """Base class of schema sources, which look up a stream's schema by a key.
+
+    Subclasses override `fetch_schema`.
+    """
 
     def __init__(self) -> None:
         self._schema_cache: dict[KeyT, JsonSchema] = {}
@@ -57,21 +60,22 @@ class SchemaSource(ABC, Generic[KeyT]):
     def preprocess_schema(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Return a schema converted by the source's preprocessor, or unchanged without one."""
+        """Return a schema converted by the source's preprocessor, or unchanged if it has none."""
         if self._preprocessor is None:
             return schema
         return self._preprocessor.preprocess_schema(schema, key_properties=key_properties)
 
     @final
     def get_schema(self, key: KeyT, /, *, key_properties: Sequence[str] = ()) -> JsonSchema:
-        """Return a preprocessed copy of the schema of a key.
+        """Return a preprocessed copy of the schema stored under a key.
 
         Args:
             key: Key of the schema, usually the name of the stream.
-            key_properties: Names of the stream's primary keys.
+            key_properties: Names of the stream's primary key properties.
 
         Raises:
-            SchemaNotFoundError: The schema does not exist or cannot be read; the cause says why.
+            SchemaNotFoundError: The schema does not exist or cannot be read. The error's cause has
+                the details.
             SchemaNotValidError: The schema is not a JSON object.
         """
         if key not in self._schema_cache:
@@ -102,14 +106,14 @@ class SchemaSource(ABC, Generic[KeyT]):
 
     @abstractmethod
     def fetch_schema(self, key: KeyT) -> JsonSchema:
-        """Return the schema of a key.
+        """Return the schema stored under a key; called once per key.
 
-        It is called once per key. Any exception means that the schema is not found.
+        An exception of any type means that the schema was not found.
         """
 
 
 def _find_cause(ex: Exception) -> BaseException:
-    """Return the cause of an error that only says where a schema is invalid, else the error."""
+    """Return the cause of an error that only locates an invalid schema, or else the error."""
     return ex.__cause__ or ex if isinstance(ex, SchemaNotValidError) else ex
 
 
@@ -154,7 +158,7 @@ class StreamSchema(Generic[KeyT]):
     ) -> JsonSchema:
         """Return the schema of a stream; override to compute the key differently.
 
-        It is called once for each set of the stream's primary keys.
+        The result is cached until the stream's primary keys change.
 
         Args:
             stream: The stream.

@@ -25,11 +25,11 @@ __all__ = ["SchemaDirectory"]
 
 
 class SchemaDirectory(SchemaSource[str]):
-    """Schema source of a directory: ``users.json`` is the schema of ``users``.
+    """Schema source that reads files of a directory, such as ``users.json`` for the key ``users``.
 
     Args:
-        dir_path: A path, a package or its dotted name, or a resource of a package. A name that is
-            both a folder and a package means the folder.
+        dir_path: A path, a package or its dotted name, or a resource of a package. If a name is
+            both a directory and a package, the directory is used.
         extension: Suffix of the files without the dot. Files with ``yaml`` or ``yml`` are YAML, all
             others JSON.
     """
@@ -64,7 +64,7 @@ class SchemaDirectory(SchemaSource[str]):
         return resolve_schema_references({"$ref": name}, cut_circles=True, retrieve=self._read)
 
     def _read(self, name: str) -> Any:
-        """Return the parsed file of a URL-encoded name; each file is read once."""
+        """Return the parsed file with a URL-encoded name; each file is read only once."""
         if name not in self._files:
             text = resolve_relative(self.dir_path, name).read_text(encoding="utf-8-sig")
             self._files[name] = parse_document(text, get_suffix(name))

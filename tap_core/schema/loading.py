@@ -64,7 +64,7 @@ def _yaml(text: str | bytes) -> Any:
 
 
 def get_suffix(name: str) -> str:
-    """Return the suffix of a file name or path in lower case, such as ``.json``, if it has one."""
+    """Return the suffix of a file name in lower case, such as ``.json``; empty without a suffix."""
     return posixpath.splitext(name)[1].lower()
 
 
@@ -176,18 +176,18 @@ def _fetched(address: str, *, redirects: bool) -> tuple[bytes, str]:
 
 
 def _origin(address: str) -> tuple[str, str | None, int | None]:
-    """Return scheme, host and port of a URL."""
+    """Return the scheme, host and port of a URL."""
     parts = urlsplit(address)
     return parts.scheme, parts.hostname, parts.port
 
 
 def _host(parts: SplitResult) -> str:
-    """Return host and port of a URL without the credentials."""
+    """Return the host and port of a URL as text, without credentials."""
     return parts.netloc.rpartition("@")[2]
 
 
 def _suffix_of_kind(kind: str) -> str | None:
-    """Return ``.json`` or ``.yaml`` for such a content type, or None for any other."""
+    """Return ``.json`` or ``.yaml`` for a content type of JSON or YAML, or None for any other."""
     if kind.endswith("json"):
         return ".json"
     return ".yaml" if kind.endswith("yaml") else None

@@ -52,7 +52,7 @@ def get_bounds(schema: _Schema) -> tuple[decimal.Decimal | None, decimal.Decimal
 
 
 def get_step(schema: _Schema) -> decimal.Decimal | None:
-    """Return the ``multipleOf`` of a schema, or None if it has none or it is not positive."""
+    """Return the ``multipleOf`` of a schema, or None if it is missing or not positive."""
     step = _exact(schema.get("multipleOf"))
     return step if step is not None and step > 0 else None
 
@@ -75,11 +75,16 @@ def parse_count(value: Any) -> int | None:
 
 
 def _bound(schema: _Schema, keyword: str, exclusive: str, inward: int) -> decimal.Decimal | None:
-    """Return the bound in the keywords ``keyword`` and ``exclusive``, the tighter one of both.
+    """Return the tighter of two bounds, the inclusive one and the exclusive one; None without both.
 
-    An exclusive bound is moved inward by 1: ``inward`` is 1 for a lower bound, -1 for an upper
-    one. In
-    draft 4, ``exclusive`` is a boolean flag of ``keyword``. Return None without a bound.
+    An exclusive bound is converted to an inclusive one by adding ``inward``. In draft 4, the
+    exclusive keyword is a boolean flag for the inclusive bound.
+
+    Args:
+        schema: Schema with the bounds.
+        keyword: Keyword of the inclusive bound, such as ``minimum``.
+        exclusive: Keyword of the exclusive bound, such as ``exclusiveMinimum``.
+        inward: 1 for a lower bound, -1 for an upper bound.
     """
     plain, strict = _exact(schema.get(keyword)), _exact(schema.get(exclusive))
     if plain is not None and schema.get(exclusive) is True:
@@ -91,7 +96,7 @@ def _bound(schema: _Schema, keyword: str, exclusive: str, inward: int) -> decima
 
 
 def _exact(value: Any) -> decimal.Decimal | None:
-    """Return a number as an exact decimal, or None for other values, NaN and infinity."""
+    """Return a number as an exact Decimal, or None for NaN, infinity and anything but a number."""
     if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
         return None
     if isinstance(value, float) and value in {float(MIN_INT64), float(MAX_INT64)}:

@@ -31,7 +31,7 @@ _COMPONENTS: Final = {"v2": ("definitions",), "v3": ("components", "schemas")}
 
 
 class OpenAPISchema(SchemaSource[KeyT]):
-    """Schema source of the components of an OpenAPI 2.0, 3.0 or 3.1 document (JSON or YAML).
+    """Schema source that looks up components of an OpenAPI 2.0, 3.0 or 3.1 document (JSON or YAML).
 
     Args:
         source: An http or https URL, a path, a resource of a package, or the document itself as a
@@ -87,11 +87,10 @@ class OpenAPISchema(SchemaSource[KeyT]):
         raise UnsupportedOpenAPISpec(msg)
 
     def get_unresolved_schema(self, key: KeyT) -> JsonSchema:
-        """Return the schema of a key before its references are resolved.
+        """Return the schema for a key before its references are resolved.
 
-        By default it is a ``$ref`` to the component of that name. Override it to find schemas
-        elsewhere,
-        such as in the responses of a path.
+        By default this is a ``$ref`` to the component named by the key. Override it to find schemas
+        elsewhere, such as in the responses of a path.
         """
         path = _COMPONENTS[self.spec_version]
         components: Any = self.spec
@@ -120,7 +119,7 @@ class OpenAPISchema(SchemaSource[KeyT]):
         return self.resolve_schema(key)
 
     def _neighbour(self, name: str) -> Any:
-        """Return a document in the folder of this one, which is read at first use."""
+        """Return another document by its path relative to this one; it is read only once."""
         if isinstance(self.source, Mapping):
             msg = f"'{name}' cannot be read: the document is a dictionary and has no folder"
             raise ValueError(msg)  # noqa: TRY004 - the reference is wrong, not the type

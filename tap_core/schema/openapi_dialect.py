@@ -20,7 +20,7 @@ _CHOICES: Final = ("oneOf", "anyOf")
 
 
 def to_json_schema(schema: JsonSchema) -> None:
-    """Convert the keywords of one schema, in place; ``nullable`` is left to the caller."""
+    """Convert OpenAPI's keywords in one schema to JSON Schema, in place, except ``nullable``."""
     _normalize_nullable(schema)
     _normalize_type(schema)
     _normalize_bounds(schema)
@@ -35,7 +35,7 @@ def _normalize_nullable(schema: JsonSchema) -> None:
 
 
 def _normalize_type(schema: JsonSchema) -> None:
-    """Set a missing ``type`` that other keywords imply; type ``file`` becomes binary text."""
+    """Set a missing ``type`` that other keywords imply; replace type ``file`` by binary text."""
     if schema.get("type") == "file":
         schema["type"] = "string"
         schema.setdefault("format", "binary")
@@ -70,7 +70,7 @@ def _get_type(value: Any) -> str:
 
 
 def _normalize_bounds(schema: JsonSchema) -> None:
-    """Replace a bound with a boolean exclusive flag (OpenAPI 3.0) by an exclusive bound."""
+    """Convert a bound with a boolean exclusive flag (OpenAPI 3.0) to a numeric exclusive bound."""
     for flag, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if isinstance(schema.get(flag), bool):
             exclusive = schema.pop(flag)
@@ -79,7 +79,7 @@ def _normalize_bounds(schema: JsonSchema) -> None:
 
 
 def _keep_lists_only(schema: JsonSchema) -> None:
-    """Remove ``required`` and ``examples`` if they are not lists, such as ``required: true``."""
+    """Remove ``required`` and ``examples`` if they are not lists, as in ``required: true``."""
     for keyword in ("required", "examples"):
         if keyword in schema and not isinstance(schema[keyword], list):
             del schema[keyword]
@@ -113,7 +113,7 @@ def accept_null(schema: JsonSchema) -> None:
 
 
 def without_null(schema: Any) -> Any:
-    """Return an option of ``oneOf`` without the type null, or None if it allows only null."""
+    """Return an option of ``oneOf`` without the type null; None if the option only allows null."""
     if not isinstance(schema, Mapping) or _NULL not in get_types(schema):
         return schema
     types = [kind for kind in get_types(schema) if kind != _NULL]

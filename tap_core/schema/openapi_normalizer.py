@@ -46,7 +46,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
     def normalize_schema(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Return a normalized copy of a schema and all its subschemas."""
+        """Return a normalized copy of a schema, including its subschemas."""
         result = deepcopy(schema)
         if "allOf" in result:
             parts = result.pop("allOf")
@@ -90,7 +90,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         return schema
 
     def handle_one_of(self, schema: JsonSchema) -> JsonSchema:
-        """Normalize the options; a single option other than null replaces the ``oneOf``."""
+        """Normalize the options; if only one is not null, it replaces the ``oneOf``."""
         rest = {keyword: value for keyword, value in schema.items() if keyword != "oneOf"}
         choices = [self._each(choice) for choice in schema["oneOf"]]
         real = [choice for choice in choices if without_null(choice) is not None]
@@ -103,7 +103,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         return {**rest, "oneOf": _null_once(choices)}
 
     def handle_all_of(self, subschemas: list[JsonSchema]) -> JsonSchema:
-        """Return one schema for the members of an ``allOf``, which are not normalized yet."""
+        """Merge the members of an ``allOf``, which are not normalized yet, into one schema."""
         return merge_schemas(deepcopy(part) for part in subschemas)
 
     # Subschemas
@@ -135,7 +135,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         return self.normalize_schema(dict(schema)) if isinstance(schema, Mapping) else schema
 
     def _without_checks(self, schema: JsonSchema) -> JsonSchema:
-        """Remove ``enum`` and ``pattern``; an ``enum`` that an override keeps also gets null."""
+        """Remove ``enum`` and ``pattern``; if an override keeps an ``enum``, add null to it."""
         if "enum" in schema:
             schema = self.handle_enum(schema)
         if "pattern" in schema:
@@ -155,9 +155,10 @@ def _is_checked(schema: Any) -> bool:
 
 
 def _null_once(choices: list[Any]) -> list[Any]:
-    """Return the options of a ``oneOf``, of which at most one allows null.
+    """Return the options of a ``oneOf`` such that at most one option allows null.
 
-    A value that matches two options is not valid under ``oneOf``.
+    If several options allow null, null is removed from each and added as a separate option, because
+    a value that matches two options is not valid under ``oneOf``.
     """
     if sum(map(accepts_null, choices)) <= 1:
         return choices

@@ -24,7 +24,7 @@ def resolve_schema_references(
 
     Args:
         schema: Schema to change.
-        refs: Further documents by the name that references use.
+        refs: Other documents that references may point to, by the name used in the references.
 
     Raises:
         SchemaNotValidError: A reference cannot be resolved.

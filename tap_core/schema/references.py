@@ -67,7 +67,7 @@ _DEPTHS: Final = (8, 4, 2, 1)
 
 
 class _TooManyError(Exception):
-    """The schema has more references than the limit."""
+    """Error raised when the schema has more references than the limit."""
 
 
 def resolve_schema_references(
@@ -81,12 +81,12 @@ def resolve_schema_references(
 
     Args:
         schema: The schema to resolve.
-        refs: Further documents by the name that references use; ``""`` is the document of
-            ``#/...`` references, by default the schema itself.
-        cut_circles: Cut recursive references instead of raising an error. If there are too many
-            references, the innermost are cut.
+        refs: Other documents that references may point to, by the name used in the references.
+            The name ``""`` is the document of ``#/...`` references, by default the schema itself.
+        cut_circles: True to replace recursive references by ``{}``, and also the innermost
+            references if there are too many. False to raise an error in both cases.
         retrieve: Called with the name of a document that is not in ``refs``; returns the document.
-            Any exception means that it does not exist.
+            An exception of any type means that the document does not exist.
 
     Raises:
         SchemaNotValidError: A reference cannot be resolved, or, without ``cut_circles``, it is
@@ -131,12 +131,12 @@ def _as_sorted_set(values: list[Any]) -> list[Any]:
 
 
 def map_subschemas(schema: Mapping[str, Any], step: Callable[[JsonSchema], Any]) -> JsonSchema:
-    """Return a copy of a schema with ``step`` applied to its direct subschemas."""
+    """Return a copy of a schema with the function ``step`` applied to its direct subschemas."""
     return {key: _mapped_value(key, value, step) for key, value in schema.items()}
 
 
 def _mapped_value(keyword: str, value: Any, step: _Step) -> Any:
-    """Return the value of a keyword with ``step`` applied to the schemas in it."""
+    """Return the value of a keyword with the function ``step`` applied to the schemas in it."""
     if isinstance(value, Mapping) and keyword in _MAPPING_KEYWORDS:
         return {name: _applied(inner, step) for name, inner in value.items()}
     if isinstance(value, list) and keyword in _LIST_KEYWORDS:
@@ -145,7 +145,7 @@ def _mapped_value(keyword: str, value: Any, step: _Step) -> Any:
 
 
 def _applied(value: Any, step: _Step) -> Any:
-    """Return ``step`` of a copy of an object schema, and other values unchanged."""
+    """Apply ``step`` to a copy of an object schema; return any other value unchanged."""
     return step(dict(value)) if isinstance(value, Mapping) else value
 
 
@@ -154,7 +154,7 @@ def _applied(value: Any, step: _Step) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """Position in the resolution of a schema: the resolver and the references that led here."""
+    """Context for resolving references: the resolver and the references followed so far."""
 
     resolver: Any
     cut_circles: bool
@@ -163,7 +163,7 @@ class _Scope:
     count: Iterator[int] = field(default_factory=itertools.count)
 
     def follow(self, reference: str) -> tuple[JsonSchema, _Scope]:
-        """Return the target of a reference, and the scope in which the target is resolved."""
+        """Return the target of a reference, and the context for references in the target."""
         from referencing.exceptions import Unresolvable
 
         if len(self.visited) >= self.deepest:
@@ -205,14 +205,14 @@ def _make_scope(
 
 
 def _as_object(schema: Any) -> JsonSchema:
-    """Return a schema as an object: True becomes ``{}``, False ``{"not": {}}``."""
+    """Return a schema as an object: True becomes ``{}`` and False becomes ``{"not": {}}``."""
     if isinstance(schema, Mapping):
         return dict(schema)
     return {} if schema else {"not": {}}
 
 
 def has_reference(value: Any) -> bool:
-    """Return True if ``$ref`` occurs as a key anywhere, even in data that are not a schema."""
+    """Return True if ``$ref`` is a key anywhere in a value, including in data such as examples."""
     if isinstance(value, Mapping):
         return "$ref" in value or any(map(has_reference, value.values()))
     return isinstance(value, list) and any(map(has_reference, value))
@@ -231,7 +231,7 @@ def _expand_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
 
 
 def _replaced(schema: JsonSchema, scope: _Scope) -> JsonSchema:
-    """Return a schema with its reference and those of its subschemas and its target replaced."""
+    """Return a schema with all references replaced, also in its subschemas and in targets."""
     rest = {key: value for key, value in schema.items() if key != "$ref"}
     result = map_subschemas(rest, lambda inner: _replaced(inner, scope))
     if "$ref" in schema:

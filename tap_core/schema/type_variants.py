@@ -47,7 +47,9 @@ _MORE_PROPERTIES = ("additionalProperties", "patternProperties", "unevaluatedPro
 
 
 def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
-    """Yield the type name and the schema of each variant that a schema allows, except null.
+    """Yield a (type name, schema) pair for each variant that a schema allows, except null.
+
+    A variant is one type combined with one alternative of each ``anyOf`` and ``oneOf``.
 
     Raises:
         SchemaNotValidError: The schema has too many variants.
@@ -67,7 +69,10 @@ def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
 
 
 def _expanded(plain: _Schema, parts: Sequence[_Alternatives]) -> Iterator[tuple[str, _Schema]]:
-    """Yield the variants of a schema combined with one alternative of each list in ``parts``."""
+    """Yield the variants of a schema combined with one alternative of each list in ``parts``.
+
+    Each variant is a pair of type name and schema.
+    """
     while parts and len(parts[0]) == 1:  # allOf may have thousands of members
         narrowed, inner = _split_combinators(parts[0][0])
         plain, parts = _intersect(plain, narrowed), [*inner, *parts[1:]]
@@ -81,10 +86,10 @@ def _expanded(plain: _Schema, parts: Sequence[_Alternatives]) -> Iterator[tuple[
 
 
 def _split_combinators(schema: _Schema) -> tuple[_Schema, list[_Alternatives]]:
-    """Return a schema without its combining keywords, and these as lists of alternatives.
+    """Split a schema into its other keywords and its ``allOf``, ``anyOf`` and ``oneOf``.
 
-    The keywords are ``allOf``, ``anyOf`` and ``oneOf``. A value must match one alternative of each
-    list; a member of ``allOf`` is a list of one.
+    The second result is a list of lists. A value must match at least one schema of each list; a
+    member of ``allOf`` becomes a list of one schema.
     """
     plain = {keyword: value for keyword, value in schema.items() if _is_usable(keyword, value)}
     parts: list[_Alternatives] = []
@@ -107,7 +112,11 @@ def _is_usable(keyword: str, value: Any) -> bool:
 
 
 def _intersect(first: _Schema, second: _Schema) -> _Schema:
-    """Return a schema for values that match two schemas, as far as types and properties go."""
+    """Combine two schemas into one for values that match both.
+
+    Only types and properties are intersected. For any other keyword the second schema's value is
+    used.
+    """
     merged = {**first, **second}
     if "type" in first and "type" in second:
         merged["type"] = _shared_types(_types(first), _types(second))
@@ -117,7 +126,7 @@ def _intersect(first: _Schema, second: _Schema) -> _Schema:
 
 
 def _intersect_properties(first: _Schema, second: _Schema) -> dict[str, Any]:
-    """Return the properties of two schemas; a property of both becomes an ``allOf`` of the two."""
+    """Return the properties of both schemas; a property in both becomes an ``allOf``."""
     names = [name for name in second if name in first and first[name] != second[name]]
     return {**first, **second, **{name: {"allOf": [first[name], second[name]]} for name in names}}
 
@@ -143,7 +152,7 @@ def _shared_types(first: Sequence[str], second: Sequence[str]) -> list[str]:
 
 
 def _kinds(schema: _Schema) -> list[str]:
-    """Return the type names of a schema except null; without ``type``, the implied ones."""
+    """Return the type names of a schema except null; without ``type``, those that it implies."""
     if "type" in schema:
         return [kind for kind in _types(schema) if kind != "null"]
     if schema.get("properties"):
@@ -154,7 +163,7 @@ def _kinds(schema: _Schema) -> list[str]:
 def _kinds_of_values(schema: _Schema) -> list[str]:
     """Return the type names of the values in ``const`` or ``enum``.
 
-    Return an empty list if there are none, or if a value is a list or an object.
+    Return an empty list without such values, or if a value is a list or an object.
     """
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(values, list):
@@ -176,7 +185,7 @@ def object_schema(schema: Any) -> _Schema:
 
 
 def merge_object_variants(variants: Sequence[_Schema]) -> _Schema:
-    """Return one schema for the objects that match any of several object schemas.
+    """Return one object schema that combines several alternative object schemas.
 
     Its ``properties`` are empty if one of the schemas declares none.
     """
@@ -191,7 +200,11 @@ def merge_object_variants(variants: Sequence[_Schema]) -> _Schema:
 
 
 def _merged_properties(variants: Iterable[_Schema], how: str) -> dict[str, Any]:
-    """Return the properties of all variants; different definitions are combined by ``how``."""
+    """Return the properties of all variants.
+
+    If variants define a property differently, the definitions are combined by the keyword ``how``,
+    such as ``anyOf``.
+    """
     collected: dict[str, list[Any]] = {}
     for variant in variants:
         for name, schema in (variant.get("properties") or {}).items():

@@ -27,7 +27,7 @@ _BOUND_RE: Final = SimpleNamespace(**{**vars(re), "search": search})
 
 @cache
 def validator_class() -> type[Draft202012Validator]:
-    """Return the restricted validator class for schemas of Draft 2020-12."""
+    """Return the validator class for Draft 2020-12 that is safe for untrusted schemas."""
     from jsonschema import Draft202012Validator
 
     kind: type[Draft202012Validator] = bound_validator(Draft202012Validator)
@@ -35,7 +35,7 @@ def validator_class() -> type[Draft202012Validator]:
 
 
 def find_schema_errors(schema: Any) -> Iterator[tuple[list[str | int], str]]:
-    """Yield path and message of each error that Draft 7's meta-schema finds in a schema."""
+    """Yield the path and message of each error in a schema, by the meta-schema of Draft 7."""
     from jsonschema import Draft7Validator
 
     kind = bound_validator(Draft7Validator)
@@ -45,10 +45,10 @@ def find_schema_errors(schema: Any) -> Iterator[tuple[list[str | int], str]]:
 
 @cache
 def bound_validator(base: Any) -> Any:
-    """Return a variant of a jsonschema validator class that is safe for untrusted schemas.
+    """Return a subclass of a jsonschema validator class that is safe for untrusted schemas.
 
-    Its regular expressions are matched within limits, and it resolves references only within its
-    schema. The variant is created once per class.
+    Matching a regular expression has a time limit, and references are resolved only within the
+    schema itself. Results are cached per class.
     """
     from jsonschema import validators
 
@@ -68,7 +68,7 @@ def bound_validator(base: Any) -> Any:
 
 
 def _with_empty_registry(original: Any) -> Any:
-    """Return a validator's constructor that uses an empty registry unless one is passed."""
+    """Wrap a validator's constructor so that, by default, no other documents can be referenced."""
 
     def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
         from referencing import Registry
@@ -81,7 +81,7 @@ def _with_empty_registry(original: Any) -> Any:
 
 
 def _reporting_references(original: Any) -> Any:
-    """Return an ``iter_errors`` that raises `InvalidJSONSchema` for unresolvable references."""
+    """Wrap ``iter_errors`` so that an unresolvable reference raises `InvalidJSONSchema`."""
 
     def iter_errors(self: Any, instance: Any, _schema: Any = None) -> Iterator[Any]:
         from referencing.exceptions import CannotDetermineSpecification, Unresolvable
@@ -102,7 +102,7 @@ def _reporting_references(original: Any) -> Any:
 
 
 def _evolving_bound(bound: Any, original: Any) -> Any:
-    """Return an ``evolve`` that also restricts validators for another ``$schema``."""
+    """Wrap ``evolve`` so that the validator for another ``$schema`` is restricted as well."""
 
     def evolve(self: Any, **changes: Any) -> Any:
         validator = original(self, **changes)
@@ -120,7 +120,7 @@ def _evolving_bound(bound: Any, original: Any) -> Any:
 
 
 def _format_checker(base: FormatChecker) -> FormatChecker:
-    """Return a copy of a format checker whose check of ``regex`` has limits."""
+    """Return a copy of a format checker that checks the format ``regex`` within limits."""
     from jsonschema import FormatChecker
 
     checker = FormatChecker(formats=())
@@ -136,11 +136,10 @@ def _is_pattern(value: object) -> bool:
 
 
 def _bound_copy(function: Any, copied_globals: dict[int, dict[str, Any]]) -> Any:
-    """Return a copy of a jsonschema function that matches patterns within limits.
+    """Return a copy of a jsonschema function that matches regular expressions within limits.
 
-    ``known`` caches the copied globals by the id of the originals. Other values are returned as
-    they
-    are.
+    Anything other than a function of jsonschema is returned unchanged. ``copied_globals`` caches
+    the copied module globals, by the ``id`` of the originals.
     """
     if not isinstance(function, FunctionType) or not function.__module__.startswith(_OF_LIBRARY):
         return function
@@ -158,7 +157,7 @@ def _bound_copy(function: Any, copied_globals: dict[int, dict[str, Any]]) -> Any
 def _bound_globals(
     module_globals: Mapping[str, Any], copied_globals: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return copied module globals in which ``re`` and jsonschema's functions are replaced."""
+    """Return a copy of module globals with safe versions of ``re`` and jsonschema's functions."""
     if id(module_globals) in copied_globals:
         return copied_globals[id(module_globals)]
     copy = copied_globals[id(module_globals)] = dict(module_globals)

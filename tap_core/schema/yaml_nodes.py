@@ -115,7 +115,7 @@ def read_scalar(node: yaml.ScalarNode, construct: Callable[[yaml.ScalarNode], An
 
 
 def too_many_nodes() -> LimitExceededError:
-    """Return the error for a document with too many nodes."""
+    """Return the error for a YAML document with too many nodes."""
     return LimitExceededError(
         f"A YAML document may have {YAML_NODES.whole:,} nodes with its aliases and references"
         f" written out, and this one has more: shorten it, or raise {YAML_NODES.variable}."

@@ -58,7 +58,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return a name from the module that defines it, imported on first use."""
+    """Return a name from the module that defines it; the module is imported at first use."""
     from importlib import import_module
 
     if name not in __all__:

@@ -50,10 +50,13 @@ _logger = logging.getLogger(__name__)
 
 
 class SelectionMask(dict[Breadcrumb, bool]):
-    """Selection by breadcrumb; a breadcrumb that is not listed follows its parent."""
+    """Selection of a stream's properties by breadcrumb, the path of a property in the schema.
+
+    A breadcrumb that is not listed is selected if its parent is.
+    """
 
     def __missing__(self, breadcrumb: Breadcrumb) -> bool:
-        """Return the parent's value; a stream without an entry is selected."""
+        """Return the selection of the parent; a stream that is not listed is selected."""
         if len(breadcrumb) < _PARENT_DEPTH:
             return True
         return self[breadcrumb[:-_PARENT_DEPTH]]
@@ -70,7 +73,7 @@ class Metadata:
     """
 
     class InclusionType(str, enum.Enum):
-        """Inclusion of a property in the output: optional, automatic or unsupported."""
+        """Rule for including a property in records: optional, automatic or unsupported."""
 
         AVAILABLE = "available"
         AUTOMATIC = "automatic"
@@ -82,12 +85,12 @@ class Metadata:
 
     @classmethod
     def from_dict(cls: type[_M], value: Mapping[str, Any]) -> _M:  # noqa: PYI019 - 3.10
-        """Return the metadata in a catalog's ``metadata`` object; unknown keys are dropped."""
+        """Return the metadata for a ``metadata`` object in a catalog; unknown keys are dropped."""
         names = (attribute.name for attribute in fields(cls))
         return cls(**{name: value.get(name.replace("_", "-")) for name in names})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the ``metadata`` object of a catalog, without null values."""
+        """Return the metadata as the ``metadata`` object of a catalog, without null values."""
         values = ((attribute.name, getattr(self, attribute.name)) for attribute in fields(self))
         return {name.replace("_", "-"): value for name, value in values if value is not None}
 
@@ -115,11 +118,14 @@ AnyMetadata: TypeAlias = Metadata | StreamMetadata
 
 
 class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
-    """Metadata of one stream by breadcrumb; a missing entry is created on access."""
+    """Metadata of a stream and its properties, by breadcrumb (path in the schema).
+
+    A missing entry is created when it is accessed.
+    """
 
     @classmethod
     def from_iterable(cls, iterable: Iterable[Mapping[str, Any]]) -> MetadataMapping:
-        """Return the mapping for the ``metadata`` list of a catalog entry."""
+        """Return the mapping for the ``metadata`` list in a catalog entry."""
         mapping = cls()
         for item in iterable:
             breadcrumb = tuple(item["breadcrumb"])
@@ -128,14 +134,14 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
         return mapping
 
     def to_list(self) -> list[dict[str, Any]]:
-        """Return the ``metadata`` list of a catalog entry."""
+        """Return the mapping as the ``metadata`` list of a catalog entry."""
         return [
             {"breadcrumb": list(breadcrumb), "metadata": metadata.to_dict()}
             for breadcrumb, metadata in self.items()
         ]
 
     def __missing__(self, breadcrumb: Breadcrumb) -> AnyMetadata:
-        """Create and return an empty entry, which the caller can fill."""
+        """Create an empty entry and return it."""
         metadata = self[breadcrumb] = Metadata() if breadcrumb else StreamMetadata()
         return metadata
 
@@ -157,15 +163,15 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
     ) -> MetadataMapping:
         """Return the metadata that a tap publishes for one of its streams.
 
-        Keys and replication keys are ``automatic``; every other property, also a nested one, is
-        ``available``.
+        Primary keys and replication keys are ``automatic``; all other properties, including nested
+        ones, are ``available``.
 
         Args:
             schema: JSON Schema of the stream.
             schema_name: Database schema of the table.
             key_properties: Names of the primary keys.
-            valid_replication_keys: Names of possible replication keys. A single one becomes the
-                ``replication-key``.
+            valid_replication_keys: Names of possible replication keys. A single name also becomes
+                the ``replication-key``.
             replication_method: Value of ``forced-replication-method``.
             selected_by_default: Value of ``selected-by-default`` of the stream.
         """
@@ -192,7 +198,7 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
         schema: JsonSchema,
         automatic: Iterable[str] = (),
     ) -> None:
-        """Add entries for the properties of ``schema``, recursively."""
+        """Add entries for the properties of ``schema``, including nested properties."""
         for name, definition in (schema.get("properties") or {}).items():
             breadcrumb = (*parent, "properties", name)
             self[breadcrumb] = Metadata(
@@ -204,14 +210,14 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
                 self._describe(breadcrumb, cast("JsonSchema", definition))
 
     def resolve_selection(self) -> SelectionMask:
-        """Return the selection of every breadcrumb."""
+        """Return a mask with the selection of the stream and each property."""
         known: dict[Breadcrumb, bool] = {}
         return SelectionMask(
             (breadcrumb, self._is_selected(breadcrumb, known)) for breadcrumb in self
         )
 
     def _is_selected(self, breadcrumb: Breadcrumb, known: dict[Breadcrumb, bool]) -> bool:
-        """Return True if a breadcrumb is selected; ``known`` caches the results."""
+        """Return True if a breadcrumb is selected; ``known`` is a cache of results."""
         if breadcrumb not in known:
             parent = self._is_selected(breadcrumb[:-_PARENT_DEPTH], known) if breadcrumb else None
             metadata = self.get(breadcrumb)
@@ -220,7 +226,10 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
 
 
 def _decide(breadcrumb: Breadcrumb, metadata: AnyMetadata, parent: bool | None) -> bool:
-    """Return True if a node is selected; ``parent`` is None for the stream itself."""
+    """Return True if a stream or property is selected.
+
+    ``parent`` is the selection of the parent, or None for the stream itself.
+    """
     if parent is False:
         return False
     if metadata.inclusion == Metadata.InclusionType.UNSUPPORTED:
@@ -237,7 +246,7 @@ def _decide(breadcrumb: Breadcrumb, metadata: AnyMetadata, parent: bool | None) 
 
 @dataclass(slots=True)
 class CatalogEntry:
-    """One stream of a catalog.
+    """Catalog entry of one stream.
 
     Attributes:
         tap_stream_id: Identifier of the stream in the tap.
@@ -269,7 +278,7 @@ class CatalogEntry:
 
     @classmethod
     def from_dict(cls, stream: Mapping[str, Any]) -> CatalogEntry:
-        """Return the entry for an element of a catalog's ``streams``; unknown keys are dropped."""
+        """Return the entry for an item of a catalog's ``streams``; unknown keys are dropped."""
         return cls(
             tap_stream_id=stream["tap_stream_id"],
             stream=stream.get("stream"),
@@ -286,7 +295,7 @@ class CatalogEntry:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the element of a catalog's ``streams``, without keys that are not set."""
+        """Return the entry as an item of a catalog's ``streams`` list, without unset keys."""
         values = {
             "tap_stream_id": self.tap_stream_id or None,
             "database_name": self.database or None,
@@ -309,12 +318,12 @@ class Catalog(dict[str, CatalogEntry]):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Catalog:
-        """Return the catalog in a parsed catalog document."""
+        """Return the catalog for a parsed catalog file."""
         entries = map(CatalogEntry.from_dict, data.get("streams", []))
         return cls((entry.tap_stream_id, entry) for entry in entries)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the catalog document."""
+        """Return the catalog as a dict, in the form of a catalog file."""
         return {"streams": [entry.to_dict() for entry in self.values()]}
 
     @property
@@ -327,7 +336,7 @@ class Catalog(dict[str, CatalogEntry]):
         self[entry.tap_stream_id] = entry
 
     def get_stream(self, stream_id: str) -> CatalogEntry | None:
-        """Return the entry with this ``tap_stream_id``, or None if there is none."""
+        """Return the entry with this ``tap_stream_id``, or None if there is no such entry."""
         return self.get(stream_id)
 
 

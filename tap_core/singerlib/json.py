@@ -33,7 +33,7 @@ _BEYOND_ASCII = re.compile("[^\x00-\x7e]")
 
 
 def replace_path(fields: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
-    """Return a copy of nested fields with a value set at a path; objects are created as needed."""
+    """Return a copy of a nested dict with a value set at a path; missing dicts are created."""
     if not path:
         return dict(fields)
     name, *rest = path
@@ -44,7 +44,7 @@ def replace_path(fields: Mapping[str, Any], path: Sequence[str], value: Any) -> 
 
 
 class UnreadableJSONError(json.JSONDecodeError):
-    """JSON that Python cannot represent: nested too deeply, or with a number beyond its limits."""
+    """Error for JSON that Python cannot represent, because of its depth or the size of a number."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, "", 0)
@@ -85,16 +85,16 @@ def dump_json(
     sort_keys: bool = False,
     default: Callable[[Any], Any] | None = None,
 ) -> str:
-    """Return a JSON document.
+    """Return a value as a JSON document.
 
     Args:
         obj: Value to serialize.
         indent: Spaces per level; by default the document is one line without spaces.
         sort_keys: True to sort the keys of objects.
-        default: Converts a value without a JSON form.
+        default: Function that converts a value that JSON does not support.
 
     Raises:
-        TypeError: A value has no JSON form and ``default`` was not passed.
+        TypeError: JSON does not support a value and ``default`` was not passed.
         DataError: A value is nested too deeply.
     """
     return _write(obj, default or _refuse, indent=indent, sort_keys=sort_keys)
@@ -103,11 +103,9 @@ def dump_json(
 def serialize_json(obj: object, **kwargs: Any) -> str:
     """Return a message as JSON on one line.
 
-    Datetimes are written in ISO 8601, values without a JSON form as text, NaN and infinities as
-    null.
-    Non-ASCII characters are escaped, as in singer_sdk: such texts can become record values (for
-    example
-    flattened arrays), so each character must be the same.
+    Datetimes are written in ISO 8601, other values that JSON does not support as text, and NaN and
+    infinity as null. Non-ASCII characters are escaped exactly as in singer_sdk, because the text
+    may become the value of a record, for example that of a flattened array.
     """
     if not kwargs:
         try:
@@ -118,10 +116,11 @@ def serialize_json(obj: object, **kwargs: Any) -> str:
 
 
 def read_json_file(path: StrPath) -> dict[str, Any]:
-    """Return the document in a JSON file.
+    """Return the JSON document in a file.
 
     Raises:
-        FileNotFoundError: The file does not exist; the message names a ``.template`` next to it.
+        FileNotFoundError: The file does not exist. If there is a file with the additional suffix
+            ``.template``, the message names it.
         RuntimeError: No path was passed.
         InputTooLargeError: The file is longer than the limit.
     """
@@ -156,7 +155,7 @@ def _write(
 
 
 def _plain(value: Any, default: Callable[[Any], Any]) -> Any:
-    """Return a value with JSON types only; decimals become raw text, which keeps all digits."""
+    """Convert a value to JSON types; a Decimal becomes raw JSON text with all its digits."""
     if value is None or isinstance(value, (bool, float)):
         return value
     if isinstance(value, (str, int)):  # enums of the two kinds included
@@ -177,7 +176,7 @@ def _raw(text: str) -> Any:
 
 
 def _key(key: Any) -> str:
-    """Return an object key as the json module writes it: ``true``, ``null``, numbers as text."""
+    """Return an object key as text, converted as the json module does (True becomes ``true``)."""
     if isinstance(key, str):
         return str.__str__(key)
     return json.dumps(key) if key is None or isinstance(key, (bool, int, float)) else str(key)
@@ -188,7 +187,11 @@ def _as_text(value: Any) -> str:
 
 
 def _plain_text(value: Any) -> str:
-    """Return a value without a JSON form as text; raise TypeError for decimals and mappings."""
+    """Return a value that JSON does not support as text.
+
+    Raises:
+        TypeError: The value is a Decimal or a mapping.
+    """
     if isinstance(value, (Decimal, Mapping)):
         raise TypeError("json.dumps has no way to write it.")
     return _as_text(value)
@@ -199,5 +202,5 @@ def _escaped(character: re.Match[str]) -> str:
 
 
 def _refuse(value: Any) -> Any:
-    """Raise TypeError for a value without a JSON form."""
+    """Raise TypeError for a value that JSON does not support."""
     raise TypeError(f"A value of type '{type(value).__name__}' cannot be written as JSON.")

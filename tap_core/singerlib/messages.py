@@ -33,7 +33,7 @@ __all__ = [
 
 
 class SingerMessageType(str, Enum):
-    """Message types of the Singer specification and its extensions."""
+    """Types of messages in the Singer specification and its extensions."""
 
     RECORD = "RECORD"
     SCHEMA = "SCHEMA"
@@ -43,7 +43,7 @@ class SingerMessageType(str, Enum):
 
 
 def exclude_null_dict(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a dict of the pairs whose value is not None."""
+    """Return a dict of the pairs whose values are not None."""
     return {key: value for key, value in pairs if value is not None}
 
 
@@ -61,7 +61,7 @@ class Message:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
-        """Return the message in a parsed JSON object."""
+        """Return the message for a parsed JSON object."""
         return cls(**{key: value for key, value in data.items() if key != "type"})
 
 
@@ -72,8 +72,8 @@ class RecordMessage(Message):
     Attributes:
         stream: Name of the stream.
         record: The record.
-        version: Version of the table, for ACTIVATE_VERSION.
-        time_extracted: Time at which the record was read; an aware datetime, kept in UTC.
+        version: Version of the table, as in an ACTIVATE_VERSION message.
+        time_extracted: Time at which the record was read: an aware datetime, converted to UTC.
 
     Raises:
         ValueError: ``time_extracted`` has no time zone.
@@ -97,7 +97,7 @@ class RecordMessage(Message):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RecordMessage:
-        """Return the message in a parsed JSON object; ``time_extracted`` is parsed from text."""
+        """Return the message for a parsed JSON object; ``time_extracted`` is parsed from text."""
         extracted = data.get("time_extracted")
         return cls(
             stream=data["stream"],
@@ -107,7 +107,7 @@ class RecordMessage(Message):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the message as a dict; the record is not copied and keeps its nulls."""
+        """Return the message as a dict. The record is not copied, and its null values are kept."""
         required = {"type": "RECORD", "stream": self.stream, "record": self.record}
         optional = (("version", self.version), ("time_extracted", self.time_extracted))
         return required | exclude_null_dict(optional)
@@ -166,13 +166,13 @@ class ActivateVersionMessage(Message):
 
 @dataclass
 class SDKBatchMessage(Message):
-    """BATCH message: the URLs and the encoding of files with records.
+    """BATCH message: the URLs of files that contain records.
 
     Attributes:
         stream: Name of the stream.
         encoding: Format and compression of the files; may be passed as a dict.
         manifest: URLs of the files.
-        version: Version of the table, for ACTIVATE_VERSION.
+        version: Version of the table, as in an ACTIVATE_VERSION message.
     """
 
     stream: str
@@ -181,13 +181,13 @@ class SDKBatchMessage(Message):
     version: int | None = None
 
     def __post_init__(self) -> None:
-        """Set the message type, and convert an encoding that is a dict."""
+        """Set the message type, and convert an encoding passed as a dict."""
         self.type = SingerMessageType.BATCH
         if isinstance(self.encoding, Mapping):
             self.encoding = BaseBatchFileEncoding.from_dict(self.encoding)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the message as a dict, with the non-null fields of the encoding."""
+        """Return the message as a dict; unset fields of the encoding are omitted."""
         encoding = asdict(self.encoding, dict_factory=exclude_null_dict)
         return {**super().to_dict(), "encoding": encoding}
 

@@ -70,9 +70,9 @@ _NESTED: Final = frozenset(("properties", "items"))
 
 @dataclass(slots=True)
 class Schema:
-    """JSON Schema whose attributes are the keywords (``$id`` is ``id``).
+    """JSON Schema with the keywords as attributes (``$id`` is ``id``).
 
-    ``extras`` holds the keywords without an attribute.
+    Keywords without an attribute are stored in ``extras``.
     """
 
     id: str | None = None
@@ -131,7 +131,8 @@ class Schema:
 
         Args:
             data: The JSON Schema as a dict.
-            schema_defaults: Values of attributes that are not in ``data``, also in nested schemas.
+            schema_defaults: Values for attributes that are missing in ``data`` and in nested
+                schemas.
         """
         values: dict[str, Any] = dict(schema_defaults)
 

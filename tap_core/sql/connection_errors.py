@@ -26,7 +26,7 @@ _HIDDEN = "***"
 
 
 class DatabaseUnreachableError(ConfigurationError, exc.OperationalError):
-    """No connection: the server does not respond, or the database rejects the user.
+    """Error for a failed connection: the server does not respond, or it rejects the user.
 
     It is also an `sqlalchemy.exc.OperationalError`, so that ``except`` clauses of connectors
     keep working; ``orig`` is the driver's error.
@@ -51,9 +51,9 @@ def install_error_translation(engine: sa.Engine) -> sa.Engine:
 
 @contextmanager
 def translate_url_errors() -> Iterator[None]:
-    """Context manager that translates SQLAlchemy's errors for invalid database URLs.
+    """Context manager that replaces SQLAlchemy's errors for invalid database URLs.
 
-    SQLAlchemy's messages may show the URL's password.
+    SQLAlchemy's own messages may contain the URL's password.
 
     Raises:
         ConfigurationError: The URL is invalid, or its dialect is not known.
@@ -72,7 +72,8 @@ def parse_url(text: str | sa.URL) -> sa.URL:
     """Parse a database URL.
 
     Raises:
-        ConfigurationError: The URL is invalid; the message omits it because of its password.
+        ConfigurationError: The URL is invalid. The message does not contain the URL, because it
+            may include a password.
     """
     try:
         return sa.make_url(text)
@@ -90,7 +91,7 @@ def _unreadable_url() -> ConfigurationError:
 
 
 def _make_connection_error(context: sa.engine.ExceptionContext) -> BaseException | None:
-    """Return the error to raise for a failed connection; None keeps any other error."""
+    """Return the error to raise for a failed connection, or None to keep the original error."""
     original, engine = context.original_exception, context.engine
     if engine is None or context.connection is not None:
         return None
@@ -110,7 +111,7 @@ def _make_connection_error(context: sa.engine.ExceptionContext) -> BaseException
 
 
 def _without(secret: str, text: str) -> str:
-    """Return a text in which the secret is masked, also in its URL-encoded forms."""
+    """Return a text in which a secret is masked, including the secret's URL-encoded forms."""
     for form in {secret, quote(secret, safe=""), quote_plus(secret)} - {""}:
         text = text.replace(form, _HIDDEN)
     return text

@@ -73,7 +73,7 @@ _Name: TypeAlias = str | FullyQualifiedName
 
 
 class SQLConnector:
-    """Connector to a database: connections, discovery and DDL.
+    """Connector to a database, for connections, discovery and DDL statements.
 
     Override `get_sqlalchemy_url` to build the URL from other settings, `create_engine` to
     connect differently, and ``sql_to_jsonschema_converter`` or ``jsonschema_to_sql_converter``
@@ -148,7 +148,7 @@ class SQLConnector:
         return url
 
     def create_engine(self) -> sa.Engine:
-        """Return a new engine; override to change its options; `_engine` is the shared one."""
+        """Return a new SQLAlchemy engine; override to change the engine's options."""
         url = parse_url(self.sqlalchemy_url)
         try:
             return sa.create_engine(
@@ -181,11 +181,11 @@ class SQLConnector:
             yield connection
 
     def serialize_json(self, obj: object) -> str:
-        """Return the JSON text of a value in a JSON column; override for another encoding."""
+        """Return the JSON text to store in a JSON column; override for another encoding."""
         return dump_json(obj)
 
     def deserialize_json(self, json_str: str) -> object:
-        """Return the value of the text in a JSON column; override for another decoding."""
+        """Parse the text of a JSON column; override for another decoding."""
         return load_json(json_str)
 
     # Names
@@ -306,9 +306,9 @@ class SQLConnector:
         inspected: sa.Inspector,
         schema_name: str,
     ) -> list[tuple[str, bool]]:
-        """Return (name, is_view) for each table and view of a schema.
+        """Return a (name, is_view) pair for each table and view of a database schema.
 
-        If this method is overridden, discovery is restricted to its result.
+        Discovery is restricted to the result if this method is overridden.
         """
         tables = [(name, False) for name in inspected.get_table_names(schema=schema_name)]
         return tables + [(name, True) for name in self._view_names(inspected, schema_name)]
@@ -327,8 +327,8 @@ class SQLConnector:
     ) -> CatalogEntry:
         """Return the catalog entry of one table or view from its reflected metadata.
 
-        The key is the primary key, or the first unique index if the database reports no primary
-        key. The replication method is left empty for the user to choose.
+        The entry's key is the primary key or, without one, the first unique index. The replication
+        method is left empty for the user to choose.
         """
         stream = f"{schema_name}-{table_name}" if schema_name else table_name
         keys = _keys(reflected_pk, reflected_indices or [])
@@ -359,7 +359,9 @@ class SQLConnector:
     ) -> list[dict[str, Any]]:
         """Return the catalog entries of all tables and views, as dicts.
 
-        ``reflect_indices=False`` skips the query for unique indexes.
+        Args:
+            exclude_schemas: Names of database schemas to skip.
+            reflect_indices: True to query the unique indexes, for tables without a primary key.
 
         Raises:
             DatabaseUnreachableError: The database cannot be reached.
@@ -387,7 +389,7 @@ class SQLConnector:
     def parse_full_table_name(
         self, full_table_name: str | FullyQualifiedName
     ) -> tuple[str | None, str | None, str]:
-        """Return (database, schema, table); override for names with other parts."""
+        """Split a full name into (database, schema, table); override for names with other parts."""
         return split_name(full_table_name)
 
     def table_exists(self, full_table_name: str | FullyQualifiedName) -> bool:
@@ -400,9 +402,9 @@ class SQLConnector:
         full_table_name: str | FullyQualifiedName,
         column_names: Collection[str] | None = None,
     ) -> dict[str, sa.Column[Any]]:
-        """Return a table's columns by name, in table order.
+        """Return a table's columns by name, in the order of the table.
 
-        With ``column_names``, return only these; names are compared without regard to case.
+        ``column_names`` restricts the result to these columns; case is ignored.
         """
         _, schema, table = self.parse_full_table_name(full_table_name)
         requested = {name.casefold() for name in column_names or ()}
@@ -463,7 +465,7 @@ class SQLConnector:
     def _get_listed_objects(
         self, engine: sa.Engine, inspected: sa.Inspector, schema: str
     ) -> Collection[tuple[str, bool]] | None:
-        """Return the result of an overridden `get_object_names`, or None if not overridden."""
+        """Return the result of `get_object_names` if an author overrides it, else None."""
         method = getattr(type(self), "get_object_names", None)
         if method is SQLConnector.get_object_names:
             return None
@@ -472,7 +474,7 @@ class SQLConnector:
     def _build_schema(
         self, columns: Sequence[ReflectedColumn], keys: Collection[str]
     ) -> JsonSchema:
-        """Return the JSON Schema of a row; columns in ``keys`` are required."""
+        """Return the JSON Schema of a table's rows; columns in ``keys`` are required properties."""
         return th.PropertiesList(
             *(
                 th.Property(
@@ -487,7 +489,7 @@ class SQLConnector:
         ).to_dict()
 
     def _view_names(self, inspected: sa.Inspector, schema: str) -> list[str]:
-        """Return the views of a database schema; empty if the dialect cannot list views."""
+        """Return the names of the views in a schema; empty if the dialect cannot list views."""
         try:
             return inspected.get_view_names(schema=schema)
         except NotImplementedError:
@@ -496,25 +498,25 @@ class SQLConnector:
 
     @cached_property
     def _view_warning(self) -> None:
-        """Log a warning once, at the first access, that the dialect cannot list views."""
+        """Log a warning, when first accessed, that the dialect cannot list views."""
         self.logger.warning(
             "Provider does not support get_view_names(). Streams list may be incomplete or"
             " `is_view` may be unpopulated."
         )
 
     def _warn_no_view_detection(self) -> None:
-        """Log, on the first call only, that the dialect cannot list views."""
+        """Log a warning, on the first call only, that the dialect cannot list views."""
         _ = self._view_warning
 
     @contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:
-        """Open a connection whose statements are committed together or rolled back."""
+        """Context manager for a connection whose statements are committed together, or none."""
         with self._connect() as connection, connection.begin():
             connection.execution_options(stream_results=False)  # server-side cursors can only read
             yield connection
 
     def _column_type_for(self, definition: Any) -> _Type:
-        """Return the column type of a property by its schema; boolean schemas count as empty."""
+        """Return the column type for a property's schema; True and False count as ``{}``."""
         schema: JsonSchema = definition if isinstance(definition, dict) else {}
         return adapt_type(self.to_sql_type(schema), self._dialect)
 
@@ -523,7 +525,7 @@ class SQLConnector:
         return column_name in self.get_table_columns(full_table_name)
 
     def prepare_column(self, full_table_name: _Name, column_name: str, sql_type: _Type) -> None:
-        """Add a column, or alter the existing one so that it can hold ``sql_type``."""
+        """Add a column, or alter an existing column so that it can also hold ``sql_type``."""
         if self.column_exists(full_table_name, column_name):
             self._adapt_column_type(full_table_name, column_name=column_name, sql_type=sql_type)
         else:
@@ -568,11 +570,11 @@ class SQLConnector:
             connection.execute(statement)
 
     def _adapt_column_type(self, full_table_name: _Name, column_name: str, sql_type: _Type) -> None:
-        """Alter a column so that it holds a second type in addition to its current type.
+        """Alter a column if necessary, so that it can hold ``sql_type`` and its present values.
 
         Raises:
             NotImplementedError: The column must be altered, and `allow_column_alter` is false.
-            ValueError: No type can hold both.
+            ValueError: No type can hold the values of both types.
         """
         current = self._get_column_type(full_table_name, column_name)
         sql_type = adapt_type(sql_type, self._dialect)
@@ -593,23 +595,24 @@ class SQLConnector:
             connection.execute(self._alter_statement(full_table_name, column_name, merged))
 
     def _is_same(self, current: _Type, sql_type: _Type) -> bool:
-        """Return True if two types have the same name, generically or in this database."""
+        """Return True if two types have the same name, either in SQLAlchemy or in this database."""
         if str(current) == str(sql_type):
             return True
         return bool(self._type_name(current) == self._type_name(sql_type))
 
     def _type_name(self, sql_type: _Type) -> str:
-        """Return the name of a type in this database, or its generic name."""
+        """Return the name of a type in this database; if it has none, SQLAlchemy's name."""
         try:
             return sql_type.compile(dialect=self._dialect)
         except (sa.exc.CompileError, NotImplementedError):  # a reflected type without a name
             return str(sql_type)
 
     def _type_for_both(self, current: _Type, new: _Type) -> _Type:
-        """Return a type for the values of both types.
+        """Return a column type for the values of both types.
 
-        It is the result of `merge_sql_types`, or ``new`` if that would lose values. SQLite columns
-        store any value unchanged, so SQLite is exempt.
+        It is ``new`` if a column of type ``current`` would lose values of ``new``, else the result
+        of `merge_sql_types`. SQLite always uses `merge_sql_types`, because its columns store any
+        value unchanged.
         """
         if self._dialect.name != "sqlite" and (
             loses_precision(current, new) or (self.allow_column_alter and is_wider(current, new))
@@ -618,7 +621,7 @@ class SQLConnector:
         return self.merge_sql_types([current, new])
 
     def _alter_statement(self, table_name: _Name, column_name: str, column_type: _Type) -> sa.DDL:
-        """Return the statement that changes a column's type: the author's or the database's."""
+        """Return the statement that changes a column's type, using an author's override if any."""
         if is_any_overridden(self, SQLConnector, "get_column_alter_ddl"):
             return self.get_column_alter_ddl(
                 table_name=table_name, column_name=column_name, column_type=column_type
@@ -681,7 +684,7 @@ class SQLConnector:
 
     @staticmethod
     def remove_collation(column_type: _Type) -> str | None:
-        """Remove the collation of a type and return it; None if the type has none."""
+        """Remove and return the collation of a type; return None if the type has none."""
         collation: str | None = getattr(column_type, "collation", None) or None
         if collation:
             column_type.collation = None  # type: ignore[attr-defined]
@@ -719,7 +722,7 @@ class SQLConnector:
     def get_column_alter_ddl(table_name: _Name, column_name: str, column_type: _Type) -> sa.DDL:
         """Return the statement that changes a column's type; override it for another syntax.
 
-        For PostgreSQL no override is needed.
+        PostgreSQL does not need an override.
         """
         return _ddl(
             "ALTER TABLE %(table_name)s ALTER COLUMN %(column_name)s (%(column_type)s)",
@@ -758,7 +761,7 @@ class SQLConnector:
     ) -> None:
         """Create a table with a column for each property.
 
-        Keys that are not properties are omitted from the primary key.
+        Names in ``primary_keys`` that are not properties are left out of the primary key.
 
         Raises:
             NotImplementedError: ``as_temp_table`` is true; override to support temporary tables.
@@ -791,9 +794,10 @@ class SQLConnector:
         partition_keys: list[str] | None = None,
         as_temp_table: bool = False,
     ) -> None:
-        """Create a table, or adapt the existing one.
+        """Create a table, or adapt the existing one to the schema.
 
-        With the load method ``overwrite`` the table is dropped and recreated once per connector.
+        With the load method ``overwrite``, the connector drops and recreates the table when this is
+        first called for it.
         """
         name = str(full_table_name)
         overwrites = self.config.get("load_method") == TargetLoadMethods.OVERWRITE
@@ -819,7 +823,7 @@ class SQLConnector:
         table.drop(self._engine, checkfirst=True)
 
     def _prepare_columns(self, full_table_name: _Name, properties: JsonSchema) -> None:
-        """Call `prepare_column` for each column that must change.
+        """Call `prepare_column` for each column that must be added or altered.
 
         If an author overrides `prepare_column`, it is called for every column.
         """
@@ -847,7 +851,7 @@ class SQLConnector:
     def delete_old_versions(
         self, *, full_table_name: _Name, version_column_name: str, current_version: int
     ) -> None:
-        """Delete rows with a smaller version; rows without a version are kept."""
+        """Delete rows with a version below the current one; keep rows without a version."""
         column = self._dialect.identifier_preparer.quote(version_column_name)
         statement = sa.text(f"DELETE FROM {full_table_name} WHERE {column} < :version").bindparams(  # noqa: S608
             sa.bindparam("version", current_version, sa.BigInteger())
@@ -857,7 +861,7 @@ class SQLConnector:
 
 
 class _SchemaReflection:
-    """Reflection of one database schema: all tables at once, or one by one if that fails."""
+    """Reflection of one database schema: all tables in one query, or one by one if that fails."""
 
     def __init__(self, connector: SQLConnector, inspected: sa.Inspector, schema: str) -> None:
         self._connector = connector
@@ -870,9 +874,12 @@ class _SchemaReflection:
         inspect_single: Callable[..., _T],
         kind: ObjectKind = ObjectKind.TABLE,
     ) -> Mapping[Any, _T]:
-        """Return the reflected metadata of all readable tables (or views, by ``kind``).
+        """Return the reflected metadata of all tables (or views), except unreadable ones.
 
-        ``inspect_many`` reflects all tables at once, ``inspect_single`` a single table.
+        Args:
+            inspect_many: Function that reflects all tables at once.
+            inspect_single: Function that reflects one table.
+            kind: Kind of object: table or view.
         """
         try:
             return inspect_many(schema=self._schema, kind=kind)
@@ -891,7 +898,7 @@ class _SchemaReflection:
         return {key: metadata for key, metadata in reflected.items() if metadata is not None}
 
     def _inspect_one(self, inspect_single: Callable[..., _T], name: str) -> _T | None:
-        """Return the reflected metadata of one table, or None with a warning if that fails."""
+        """Return the reflected metadata of one table, or None (with a warning) if that fails."""
         try:
             return inspect_single(name, schema=self._schema)
         except DatabaseUnreachableError:
@@ -906,7 +913,10 @@ class _SchemaReflection:
             return None
 
     def _names(self, kind: ObjectKind) -> list[str]:
-        """Return the names of the tables, or of the views including materialized ones."""
+        """Return the names of the tables or, depending on ``kind``, of all views.
+
+        Views include materialized views.
+        """
         if kind is ObjectKind.TABLE:
             return self._inspected.get_table_names(schema=self._schema)
         names = self._connector._view_names(self._inspected, self._schema)  # noqa: SLF001
@@ -919,7 +929,10 @@ class _SchemaReflection:
 def _keys(
     primary: ReflectedPrimaryKeyConstraint | None, indices: Sequence[ReflectedIndex]
 ) -> list[str]:
-    """Return the primary key's columns, else those of the first unique index, or an empty list."""
+    """Return the primary key's columns or, without one, the columns of the first unique index.
+
+    The result is empty without both.
+    """
     if primary and "constrained_columns" in primary:
         return list(primary["constrained_columns"])
     unique = (index["column_names"] for index in indices if index.get("unique", False))

@@ -12,7 +12,7 @@ __all__ = ["FullyQualifiedName", "split_name"]
 
 
 class FullyQualifiedName(UserString):
-    """Database, schema and table as one text, such as ``db.public.users``.
+    """Full name of a table: database, schema and table as one text, such as ``db.public.users``.
 
     Override `prepare_part` to format a part differently.
 
@@ -21,7 +21,7 @@ class FullyQualifiedName(UserString):
         schema: Name of the database schema.
         database: Name of the database.
         delimiter: Text between the parts.
-        dialect: SQLAlchemy dialect by whose rules each part is quoted; None for no quotes.
+        dialect: SQLAlchemy dialect that decides if a part needs quotes; None for no quotes.
 
     Raises:
         ValueError: All parts are empty.
@@ -57,9 +57,9 @@ class FullyQualifiedName(UserString):
 
 
 def split_name(full_table_name: str | FullyQualifiedName) -> tuple[str | None, str | None, str]:
-    """Return (database, schema, table) of a table name, with None for missing parts.
+    """Split a table name into (database, schema, table), with None for a missing part.
 
-    A text is split at its dots: ``table``, ``schema.table`` or ``database.schema.table``.
+    Text is split at dots: ``table``, ``schema.table`` or ``database.schema.table``.
 
     Raises:
         ValueError: The text has more than three parts.

@@ -21,9 +21,9 @@ _LETTERS: Final = dict(zip(string.digits, string.ascii_lowercase, strict=False))
 
 
 def conform_name(name: str) -> str:
-    """Return a name of lower-case letters, digits and underscores without a leading digit.
+    """Convert a name to lower-case letters, digits and underscores, without a leading digit.
 
-    A name without any allowed character is spelled as code points: ``u65e5_u672c``.
+    If no character of the name is allowed, the result lists their code points: ``u65e5_u672c``.
     """
     plain = _DROPPED.sub("", name).lower().strip().translate(_UNDERSCORES)
     if not plain:
@@ -44,7 +44,7 @@ def snakecase(string: str) -> str:
 
 
 def check_name_clashes(conformed: Mapping[str, str]) -> None:
-    """Check that different names have different identifiers.
+    """Check that no two names are converted to the same identifier.
 
     Args:
         conformed: Identifiers by name.

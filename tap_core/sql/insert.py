@@ -26,7 +26,7 @@ RowExtractor: TypeAlias = Callable[[Record], _Row]
 
 @dataclass(frozen=True)
 class _Native:
-    """INSERT statement compiled for the database driver."""
+    """INSERT statement compiled to the driver's SQL, to bypass SQLAlchemy."""
 
     text: str
     keys: tuple[str, ...] | None
@@ -38,16 +38,16 @@ class _Native:
 
 @dataclass(frozen=True)
 class BulkInsert:
-    """INSERT statement that can be run for many rows."""
+    """INSERT statement that inserts many rows at once."""
 
     statement: sa.Executable
     columns: tuple[str, ...]
     native: _Native | None
 
     def run(self, connection: sa.Connection, rows: list[_Row]) -> int:
-        """Insert rows and return the database's row count.
+        """Insert rows; return the row count that the database reports.
 
-        Values that the driver does not accept are converted in place in ``rows``.
+        Values that the driver does not accept are converted in ``rows``, in place.
         """
         if self.native is None:
             named = [dict(zip(self.columns, row, strict=True)) for row in rows]
@@ -59,7 +59,10 @@ class BulkInsert:
 def prepare_insert(
     statement: sa.Executable, columns: Sequence[str], dialect: Dialect
 ) -> BulkInsert:
-    """Return a bulk INSERT; a statement other than a plain INSERT is run by SQLAlchemy."""
+    """Return a bulk insert for a statement.
+
+    A plain INSERT is passed directly to the driver; any other statement is run by SQLAlchemy.
+    """
     native = None
     if isinstance(statement, sa.Insert) and _uses_executemany(dialect):
         native = _native(statement, columns, dialect)
@@ -69,13 +72,13 @@ def prepare_insert(
 def make_extractor(
     properties: Sequence[str], columns: Sequence[str], conform: Callable[[Record], Record]
 ) -> RowExtractor:
-    """Return a function that extracts the values of a record, in column order.
+    """Return a function that extracts a record's values in the order of the columns.
 
     Args:
-        properties: Names of the declared properties, in column order.
+        properties: Names of the declared properties, in the order of the columns.
         columns: Names of the columns.
-        conform: Renames the properties of a record to column names. It is called for records with
-            undeclared properties only, because one of them may have the name of a column.
+        conform: Renames the properties of a record to column names. It is called only for records
+            with undeclared properties, because one of them may have the name of a column.
     """
     declared, ordered, names = frozenset(properties), tuple(properties), tuple(columns)
 
@@ -88,13 +91,13 @@ def make_extractor(
 
 
 def _uses_executemany(dialect: Dialect) -> bool:
-    """Return True if SQLAlchemy would only call the driver's ``executemany``."""
+    """Return True if SQLAlchemy runs a bulk insert by the driver's ``executemany`` only."""
     many_at_once = getattr(dialect, "use_insertmanyvalues_wo_returning", False)
     return not many_at_once and dialect.bind_typing is not BindTyping.SETINPUTSIZES
 
 
 def _native(statement: sa.Insert, columns: Sequence[str], dialect: Dialect) -> _Native:
-    """Compile an INSERT for the driver, with the value conversions of its columns."""
+    """Compile an INSERT to the driver's SQL, with the converters for its columns' values."""
     compiled: Any = statement.compile(dialect=dialect, column_keys=list(columns))
     escaped: Mapping[str, str] = compiled.escaped_bind_names
     keys = None if compiled.positional else tuple(escaped.get(name, name) for name in columns)
@@ -109,7 +112,7 @@ def _native(statement: sa.Insert, columns: Sequence[str], dialect: Dialect) -> _
 
 
 def _convert_values(native: _Native, rows: Iterable[_Row]) -> None:
-    """Convert, in place, the values that the driver does not accept."""
+    """Convert the values that the driver does not accept, in place."""
     for position, converters in native.converters:
         get_converter = converters.get
         for row in rows:
@@ -122,7 +125,7 @@ def _convert_values(native: _Native, rows: Iterable[_Row]) -> None:
 
 
 def _parameters(native: _Native, rows: list[_Row]) -> Any:
-    """Return the rows as the parameters that the driver expects: tuples or dicts."""
+    """Return the rows in the form that the driver expects: tuples or dicts."""
     if native.keys is None:
         return [*map(tuple, rows)]
     keys = native.keys

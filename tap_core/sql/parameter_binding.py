@@ -29,7 +29,7 @@ _NUMBERS: Final = frozenset({"number", "integer"})
 
 
 class ConvertingType(sa.types.UserDefinedType[Any]):
-    """Bind type of SQLAlchemy that converts the values of certain classes."""
+    """SQLAlchemy type that converts a parameter's value, depending on the value's class."""
 
     cache_ok = False
 
@@ -53,7 +53,7 @@ def make_binder(
     dialect: Dialect,
     dump: Callable[[object], str],
 ) -> sa.types.TypeEngine[Any]:
-    """Return the SQLAlchemy type that binds the values of a property in an INSERT.
+    """Return the SQLAlchemy type for passing the values of a property to an INSERT statement.
 
     Args:
         schema: JSON Schema of the property.
@@ -80,7 +80,7 @@ def make_binder(
 
 
 def get_python_types(schema: Any) -> frozenset[str]:
-    """Return the JSON type names that a property may have; all if the schema declares none."""
+    """Return the names of the JSON types that a property allows; all if its schema has no type."""
     if not isinstance(schema, dict):
         return _ALL
     if isinstance(named := schema.get("type"), str):
@@ -94,7 +94,7 @@ def get_python_types(schema: Any) -> frozenset[str]:
 def _own_binding(
     column_type: sa.types.TypeEngine[Any], dialect: Dialect
 ) -> sa.types.TypeEngine[Any] | None:
-    """Return the column's type if it can bind objects and arrays, else None."""
+    """Return the column's type if it accepts objects and arrays as parameters, else None."""
     if isinstance(column_type, sa.JSON):  # None becomes the SQL NULL, not the JSON null
         return column_type.adapt(type(column_type), none_as_null=True)
     if isinstance(column_type, (sa.ARRAY, sa.TypeDecorator)):
@@ -109,7 +109,7 @@ def _own_binding(
 
 
 def _sqlite_converters(kinds: frozenset[str]) -> dict[type, Callable[[Any], Any]]:
-    """Return conversions for values that Python's SQLite driver rejects or warns about."""
+    """Return converters by class for values that SQLite's driver rejects or warns about."""
     converters: dict[type, Callable[[Any], Any]] = {}
     if "string" in kinds:
         converters = {datetime: _spaced, date: date.isoformat, time: time.isoformat}
@@ -135,7 +135,7 @@ def _lacks_zone(column_type: sa.types.TypeEngine[Any]) -> bool:
 
 
 def _in_utc(instant: datetime) -> datetime:
-    """Return a datetime in UTC without offset; naive datetimes stay unchanged."""
+    """Convert an aware datetime to a naive one in UTC; return a naive datetime unchanged."""
     if instant.tzinfo is None:
         return instant
     return instant.astimezone(timezone.utc).replace(tzinfo=None)

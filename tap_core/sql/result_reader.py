@@ -70,7 +70,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class DriverText(NamedTuple):
-    """Rule for the values of a column that are converted to text."""
+    """Rule that converts certain values of a column, such as dates, to text."""
 
     kinds: frozenset[type]
     """Exact types to convert; if ``others`` is True, the types to keep unchanged."""
@@ -80,9 +80,9 @@ class DriverText(NamedTuple):
 
 
 def iterate_pages(result: sa.CursorResult[Any]) -> Iterator[Sequence[Sequence[Any]]]:
-    """Yield the pages of a result; each page is fetched when the previous one is consumed.
+    """Yield the rows of a result in pages; the next page is fetched when it is requested.
 
-    The rows are the driver's rows: the caller must still apply `get_processors`.
+    The rows contain the driver's values; the caller must still apply `get_processors`.
     """
     fetch, size, waited, worked = _get_fetch(result), FIRST_PAGE_ROWS, 0.0, 0.0
     requested_at = perf_counter()
@@ -97,7 +97,10 @@ def iterate_pages(result: sa.CursorResult[Any]) -> Iterator[Sequence[Sequence[An
 
 
 def get_processors(result: sa.CursorResult[Any]) -> Sequence[ColumnProcessor | None]:
-    """Return SQLAlchemy's result processors by column; empty if no conversion is needed."""
+    """Return SQLAlchemy's function for each column that converts the driver's values.
+
+    The result is empty if no column needs a conversion.
+    """
     metadata = _get_metadata(result)
     return () if metadata is None else metadata._processors  # noqa: SLF001 - see below
 
@@ -105,16 +108,15 @@ def get_processors(result: sa.CursorResult[Any]) -> Sequence[ColumnProcessor | N
 def _get_fetch(result: sa.CursorResult[Any]) -> Callable[[int], Sequence[Sequence[Any]]]:
     """Return a function that fetches a number of rows.
 
-    If possible it bypasses SQLAlchemy's row objects, of which there are three per row.
+    If possible, it bypasses SQLAlchemy's row objects for speed.
     """
     return result.fetchmany if _get_metadata(result) is None else result._fetchmany_impl  # noqa: SLF001
 
 
 def _get_metadata(result: Any) -> Any:
-    """Return the column metadata of a result, or None if its rows are not the driver's rows.
+    """Return a result's column metadata, or None if the driver's rows cannot be fetched directly.
 
-    The attributes are private to SQLAlchemy and equal in 2.0 and 2.1; without them SQLAlchemy's
-    rows are used.
+    The function uses attributes that are private to SQLAlchemy and the same in 2.0 and 2.1.
     """
     metadata = getattr(result, "_metadata", None)
     is_known = hasattr(result, "_fetchmany_impl") and getattr(metadata, "_processors", None)
@@ -122,7 +124,7 @@ def _get_metadata(result: Any) -> Any:
 
 
 def _width(page: Sequence[Sequence[Any]]) -> int:
-    """Return the size, in bytes, of the largest row in a sample of a page."""
+    """Return the size in bytes of the largest row in a page, measured on a sample of rows."""
     step = len(page) // _SAMPLED_ROWS or 1
     return max(sum(map(getsizeof, row)) for row in page[::step])
 
@@ -132,12 +134,12 @@ def compile_row_reader(
     texts: Mapping[str, DriverText] | None = None,
     processors: Sequence[ColumnProcessor | None] = (),
 ) -> RowReader:
-    """Return a function from a page of rows to records.
+    """Return a function that converts a page of rows to records.
 
     Args:
         names: Property names, in column order.
-        texts: Text rules by column name.
-        processors: SQLAlchemy's result processors by column position, or empty.
+        texts: Rules for values that become text, by column name.
+        processors: Functions of `get_processors` by column position, or empty.
     """
     scope: dict[str, Any] = {"epoch": _EPOCH, "plain": _as_plain}
     items = []
@@ -157,7 +159,7 @@ def compile_row_reader(
 
 
 def _make_value_expression(text: DriverText, number: int, value: str) -> str:
-    """Return the source of an expression that converts a value to text if its type requires it."""
+    """Return the source code of an expression that applies the rule ``text`` to a value."""
     name = value if value == f"v{number}" else f"w{number}"
     checked = value if name == value else f"({name} := {value})"
     operator = "not in" if text.others else "in"
@@ -168,7 +170,7 @@ def _make_value_expression(text: DriverText, number: int, value: str) -> str:
 def get_text_columns(
     columns: Mapping[str, sa.Column[Any]], properties: Mapping[str, JsonSchema]
 ) -> dict[str, DriverText]:
-    """Return the text rules of the columns, by column name.
+    """Return the rules for values that become text, by column name.
 
     Columns that are not in the schema are skipped, because their values are dropped.
     """
@@ -190,7 +192,7 @@ def infer_value_type(column_type: Any) -> type:
 
 
 def _get_text_rule(column_type: Any, schema: JsonSchema) -> DriverText | None:
-    """Return the text rule of a column, or None if JSON has all of its types."""
+    """Return the rule for a column's values that become text; None if JSON supports its type."""
     kind = infer_value_type(column_type)
     if kind is bytes and is_boolean_type(schema):
         return DriverText(frozenset((bytes,)), r"VALUE != b'\x00'")
@@ -202,7 +204,7 @@ def _get_text_rule(column_type: Any, schema: JsonSchema) -> DriverText | None:
 
 
 def _as_plain(value: Any) -> Any:
-    """Return the JSON value of a database-specific type, such as a network address."""
+    """Convert a value of a database-specific type, such as a network address, to a JSON value."""
     return to_json_compatible(conform_primitive(value, {}))
 
 

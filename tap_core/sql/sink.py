@@ -45,7 +45,7 @@ _Name: TypeAlias = str | FullyQualifiedName
 
 @dataclass(frozen=True)
 class _Plan:
-    """Insert statement and row extractor for a table and a schema, computed once."""
+    """Insert statement and row extractor, cached for one table and schema."""
 
     table: str
     schema: JsonSchema
@@ -56,7 +56,7 @@ class _Plan:
 class SQLSink(BatchSink, Generic[_C]):
     """Base class of SQL sinks; subclasses set ``connector_class``.
 
-    Rows are inserted; override `process_batch` to merge them.
+    Rows are inserted. Override `process_batch` to merge rows by their keys instead.
     """
 
     connector_class: type[_C]
@@ -106,7 +106,7 @@ class SQLSink(BatchSink, Generic[_C]):
 
     @property
     def connection(self) -> sa.Connection:
-        """New connection (deprecated, as in the connector)."""
+        """New connection, which the caller must close (deprecated)."""
         return self.connector.connection
 
     # Names
@@ -124,9 +124,9 @@ class SQLSink(BatchSink, Generic[_C]):
 
     @property
     def schema_name(self) -> str | None:
-        """Database schema: the setting, else a part of ``schema-table`` or ``db-schema-table``.
+        """Database schema: the setting ``default_target_schema``, or a part of the stream's name.
 
-        None if the stream's name has no such part.
+        The name is split as ``schema-table`` or ``db-schema-table``; None if it has no schema.
         """
         if self.default_target_schema:
             return self.default_target_schema
@@ -135,7 +135,7 @@ class SQLSink(BatchSink, Generic[_C]):
 
     @property
     def database_name(self) -> str | None:
-        """Database, for targets that write to several databases; None by default."""
+        """Database name, for targets that write to several databases; None by default."""
         return None
 
     @property
@@ -161,10 +161,9 @@ class SQLSink(BatchSink, Generic[_C]):
         """Return a name as a database identifier; override for other naming rules.
 
         Args:
-            name: Name of a stream's part or of a property.
+            name: Name of a property, or part of a stream's name.
             object_type: ``database``, ``schema``, ``table`` or ``column``; None for the properties
-                of a
-                schema.
+                of a schema.
         """
         return conform_name(name)
 
@@ -173,7 +172,7 @@ class SQLSink(BatchSink, Generic[_C]):
         check_name_clashes(conformed_property_names)
 
     def _conformed(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the database identifiers by name.
+        """Return the database identifier of each name, as a dict.
 
         Raises:
             ConformedNameClashException: Two names have the same identifier.
@@ -183,7 +182,7 @@ class SQLSink(BatchSink, Generic[_C]):
         return conformed
 
     def conform_schema(self, schema: JsonSchema) -> JsonSchema:
-        """Return a schema whose properties have the names of the columns.
+        """Return a schema whose properties are renamed to column names.
 
         Raises:
             ConformedNameClashException: Two properties have the same column name.
@@ -193,7 +192,7 @@ class SQLSink(BatchSink, Generic[_C]):
         return {**schema, "properties": renamed}
 
     def conform_record(self, record: Record) -> Record:
-        """Return a record whose properties have the names of the columns.
+        """Return a record whose properties are renamed to column names.
 
         Raises:
             ConformedNameClashException: Two properties have the same column name.
@@ -203,7 +202,7 @@ class SQLSink(BatchSink, Generic[_C]):
     # Writing
 
     def setup(self) -> None:
-        """Create the database schema and the table, or adapt the existing table."""
+        """Create the database schema and the table; an existing table is adapted."""
         if self.schema_name:
             self.connector.prepare_schema(self.schema_name)
         self.connector.prepare_table(
@@ -214,10 +213,10 @@ class SQLSink(BatchSink, Generic[_C]):
         )
 
     def process_batch(self, context: dict[str, Any]) -> None:
-        """Insert a batch; override to load it differently, or to merge it.
+        """Insert a batch; override to load the batch differently, or to merge it.
 
         Args:
-            context: Context of the batch, with the records under ``records``.
+            context: Context of the batch, with the records under the key ``records``.
         """
         self.bulk_insert_records(
             full_table_name=self.full_table_name,
@@ -250,7 +249,10 @@ class SQLSink(BatchSink, Generic[_C]):
     def _column_types(
         self, full_table_name: _Name, properties: JsonSchema
     ) -> dict[str, sa.types.TypeEngine[Any]]:
-        """Return the SQLAlchemy types by column; of datetimes those in the existing table."""
+        """Return the SQLAlchemy type of each column.
+
+        The types of datetime columns are read from the existing table.
+        """
         types = {
             name: self.connector.to_sql_type(definition) for name, definition in properties.items()
         }
@@ -268,7 +270,8 @@ class SQLSink(BatchSink, Generic[_C]):
     ) -> int | None:
         """Insert records in one transaction.
 
-        A property that a record lacks becomes null; a property that the schema lacks is dropped.
+        A column is null if the record lacks its property. Properties that are not in the schema are
+        dropped.
 
         Args:
             full_table_name: Name of the table.
@@ -276,7 +279,7 @@ class SQLSink(BatchSink, Generic[_C]):
             records: Records to insert.
 
         Returns:
-            The database's row count.
+            The row count that the database reports.
 
         Raises:
             UnstorableValueError: The database cannot store a value; no row is inserted.
@@ -300,7 +303,7 @@ class SQLSink(BatchSink, Generic[_C]):
     def _unstorable(
         self, reason: BaseException, plan: _Plan, records: list[Record]
     ) -> UnstorableValueError:
-        """Return the error for a rejected batch, with the rejected value if it can be found."""
+        """Return the error for a rejected batch, with the rejected value if it is found."""
         cell = None
         with (
             suppress(Exception),  # the first error is the one to report
@@ -310,7 +313,7 @@ class SQLSink(BatchSink, Generic[_C]):
         return make_unstorable_error(self.stream_name, self.connector._dialect.name, reason, cell)  # noqa: SLF001
 
     def _plan_for(self, full_table_name: _Name, schema: JsonSchema) -> _Plan:
-        """Return the cached plan if table and schema are unchanged, else a new one."""
+        """Return the insert statement and extractor: cached if table and schema are unchanged."""
         table, plan = str(full_table_name), self._plan
         if plan is None or plan.table != table or plan.schema is not schema:
             plan = self._plan = self._make_plan(full_table_name, schema)
@@ -343,9 +346,9 @@ class SQLSink(BatchSink, Generic[_C]):
     def merge_upsert_from_table(
         self, target_table_name: str, from_table_name: str, join_keys: list[str]
     ) -> int | None:
-        """Merge the rows of one table into another by its keys.
+        """Merge the rows of one table into another by key columns.
 
-        The SDK does not call it; an author may implement and use it.
+        The SDK never calls this method; an author may implement and call it.
 
         Args:
             target_table_name: Name of the table to change.
@@ -363,9 +366,9 @@ class SQLSink(BatchSink, Generic[_C]):
     # Versions
 
     def activate_version(self, new_version: int) -> None:
-        """Delete the rows of older versions or mark them as deleted, after the sink is drained.
+        """Delete the rows of older versions, or mark them as deleted, after the sink is drained.
 
-        If the rows of this run have no version column, no row is changed, because old and new rows
+        Without a version column in this run's rows, no row is changed, because old and new rows
         cannot be distinguished.
         """
         if not self.connector.table_exists(self.full_table_name):
@@ -392,7 +395,7 @@ class SQLSink(BatchSink, Generic[_C]):
             self.connector.prepare_column(table, name, sql_type=sql_type)
 
     def _mark_old_versions(self, new_version: int) -> None:
-        """Set the deletion time of rows with an older version that are not yet marked."""
+        """Set the deletion time of all rows with an older version, unless it is already set."""
         connector, table = self.connector, self.full_table_name
         quote = connector._dialect.identifier_preparer.quote  # noqa: SLF001
         version, deleted = quote(self.version_column_name), quote(self.soft_delete_column_name)

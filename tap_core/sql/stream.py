@@ -69,7 +69,7 @@ class SQLStream(Stream, abc.ABC):
         catalog_entry: dict[str, Any],
         connector: SQLConnector | None = None,
     ) -> None:
-        """Create the stream of a catalog entry; without ``connector`` a new one is created."""
+        """Create the stream for a catalog entry; by default with a new connector."""
         self._connector: SQLConnector = connector or self.connector_class(dict(tap.config))
         self.catalog_entry = catalog_entry
         self._read_entry: tuple[dict[str, Any], CatalogEntry] | None = None
@@ -79,7 +79,7 @@ class SQLStream(Stream, abc.ABC):
 
     @property
     def _singer_catalog_entry(self) -> CatalogEntry:
-        """Parsed catalog entry, parsed again when `catalog_entry` changes."""
+        """Parsed catalog entry; parsed again after `catalog_entry` has changed."""
         if self._read_entry is None or self._read_entry[0] != self.catalog_entry:
             entry = copy.deepcopy(self.catalog_entry)
             self._read_entry = entry, CatalogEntry.from_dict(entry)
@@ -102,7 +102,7 @@ class SQLStream(Stream, abc.ABC):
 
     @property
     def tap_stream_id(self) -> str:
-        """Identifier of the stream in catalog and state, such as ``public-users``."""
+        """Identifier of the stream in the catalog and state, such as ``public-users``."""
         return self._singer_catalog_entry.tap_stream_id
 
     @property
@@ -122,7 +122,7 @@ class SQLStream(Stream, abc.ABC):
 
     @property
     def name_in_namespace(self) -> str:
-        """Table name, or the stream's name if schema and table do not identify the table."""
+        """Table name, or the stream's name if schema and table name are not sufficient."""
         entry = self._singer_catalog_entry
         is_told_apart = self.namespace and entry.table and not entry.database
         return entry.table if is_told_apart and entry.table else self.name
@@ -148,7 +148,7 @@ class SQLStream(Stream, abc.ABC):
 
     @property
     def is_sorted(self) -> bool:
-        """True for incremental streams, because the database orders their rows."""
+        """True for incremental streams, because their query orders the rows."""
         return self.replication_method == REPLICATION_INCREMENTAL
 
     def apply_catalog(self, catalog: Catalog) -> None:
@@ -178,18 +178,24 @@ class SQLStream(Stream, abc.ABC):
     def apply_query_filters(
         self, query: sa.Select[Any], table: sa.Table, *, context: Context | None = None
     ) -> sa.Select[Any]:
-        """Order by the replication key and start at the last bookmark (inclusive)."""
+        """Return the query ordered by the replication key, and filtered to start at the bookmark.
+
+        Rows whose replication key equals the bookmark are included.
+        """
         if self.replication_key:
             column = table.columns[self.replication_key]
             order = column.asc()
             query = query.order_by(sa.nulls_first(order) if self.supports_nulls_first else order)
             start = self.get_starting_replication_key_value(context)
             if start is not None:
-                query = query.where(column >= _as_column_has_it(start, column))
+                query = query.where(column >= _to_column_type(start, column))
         return query
 
     def apply_query_limit(self, query: sa.Select[Any]) -> sa.Select[Any]:
-        """Limit the query to `ABORT_AT_RECORD_COUNT` + 1 rows, so that an excess is detected."""
+        """Return the query limited to `ABORT_AT_RECORD_COUNT` + 1 rows.
+
+        The additional row shows that the limit is exceeded.
+        """
         if self.ABORT_AT_RECORD_COUNT is not None:
             return query.limit(self.ABORT_AT_RECORD_COUNT + 1)
         return query
@@ -206,7 +212,7 @@ class SQLStream(Stream, abc.ABC):
         return self.apply_query_limit(query)
 
     def get_records(self, context: Context | None) -> Iterator[Record]:
-        """Yield the rows, ordered by the replication key if there is one.
+        """Yield the rows as records, ordered by the replication key if there is one.
 
         Raises:
             NotImplementedError: A context was passed, but tables have no partitions.
@@ -223,7 +229,7 @@ class SQLStream(Stream, abc.ABC):
                     yield from read(page)
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
-        """Return the row count of this sync's query; the second value, a byte count, is None.
+        """Return the number of rows of this sync's query, and None in place of a byte count.
 
         Return None if `estimates_by_count` is False or if the author overrides `get_records`.
         """
@@ -240,10 +246,10 @@ class SQLStream(Stream, abc.ABC):
         return getattr(self.get_records, "__func__", None) is not SQLStream.get_records
 
     def _conformed_properties(self) -> Mapping[str, JsonSchema]:
-        """Return the properties whose values go straight to the encoder.
+        """Return the properties whose values may be converted to JSON values when they are read.
 
-        The result is empty if other code may see the values: an override, a stream map, a child
-        stream, or a caller outside of a sync.
+        The result is empty if other code may use the values before they are encoded: an author's
+        override, a stream map, a child stream, or a caller outside of a sync.
         """
         plan = get_plan(self)
         if (
@@ -262,18 +268,18 @@ class SQLStream(Stream, abc.ABC):
 
 
 def _streaming(connection: sa.Connection) -> dict[str, Any]:
-    """Return the options of a server-side cursor, unless an author has set them."""
+    """Return the options for a server-side cursor; options set by an author have precedence."""
     chosen = connection.get_execution_options()
     return {"stream_results": True, "max_row_buffer": MAX_PAGE_ROWS, **chosen}
 
 
 def _columns(query: sa.Select[Any]) -> dict[str, Any]:
-    """Return the columns of a query by their names in its result."""
+    """Return the columns of a query by the names that they have in its result."""
     return {str(column.key): column for column in getattr(query, "selected_columns", ())}
 
 
-def _as_column_has_it(value: Any, column: sa.Column[Any]) -> Any:
-    """Return a bookmark converted to its column's type; a state stores datetimes as text."""
+def _to_column_type(value: Any, column: sa.Column[Any]) -> Any:
+    """Convert a bookmark to its column's type, because a state stores datetimes as text."""
     read = _READERS.get(infer_value_type(column.type))
     if read is None or not isinstance(value, str):
         return value
@@ -284,7 +290,7 @@ def _as_column_has_it(value: Any, column: sa.Column[Any]) -> Any:
 
 
 def _read_instant(value: str, column: sa.Column[Any]) -> datetime:
-    """Parse a date-time; for a column without time zone the result is naive, in UTC."""
+    """Parse a date-time; if the column has no time zone, the result is naive and in UTC."""
     instant = parse_instant(value)
     if instant is None:
         raise ValueError(value)

@@ -54,7 +54,10 @@ class SQLTarget(Target):
         return self._target_connector
 
     def _connector_for(self, kind: type[SQLConnector]) -> SQLConnector:
-        """Return the shared connector of a class; it knows which tables it has recreated."""
+        """Return the shared connector of a class, created when first requested.
+
+        A connector is shared so that it recreates each table only once per run.
+        """
         if kind is getattr(getattr(self, "default_sink_class", None), "connector_class", None):
             return self.target_connector
         if kind not in self._other_connectors:
@@ -113,7 +116,7 @@ class SQLTarget(Target):
         )
 
     def _overrides(self, hook: str) -> bool:
-        """Return True if an author overrides a hook; overrides of `SQLTarget` do not count."""
+        """Return True if an author overrides the method named ``hook``."""
         is_overridden = getattr(type(self), hook) is not getattr(SQLTarget, hook)
         return is_overridden and super()._overrides(hook)
 

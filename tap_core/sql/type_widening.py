@@ -28,14 +28,14 @@ _WITHOUT_DATETIME: Final = frozenset({"cockroachdb", "postgresql", "redshift"})
 
 
 def adapt_type(sql_type: _Type, dialect: Dialect) -> _Type:
-    """Return a type, or its replacement if the database does not support it."""
+    """Return a type, or a replacement if the database does not support the type."""
     if type(sql_type) is sa.DATETIME and dialect.name in _WITHOUT_DATETIME:
         return sa.DateTime(timezone=sql_type.timezone)
     return sql_type
 
 
 def type_rank(sql_type: _Type) -> tuple[int, int]:
-    """Return a sort key (rank, length); more general types have a higher rank."""
+    """Return a (rank, length) sort key for a type; more general types have a higher rank."""
     length = int(getattr(sql_type, "length", None) or 0)
     python_type = _python_type(sql_type)
     for kinds, number in _RANKS:
@@ -58,7 +58,7 @@ def loses_precision(current: _Type, new: _Type) -> bool:
 
 
 def is_wider(current: _Type, new: _Type) -> bool:
-    """Return True if the new type holds all values of the current type and more."""
+    """Return True if ``new`` can hold all values of ``current`` and more."""
     before, after = _plain(current), _plain(new)
     if isinstance(before, sa.Integer) and isinstance(after, sa.Integer):
         return _get_byte_size(after) > _get_byte_size(before)
@@ -68,7 +68,7 @@ def is_wider(current: _Type, new: _Type) -> bool:
 
 
 def _get_length(text: _Type) -> float:
-    """Return the maximum text length of a type; infinity if it has no limit."""
+    """Return the maximum text length of a type, or infinity if there is no limit."""
     return getattr(text, "length", None) or math.inf
 
 

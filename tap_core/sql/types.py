@@ -53,7 +53,7 @@ class SQLToJSONSchema:
 
     @singledispatchmethod
     def to_jsonschema(self, column_type: TypeEngine[Any]) -> JsonSchema:  # noqa: ARG002
-        """Return the JSON Schema of a column type by its registered method; text by default."""
+        """Return the JSON Schema of a column type; text for types without a registered method."""
         return _schema(th.StringType)
 
     @to_jsonschema.register
@@ -114,9 +114,9 @@ def _schema(kind: type[th.JSONTypeHelper[Any]]) -> JsonSchema:
 class JSONSchemaToSQL:
     """Converter from a property's JSON Schema to the SQLAlchemy type of its column.
 
-    The first match decides: ``x-sql-datatype``, the ``format`` of text, ``type``, the first
-    option of ``anyOf`` that is not null, `fallback_type`. Registered handlers replace the
-    defaults.
+    The first rule that applies decides: ``x-sql-datatype``, the ``format`` of text, ``type``, the
+    first option of ``anyOf`` that is not null, `fallback_type`. Registered handlers replace the
+    default handlers.
     """
 
     def __init__(self, *, max_varchar_length: int | None = None) -> None:
@@ -156,7 +156,7 @@ class JSONSchemaToSQL:
         *,
         max_varchar_length: int | None,
     ) -> JSONSchemaToSQL:
-        """Return a converter for the settings of a target; override to use further settings."""
+        """Return a converter with the settings of a target; override to use further settings."""
         return cls(max_varchar_length=max_varchar_length)
 
     @property
@@ -171,29 +171,32 @@ class JSONSchemaToSQL:
     # Handlers that an author registers
 
     def register_type_handler(self, json_type: str, handler: JSONtoSQLHandler) -> None:
-        """Register the column type of a JSON type.
+        """Register the column type for a JSON type.
 
         Args:
             json_type: Name of the JSON type, such as ``object``.
-            handler: SQLAlchemy type, or a function from a property's schema to one.
+            handler: SQLAlchemy type, or a function that takes a property's schema and returns a
+                type.
         """
         self._type_mapping[json_type] = handler
 
     def register_format_handler(self, format_name: str, handler: JSONtoSQLHandler) -> None:
-        """Register the column type of text with a ``format``.
+        """Register the column type for text with a ``format``.
 
         Args:
             format_name: Value of ``format``, such as ``date-time``.
-            handler: SQLAlchemy type, or a function from a property's schema to one.
+            handler: SQLAlchemy type, or a function that takes a property's schema and returns a
+                type.
         """
         self._format_handlers[format_name] = handler
 
     def register_sql_datatype_handler(self, sql_datatype: str, handler: JSONtoSQLHandler) -> None:
-        """Register the column type of an ``x-sql-datatype``, which overrides all other rules.
+        """Register the column type for an ``x-sql-datatype``, which overrides all other rules.
 
         Args:
             sql_datatype: Value of ``x-sql-datatype``.
-            handler: SQLAlchemy type, or a function from a property's schema to one.
+            handler: SQLAlchemy type, or a function that takes a property's schema and returns a
+                type.
 
         >>> from sqlalchemy.types import SMALLINT
         >>> to_sql = JSONSchemaToSQL()
@@ -206,7 +209,7 @@ class JSONSchemaToSQL:
     # Methods that an author overrides
 
     def to_sql_type(self, schema: JsonSchema) -> TypeEngine[Any]:
-        """Return the column type of a property by its JSON Schema."""
+        """Return the column type for a property's JSON Schema."""
         subschemas = (
             subschema for subschema in schema.get("anyOf", ()) if isinstance(subschema, dict)
         )
@@ -217,18 +220,18 @@ class JSONSchemaToSQL:
         return self.fallback_type()
 
     def handle_multiple_types(self, types: Sequence[str]) -> TypeEngine[Any]:  # noqa: ARG002
-        """Return the column type of a property with several types other than null: text."""
+        """Return the column type, text, for a property with several types other than null."""
         return sqltypes.VARCHAR()
 
     def handle_raw_string(self, schema: JsonSchema) -> TypeEngine[Any]:
-        """Return the column type of text without a known format, limited in length."""
+        """Return the column type for text without a known format, with its maximum length."""
         length: int | None = schema.get("maxLength")
         if length and self._max_varchar_length:
             length = min(length, self._max_varchar_length)
         return sqltypes.VARCHAR(length)
 
     def _get_type_from_schema(self, schema: JsonSchema) -> TypeEngine[Any] | None:
-        """Return the column type by the rules before ``anyOf``, or None if no rule matches."""
+        """Return the column type by all rules except ``anyOf``, or None if no rule applies."""
         if name := schema.get("x-sql-datatype"):
             if handler := self._sql_datatype_mapping.get(name):
                 return self._invoke_handler(handler, schema)
@@ -249,12 +252,12 @@ class JSONSchemaToSQL:
         return self._invoke_handler(handler_of_type, schema) if handler_of_type else None
 
     def _handle_format(self, schema: JsonSchema) -> TypeEngine[Any] | None:
-        """Return the column type for the ``format``, or None if it is not known."""
+        """Return the column type for the schema's ``format``, or None for an unknown format."""
         handler = self._format_handlers.get(schema.get("format", ""))
         return self._invoke_handler(handler, schema) if handler else None
 
     def _handle_string_type(self, schema: JsonSchema) -> TypeEngine[Any]:
-        """Return the column type of text by its format, else by its length."""
+        """Return the column type for text, by its format or else by its maximum length."""
         return self._handle_format(schema) or self.handle_raw_string(schema)
 
     def _handle_singer_decimal(self, schema: JsonSchema) -> TypeEngine[Any]:
@@ -262,5 +265,5 @@ class JSONSchemaToSQL:
         return sqltypes.DECIMAL(schema.get("precision"), schema.get("scale"))
 
     def _invoke_handler(self, handler: JSONtoSQLHandler, schema: JsonSchema) -> TypeEngine[Any]:
-        """Return a handler's column type: an instance of a class, or a function's result."""
+        """Return a handler's column type: an instance of the class, or the function's result."""
         return handler() if isinstance(handler, type) else handler(schema)

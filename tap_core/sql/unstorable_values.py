@@ -33,7 +33,7 @@ _SHOWN: Final = 60
 
 
 class UnstorableValueError(DataError, exc.DataError):
-    """The database cannot store a value of a record.
+    """Error for a value of a record that the database cannot store.
 
     It is also an `sqlalchemy.exc.DataError`, so that ``except`` clauses of sinks keep working;
     ``orig`` is the driver's error.
@@ -57,7 +57,7 @@ class Cell(NamedTuple):
 
 
 def find_driver_error(error: Exception) -> BaseException | None:
-    """Return the driver's error behind an error, or None if it does not concern a value."""
+    """Return the driver's error that caused an error; None if it does not concern a value."""
     if isinstance(error, exc.DataError):
         return error.orig
     if isinstance(error, exc.DBAPIError):
@@ -69,7 +69,7 @@ def find_driver_error(error: Exception) -> BaseException | None:
 def make_unstorable_error(
     stream: str, dialect: str, reason: BaseException, cell: Cell | None
 ) -> UnstorableValueError:
-    """Return the error that names the unstorable value, its stream and column, and the remedy.
+    """Return the error for an unstorable value, naming its stream, its column and the remedy.
 
     Args:
         stream: Name of the stream.
@@ -93,9 +93,10 @@ def make_unstorable_error(
 def find_cell(
     connection: sa.Connection, insertion: BulkInsert, rows: Sequence[list[Any]]
 ) -> Cell | None:
-    """Return the first value that is rejected even if the rest of its row is null.
+    """Return the first value that the database rejects, found by inserting rows on trial.
 
-    Return None if there is no such value, or if the database might keep a trial's rows.
+    A value counts as rejected if a row with this value and otherwise nulls is rejected. Return None
+    if there is no such value, or if the database might not roll back a trial.
     """
     if connection.dialect.name not in _ROLLS_BACK:
         return None
@@ -123,7 +124,7 @@ def find_cell(
 def _find_row(
     rows: Sequence[list[Any]], is_rejected: Callable[[Sequence[list[Any]]], bool]
 ) -> list[Any]:
-    """Return the first rejected row; the caller guarantees that there is one."""
+    """Return the first rejected row, found by bisection; at least one row must be rejected."""
     while len(rows) > 1:
         half = len(rows) // 2
         rows = rows[:half] if is_rejected(rows[:half]) else rows[half:]
@@ -131,7 +132,7 @@ def _find_row(
 
 
 def _format_value(value: Any) -> str:
-    """Return a value as text of limited length, or only its type if rows must not be shown."""
+    """Return a value as text of limited length, or only its type if row values are suppressed."""
     if not are_rows_shown():
         return describe_value(value)
     try:

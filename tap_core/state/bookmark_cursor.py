@@ -39,20 +39,19 @@ _FRACTION = 20
 
 
 class BookmarkCursor:
-    """Cursor that follows the replication key through the records of one state dict.
+    """Cursor that advances a bookmark through the replication key values of a stream or partition.
 
-    A loop may skip the call of `advance`: a text of ``form_length`` characters with ":" at position
-    16, ``form_gap`` at position 10 and ``form_zone`` at its end, that is not smaller than
-    ``latest``,
-    can be assigned to ``latest`` directly.
+    For speed, a loop may assign a text directly to ``latest`` instead of calling `advance`. The
+    text must have ``form_length`` characters, ``form_gap`` at position 10, ":" at position 16,
+    ``form_zone`` at its end, and must not be smaller than ``latest``.
 
     Args:
         state: State dict of the stream or partition.
         replication_key: Name of the replication key.
-        is_sorted: True if the *state* is handled as for a sorted stream.
-        check_sorted: False to accept values that are smaller than the last one.
+        is_sorted: True to advance the bookmark itself, False to advance a progress marker.
+        check_sorted: False to accept values that are smaller than the previous value.
         order: Comparator of replication key values.
-        on_first_marker: Called when an unsorted stream's state gets progress markers.
+        on_first_marker: Called when an unsorted stream's state gets its first progress marker.
     """
 
     __slots__ = (
@@ -113,8 +112,7 @@ class BookmarkCursor:
 
         Raises:
             InvalidStreamSortException: The stream is sorted and the value is smaller than the
-                previous
-                one. The cursor is unchanged.
+                previous value. The cursor is unchanged.
         """
         try:
             if type(value) is self._kind:
@@ -147,7 +145,7 @@ class BookmarkCursor:
     def settle(self) -> bool:
         """Write the latest value to the state dict; return True if the state dict changed.
 
-        If other code has written a later value in the meantime, that value is kept.
+        If other code has written a later value to the state dict, that later value is kept.
         """
         if not self._is_started:
             return False
@@ -170,7 +168,7 @@ class BookmarkCursor:
         return True
 
     def reload(self) -> None:
-        """Reset the cursor to the value in the state dict; discard progress since `settle`."""
+        """Reset the cursor to the value in the state dict; values not yet written are discarded."""
         bookmark = self._bookmark_dict()
         self._is_started = bookmark is not None
         self._needs_markers = False
@@ -196,10 +194,7 @@ class BookmarkCursor:
         return bookmark.get("replication_key_value") is self._stored
 
     def _may_replace(self, bookmark: dict[str, Any]) -> bool:
-        """Return True if the latest value may replace the value that other code wrote.
-
-        ``place`` is the dict that holds that value.
-        """
+        """Return True if the latest value may replace other code's value in ``bookmark``."""
         other_value = bookmark.get("replication_key_value")
         return (
             other_value is None
@@ -209,7 +204,7 @@ class BookmarkCursor:
         )
 
     def _compare_and_advance(self, value: Any) -> None:
-        """Advance to a value, or reject it, with the comparator: the slow path of `advance`."""
+        """Advance to a value with the comparator, for values that `advance` cannot compare."""
         if not self._is_started:
             self._start()
         if not self._order.is_usable(value):
@@ -227,7 +222,7 @@ class BookmarkCursor:
             self._on_first_marker()
 
     def _is_next(self, value: Any) -> bool:
-        """Return True if the comparator accepts a value after the latest one."""
+        """Return True if a value may follow the latest one."""
         return (
             self.latest is None
             or not self._check_sorted
@@ -235,7 +230,7 @@ class BookmarkCursor:
         )
 
     def _set_latest(self, value: Any) -> None:
-        """Set the latest value, and the type and format of directly comparable values."""
+        """Set the latest value, and store its type and format if such values compare directly."""
         self.latest = value
         self._length = 0
         self.form_length = -1
@@ -258,9 +253,10 @@ class BookmarkCursor:
         return type(value) in {int, float, dt.date}
 
     def _has_full_form(self, text: str) -> bool:
-        """Return True for a complete ISO 8601 text; store its length, separator and zone.
+        """Return True for a complete ISO 8601 date or date-time, and store its format.
 
-        Two texts with the same length, separator and zone sort like their points in time.
+        The format is the length, separator and zone. Texts of the same format sort like their
+        points in time.
         """
         form = _FULL_FORM.fullmatch(text)
         if form is None:
@@ -274,7 +270,7 @@ class BookmarkCursor:
         return True
 
     def _is_moment(self, text: str) -> bool:
-        """Return True if a text of the expected length and separators is a valid date-time."""
+        """Return True if a text with the right length and separators is a valid date-time."""
         try:
             dt.datetime.fromisoformat(text[:_UP_TO_SECONDS])
         except ValueError:

@@ -90,16 +90,16 @@ def get_state_if_exists(
     state_partition_context: Context | None = None,
     key: str | None = None,
 ) -> Any | None:
-    """Return the state dict of a stream or partition, or one value of it; None if absent.
+    """Return the state dict of a stream or partition, or one of its values; None if it is missing.
 
     Args:
         tap_state: State dict of the whole tap.
         tap_stream_id: Name of the stream.
-        state_partition_context: Context of the partition; without it the stream's dict is used.
-        key: Key whose value is returned; without it the whole state dict is.
+        state_partition_context: Context of the partition. By default the stream's dict is used.
+        key: Key of the value to return. By default the whole state dict is returned.
 
     Raises:
-        ValueError: Two entries have this context.
+        ValueError: Two partitions in the state have this context.
     """
     state = tap_state.get("bookmarks", {}).get(tap_stream_id)
     if state is not None and state_partition_context:
@@ -126,7 +126,7 @@ def get_writeable_state_dict(
     """Return the state dict of a stream or partition; create it if absent.
 
     Raises:
-        ValueError: Two entries have this context, or ``tap_state`` is None.
+        ValueError: Two partitions in the state have this context, or there is no ``tap_state``.
     """
     if tap_state is None:
         raise ValueError("There is no state document to write to.")
@@ -168,14 +168,14 @@ def reset_state_progress_markers(
 def write_replication_key_signpost(
     stream_or_partition_state: dict[str, Any], new_signpost_value: Any
 ) -> None:
-    """Set the maximum to which this sync may move the bookmark."""
+    """Set the signpost, the highest value to which this sync may advance the bookmark."""
     stream_or_partition_state[SIGNPOST_MARKER] = to_json_compatible(new_signpost_value)
 
 
 def write_starting_replication_value(
     stream_or_partition_state: dict[str, Any], initial_value: Any
 ) -> None:
-    """Set the value from which this sync starts; None is stored as well."""
+    """Store the value from which this sync starts; None means from the beginning."""
     stream_or_partition_state[STARTING_MARKER] = to_json_compatible(initial_value)
 
 
@@ -196,21 +196,21 @@ def increment_state(
     check_sorted: bool,
     order: ReplicationKeyComparator | None = None,
 ) -> None:
-    """Advance the bookmark (sorted stream) or the progress markers (unsorted) to a record's value.
+    """Advance the bookmark (sorted stream) or the progress marker (unsorted) to a record's value.
 
-    `BookmarkCursor` does the same for many records at less cost.
+    For many records, `BookmarkCursor` is faster.
 
     Args:
         stream_or_partition_state: State dict to change.
         latest_record: Record with the replication key.
         replication_key: Name of the replication key.
-        is_sorted: True if the state is handled as that of a sorted stream.
-        check_sorted: False to accept a smaller value than the last one.
-        order: Comparator of values by the type in the schema. By default values are compared as
-            text.
+        is_sorted: True to advance the bookmark itself, False to advance a progress marker.
+        check_sorted: False to accept a value that is smaller than the previous value.
+        order: Comparator for the replication key's type. By default values are compared as text.
 
     Raises:
-        InvalidStreamSortException: The stream is sorted and the value is smaller.
+        InvalidStreamSortException: The stream is sorted and the value is smaller than the previous
+            value.
         KeyError: The record has no replication key.
     """
     progress = stream_or_partition_state
@@ -238,7 +238,7 @@ def open_progress_markers(
 ) -> dict[str, Any]:
     """Return the progress markers of a state dict; create them if absent.
 
-    ``on_first_marker`` is called if they are created.
+    ``on_first_marker`` is called when they are created.
     """
     markers = get_progress_markers(state)
     if markers is None:
@@ -263,7 +263,7 @@ def get_progress_markers(state: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def format_sort_error(replication_key: str, new: Any, old: Any) -> str:
-    """Return the error text for a record that is not in the order of the replication key."""
+    """Return the error text for a record whose value ``new`` is smaller than ``old``."""
     return (
         f"Unsorted data detected in stream: by '{replication_key}', '{new}' came after '{old}'. "
         "Set is_sorted = False if the source does not send its records in order."
@@ -273,7 +273,8 @@ def format_sort_error(replication_key: str, new: Any, old: Any) -> str:
 def _warn_once(order: ReplicationKeyComparator | None, sentence: str) -> None:
     """Log a warning: once per comparator, or at every call without a comparator.
 
-    Nothing is logged for streams with a declared cursor, which resume from their windows.
+    Nothing is logged for a cursor declared in an Airbyte manifest, because such streams resume from
+    time windows.
     """
     if order is None:
         logger.warning(sentence)
@@ -285,7 +286,7 @@ def _warn_once(order: ReplicationKeyComparator | None, sentence: str) -> None:
 
 
 def is_state_non_resumable(stream_or_partition_state: Mapping[str, Any]) -> bool:
-    """Return True if a state dict has progress markers, which an interruption would lose."""
+    """Return True if a state dict has progress markers, which would be lost on interruption."""
     return (
         PROGRESS_MARKERS in stream_or_partition_state
         or _OLD_PROGRESS_MARKERS in stream_or_partition_state
@@ -293,19 +294,23 @@ def is_state_non_resumable(stream_or_partition_state: Mapping[str, Any]) -> bool
 
 
 def is_final(stream_or_partition_state: Mapping[str, Any]) -> bool:
-    """Return True if a state dict has no progress markers and no other values of a single run."""
+    """Return True if a state dict has no values that only concern a sync in progress.
+
+    Such values are the progress markers, the signpost and the starting value.
+    """
     return stream_or_partition_state.keys().isdisjoint(_OF_A_RUN)
 
 
 def finalize_state_progress_markers(
     stream_or_partition_state: dict[str, Any], *, order: ReplicationKeyComparator | None = None
 ) -> dict[str, Any] | None:
-    """Promote the progress markers to the bookmark, up to the signpost, at the end of a stream.
+    """Turn the progress marker into the bookmark at the end of a stream.
 
-    The signpost, the markers and the starting value are deleted.
+    The bookmark does not exceed the signpost. The signpost, the markers and the starting value are
+    deleted.
 
     Returns:
-        The markers that were not promoted, or None.
+        The markers that did not become the bookmark, or None.
     """
     stream_or_partition_state.pop(STARTING_MARKER, None)
     return promote_progress_markers(stream_or_partition_state, order=order)
@@ -314,13 +319,13 @@ def finalize_state_progress_markers(
 def promote_progress_markers(
     state: dict[str, Any], *, order: ReplicationKeyComparator | None = None
 ) -> dict[str, Any] | None:
-    """Promote the progress markers to the bookmark, up to the signpost, within a sync.
+    """Turn the progress marker into the bookmark while the stream or partition is still being read.
 
-    Unlike `finalize_state_progress_markers` this keeps the starting value, because the context
-    continues.
+    The bookmark does not exceed the signpost. The signpost and the markers are deleted; unlike in
+    `finalize_state_progress_markers`, the starting value is kept.
 
     Returns:
-        The markers that were not promoted, or None.
+        The markers that did not become the bookmark, or None.
     """
     signpost = state.pop(SIGNPOST_MARKER, None)
     markers = get_progress_markers(state) or {}
@@ -335,7 +340,10 @@ def promote_progress_markers(
 def advance_bookmark(
     state: dict[str, Any], key: str, value: Any, order: ReplicationKeyComparator
 ) -> None:
-    """Set the bookmark of a state dict; with a declared order, never to a smaller value."""
+    """Set the bookmark of a state dict.
+
+    A comparator whose format is declared (``is_declared``) never replaces it with a smaller value.
+    """
     old = state.get("replication_key_value") if state.get("replication_key") == key else None
     if order.is_declared and order.is_usable(old) and not order.newer_or_equal(value, old):
         return
@@ -353,7 +361,7 @@ def log_sort_error(
     record_count: int,
     partition_record_count: int,
 ) -> None:
-    """Log a sort error with the numbers of the record in the stream and in its partition."""
+    """Log that a record is out of order, with its number in the stream and in the partition."""
     where = (state_partition_context, partition_record_count)
     log_fn(sort_error_text(ex, stream_name, current_context, record_count, where))
 
@@ -365,9 +373,14 @@ def sort_error_text(
     count: int,
     partition: tuple[Context | None, int],
 ) -> str:
-    """Return the message of `log_sort_error`.
+    """Return the message that `log_sort_error` logs.
 
-    ``partition`` is the context of the partition and the number of its records so far.
+    Args:
+        error: The sort error.
+        stream: Name of the stream.
+        context: Context of the record.
+        count: Number of the stream's records so far.
+        partition: Context of the partition, and the number of its records so far.
     """
     parts = [f"Sorting error detected in '{stream}' on record #{count}"]
     if partition[1] != count:

@@ -16,16 +16,16 @@ __all__ = ["CheckpointPolicy"]
 
 
 class CheckpointPolicy:
-    """Budget that decides if an additional STATE message may be written.
+    """Byte budget that decides if an additional STATE message may be written.
 
-    With n partitions of equal size the additional states cost O(n) bytes, where one state per
-    partition would cost O(n²).
+    The budget grows with the written rows and shrinks with each state. Thus the states of n equal
+    partitions take O(n) bytes in total, whereas one state per partition would take O(n²).
 
     Args:
         share: Bytes of state allowed per byte of rows.
         allowance: Bytes of state allowed before any row is written.
-        seconds: Longest time between a state and the next requested one.
-        clock: Source of the time in seconds, for tests.
+        seconds: Time after which a state is allowed even if the budget is exhausted.
+        clock: Function that returns the current time in seconds; replaced in tests.
     """
 
     __slots__ = ("_clock", "_credit", "_seconds", "_share", "_since")
@@ -45,7 +45,7 @@ class CheckpointPolicy:
         self._since = clock()
 
     def rows(self, nbytes: int) -> None:
-        """Add the size of written record messages, in bytes, to the budget."""
+        """Increase the budget after record messages of ``nbytes`` bytes were written."""
         self._credit += nbytes * self._share
 
     def due(self, state_size_estimate: int) -> bool:
@@ -57,6 +57,6 @@ class CheckpointPolicy:
         return self._clock() - self._since >= seconds
 
     def wrote(self, nbytes: int) -> None:
-        """Subtract the bytes of a written state message from the budget; restart the clock."""
+        """Reduce the budget after a state message of ``nbytes`` was written; restart the clock."""
         self._credit = max(0.0, self._credit - nbytes)
         self._since = self._clock()

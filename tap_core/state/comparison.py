@@ -37,7 +37,7 @@ NULL_VALUE = "The replication key of a record is null: its value does not move t
 
 
 class ValueKind(Enum):
-    """Type as which the values of a replication key are compared."""
+    """Type used to compare the values of a replication key."""
 
     INSTANT = "a point in time"
     NUMBER = "a number"
@@ -58,7 +58,7 @@ class ReplicationKeyComparator:
 
     @property
     def is_declared(self) -> bool:
-        """True if a cursor declares the format of the values, as in an Airbyte manifest.
+        """True if the values' format is declared by a cursor, as in an Airbyte manifest.
 
         Values in other formats are then ignored, and the bookmark never decreases.
         """
@@ -73,11 +73,11 @@ class ReplicationKeyComparator:
         self.warn_once(NULL_VALUE, NULL_VALUE)
 
     def is_plain(self, value: Any) -> bool:  # noqa: ARG002  for orders that read values
-        """Return True if Python's operators compare values of the same type and format."""
+        """Return True if Python's operators compare values of this type and format correctly."""
         return True
 
     def to_state_value(self, value: Any) -> Any:
-        """Return a replication key value in the form in which the state stores it."""
+        """Convert a replication key value to the form stored in the state."""
         return to_json_compatible(value)
 
     def minimum(self, first: Any, second: Any) -> Any:
@@ -89,7 +89,7 @@ class ReplicationKeyComparator:
         return first if self.newer_or_equal(first, second) else second
 
     def warn_once(self, topic: str, message: str, *args: Any) -> None:
-        """Log a warning once per topic and comparator."""
+        """Log a warning, at most once per topic during the life of the comparator."""
         if topic not in self._warned_topics:
             self._warned_topics.add(topic)
             logger.warning(message, *args)
@@ -116,11 +116,10 @@ class ReplicationKeyComparator:
 
 
 def _to_common_type(left: Any, right: Any) -> tuple[Any, Any]:
-    """Return both values; if one is a Decimal and the other a float, the float becomes a Decimal.
+    """Return both values; if one is a Decimal and the other a float, convert the float to Decimal.
 
-    A state stores 49.49 of a decimal column as a number, which is read as the nearest float.
-    Compared
-    directly, that float is slightly more or less than the column's 49.49.
+    The value 49.49 of a decimal column is stored in a state as a number and read back as the
+    nearest float, which does not equal the Decimal 49.49 unless it is converted.
     """
     if isinstance(left, Decimal) and isinstance(right, float):
         return left, Decimal(repr(right))
@@ -130,7 +129,7 @@ def _to_common_type(left: Any, right: Any) -> tuple[Any, Any]:
 
 
 def make_comparator(property_schema: Any) -> ReplicationKeyComparator:
-    """Return the comparator for a property with this JSON Schema; with None values are text."""
+    """Return the comparator for a property with this JSON Schema; for None, compare as text."""
     kinds = set(_kinds(property_schema))
     if ValueKind.INSTANT in kinds:
         return ReplicationKeyComparator(ValueKind.INSTANT)

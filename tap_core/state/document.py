@@ -31,9 +31,9 @@ _BYTES_OF_A_CHANGE = 100
 
 
 class StateDocument:
-    """State document of a tap.
+    """State of a whole tap, with cached JSON text for the parts that have not changed.
 
-    ``tap_state`` is the caller's own dict, which the caller may fill later.
+    ``tap_state`` is the caller's own dict; the caller may add values to it later.
     """
 
     def __init__(self, tap_state: TapState | dict[str, Any]) -> None:
@@ -55,13 +55,12 @@ class StateDocument:
             return self._text(stream_id).state
 
     def context_state(self, stream_id: str, partition_context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a partition, or of the stream; create it if absent.
+        """Return the state dict of a partition, or of the stream without a context.
 
-        Takes constant time for any number of partitions. Without a context it is that of the
-        stream.
+        A missing dict is created. The lookup takes constant time for any number of partitions.
 
         Raises:
-            ValueError: The document has two entries for the context.
+            ValueError: Two partitions in the state have this context.
         """
         with self.lock:
             text = self._text(stream_id)
@@ -74,10 +73,10 @@ class StateDocument:
             return entry
 
     def has_partition(self, stream_id: str, partition_context: Context) -> bool:
-        """Return True if the stream's state has an entry for this context, in constant time.
+        """Return True if the stream's state has a partition with this context, in constant time.
 
         Raises:
-            ValueError: The document has two entries for the context.
+            ValueError: Two partitions in the state have this context.
         """
         return self._text(stream_id).index(add=False).position(partition_context) is not None
 
@@ -109,10 +108,10 @@ class StateDocument:
     # Change tracking
 
     def change(self, stream_id: str, partition_context: Context | None = None) -> dict[str, Any]:
-        """Return the state dict of a partition, or of the stream, for a change by the caller.
+        """Return the state dict of a partition or stream, marked as changed.
 
-        Like `context_state`, and marks the dict as changed. The caller must hold ``lock`` until its
-        change is complete.
+        The caller must hold ``lock`` until it has finished changing the dict. Without a context,
+        the dict is that of the stream. A missing dict is created.
         """
         with self.lock:
             self._touched += 1
@@ -125,11 +124,14 @@ class StateDocument:
             self._text(stream_id).touch(partition_context)
 
     def share(self, stream_id: str | None = None, partition_context: Context | None = None) -> None:
-        """Mark a state dict as referenced by other code, which may change it at any time.
+        """Mark a state dict as shared with other code, which may change it at any time.
 
-        The dict is then encoded at every `encode`. Without a stream, the whole document is marked;
-        without
-        a context, a stream with all its partitions. A missing partition is created.
+        A shared dict is encoded again at every `encode`. A missing partition is created.
+
+        Args:
+            stream_id: Name of the stream; None for the whole document.
+            partition_context: Context of the partition; None for the stream with all its
+                partitions.
         """
         with self.lock:
             if stream_id is None:
@@ -138,7 +140,7 @@ class StateDocument:
                 self._text(stream_id).share(partition_context)
 
     def unshare(self) -> None:
-        """Undo every `share`; from now on changes must be reported with `touch`."""
+        """Undo all calls of `share`. Later changes by other code must be reported with `touch`."""
         if self._is_shared():
             self._all_shared = False
             self._streams = {}
@@ -155,7 +157,7 @@ class StateDocument:
 
     @property
     def encoded_bytes(self) -> int:
-        """Total number of JSON bytes that were encoded and not taken from the cache."""
+        """Total number of JSON bytes encoded so far, not counting bytes taken from the cache."""
         return self._encoder.made
 
     @property
@@ -169,7 +171,7 @@ class StateDocument:
             return b"".join(chain.from_iterable(self._pieces()))
 
     def encode_if_changed(self) -> bytes | None:
-        """Return the whole document as JSON, or None if it is the same as at the last call."""
+        """Return the whole document as JSON, or None if it has not changed since the last call."""
         with self.lock:
             if self._last_text is not None and not self._touched and not self._is_shared():
                 return None
@@ -181,7 +183,7 @@ class StateDocument:
             return line
 
     def _pieces(self) -> Iterator[Iterable[bytes]]:
-        """Yield groups of pieces whose concatenation is the JSON text of the document."""
+        """Yield the JSON text of the document as groups of bytes objects to concatenate."""
         before = b"{"
         for key, value in list(self.tap_state.items()):  # authors may add keys in the meantime
             if key == "bookmarks" and isinstance(value, dict):
@@ -205,7 +207,7 @@ class StateDocument:
         yield (b"{}",) if before == b"{" else (b"}",)
 
     def _text(self, stream_id: str) -> EncodedStreamState:
-        """Return the cached text of a stream's state; create the state if absent."""
+        """Return the encoder and cache for a stream's state; create the state if absent."""
         bookmarks = self.tap_state.get("bookmarks")
         if bookmarks is None:
             bookmarks = self.tap_state["bookmarks"] = {}

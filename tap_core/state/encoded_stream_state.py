@@ -20,7 +20,7 @@ _PARTITIONS = "partitions"
 
 
 class EncodedStreamState:
-    """One stream's state dict with its partition index and its cached JSON text."""
+    """State dict of one stream, with an index of its partitions and a cache of its JSON text."""
 
     __slots__ = (
         "_around_partitions",
@@ -54,9 +54,8 @@ class EncodedStreamState:
     def index(self, *, add: bool) -> PartitionIndex:
         """Return the index of the stream's partitions.
 
-        If the state has no list of partitions, ``add`` stores an empty one in the state; otherwise
-        the
-        index is one of an empty list that is not part of the state.
+        If the state has no list of partitions, the index is empty. ``add`` is True to also store
+        the empty list in the state, so that partitions added to the index become part of the state.
         """
         entries = self.state.get(_PARTITIONS)
         if entries is None:
@@ -68,7 +67,7 @@ class EncodedStreamState:
         return self._index
 
     def change(self, context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a partition, for a change; its cached text is discarded.
+        """Return the state dict of a partition, to be changed; discard its cached text.
 
         Without a context, return the state dict of the stream. A missing partition is created.
         """
@@ -81,14 +80,17 @@ class EncodedStreamState:
         return index.entries[position]
 
     def touch(self, context: Context | None) -> None:
-        """Discard the cached text of a partition or, without a context, around the partitions."""
+        """Discard the cached text of a partition.
+
+        Without a context, discard the text of the stream's own values, but not of its partitions.
+        """
         if not context:
             self._around_partitions = None
         elif (position := self.index(add=False).position(context)) is not None:
             self._stale.add(position)
 
     def share(self, context: Context | None) -> None:
-        """Disable the cache for a partition, or, without a context, for the whole stream.
+        """Disable the cache for a partition, or without a context for the whole stream.
 
         Used when an author holds a reference to the state dict and may change it without notice.
         """
@@ -103,9 +105,9 @@ class EncodedStreamState:
         return self._shared or bool(self._shared_positions)
 
     def encode(self, *, everything: bool = False) -> Iterable[bytes]:
-        """Return the pieces whose concatenation is the JSON text of the state dict.
+        """Return the JSON text of the state dict in parts to concatenate.
 
-        With ``everything``, all cached text is discarded first.
+        ``everything`` is True to discard all cached text first.
         """
         if everything or self._shared:
             self.refresh()
@@ -123,7 +125,7 @@ class EncodedStreamState:
         return self._around_partitions[0]
 
     def _encode_around(self) -> tuple[bytes, bytes]:
-        """Return the JSON text of the state dict before and after its list of partitions."""
+        """Return the JSON text of the state dict before and after the texts of its partitions."""
         if self._around_partitions is None or not self._around_partitions[1]:
             names = list(self.state)
             cut = names.index(_PARTITIONS)
@@ -136,7 +138,7 @@ class EncodedStreamState:
         return self._around_partitions
 
     def _encode_stale(self, entries: list[Any]) -> None:
-        """Encode the partitions that are new, changed or not cached."""
+        """Encode the partitions that are not cached or whose cached text is outdated."""
         if entries is not self._entries or len(self._pieces) > len(entries):
             self._start_list(entries)
         for position in chain(self._stale, self._shared_positions):
@@ -147,16 +149,15 @@ class EncodedStreamState:
             self._pieces.append(self._piece(position, entries[position]))
 
     def _piece(self, position: int, entry: Any) -> bytes:
-        """Return the JSON text of a partition, after a comma unless it is the first."""
+        """Return the JSON text of a partition, with a leading comma unless it is the first."""
         text = self._encoder.value(entry)
         return b"," + text if position else text
 
     def _start_list(self, entries: list[Any]) -> None:
-        """Discard all cached text because the list of partitions was replaced.
+        """Discard all cached text because the list of partitions was replaced by another list.
 
-        The positions of shared partitions may have changed, so the cache is disabled for the whole
-        stream
-        if there are any.
+        If partitions of the old list were shared, their positions may differ in the new list. The
+        cache is then disabled for the whole stream.
         """
         self._shared = self._shared or (bool(self._shared_positions) and bool(self._pieces))
         self._entries = entries

@@ -31,11 +31,10 @@ def encode_value(value: Any) -> bytes:
 
 
 def _default(value: Any) -> Any:
-    """Convert a value that the json module does not support.
+    """Convert a value that the json module cannot encode.
 
     Raises:
-        ValueError: The value is a Decimal; the caller then encodes the whole value with
-            `_encode_exactly`.
+        ValueError: The value is a Decimal. The caller must use `_encode_exactly` instead.
     """
     if isinstance(value, Decimal):
         raise ValueError("a Decimal")  # noqa: TRY004  the value is valid; the caller uses `_encode_exactly`
@@ -74,7 +73,7 @@ def _key(key: Any) -> str:
 
 
 class Encoder:
-    """JSON encoder of state values; ``made`` counts the encoded bytes, for tests of the cost."""
+    """JSON encoder for values of a state; ``made`` is the number of bytes encoded so far."""
 
     __slots__ = ("made",)
 

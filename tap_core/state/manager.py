@@ -37,7 +37,10 @@ _Result = TypeVar("_Result")
 def _locked(
     method: Callable[Concatenate[_Manager, _Params], _Result],
 ) -> Callable[Concatenate[_Manager, _Params], _Result]:
-    """Decorate a method to hold the document's lock, so that no partial change is encoded."""
+    """Decorator that holds the document's lock during a method.
+
+    This prevents the document from being encoded in the middle of a change.
+    """
 
     @functools.wraps(method)
     def guarded(self: _Manager, *args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
@@ -58,15 +61,14 @@ class StreamStateManager:
         tap_name: Name of the tap, for the logger.
         state_partitioning_keys: Context keys that identify a bookmark; None for all keys, an empty
             list for a single bookmark.
-        document: State document, shared by all streams of a tap. By default a new one is created
-            for
-            ``tap_state``.
+        document: State document shared by all streams of a tap. By default a new document is
+            created for ``tap_state``.
         order: Comparator of replication key values. By default they are compared as text.
         partition_limit: Maximum number of partitions with a separate bookmark; None for no limit.
 
     Attributes:
-        is_flushed: True if the state has not changed since its last STATE message; set back to True
-            by the writer of the message.
+        is_flushed: True if the state has not changed since its last STATE message. The writer of
+            the message sets it to True.
     """
 
     def __init__(
@@ -100,24 +102,24 @@ class StreamStateManager:
 
     @property
     def is_sorted(self) -> bool:
-        """True if each record advances the bookmark itself, instead of a progress marker."""
+        """True if each record advances the bookmark directly, instead of a progress marker."""
         return self._is_sorted and self.state_partitioning_keys is None
 
     @property
     def stream_state(self) -> dict[str, Any]:
-        """State dict of the stream; created if absent."""
+        """State dict of the stream. A missing dict is created."""
         return self.document.stream_state(self.stream_name)
 
     @_locked
     def get_context_state(self, context: Context | None) -> dict[str, Any]:
         """Return the state dict of a context's partition, or of the stream without a context.
 
-        It is created if absent.
+        A missing dict is created.
         """
         return self._get_state(context, self.document.context_state)
 
     def get_state_partition_context(self, context: Context | None) -> Context | None:
-        """Return the part of a context that identifies its bookmark, or None without a context."""
+        """Return the part of a context that identifies its bookmark; None without a context."""
         keys = self.state_partitioning_keys
         if context is None or keys is None:
             return context
@@ -128,7 +130,7 @@ class StreamStateManager:
         return self.document.partitions(self.stream_name)
 
     def touch(self, context: Context | None = None) -> None:
-        """Discard the cached JSON text of a context's state dict after a change by other code."""
+        """Discard the cached JSON text of a state dict that other code has changed."""
         self.document.touch(self.stream_name, self.get_state_partition_context(context))
 
     @_locked
@@ -152,11 +154,10 @@ class StreamStateManager:
         config: Mapping[str, Any],
         compare_start_date_fn: Callable[[str, str], str] | None = None,
     ) -> None:
-        """Store the value from which this context starts, at the start of a context.
+        """Store the value from which a context (or the stream) is read, before reading it.
 
-        The value is the bookmark, or the setting ``start_date`` without a bookmark. Nothing is
-        stored for
-        FULL_TABLE streams.
+        The value is the bookmark or, if there is no bookmark, the setting ``start_date``. Nothing
+        is stored for FULL_TABLE streams.
 
         Args:
             context: Context of the partition, or None.
@@ -164,8 +165,7 @@ class StreamStateManager:
             replication_key: Replication key of the stream. A bookmark of another key is ignored.
             config: Configuration of the tap, for ``start_date``.
             compare_start_date_fn: Called as ``(bookmark, start_date)`` if both exist; returns the
-                one to
-                use. By default the bookmark is used.
+                value to use. By default the bookmark is used.
         """
         self._visit(context)
         if replication_method == REPLICATION_FULL_TABLE:
@@ -185,7 +185,7 @@ class StreamStateManager:
     ) -> Any | None:
         """Return the value stored by `write_starting_replication_value`.
 
-        Return None for FULL_TABLE streams and if the context starts from the beginning.
+        Return None for FULL_TABLE streams and if the context is read from the beginning.
         """
         state = self.get_context_state(context)
         if replication_method == REPLICATION_FULL_TABLE:
@@ -199,7 +199,7 @@ class StreamStateManager:
         *,
         context: Context | None = None,
     ) -> None:
-        """Set the maximum to which the progress markers of this context can move the bookmark.
+        """Set the signpost of a context: the highest value that its bookmark may get in this sync.
 
         Does nothing without a value and for sorted streams.
         """
@@ -224,9 +224,8 @@ class StreamStateManager:
             context: Context of the partition, or None.
             replication_key: Replication key of the stream.
             on_first_marker: Called when an unsorted stream gets its first progress marker. By
-                default a
-                warning that the stream is treated as unsorted is logged once.
-            state: State dict to use instead of that of the context.
+                default a warning is logged once, saying that the stream is treated as unsorted.
+            state: State dict to use instead of the context's state dict.
         """
         return BookmarkCursor(
             self.get_context_state(context) if state is None else state,
@@ -241,7 +240,7 @@ class StreamStateManager:
     def increment_state(
         self, latest_record: Record, *, context: Context | None = None, replication_key: str
     ) -> None:
-        """Advance the bookmark or the progress markers to the replication key value of one record.
+        """Advance the bookmark or the progress marker to the replication key value of one record.
 
         Raises:
             InvalidStreamSortException: The stream is sorted and the value is smaller than the
@@ -260,7 +259,7 @@ class StreamStateManager:
 
     @_locked
     def finalize_state(self, state: dict[str, Any] | None = None) -> None:
-        """Promote the progress markers of a state dict (default: the stream's) to its bookmark."""
+        """Turn the progress marker of a state dict (default: the stream's) into its bookmark."""
         state = self.stream_state if state is None else state
         bookmarks.finalize_state_progress_markers(state, order=self.order)
         self.document.touch(self.stream_name, state.get("context"))
@@ -272,11 +271,12 @@ class StreamStateManager:
         state: dict[str, Any] | None = None,
         partitions: Iterable[Context] | None = None,
     ) -> None:
-        """Promote progress markers to bookmarks, at the end of a stream or partition.
+        """Turn progress markers into bookmarks at the end of a stream or partition.
 
         Args:
-            state: State dict to finalize; with it ``partitions`` is ignored.
-            partitions: Contexts whose state dicts are finalized. By default that of the stream is.
+            state: The only state dict to finalize; if passed, ``partitions`` is ignored.
+            partitions: Contexts of the partitions to finalize. By default the stream's own state
+                dict is finalized.
         """
         if state:
             self.finalize_state(state)
@@ -288,12 +288,14 @@ class StreamStateManager:
     def close_window(
         self, context: Context | None, *, replication_key: str, until: str | None = None
     ) -> None:
-        """Promote the progress markers of a context that continues with its next window of time.
+        """Turn the progress marker of a context into its bookmark at the end of a time window.
+
+        The context will continue with its next window.
 
         Args:
             context: Context of the partition, or None.
             replication_key: Replication key of the stream.
-            until: End of the window. The bookmark becomes at least this value; it never decreases.
+            until: End of the window. An earlier bookmark is raised to this value.
         """
         state = self._change(context)
         bookmarks.promote_progress_markers(state, order=self.order)
@@ -303,12 +305,12 @@ class StreamStateManager:
 
     @_locked
     def replace_bookmark(self, context: Context | None, value: Any) -> None:
-        """Set the bookmark of a context to the same value in another format."""
+        """Set the bookmark of a context to ``value``: the same bookmark in another format."""
         self._change(context)["replication_key_value"] = value
 
     @property
     def reads_everything(self) -> bool:
-        """True if every context that this run has started was read from its beginning."""
+        """True if this run reads every context from the beginning, without a bookmark."""
         return bool(self._limit_of_run.reads_everything)
 
     @_locked
@@ -319,14 +321,14 @@ class StreamStateManager:
         saw_all: bool = True,
         keeps: Callable[[Context], bool] | None = None,
     ) -> bool:
-        """Finalize the partitions in the state, after all partitions of a run have ended.
+        """Finalize the stream's partitions after all of them have been read.
 
         Args:
             replication_key: Replication key of the stream, or None.
-            saw_all: True if the run has read all partitions of the source. Only then is ``keeps``
-                used.
-            keeps: Called with the context of each stored partition that this run did not read; the
-                partition is removed from the state if it returns False.
+            saw_all: True if the run has read all partitions of the source. Only then are partitions
+                removed from the state.
+            keeps: Called with the context of each stored partition that this run did not read. If
+                it returns False, the partition is removed from the state.
 
         Returns:
             True if the state changed.
@@ -357,7 +359,7 @@ class StreamStateManager:
         record_count: int,
         partition_record_count: int,
     ) -> None:
-        """Log a sort error with the numbers of the record in the stream and in its partition."""
+        """Log that a record is out of order, with its number in the stream and in the partition."""
         bookmarks.log_sort_error(
             ex=ex,
             log_fn=self._logger.error,
@@ -369,7 +371,7 @@ class StreamStateManager:
         )
 
     def _change(self, context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a context for a change, which the document records."""
+        """Return the state dict of a context for a change; mark it as changed."""
         return self._get_state(context, self.document.change)
 
     @property
@@ -386,11 +388,9 @@ class StreamStateManager:
         context: Context | None,
         take: Callable[[str, Context | None], dict[str, Any]],
     ) -> dict[str, Any]:
-        """Return the state dict of a context.
+        """Return the state dict of a context, using ``take`` to look it up in the document.
 
-        ``take`` returns it from the document. The dict of a partition beyond the limit exists only
-        in
-        memory.
+        The state dict of a partition beyond the partition limit is kept only in memory.
         """
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         if not partition or limit.is_idle or self._has_entry(partition):
@@ -408,7 +408,7 @@ class StreamStateManager:
         return self.document.has_partition(self.stream_name, partition)
 
     def _visit(self, context: Context | None) -> None:
-        """Record that this run reads a context."""
+        """Record that this run is reading a context."""
         limit = self._limit_of_run
         if limit.reads_everything is None:
             limit.reads_everything = True
@@ -416,7 +416,7 @@ class StreamStateManager:
             limit.visit(partition)
 
     def _is_finished_beyond(self, context: Context | None) -> bool:
-        """Return True if a context's partition is beyond the limit and was already finished."""
+        """Return True if a context's partition is beyond the limit and already finished."""
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         return not (
             not partition
@@ -447,9 +447,10 @@ class StreamStateManager:
 
 
 def _later_start(bookmark: Any, start_date: Any, compare: Callable[[str, str], str] | None) -> Any:
-    """Return the value from which a context starts.
+    """Return the value from which a context is read.
 
-    An empty or zero bookmark counts as missing, as in singer_sdk.
+    If both values exist, ``compare`` chooses; without it the bookmark is used. An empty or zero
+    bookmark counts as missing, as in singer_sdk.
     """
     if not start_date:
         return bookmark or None

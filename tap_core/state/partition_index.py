@@ -39,9 +39,9 @@ def freeze_context(context: Context) -> Hashable:
 
 
 class PartitionIndex:
-    """Index of one ``partitions`` list by context.
+    """Index of a state's ``partitions`` list, to find a partition by its context.
 
-    Entries without a context stay in the list and are never found.
+    Partitions without a context stay in the list but cannot be found.
     """
 
     __slots__ = ("_count", "_first", "_last", "_positions", "_recent", "_recent_entry", "entries")
@@ -106,7 +106,7 @@ class PartitionIndex:
         return len(self.entries) - 1
 
     def _look_up(self, context: Context) -> int | None:
-        """Return the position of a partition from the index, which is updated first, or None."""
+        """Update the index, then return the position of a partition, or None if it is absent."""
         key = freeze_context(context)
         self._catch_up()
         position = self._positions.get(key)
@@ -124,7 +124,7 @@ class PartitionIndex:
         self._recent_entry = {}
 
     def _catch_up(self) -> None:
-        """Index the appended entries; rebuild the index if the list changed in another way."""
+        """Index newly appended partitions; rebuild the index if the list has changed otherwise."""
         entries, count = self.entries, self._count
         is_prefix = not count or (
             count <= len(entries) and entries[0] is self._first and entries[count - 1] is self._last
@@ -143,7 +143,7 @@ class PartitionIndex:
         self._first, self._last = (entries[0], entries[-1]) if entries else (None, None)
 
     def _add(self, position: int) -> bool:
-        """Index the entry at a position; return True if its context was indexed before."""
+        """Index the partition at a position; return True if its context was already indexed."""
         context = _get_context(self.entries[position])
         if context is None:
             return False
@@ -182,7 +182,7 @@ def _frozen(value: Any) -> Hashable:
 
 
 def _as_read_back(value: Any) -> Hashable:
-    """Convert a value that JSON does not support to what is read back after writing it."""
+    """Convert a value that JSON does not support to the value that JSON would give back."""
     for kind, read_back in _READ_BACK:
         if isinstance(value, kind):
             return read_back(value)

@@ -61,12 +61,15 @@ def resolve_limit(stream: str, declared: Any, configured: Any) -> int | None:
 
 
 class PartitionLimit:
-    """Partition limit of one stream during one run.
+    """Limit of the number of partitions with a separate bookmark, for one stream and one run.
+
+    If there are more partitions than the limit, one shared bookmark replaces all bookmarks at the
+    end of the stream: the oldest of them.
 
     Args:
         stream: Name of the stream, for log messages.
         state: State dict of the stream at the start of the run.
-        limit: Maximum number of partitions with an entry in the state; None for no limit.
+        limit: Maximum number of partitions in the state; None for no limit.
         order: Comparator of replication key values.
     """
 
@@ -89,11 +92,11 @@ class PartitionLimit:
 
     @property
     def is_idle(self) -> bool:
-        """True if there is neither a limit nor a shared bookmark to apply."""
+        """True if there is no limit, and no shared bookmark from an earlier run."""
         return self.limit is None and not self._shared
 
     def has_room(self, entries: int) -> bool:
-        """Return True if the limit allows one more entry in addition to ``entries``."""
+        """Return True if a state with ``entries`` partitions may get one more."""
         return self.limit is None or entries < self.limit
 
     def beyond(self, context: Context) -> dict[str, Any]:
@@ -107,7 +110,9 @@ class PartitionLimit:
     def pass_limit(self, state: dict[str, Any], partitions: int) -> None:
         """Record that the limit is exceeded: mark the stream's state and log a warning.
 
-        ``partitions`` is the number of partitions found so far.
+        Args:
+            state: State dict of the stream.
+            partitions: Number of partitions found so far.
         """
         self.was_passed = True
         state[LIMIT_REACHED] = True
@@ -122,7 +127,7 @@ class PartitionLimit:
         )
 
     def begin(self, entry: dict[str, Any]) -> None:
-        """Copy the stream's shared bookmark, if any, to a new entry as its start."""
+        """Copy the shared bookmark of an earlier run, if any, to a new partition's state."""
         entry.update(self._shared)
 
     def is_beyond(self, context: Context) -> bool:
@@ -130,19 +135,19 @@ class PartitionLimit:
         return freeze_context(context) in self._beyond
 
     def visit(self, context: Context) -> None:
-        """Record that this run reads a partition."""
+        """Record that this run is reading a partition."""
         self._visited.add(freeze_context(context))
 
     def was_visited(self, context: Context) -> bool:
-        """Return True if this run has read a partition, or has started to."""
+        """Return True if this run has at least started to read a partition."""
         return freeze_context(context) in self._visited
 
     # End of partitions
 
     def finish(self, state: dict[str, Any]) -> None:
-        """Include the bookmark of a finished partition beyond the limit in the shared minimum.
+        """Include the bookmark of a finished partition beyond the limit in the shared bookmark.
 
-        Does nothing for the state dict of a partition that has an entry.
+        Does nothing for a partition within the limit.
         """
         context = state.get("context")
         if not self._beyond or not context:
@@ -155,8 +160,8 @@ class PartitionLimit:
     def finish_all(self, *, ended: bool, order: ReplicationKeyComparator) -> None:
         """Finish all remaining partitions beyond the limit.
 
-        Their progress markers are promoted to bookmarks if the partitions have ``ended``, else
-        deleted.
+        ``ended`` is True to turn their progress markers into bookmarks, False to delete the
+        markers.
         """
         for state in list(self._beyond.values()):
             if ended:
@@ -168,9 +173,12 @@ class PartitionLimit:
     def close(self, state: dict[str, Any], *, replication_key: str | None, saw_all: bool) -> bool:
         """Update the stream's state at the end of the stream; return True if it changed.
 
-        Above the limit, the entries are replaced by one shared bookmark. ``saw_all`` is True if
-        this run
-        has visited every partition of the source.
+        If the limit is exceeded, the partitions are replaced by one shared bookmark.
+
+        Args:
+            state: State dict of the stream.
+            replication_key: Replication key of the stream, or None.
+            saw_all: True if this run has read every partition of the source.
         """
         entries = state.get("partitions") or []
         if self.was_passed or not self.has_room(len(entries) - 1):
@@ -189,7 +197,7 @@ class PartitionLimit:
         *,
         saw_all: bool,
     ) -> None:
-        """Replace the entries of the stream's state by one bookmark, their minimum."""
+        """Replace the partitions in the stream's state by one bookmark: the oldest of theirs."""
         if not self.was_passed:
             self.pass_limit(state, len(entries))
         for entry in entries:
@@ -224,9 +232,9 @@ class _Lowest:
         self._keys.add(key)
 
     def of(self, key: str | None) -> Any:
-        """Return the lowest bookmark of a replication key.
+        """Return the lowest bookmark, if all bookmarks belong to the replication key ``key``.
 
-        Return None if a state dict had no bookmark, or one of another key.
+        Return None if any partition had no bookmark, or the bookmark of another key.
         """
         return self._value if key is not None and self._keys == {key} else None
 
@@ -236,11 +244,10 @@ def retain_entries(
     rule: PartitionLimit,
     keeps: Callable[[Context], bool],
 ) -> list[dict[str, Any]]:
-    """Return the partition entries that remain in the state.
+    """Return the partitions that remain in the state.
 
-    An entry remains if it has no context, if this run visited its partition, or if ``keeps``
-    returns
-    True for its context.
+    A partition remains if it has no context, if this run has read it, or if ``keeps`` returns True
+    for its context.
     """
     return [
         entry

@@ -25,7 +25,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 def read_state(text: str | bytes, source: str) -> dict[str, Any]:
-    """Return the state in the contents of a state file; ``{}`` if they are empty or ``null``.
+    """Return the state stored in a state file, or ``{}`` if the file is empty or contains ``null``.
 
     Args:
         text: Contents of the file.
@@ -50,7 +50,7 @@ def read_state(text: str | bytes, source: str) -> dict[str, Any]:
 def _last_complete_line(content: bytes, source: str, fault: ValueError) -> tuple[Any, int]:
     """Parse the last complete line of a file of JSON lines; return its value and its line number.
 
-    Only the last line may be truncated.
+    Only the last line of the file may be truncated; it is then skipped.
 
     Raises:
         StateFileError: The first line is not JSON, or neither of the last two lines is.
@@ -73,7 +73,7 @@ def _last_complete_line(content: bytes, source: str, fault: ValueError) -> tuple
 
 
 def _fault(source: str, line: int, fault: ValueError) -> StateFileError:
-    """Return an error that says where a state file is not JSON."""
+    """Return the error for a state file that is not JSON, with the line and position."""
     if isinstance(fault, json.JSONDecodeError):
         return StateFileError(
             f"{source}, line {max(line, fault.lineno)}, column {fault.colno}: "
@@ -116,7 +116,7 @@ def parse_json(text: bytes) -> Any:
 
 
 def _number(text: str) -> float | Decimal:
-    """Return a float if it has the same text as the number in the file, else a Decimal."""
+    """Convert a JSON number to float if that keeps its text unchanged, else to Decimal."""
     nearest = float(text)
     return nearest if repr(nearest) == text else Decimal(text)
 
@@ -134,7 +134,7 @@ def check_bookmarks(state: Mapping[str, Any]) -> None:
 
 
 def _expect(value: Any, kind: type, path: str) -> Any:
-    """Return a value that is None or of type ``kind``; raise StateFileError for any other."""
+    """Return None or an instance of ``kind`` unchanged; raise StateFileError for other values."""
     if value is None or isinstance(value, kind):
         return value
     name = "a list" if kind is list else "an object"

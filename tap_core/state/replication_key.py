@@ -26,7 +26,7 @@ def parse_path(key: str, schema: Any) -> tuple[str, ...]:
 
 
 def _find_path(key: str, schema: Any) -> tuple[str, ...]:
-    """Return the path to a key in a schema, or an empty tuple if there is none."""
+    """Return the path to a key in a schema, or an empty tuple without one."""
     properties = _properties(schema)
     if key in properties:
         return (key,)
@@ -88,5 +88,5 @@ def _properties(schema: Any) -> Mapping[str, Any]:
 
 
 def _listed(value: Any) -> list[Any]:
-    """Return a list unchanged, and an empty list for any other value."""
+    """Return a list unchanged, or an empty list for a value that is not a list."""
     return value if isinstance(value, list) else []

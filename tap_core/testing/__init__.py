@@ -40,7 +40,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return a deprecated function with a warning; raise AttributeError for other names."""
+    """Return a deprecated function and emit a warning; raise AttributeError for other names."""
     if name in {"get_standard_tap_tests", "get_standard_target_tests"}:
         import warnings
 

@@ -22,7 +22,10 @@ _EXCERPT = 200
 
 
 def capture_output(action: Callable[[], object]) -> tuple[TextBuffer, TextBuffer]:
-    """Run ``action`` and return its standard output and error, both positioned at the start."""
+    """Call ``action`` and return what it wrote to standard output and standard error.
+
+    Both results are text streams positioned at their start.
+    """
     out, err = _buffer(), _buffer()
     try:
         with redirect_stdout(out), redirect_stderr(err):
@@ -46,7 +49,7 @@ def parse_messages(text: str) -> list[dict[str, Any]]:
 
 
 def _message(line: str, number: int) -> dict[str, Any]:
-    """Return the message in a line of standard output; raise ValueError if it is not JSON."""
+    """Parse the message in a line of standard output; raise ValueError if it is not JSON."""
     try:
         message: dict[str, Any] = json.loads(line)
     except ValueError as error:

@@ -10,7 +10,7 @@ __all__ = ["SuiteConfig"]
 
 @dataclass(slots=True)
 class SuiteConfig:
-    """Record limits of the standard tests, and streams that may be empty."""
+    """Configuration of the standard tests: record limits, and streams that may be empty."""
 
     max_records_limit: int | None = 150
     """Maximum number of records per stream and context; None for no limit."""

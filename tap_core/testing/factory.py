@@ -44,13 +44,13 @@ __all__ = [
 
 
 class StreamTestParams(NamedTuple):
-    """Arguments of a stream test."""
+    """Arguments of a test for one stream."""
 
     stream: Stream
 
 
 class StreamAttributeTestParams(NamedTuple):
-    """Arguments of a property test."""
+    """Arguments of a test for one property of a stream."""
 
     stream: Stream
     attribute_name: str
@@ -58,7 +58,7 @@ class StreamAttributeTestParams(NamedTuple):
 
 @dataclass(frozen=True)
 class TestParam:
-    """Parameters of one test call: its id and its arguments by name."""
+    """Parameters of one call of a test: the call's id and its arguments by name."""
 
     __test__ = False  # pytest would collect it wherever it is imported
 
@@ -67,7 +67,7 @@ class TestParam:
 
 
 class BaseTestClass:
-    """Base class of generated test classes; ``params`` lists the calls of each test by name."""
+    """Base class of generated test classes; ``params`` has the list of calls for each test name."""
 
     params: ClassVar[dict[str, list[TestParam]]]
 
@@ -77,14 +77,14 @@ class BaseTestClass:
             cls.params = {}
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Parametrize a test method; pytest calls this hook for each, also for overrides."""
+        """Parametrize a test method. This is a pytest hook, called for each test method."""
         parametrize(metafunc, type(self))
 
 
 def parametrize(metafunc: pytest.Metafunc, cls: type[BaseTestClass]) -> None:
-    """Parametrize a test of a generated class.
+    """Parametrize a test method of a generated class.
 
-    An author's override without these arguments is called once.
+    If an author overrides the method without the parametrized arguments, it is called only once.
     """
     params = cls.params.get(metafunc.definition.originalname)
     if params:
@@ -142,7 +142,7 @@ def get_tap_test_class(
 ) -> type[BaseTestClass]:
     """Return a test class for a tap; assign it to a name that begins with ``Test``.
 
-    The streams are discovered in this call, and read once per class before its first test.
+    The streams are discovered by this call. They are read once per class, before its first test.
 
     Args:
         tap_class: Class of the tap.
@@ -165,7 +165,7 @@ def get_tap_test_class(
 
 
 def _tap_test_class(test_runner: TapTestRunner, suite_config: SuiteConfig) -> type[BaseTestClass]:
-    """Return a test class with the fixtures of tap tests and without tests."""
+    """Return a test class for a tap, with fixtures but without tests."""
 
     class TapTestClass(BaseTestClass):
         """Tests of a tap."""
@@ -177,18 +177,18 @@ def _tap_test_class(test_runner: TapTestRunner, suite_config: SuiteConfig) -> ty
 
         @pytest.fixture
         def resource(self) -> Any:
-            """None; authors override it if their tests need an external resource."""
+            """None by default; authors override it if their tests need an external resource."""
 
         @pytest.fixture
         def stream(self) -> Stream:
-            """Fail: without this fixture's parameters, the tap has no streams to test."""
+            """Fail because the tap has no streams; otherwise pytest passes a stream instead."""
             name = test_runner.singer_class.name
             raise AssertionError(f"'{name}' has no streams to test: discover_streams() is empty.")
 
         @pytest.fixture(scope="class")
         @classmethod
         def runner(cls) -> TapTestRunner:
-            """The runner, after it has read all streams once."""
+            """The runner of the tap, which has read all streams once."""
             test_runner.sync_all()
             return test_runner
 
@@ -258,7 +258,7 @@ def _target_test_class(
     suite_config: SuiteConfig | None,
     kwargs: Mapping[str, Any],
 ) -> type[BaseTestClass]:
-    """Return a test class with the fixtures of target tests and without tests."""
+    """Return a test class for a target, with fixtures but without tests."""
 
     class TargetTestClass(BaseTestClass):
         """Tests of a target."""
@@ -270,11 +270,11 @@ def _target_test_class(
 
         @pytest.fixture
         def resource(self) -> Any:
-            """None; authors override it if their tests need an external resource."""
+            """None by default; authors override it if their tests need an external resource."""
 
         @pytest.fixture
         def runner(self) -> TargetTestRunner:
-            """A new runner of the target."""
+            """A new runner for the target."""
             return TargetTestRunner(target_class, settings, suite_config, **kwargs)
 
     return TargetTestClass
@@ -287,7 +287,10 @@ def _any_of_streams(suites: Iterable[SingerTestSuite[Any]]) -> bool:
 def _add_suite(
     cls: type[BaseTestClass], suite: SingerTestSuite[Any], streams: Sequence[Stream]
 ) -> None:
-    """Add the tests of a suite to a test class; property tests only for matching properties."""
+    """Add the tests of a suite to a test class.
+
+    A test of a property is added only for the properties to which it applies.
+    """
     for template in suite.tests:
         name = f"test_{suite.kind}_{template.name}"
         if suite.kind == "tap_stream":
@@ -307,7 +310,7 @@ def _add_suite(
 def _attribute_params(
     template: type[AttributeTestTemplate], streams: Iterable[Stream]
 ) -> Iterator[TestParam]:
-    """Yield the test parameters of each property that a test applies to."""
+    """Yield the test parameters for each property to which a test applies."""
     for stream in streams:
         schema = stream.stream_maps[-1].transformed_schema
         for name, definition in schema.get("properties", {}).items():
@@ -316,9 +319,9 @@ def _attribute_params(
 
 
 def _test_function(name: str, template: type[TestTemplate[Any]]) -> Callable[..., None]:
-    """Return the function that pytest calls; it runs a new instance of the template.
+    """Return a test function for pytest that runs a new instance of a test template.
 
-    Its fixtures are the parameters of the template's ``run``.
+    The function requests the fixtures named by the parameters of the template's ``run``.
     """
 
     def test(*args: Any, **kwargs: Any) -> None:

@@ -31,7 +31,7 @@ __all__ = [
 def get_standard_tap_tests(
     tap_class: type[Tap], config: Mapping[str, Any] | None = None
 ) -> list[Callable[[], None]]:
-    """Return six test functions without arguments; they do not read all records.
+    """Return six test functions, which take no arguments and do not read all records.
 
     Deprecated: `tap_core.testing.get_tap_test_class` tests more, and each stream separately.
 
@@ -95,7 +95,7 @@ def tap_sync_test(tap: Tap) -> tuple[TextBuffer, TextBuffer]:
     """Sync all streams of a tap.
 
     Returns:
-        Its standard output and standard error.
+        The tap's standard output and standard error.
     """
     return capture_output(tap.sync_all)
 
@@ -111,10 +111,11 @@ def target_sync_test(
     Args:
         target: The target.
         input: Messages, one per line; None for no messages.
-        finalize: False to omit the signal for the end of the input.
+        finalize: True to signal the end of the input, so that the target loads buffered records.
+            False to omit that signal.
 
     Returns:
-        Its standard output and standard error.
+        The target's standard output and standard error.
     """
 
     def run() -> None:
@@ -132,7 +133,7 @@ def tap_to_target_sync_test(
     """Sync a tap into a target.
 
     Returns:
-        Standard output and standard error of the tap, then those of the target.
+        The standard output and standard error of the tap, then those of the target.
     """
     tap_out, tap_err = tap_sync_test(tap)
     target_out, target_err = target_sync_test(target, tap_out)
@@ -157,7 +158,10 @@ def sync_end_to_end(tap: Tap, target: Target, *mappers: Any) -> None:
 def _get_tap_catalog(
     tap_class: type[Tap], config: Mapping[str, Any] | None, *, select_all: bool = False
 ) -> dict[str, Any]:
-    """Return the discovered catalog; ``select_all`` selects every stream."""
+    """Return the discovered catalog of a tap.
+
+    ``select_all`` is True to select every stream, False to keep the discovered selection.
+    """
     tap = tap_class(config=config, parse_env_config=True)
     tap.run_discovery()
     return _select_all(tap.catalog_dict) if select_all else tap.catalog_dict
@@ -172,7 +176,10 @@ def _select_all(catalog_dict: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_keys(tap: Tap, role: str, keys_of: Callable[[Stream], Iterable[str]]) -> None:
-    """Raise AssertionError if a key of a stream is not one of its properties."""
+    """Raise AssertionError if a key of a stream is not a declared property.
+
+    ``keys_of`` returns the keys of a stream; ``role`` names them in the message.
+    """
     for name, stream in tap.streams.items():
         properties = stream.schema["properties"]
         for key in keys_of(stream):

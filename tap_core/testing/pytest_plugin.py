@@ -15,7 +15,7 @@ __all__ = ["pytest_generate_tests"]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize tests of a generated class that overrides ``pytest_generate_tests``."""
+    """Parametrize the tests of a generated class whose author overrides this hook in the class."""
     cls = metafunc.cls
     if cls is None or not issubclass(cls, BaseTestClass):
         return

@@ -41,13 +41,13 @@ _REMEDY: Final = "loosen the schema, or change the value in post_process()"
 
 @dataclass(frozen=True)
 class RecordFault:
-    """Kind of fault in the records of a stream.
+    """One kind of fault in the records of a stream, with the number of its occurrences.
 
     Attributes:
         path: Path of the property, such as ``a.b[]``.
         rule: Violated JSON Schema keyword.
         words: Message for the first occurrence.
-        record: Number of the first such record, from 1.
+        record: Number of the first record with this fault, counted from 1.
         count: Number of occurrences.
     """
 
@@ -65,7 +65,7 @@ class RecordFault:
 
     @property
     def remedy(self) -> str:
-        """Remedy to suggest to the author."""
+        """Suggestion for the author how to correct the fault."""
         return _REMEDIES.get(self.rule, _REMEDY)
 
 
@@ -73,7 +73,7 @@ _checkers: dict[str, JSONSchemaValidator] = {}
 
 
 def make_checker(schema: JsonSchema) -> JSONSchemaValidator:
-    """Return the validator of a schema, including formats; equal schemas share one.
+    """Return the validator for a schema, which also checks formats; cached by schema.
 
     Raises:
         InvalidJSONSchema: The schema is invalid.
@@ -85,10 +85,10 @@ def make_checker(schema: JsonSchema) -> JSONSchemaValidator:
 
 
 def find_faults(records: Iterable[Record], schema: JsonSchema) -> list[RecordFault]:
-    """Return the faults of records, each kind once.
+    """Return the faults in records, one entry for each kind of fault.
 
-    An invalid schema is used as far as jsonschema can use it; jsonschema's exceptions are not
-    caught. A separate test checks the schema's validity.
+    The schema's own validity is tested elsewhere. For an invalid schema, exceptions of jsonschema
+    are not caught.
     """
     faults: dict[tuple[str, str, str], RecordFault] = {}
     surely_fits, validator = _build_rules(schema)
@@ -108,7 +108,10 @@ def find_faults(records: Iterable[Record], schema: JsonSchema) -> list[RecordFau
 
 
 def _build_rules(schema: JsonSchema) -> tuple[Callable[[Any], bool], Any]:
-    """Return the compiled check, which is True for certainly valid records, and a validator."""
+    """Return a quick check and the full validator for a schema.
+
+    The quick check returns True only for records that are certainly valid.
+    """
     try:
         checker = make_checker(schema)
     except InvalidJSONSchema:
@@ -120,7 +123,7 @@ def _build_rules(schema: JsonSchema) -> tuple[Callable[[Any], bool], Any]:
 def find_invalid_values(
     values: Sequence[Any], fits: Callable[[Any], object], complaint: str
 ) -> tuple[int, str] | None:
-    """Return the number of invalid values and the message for the first; None if all are valid.
+    """Return the number of invalid values and a message about the first, or None if all are valid.
 
     Args:
         values: Values to check.
@@ -140,9 +143,9 @@ def format_faults(faults: Sequence[RecordFault]) -> str:
 
 
 def excerpt(text: str) -> str:
-    """Return a text, truncated in its middle if it is long.
+    """Return a text, shortened by omitting its middle if it is too long.
 
-    Messages begin with the value and end with the violated rule.
+    The messages of jsonschema begin with the value and end with the violated rule.
     """
     if len(text) <= _LONGEST:
         return text
@@ -151,7 +154,7 @@ def excerpt(text: str) -> str:
 
 
 def _holds(question: Callable[[Any], object], value: Any) -> bool:
-    """Return the result of a predicate; False if it raises an exception."""
+    """Call a predicate with a value; return False if it raises an exception."""
     try:
         return bool(question(value))
     except Exception:  # noqa: BLE001  an exception means an invalid value
@@ -159,5 +162,5 @@ def _holds(question: Callable[[Any], object], value: Any) -> bool:
 
 
 def _path(parts: Iterable[str | int]) -> str:
-    """Return a path as ``a.b[]``; array indexes are omitted, so that faults are grouped."""
+    """Return a path as text, such as ``a.b[]``, without the indexes of array items."""
     return "".join("[]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")

@@ -30,7 +30,7 @@ _T = TypeVar("_T", bound=PluginBase)
 
 
 class SingerTestRunner(abc.ABC, Generic[_T]):
-    """Base class of runners.
+    """Base class of test runners, which run a plugin and collect its messages.
 
     Args:
         singer_class: Class of the plugin.
@@ -60,7 +60,7 @@ class SingerTestRunner(abc.ABC, Generic[_T]):
         self._reset()
 
     def _reset(self) -> None:
-        """Reset the collected messages."""
+        """Remove the messages collected in the last run."""
         self.raw_messages: list[dict[str, Any]] = []
         self.schema_messages: list[dict[str, Any]] = []
         self.record_messages: list[dict[str, Any]] = []
@@ -71,7 +71,7 @@ class SingerTestRunner(abc.ABC, Generic[_T]):
         """Return a new plugin.
 
         Args:
-            kwargs: Arguments of the plugin instead of those of the runner.
+            kwargs: Arguments of the plugin; by default those passed to the runner.
         """
         return self.singer_class(config=self.config, **(kwargs or self.default_kwargs))
 
@@ -81,7 +81,7 @@ class SingerTestRunner(abc.ABC, Generic[_T]):
 
 
 class TapTestRunner(SingerTestRunner[Tap]):
-    """Runner of a tap, with the record limits of `SuiteConfig`."""
+    """Test runner for a tap, with the record limits of `SuiteConfig`."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class TapTestRunner(SingerTestRunner[Tap]):
         self._collect(parse_messages(out.read()))
 
     def _collect(self, messages: list[dict[str, Any]]) -> None:
-        """Store the messages by type, and the records by stream."""
+        """Store the messages of a run by type, and the records by stream name."""
         kinds = {
             "SCHEMA": self.schema_messages,
             "RECORD": self.record_messages,
@@ -145,7 +145,7 @@ class TapTestRunner(SingerTestRunner[Tap]):
 
 
 class TargetTestRunner(SingerTestRunner["Target"]):
-    """Runner of a target.
+    """Test runner for a target.
 
     Args:
         target_class: Class of the target.
@@ -198,9 +198,8 @@ class TargetTestRunner(SingerTestRunner["Target"]):
         """Run the target and collect the states that it emits.
 
         Args:
-            finalize: False to omit the signal for the end of the input; buffered records are then
-                not
-                drained.
+            finalize: True to signal the end of the input, so that the target loads buffered
+                records. False to omit that signal.
             **kwargs: Not used.
         """
         target = self.new_target()
@@ -212,7 +211,7 @@ class TargetTestRunner(SingerTestRunner["Target"]):
 
     @contextlib.contextmanager
     def _open_input(self) -> Iterator[IO[str] | None]:
-        """Yield the input; close it afterwards if this method has opened it."""
+        """Context manager for the input; a file opened by this method is closed at the end."""
         was_given = self._input is not None or self.input_io is not None
         messages = self.target_input
         try:
@@ -224,7 +223,7 @@ class TargetTestRunner(SingerTestRunner["Target"]):
 
 
 def _feed(target: Target, messages: IO[str] | None, *, finalize: bool) -> None:
-    """Send messages to a target, and the end of the input if ``finalize`` is true."""
+    """Send messages to a target; if ``finalize`` is True, also signal the end of the input."""
     if messages is not None:
         target.process_lines(messages)
     if finalize:
@@ -232,7 +231,7 @@ def _feed(target: Target, messages: IO[str] | None, *, finalize: bool) -> None:
 
 
 def _refuse_unknown(limits: Iterable[str], streams: Iterable[str]) -> None:
-    """Raise ValueError for a record limit of a stream that the tap does not have."""
+    """Raise ValueError if a record limit names a stream that the tap does not have."""
     stream_names = list(streams)
     unknown = [name for name in limits if name not in stream_names]
     if unknown:

@@ -62,7 +62,7 @@ _T = TypeVar("_T", bound=TestTemplate[Any])
 
 @dataclass(slots=True)
 class SingerTestSuite(Generic[_T]):
-    """Tests of one kind; the kind is part of the test names.
+    """Group of tests of one kind, such as tests of a stream; test names contain the kind.
 
     Args:
         kind: Subject of the tests, which determines their arguments and parameters.
@@ -130,7 +130,7 @@ target_tests: SingerTestSuite[TargetTestTemplate] = SingerTestSuite(
 
 
 def __getattr__(name: str) -> Any:
-    """Return a deprecated class with a warning; raise AttributeError for other names."""
+    """Return a deprecated class and emit a warning; raise AttributeError for other names."""
     if name == "TestSuite":
         import warnings
 

@@ -64,19 +64,19 @@ __all__ = [
 
 
 class TapCLIPrintsTest(TapTestTemplate):
-    """The tap prints its version and its description."""
+    """Test that the tap prints its version and its description."""
 
     name = "cli_prints"
 
     def test(self) -> None:
-        """Call the methods behind ``--version`` and ``--about``."""
+        """Call the methods that implement ``--version`` and ``--about``."""
         self.tap.print_version()
         self.tap.print_about()
         self.tap.print_about(output_format="json")
 
 
 class TapDiscoveryTest(TapTestTemplate):
-    """The tap accepts the catalog that it discovers."""
+    """Test that the tap accepts the catalog that it discovers."""
 
     name = "discovery"
 
@@ -91,7 +91,7 @@ class TapDiscoveryTest(TapTestTemplate):
 
 
 class TapStreamConnectionTest(TapTestTemplate):
-    """One record of each stream can be read."""
+    """Test that one record of each stream can be read."""
 
     name = "stream_connections"
 
@@ -101,7 +101,7 @@ class TapStreamConnectionTest(TapTestTemplate):
 
 
 class TapValidFinalStateTest(TapTestTemplate):
-    """The tap writes a state, and the last state has no progress markers."""
+    """Test that the tap writes a state, and that the last state has no progress markers."""
 
     name = "valid_final_state"
     message = "Final state has in-progress markers."
@@ -124,7 +124,7 @@ class TapValidFinalStateTest(TapTestTemplate):
 
 
 class StreamSchemaIsValidTest(StreamTestTemplate):
-    """The stream's schema is a valid JSON Schema."""
+    """Test that the stream's schema is a valid JSON Schema."""
 
     name = "schema_is_valid"
 
@@ -138,7 +138,7 @@ class StreamSchemaIsValidTest(StreamTestTemplate):
 
 
 class StreamReturnsRecordTest(StreamTestTemplate):
-    """The stream has at least one record."""
+    """Test that the stream has at least one record."""
 
     name = "returns_record"
 
@@ -157,7 +157,7 @@ class StreamReturnsRecordTest(StreamTestTemplate):
 
 
 class StreamCatalogSchemaMatchesRecordTest(StreamTestTemplate):
-    """Each property of the schema occurs in a record; the test only warns if not."""
+    """Test that warns about properties of the schema that do not occur in any record."""
 
     name = "transformed_catalog_schema_matches_record"
 
@@ -177,7 +177,7 @@ class StreamCatalogSchemaMatchesRecordTest(StreamTestTemplate):
 
 
 class StreamRecordSchemaMatchesCatalogTest(StreamTestTemplate):
-    """Each property of a record is declared in the schema."""
+    """Test that all properties of the records are declared in the schema."""
 
     name = "record_schema_matches_transformed_catalog"
 
@@ -196,12 +196,12 @@ class StreamRecordSchemaMatchesCatalogTest(StreamTestTemplate):
 
 
 class StreamRecordMatchesStreamSchema(StreamTestTemplate):
-    """Each record is valid under the schema."""
+    """Test that all records are valid under the schema."""
 
     name = "record_matches_stream_schema"
 
     def test(self) -> None:
-        """Validate every record, formats included."""
+        """Validate every record, including the formats of values."""
         __tracebackhide__ = True
         faults = find_faults(self.stream_records, self.stream.schema)
         if faults:
@@ -212,7 +212,10 @@ class StreamRecordMatchesStreamSchema(StreamTestTemplate):
 
 
 class StreamPrimaryKeysTest(StreamTestTemplate):
-    """Each record has all primary keys; the test warns if two records have the same key."""
+    """Test that all records have their primary keys.
+
+    The test warns if two records have the same keys.
+    """
 
     name = "primary_keys"
 
@@ -276,7 +279,7 @@ def _is_dated(schema: JsonSchema) -> bool:
 
 
 class AttributeIsDateTimeTest(AttributeTestTemplate):
-    """Every value is an ISO 8601 date or date-time."""
+    """Test that all values are ISO 8601 dates or date-times."""
 
     name = "is_datetime"
     value_type = ValueType(
@@ -288,7 +291,7 @@ class AttributeIsDateTimeTest(AttributeTestTemplate):
 
 
 class AttributeIsBooleanTest(AttributeTestTemplate):
-    """Every value is a boolean, or the text ``true`` or ``false`` in any case."""
+    """Test that all values are booleans, or the text ``true`` or ``false`` in any case."""
 
     name = "is_boolean"
     value_type = ValueType(
@@ -300,7 +303,7 @@ class AttributeIsBooleanTest(AttributeTestTemplate):
 
 
 class AttributeIsObjectTest(AttributeTestTemplate):
-    """Every value is an object."""
+    """Test that all values are objects."""
 
     name = "is_object"
     value_type = ValueType(
@@ -312,7 +315,7 @@ class AttributeIsObjectTest(AttributeTestTemplate):
 
 
 class AttributeIsIntegerTest(AttributeTestTemplate):
-    """Every value is an integer, or convertible to one by ``int``."""
+    """Test that all values are integers, or can be converted by ``int``."""
 
     name = "is_integer"
     value_type = ValueType(
@@ -324,7 +327,7 @@ class AttributeIsIntegerTest(AttributeTestTemplate):
 
 
 class AttributeIsNumberTest(AttributeTestTemplate):
-    """Every value is a number; numeric text is not accepted."""
+    """Test that all values are numbers; numeric text is not accepted."""
 
     name = "is_numeric"
     value_type = ValueType(
@@ -336,12 +339,12 @@ class AttributeIsNumberTest(AttributeTestTemplate):
 
 
 class AttributeNotNullTest(AttributeTestTemplate):
-    """No value is null or missing."""
+    """Test that no value is null or missing."""
 
     name = "not_null"
 
     def test(self) -> None:
-        """Check every record."""
+        """Check the property in every record."""
         __tracebackhide__ = True
         nulls = [r for r in self.stream_records if r.get(self.attribute_name) is None]
         if nulls:
@@ -371,7 +374,7 @@ def _format_schema_error(stream: Stream, error: InvalidJSONSchema) -> str:
 
 
 def _properties(stream: Stream) -> JsonSchema:
-    """Return the properties of the sent records: the schema after the last stream map."""
+    """Return the properties that sent records have: those after the last stream map."""
     properties: JsonSchema = stream.stream_maps[-1].transformed_schema.get("properties", {})
     return properties
 

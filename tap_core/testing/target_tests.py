@@ -38,49 +38,52 @@ _STATES = ((1, 0), (2, 1), (3, 2), (5, 3), (5, 6))
 
 
 class TargetArrayData(TargetFileTestTemplate):
-    """The target loads arrays of strings."""
+    """Test that the target loads arrays of strings."""
 
     name = "array_data"
 
 
 class TargetCamelcaseComplexSchema(TargetFileTestTemplate):
-    """The target loads a wide schema with mixed-case names that changes before any record."""
+    """Test that the target loads a wide schema with mixed-case names.
+
+    The schema changes before the first record.
+    """
 
     name = "camelcase_complex_schema"
 
 
 class TargetCamelcaseTest(TargetFileTestTemplate):
-    """The target loads a stream and properties with mixed-case names."""
+    """Test that the target loads a stream and properties with mixed-case names."""
 
     name = "camelcase"
 
 
 class TargetCliPrintsTest(TargetTestTemplate):
-    """The target prints its version and its description."""
+    """Test that the target prints its version and its description."""
 
     name = "cli_prints"
 
     def test(self) -> None:
-        """Call the methods behind ``--version`` and ``--about``."""
+        """Call the methods that implement ``--version`` and ``--about``."""
         self.target.print_version()
         self.target.print_about()
         self.target.print_about(output_format="json")
 
 
 class TargetDuplicateRecords(TargetFileTestTemplate):
-    """The target loads several records per key; the last record of each key is the newest."""
+    """Test that the target loads several records with the same key, of which the last is newest."""
 
     name = "duplicate_records"
 
 
 class TargetEncodedStringData(TargetFileTestTemplate):
-    """The target loads text in many scripts, with quotes, escapes and control characters."""
+    """Test that the target loads text in many scripts, with quotes and control characters."""
 
     name = "encoded_string_data"
 
 
 class TargetInvalidSchemaTest(TargetFileTestTemplate):
-    """The target rejects a schema without properties."""
+    """Test that the target rejects a schema without properties."""
 
     name = "invalid_schema"
 
@@ -91,12 +94,12 @@ class TargetInvalidSchemaTest(TargetFileTestTemplate):
 
 
 class TargetMultipleStateMessages(TargetFileTestTemplate):
-    """The target emits states unchanged and in order, and the newest state last."""
+    """Test that the target emits states unchanged and in order, and the newest state last."""
 
     name = "multiple_state_messages"
 
     def test(self) -> None:
-        """Check that the emitted states are a subsequence of the input and end with its last."""
+        """Check that the emitted states are input states, in order, and end with the last one."""
         self.runner.sync_all()
         streams = ("test_multiple_state_messages_a", "test_multiple_state_messages_b")
         sent = [dict(zip(streams, values, strict=True)) for values in _STATES]
@@ -107,25 +110,25 @@ class TargetMultipleStateMessages(TargetFileTestTemplate):
 
 
 class TargetNoPrimaryKeys(TargetFileTestTemplate):
-    """The target loads a stream without primary keys."""
+    """Test that the target loads a stream without primary keys."""
 
     name = "no_primary_keys"
 
 
 class TargetOptionalAttributes(TargetFileTestTemplate):
-    """The target loads records with and without a property that is not required."""
+    """Test that the target loads records with and without a property that is not required."""
 
     name = "optional_attributes"
 
 
 class TargetPrimaryKeyUpdates(TargetFileTestTemplate):
-    """The target accepts a schema that is sent again with other keys."""
+    """Test that the target accepts a schema that is sent again with other primary keys."""
 
     name = "pk_updates"
 
 
 class TargetRecordBeforeSchemaTest(TargetFileTestTemplate):
-    """The target rejects a record without a preceding schema."""
+    """Test that the target rejects a record without a preceding schema."""
 
     name = "record_before_schema"
 
@@ -136,7 +139,7 @@ class TargetRecordBeforeSchemaTest(TargetFileTestTemplate):
 
 
 class TargetRecordMissingKeyProperty(TargetFileTestTemplate):
-    """The target rejects a record without its key property."""
+    """Test that the target rejects a record without its key property."""
 
     name = "record_missing_key_property"
 
@@ -147,30 +150,30 @@ class TargetRecordMissingKeyProperty(TargetFileTestTemplate):
 
 
 class TargetRecordMissingOptionalFields(TargetFileTestTemplate):
-    """The target loads records that have only the required properties."""
+    """Test that the target loads records that have only the required properties."""
 
     name = "record_missing_fields"
 
 
 class TargetRecordMissingRequiredProperty(TargetFileTestTemplate):
-    """The target loads a record without a required property that is not a key (optional test)."""
+    """Optional test that the target loads a record without a required non-key property."""
 
     name = "record_missing_required_property"
 
 
 class TargetSchemaNoProperties(TargetFileTestTemplate):
-    """The target loads objects without declared properties."""
+    """Test that the target loads objects without declared properties."""
 
     name = "schema_no_properties"
 
 
 class TargetSchemaUpdates(TargetFileTestTemplate):
-    """The target loads a schema that changes several times between records."""
+    """Test that the target loads a stream whose schema changes several times between records."""
 
     name = "schema_updates"
 
 
 class TargetSpecialCharsInAttributes(TargetFileTestTemplate):
-    """The target loads names with colons and other characters that databases often reject."""
+    """Test that the target loads names with colons and other characters unusual in databases."""
 
     name = "special_chars_in_attributes"

@@ -42,12 +42,12 @@ _R = TypeVar("_R", bound=SingerTestRunner[Any])
 
 
 class TestTemplate(Generic[_R]):
-    """Base class of tests; subclasses set ``name`` and override `test` and other steps.
+    """Base class of tests; subclasses set ``name`` and override `test` or other methods.
 
     Attributes:
         name: Name of the test.
         config: Configuration of the tests.
-        resource: External resource of the author's fixture ``resource``, or None.
+        resource: External resource from the author's fixture ``resource``, or None.
         runner: Runner of the plugin.
     """
 
@@ -65,20 +65,20 @@ class TestTemplate(Generic[_R]):
         raise NotImplementedError("A template must define its id.")
 
     def setup(self) -> None:
-        """Prepare external resources before `test`; override it if needed."""
+        """Prepare external resources before `test`; does nothing by default."""
 
     def test(self) -> None:
-        """Run the test; by default check that the plugin runs without an error."""
+        """Run the test. By default, check that the plugin runs without an error."""
         self.runner.sync_all()
 
     def validate(self) -> None:
-        """Check the external results of `test`; override it if needed."""
+        """Check the effects of `test` on external resources; does nothing by default."""
 
     def teardown(self) -> None:
-        """Clean up; called even if the test fails. Override it if needed."""
+        """Clean up after the test, even if it fails; does nothing by default."""
 
     def run(self, config: SuiteConfig, resource: Any, runner: _R) -> None:
-        """Run all steps of the test.
+        """Run `setup`, `test`, `validate` and `teardown`.
 
         Args:
             config: Configuration of the tests.
@@ -123,7 +123,10 @@ class TapTestTemplate(TestTemplate[TapTestRunner]):
 
 
 class StreamTestTemplate(TestTemplate[TapTestRunner]):
-    """Base class of stream tests, with ``self.stream`` and its ``self.stream_records``."""
+    """Base class of stream tests.
+
+    ``self.stream`` is the stream, and ``self.stream_records`` are its records.
+    """
 
     required_kwargs: ClassVar[list[str]] = ["stream"]
 
@@ -152,7 +155,7 @@ class StreamTestTemplate(TestTemplate[TapTestRunner]):
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """Type that all values of a property must have, or be convertible to."""
+    """Type that the values of a property must have, or to which they must be convertible."""
 
     kind: str
     """Name of the type in messages, such as ``boolean``."""
@@ -165,7 +168,7 @@ class ValueType:
 
 
 class AttributeTestTemplate(StreamTestTemplate):
-    """Base class of tests of one property of a stream: ``self.attribute_name``.
+    """Base class of tests of one property, ``self.attribute_name``, of a stream.
 
     Set `value_type`, or override `evaluate` and `test`.
     """
@@ -195,7 +198,7 @@ class AttributeTestTemplate(StreamTestTemplate):
 
     @cached_property
     def non_null_attribute_values(self) -> list[Any]:
-        """Values of the property without nulls; a warning is emitted if there are none."""
+        """Values of the property that are not null; without any, a warning is emitted."""
         all_values = (record.get(self.attribute_name) for record in self.stream_records)
         values = [value for value in all_values if value is not None]
         if not values and not self.ignore_no_records:
@@ -213,10 +216,10 @@ class AttributeTestTemplate(StreamTestTemplate):
         property_name: str,  # noqa: ARG003
         property_schema: JsonSchema,
     ) -> bool:
-        """Return True if the test applies to a property: if it is declared with `value_type`.
+        """Return True if the test applies to a property, by default if its type is `value_type`.
 
         Raises:
-            NotImplementedError: the test has no `value_type` and does not override this method.
+            NotImplementedError: The test has no `value_type` and does not override this method.
         """
         if cls.value_type is None:
             raise NotImplementedError(
@@ -225,7 +228,7 @@ class AttributeTestTemplate(StreamTestTemplate):
         return bool(cls.value_type.is_declared(property_schema))
 
     def test(self) -> None:
-        """Check every value that is not null, if the test has a `value_type`."""
+        """Check all values other than null; do nothing if the test has no `value_type`."""
         __tracebackhide__ = True
         if self.value_type is None:
             super().test()
@@ -259,7 +262,7 @@ class TargetTestTemplate(TestTemplate[TargetTestRunner]):
 
 
 class TargetFileTestTemplate(TargetTestTemplate):
-    """Base class of tests that send the messages of a file to a target."""
+    """Base class of target tests whose input messages are read from a file."""
 
     @property
     def singer_filepath(self) -> Traversable:

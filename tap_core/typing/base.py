@@ -22,7 +22,10 @@ _P = TypeVar("_P")
 
 
 class DefaultInstanceProperty:
-    """Property that can also be read on the class, where it uses a default instance."""
+    """Property that can be read on an instance or on the class.
+
+    On the class, the value is that of an instance created without arguments.
+    """
 
     def __init__(self, fget: Callable[[Any], Any]) -> None:
         """Store the getter ``fget``, whose docstring becomes that of the property."""
@@ -30,12 +33,14 @@ class DefaultInstanceProperty:
         self.__doc__ = fget.__doc__
 
     def __get__(self, instance: _P | None, owner: type[_P]) -> Any:
-        """Return the value for ``instance``; on the class, for a default instance."""
+        """Return the value for ``instance``, or for a new instance if read on the class."""
         return self.fget(owner() if instance is None else instance)
 
 
 class JSONTypeHelper(Generic[T]):
-    """Base class of type helpers; subclasses implement ``type_dict``.
+    """Base class of type helpers, which describe a JSON Schema in Python.
+
+    Subclasses implement ``type_dict``.
 
     Args:
         allowed_values: Values of the keyword ``enum``.
@@ -62,7 +67,7 @@ class JSONTypeHelper(Generic[T]):
 
     @property
     def extras(self) -> JsonSchema:
-        """The keywords ``enum`` and ``examples``, as far as they are set."""
+        """The keywords ``enum`` and ``examples``, if they are set."""
         keywords = {"enum": self.allowed_values, "examples": self.examples}
         return {keyword: values for keyword, values in keywords.items() if values}
 

@@ -47,7 +47,7 @@ _Predicate: TypeAlias = Callable[[JsonSchema], bool]
 
 
 def append_type(type_dict: JsonSchema, new_type: str) -> JsonSchema:
-    """Return a copy of a schema that also allows the type ``new_type``, listed last."""
+    """Return a copy of a schema that also allows the type ``new_type``."""
     result = deepcopy(type_dict)
     if "anyOf" in result:
         options = result["anyOf"]
@@ -65,7 +65,7 @@ def append_type(type_dict: JsonSchema, new_type: str) -> JsonSchema:
 
 
 def is_secret_type(type_dict: JsonSchema) -> bool:
-    """Return True if a setting, or one nested in it, is marked ``secret`` or ``writeOnly``."""
+    """Return True if the schema of a setting contains ``secret`` or ``writeOnly``, at any depth."""
     if type_dict.get(JSONSCHEMA_ANNOTATION_WRITEONLY):
         return True
     if type_dict.get(JSONSCHEMA_ANNOTATION_SECRET):
@@ -81,11 +81,11 @@ def is_object_type(property_schema: JsonSchema) -> bool | None:
 
 
 def is_uniform_list(property_schema: JsonSchema) -> bool:
-    """Return True if values may be arrays whose items share one schema.
+    """Return True if values may be arrays whose items have one common schema.
 
     Raises:
         EmptySchemaTypeError: The schema is ``{}``.
-        StreamSetupError: The schema does not declare a type; also a ValueError.
+        StreamSetupError: The schema does not declare a type; the error is also a ValueError.
     """
     return (
         is_array_type(property_schema)
@@ -130,7 +130,7 @@ def is_array_type(type_dict: JsonSchema) -> bool:
 
     Raises:
         EmptySchemaTypeError: The schema is ``{}``.
-        StreamSetupError: The schema does not declare a type; also a ValueError.
+        StreamSetupError: The schema does not declare a type; the error is also a ValueError.
     """
     _reject_empty(type_dict)
     return _apply(type_dict, is_array_type, lambda leaf: "array" in leaf["type"])
@@ -141,7 +141,7 @@ def is_string_array_type(type_dict: JsonSchema) -> bool:
 
     Raises:
         EmptySchemaTypeError: The schema is ``{}``.
-        StreamSetupError: The schema does not declare a type; also a ValueError.
+        StreamSetupError: The schema does not declare a type; the error is also a ValueError.
     """
     _reject_empty(type_dict)
     return _apply(
@@ -154,12 +154,12 @@ def is_string_array_type(type_dict: JsonSchema) -> bool:
 def is_datetime_type(type_dict: JsonSchema) -> bool:
     """Return True if values are date-times.
 
-    Of ``anyOf`` and ``oneOf`` one option is sufficient; of ``allOf`` all members must be
-    date-times.
+    For ``anyOf`` and ``oneOf`` one date-time option is sufficient; for ``allOf`` all members must
+    be date-times.
 
     Raises:
         EmptySchemaTypeError: The schema is ``{}``.
-        StreamSetupError: The schema does not declare a type; also a ValueError.
+        StreamSetupError: The schema does not declare a type; the error is also a ValueError.
     """
     _reject_empty(type_dict)
     return _apply(
@@ -173,10 +173,11 @@ def is_datetime_type(type_dict: JsonSchema) -> bool:
 def is_date_or_datetime_type(type_dict: JsonSchema) -> bool:
     """Return True if values are dates or date-times.
 
-    Of ``anyOf`` and ``oneOf`` one option is sufficient; of ``allOf`` all members must be such.
+    For ``anyOf`` and ``oneOf`` one such option is sufficient; for ``allOf`` all members must be
+    dates or date-times.
 
     Raises:
-        StreamSetupError: The schema does not declare a type; also a ValueError.
+        StreamSetupError: The schema does not declare a type; the error is also a ValueError.
     """
     return _apply(
         type_dict,
@@ -195,7 +196,7 @@ def get_datelike_property_type(property_schema: JsonSchema) -> str | None:
 
 
 def _names(kind: Any) -> list[str]:
-    """Return the value of ``type``, a name or a list of names, as a list."""
+    """Return a value of the keyword ``type``, which is a name or a list of names, as a list."""
     return [kind] if isinstance(kind, str) else list(kind)
 
 
@@ -233,16 +234,16 @@ def _apply(
     *,
     one_of: bool = False,
 ) -> bool:
-    """Return the result of a predicate for a schema that may combine other schemas.
+    """Apply a predicate to a schema or, if it combines other schemas, to those.
 
     Args:
         schema: The schema.
         predicate: Predicate for the members of ``anyOf``, ``allOf`` and ``oneOf``.
         leaf_predicate: Predicate for a schema without these keywords.
-        one_of: True to look into ``oneOf``.
+        one_of: True to also test the options of ``oneOf``; False to ignore ``oneOf``.
 
     Raises:
-        StreamSetupError: The schema does not declare a type; also a ValueError.
+        StreamSetupError: The schema does not declare a type; the error is also a ValueError.
     """
     if "anyOf" in schema:
         return any(map(predicate, schema["anyOf"]))

@@ -77,8 +77,9 @@ class Property(JSONTypeHelper[T], Generic[T]):
         Args:
             name: Name of the property.
             wrapped: Type of its values.
-            required: True if objects must have the property. Otherwise it is also nullable.
-            default: Value of a plugin's setting that is not set.
+            required: True if objects must have the property. False also makes the property
+                nullable.
+            default: Value of the setting if the user does not set it.
             description: Description for users.
             secret: True for credentials; sets the keywords ``secret`` and ``writeOnly``.
             allowed_values: Values of the keyword ``enum``.
@@ -162,8 +163,7 @@ class ObjectType(JSONTypeHelper[Any]):
         Args:
             properties: Declared properties.
             additional_properties: Type of undeclared properties, or False to forbid them. None
-                omits
-                the keyword.
+                omits the keyword.
             pattern_properties: Types of undeclared properties, by regular expression of the name.
             kwargs: Arguments of `JSONTypeHelper`.
         """
@@ -195,7 +195,7 @@ class ObjectType(JSONTypeHelper[Any]):
         }
 
     def _undeclared_keywords(self) -> JsonSchema:
-        """Return ``additionalProperties`` and ``patternProperties``, as far as they are set."""
+        """Return ``additionalProperties`` and ``patternProperties``, if they are set."""
         undeclared, patterns = self.additional_properties, self.pattern_properties
         result: JsonSchema = {}
         if undeclared is not None:
@@ -228,7 +228,7 @@ class PropertiesList(ObjectType):
         super().__init__(*args, additional_properties=additional_properties, **kwargs)
 
     def items(self) -> ItemsView[str, Property[Any]]:
-        """Return pairs of name and property, in order."""
+        """Return the (name, property) pairs in the order of declaration."""
         return self.wrapped.items()
 
     def append(self, property: Property[Any]) -> None:
@@ -241,5 +241,5 @@ class PropertiesList(ObjectType):
         return {**super().type_dict, "$schema": _DIALECT}
 
     def __iter__(self) -> Iterator[Property[Any]]:
-        """Iterate over the properties in order."""
+        """Iterate over the properties in the order of declaration."""
         return iter(self.wrapped.values())

@@ -46,7 +46,7 @@ __all__ = [
 
 
 class StringType(JSONTypeHelper[str]):
-    """Text; subclasses set its ``format``.
+    """Text type; subclasses set the keyword ``format``.
 
     >>> StringType(max_length=10, nullable=True).type_dict
     {'type': ['string', 'null'], 'maxLength': 10}
@@ -218,7 +218,7 @@ class BooleanType(JSONTypeHelper[bool]):
 
 
 class _NumericType(JSONTypeHelper[T]):
-    """Base class of the types for integers and other numbers."""
+    """Base class of the integer and number types."""
 
     __type_name__: ClassVar[str]
 
@@ -273,7 +273,7 @@ class IntegerType(_NumericType[int]):
 
 
 class DecimalType(_NumericType[float]):
-    """Number of any precision, with the JSON Schema type ``number``."""
+    """Integer or fractional number: the JSON Schema type ``number``."""
 
     __type_name__ = "number"
 

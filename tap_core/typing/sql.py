@@ -79,7 +79,7 @@ def to_sql_type(jsonschema_type: JsonSchema) -> Any:
 
 
 def _sqlalchemy_types() -> Any:
-    """Return the module `sqlalchemy.types`, imported by name for type checkers without SQLAlchemy.
+    """Import and return the module `sqlalchemy.types`.
 
     Raises:
         ModuleNotFoundError: SQLAlchemy is not installed; the message says how to install it.
@@ -111,7 +111,7 @@ def _sql_name(schema: JsonSchema) -> str:
 
 
 def admits_type(jsonschema_type: JsonSchema, type_check: Collection[str]) -> bool:
-    """Return True if ``type_check`` contains a type of the schema or of its ``anyOf`` options."""
+    """Return True if the schema, or one of its ``anyOf`` options, has a type in ``type_check``."""
     kind = jsonschema_type.get("type", ())
     kinds = (kind,) if isinstance(kind, str) else kind
     if any(name in type_check for name in kinds):

@@ -17,7 +17,9 @@ __all__ = ["extend_validator_with_defaults"]
 
 
 def __getattr__(name: str) -> Any:
-    """Return ``DEFAULT_JSONSCHEMA_VALIDATOR``, imported on first use; also for `tap_core.typing`.
+    """Return ``DEFAULT_JSONSCHEMA_VALIDATOR``, which is created when first accessed.
+
+    `tap_core.typing` uses this function as well.
 
     Raises:
         AttributeError: Any other name was accessed.
@@ -29,11 +31,10 @@ def __getattr__(name: str) -> Any:
 
 
 def extend_validator_with_defaults(validator_class: Any) -> Any:
-    """Return a variant of a validator class that sets absent properties to their ``default``.
+    """Return a subclass of a validator class that sets missing properties to their ``default``.
 
-    The validated object is changed in place. The defaults of an object are set before its
-    properties
-    are validated.
+    The validated object is changed in place. Defaults are set before the object's properties are
+    validated.
     """
     from jsonschema import validators
 

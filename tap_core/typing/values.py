@@ -30,7 +30,7 @@ _MAX_TIME: Final = "23:59:59.999999"
 
 
 class TypeConformanceLevel(Enum):
-    """Depth to which the values of a record are converted to the types of the schema."""
+    """Nesting depth to which a record's values are converted to the types of the schema."""
 
     RECURSIVE = 1
     """All values, including those in nested objects and lists."""
@@ -43,7 +43,7 @@ class TypeConformanceLevel(Enum):
 
 
 class DatetimeErrorTreatmentEnum(Enum):
-    """Reaction of a target to a date, time or datetime that it cannot parse."""
+    """Handling of a date, time or datetime that a target cannot parse."""
 
     ERROR = "error"
     """Raise an error."""
@@ -80,11 +80,11 @@ def handle_invalid_timestamp_in_record(
         invalid_value: The text that cannot be parsed.
         datelike_typename: ``date``, ``time`` or ``date-time``.
         ex: Error of the parser.
-        treatment: How to replace the value; None means ERROR.
-        logger: Logger for a warning if the value is replaced.
+        treatment: Handling of the value; None means ERROR.
+        logger: Logger for the warning about a replaced value.
 
     Raises:
-        InvalidDateTimeError: The treatment is ERROR or None. It is a ValueError.
+        InvalidDateTimeError: The treatment is ERROR or None. The error is also a ValueError.
     """
     field = ":".join(key_breadcrumb)
     shown, why = show_value(invalid_value), show_value(ex, ex)
