@@ -336,8 +336,7 @@ class Tap(PluginBase):
         """Return all streams of the source, as a sequence of `Stream` objects.
 
         Every tap must override this method, unless it is always run with a catalog. Include the
-        child
-        streams: they are linked to their parents by ``parent_stream_type``.
+        child streams: they are linked to their parents by ``parent_stream_type``.
 
         Raises:
             NotImplementedError: The tap does not override the method.

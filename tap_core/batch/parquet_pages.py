@@ -1,8 +1,7 @@
 """Limit on the page size of Parquet files, because readers unpack each page as a whole.
 
 The footer contains the sizes of columns, but not of pages, which only page headers contain.
-Source: the Apache Parquet format, "Data Pages" and "PageHeader"; Apache Thrift, "Compact
-protocol".
+Source: the Apache Parquet format, "Data Pages" and "PageHeader"; Apache Thrift, "Compact protocol".
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Validation of a configuration against its schema, and the error messages.
 
-- Every fault is reported in one sentence that ends with the setting's path (``in
-  config['a'][0]``),
+- Every fault is reported in one sentence that ends with the setting's path (``in config['a'][0]``),
   or has no path if it concerns the whole configuration.
 - No sentence contains the value of a secret setting, a value that may hold one, or a long value.
 - ``jsonschema`` is imported only if the simple rules below cannot prove validity, to start faster.

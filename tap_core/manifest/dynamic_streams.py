@@ -45,8 +45,7 @@ def generate_streams(
 
     Raises:
         DiscoveryError: the API's data cannot be read, or contains a stream name twice.
-        ManifestError: a template cannot be filled, or the manifest generates a stream name
-            twice.
+        ManifestError: a template cannot be filled, or the manifest generates a stream name twice.
     """
     manifest, seen = shared.manifest, set(taken)
     for node, template_name in zip(

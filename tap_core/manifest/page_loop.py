@@ -54,8 +54,7 @@ class PageLoop:
         select: Function that yields the records of documents.
         is_pristine: True if processing the records never changes the documents.
         documents: Function that yields the documents to select records from, if not ``decode``.
-        on_page_read: Function called with each page's record count before the paginator moves
-            on.
+        on_page_read: Function called with each page's record count before the paginator moves on.
         page_sizes: Current page size, if the manifest declares a page size reduction.
         admits: Client-side record filter: a function that returns True to keep a record.
         on_failure: Callback for a record on which a template fails; None raises the error.

@@ -99,8 +99,7 @@ class RestartLimiter:
         """Return the time window to read after a restart; None for a stream without windows.
 
         Raises:
-            SyncError: a restart would repeat the same requests, or there were too many
-                restarts.
+            SyncError: a restart would repeat the same requests, or there were too many restarts.
         """
         self._read = 0
         self._begun += 1

@@ -157,11 +157,9 @@ class CachedToken(OAuthAuthenticator):
         headers: Headers of the token request.
         names: Names of the fields in the token response.
         in_query: True if the fields are sent in the query string instead of the body.
-        end_format: Datetime format of the expiry; None if the server sends a lifetime in
-            seconds.
+        end_format: Datetime format of the expiry; None if the server sends a lifetime in seconds.
         known: Token of an earlier run with its expiry; None if there is none.
-        keep_in: Config paths at which the token and its expiry are stored; None to not store
-            them.
+        keep_in: Config paths at which the token and its expiry are stored; None to not store them.
         client_secret: The client secret, which is removed from messages.
     """
 

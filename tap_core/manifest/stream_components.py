@@ -58,8 +58,7 @@ class StreamComponents:
         Args:
             shared: Objects that the streams of the tap share.
             node: Part of the manifest that declares the stream.
-            has_state: Function that returns True if a StateDelegatingStream is read
-                incrementally.
+            has_state: Function that returns True if a StateDelegatingStream is read incrementally.
         """
         self.node = node
         self._shared = shared

@@ -214,9 +214,8 @@ def _column_of_choices(definition: JsonSchema) -> JsonSchema | None:
     """Return the column schema of a property whose definition has no ``type``.
 
     Only the first keyword of the definition is used. If it lists alternatives (``oneOf``,
-    ``anyOf``), the column gets the type of the first alternative. If that type is not string,
-    array or object, the property gets no column (None). Without alternatives the column is a
-    string.
+    ``anyOf``), the column gets the type of the first alternative. If that type is not string, array
+    or object, the property gets no column (None). Without alternatives the column is a string.
     """
     choices = next(iter(definition.values()), None)
     first = choices[0] if isinstance(choices, list) and choices else None

@@ -1,8 +1,7 @@
 """Pagination methods of a new HTTP tap.
 
-Each method consists of code fragments that the templates insert, as in
-`tap_core.scaffold.auth`: one part for the tap, one for the service that simulates the API
-in the project's tests.
+Each method consists of code fragments that the templates insert, as in `tap_core.scaffold.auth`:
+one part for the tap, one for the service that simulates the API in the project's tests.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Bounds, digits and decimal places that a JSON Schema declares for a number.
 
-Bounds and ``multipleOf`` are converted to decimals through their text, because a float has
-already lost precision. A float bound that equals a 64-bit limit when rounded is treated as that
-limit.
+Bounds and ``multipleOf`` are converted to decimals through their text, because a float has already
+lost precision. A float bound that equals a 64-bit limit when rounded is treated as that limit.
 """
 
 from __future__ import annotations

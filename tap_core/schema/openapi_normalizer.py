@@ -33,8 +33,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
     - ``allOf`` is merged into the schema
     - ``oneOf`` with one option, or with one option and null, becomes that option
     - ``enum`` and ``pattern`` are removed
-    - keywords that only OpenAPI 2.0 and 3.0 use, such as a true ``exclusiveMinimum``, are
-      converted
+    - keywords that only OpenAPI 2.0 and 3.0 use, such as a true ``exclusiveMinimum``, are converted
     """
 
     def preprocess_schema(

@@ -1,9 +1,8 @@
 """Reader of the batch files that a BATCH message names.
 
-The records equal those of RECORD messages: values have JSON types and are converted to the
-declared types (a file may hold 1 for true, or a Parquet timestamp). Maps, validation and
-sinks therefore need no special case for files. Memory is bounded regardless of the file
-size.
+The records equal those of RECORD messages: values have JSON types and are converted to the declared
+types (a file may hold 1 for true, or a Parquet timestamp). Maps, validation and sinks therefore
+need no special case for files. Memory is bounded regardless of the file size.
 
 Source: the BATCH message of the Meltano Singer SDK ("Batch messages").
 """

@@ -1,8 +1,7 @@
 """Validation of records against their schema, with the results of jsonschema.
 
-The function of `tap_core.sinks.compiled_validator` accepts certainly valid records. All
-others go to jsonschema's Draft 2020-12 validator, whose message is raised. jsonschema is
-imported only then.
+The function of `tap_core.sinks.compiled_validator` accepts certainly valid records. All others go
+to jsonschema's Draft 2020-12 validator, whose message is raised. jsonschema is imported only then.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Conversion of record values that the database driver does not accept.
 
-Conversions are chosen once per column from its JSON Schema, its type and the database.
-Accepted values stay unchanged, and adapters that an author registers with the driver take
-precedence. Datetimes lose no information: if a column stores no offset, they are converted
-to UTC.
+Conversions are chosen once per column from its JSON Schema, its type and the database. Accepted
+values stay unchanged, and adapters that an author registers with the driver take precedence.
+Datetimes lose no information: if a column stores no offset, they are converted to UTC.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """`SQLStream`: a table or a view as a stream.
 
-The catalog entry defines the stream; it may change until the sync begins. The database
-filters, orders and limits the rows, which are read page by page through a server-side
-cursor.
+The catalog entry defines the stream; it may change until the sync begins. The database filters,
+orders and limits the rows, which are read page by page through a server-side cursor.
 """
 
 from __future__ import annotations

@@ -89,8 +89,7 @@ class RESTStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
         """Yield the records of a JSON response, with fractions as ``Decimal``.
 
         The default takes the elements at `records_jsonpath`. Override it if a JSONPath cannot
-        locate
-        the records.
+        locate the records.
 
         Args:
             response: Response that passed `validate_response`.

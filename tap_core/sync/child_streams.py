@@ -79,8 +79,7 @@ def require_child_contexts(stream: SyncStream) -> None:
     """Check that a stream that generates no child contexts can sync its children.
 
     Raises:
-        NotImplementedError: A child keeps one bookmark per context, so a child context is
-            required.
+        NotImplementedError: A child keeps one bookmark per context, so a child context is required.
     """
     for child in stream.child_streams:
         if child.state_partitioning_keys is None:

@@ -1,7 +1,6 @@
 """JSON Schema validator for configurations, with support for default values.
 
-``jsonschema`` is slow to import, so it is imported on first use of
-`DEFAULT_JSONSCHEMA_VALIDATOR`.
+``jsonschema`` is slow to import, so it is imported on first use of `DEFAULT_JSONSCHEMA_VALIDATOR`.
 """
 
 from __future__ import annotations

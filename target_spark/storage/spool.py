@@ -1,9 +1,8 @@
 """Spool: the rows that wait for their commit, in one file of lines per stream and batch.
 
 - A line is ``{"n":ordinal,"t":time_extracted,"v":version,"r":record}`` with the record's bytes
-unchanged. Metadata of the source precede the record as ``"m"``. The ordinal, the message's
-position in the input, decides later which of two rows is newer, since files and their splits keep
-no order.
+unchanged. Metadata of the source precede the record as ``"m"``. The ordinal, the message's position
+in the input, decides later which of two rows is newer, since files and their splits keep no order.
 - A folder belongs to one process, which holds a lock on a file in it. A folder with a free lock
 belongs to a dead run and is deleted; folders of running targets are never deleted.
 - Only the owner can read the folder, because it contains rows in plain text.

@@ -247,8 +247,7 @@ class JwtAuthenticator:
         """Sign a new JWT; return the JWT and its expiry time.
 
         Raises:
-            ManifestError: PyJWT or a package that it needs is not installed, or the key is
-                invalid.
+            ManifestError: PyJWT or a package that it needs is not installed, or the key is invalid.
         """
         ends_at = utc_now() + timedelta(seconds=self.token_duration)
         headers, payload = self._headers(), self._payload(ends_at)

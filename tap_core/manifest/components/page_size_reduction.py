@@ -32,8 +32,7 @@ class PageSizeReduction:
     """Options for reducing the page size: divisor, minimum size, number of attempts, and waits.
 
     Raises:
-        ManifestError: `reduction_factor` is not above 1, or another option is below its
-            minimum.
+        ManifestError: `reduction_factor` is not above 1, or another option is below its minimum.
     """
 
     reduction_factor: float = 2

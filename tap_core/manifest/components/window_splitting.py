@@ -53,8 +53,7 @@ class RequestWindowSplitting:
         """Split a time window in two; return both halves in order of time.
 
         Args:
-            cursor: The cursor of the stream. The windows consist of whole units of its
-                granularity.
+            cursor: The cursor of the stream. The windows consist of whole units of its granularity.
             window: The window to split.
             error: The error of the API that caused the split.
 

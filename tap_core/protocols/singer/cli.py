@@ -1,11 +1,10 @@
 """The Singer command line of a tap, target or mapper.
 
 This is the only module that imports typer; plugin classes are passed in, never imported. Flags,
-output and exit codes are those of singer_sdk: a configuration error is one line on standard
-error and exit code 1, any other exception its traceback and exit code 1, an invalid flag exit
-code 2. If the reader of the output has closed the pipe, the exit code is 1 without a traceback.
-Logs go to standard error only. ``--discover``, ``--about`` and ``--version`` do only the work
-that they need.
+output and exit codes are those of singer_sdk: a configuration error is one line on standard error
+and exit code 1, any other exception its traceback and exit code 1, an invalid flag exit code 2. If
+the reader of the output has closed the pipe, the exit code is 1 without a traceback. Logs go to
+standard error only. ``--discover``, ``--about`` and ``--version`` do only the work that they need.
 """
 
 from __future__ import annotations

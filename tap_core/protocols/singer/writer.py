@@ -1,9 +1,9 @@
 """Writer of events as Singer messages to a file descriptor.
 
 Only complete lines are written, one message per line. The constant parts of RECORD messages are
-encoded once per chunk, and a chunk of rows is one write without buffering; the run's outbox
-decides how long rows may wait. After a failed write nothing more is written.
-Source of the message formats: the Singer specification, section "Output".
+encoded once per chunk, and a chunk of rows is one write without buffering; the run's outbox decides
+how long rows may wait. After a failed write nothing more is written. Source of the message formats:
+the Singer specification, section "Output".
 """
 
 from __future__ import annotations

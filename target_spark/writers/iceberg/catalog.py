@@ -3,9 +3,8 @@
 A table is in the user's catalog, by its full name, or in a folder. For a folder, target-spark
 configures a Hadoop catalog in each session when it first needs it: the warehouse is two folders up,
 so the folder above the table is the database. (A catalog treats a table named ``files`` or
-``history`` directly below its warehouse as a metadata table.) Catalog caching is off, also for
-user catalogs without an explicit setting: each session has its own cache, and several of them
-write.
+``history`` directly below its warehouse as a metadata table.) Catalog caching is off, also for user
+catalogs without an explicit setting: each session has its own cache, and several of them write.
 """
 
 from __future__ import annotations
