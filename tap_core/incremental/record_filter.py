@@ -13,7 +13,7 @@ import datetime as dt
 from collections.abc import Callable
 from typing import Any
 
-from tap_core.incremental.ordering import CursorComparator
+from tap_core.incremental.cursor_comparator import CursorComparator
 from tap_core.types import Record
 
 __all__ = ["CursorRecordFilter"]

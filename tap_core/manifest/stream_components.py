@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tap_core.incremental.cursor import DatetimeBasedCursor
+from tap_core.incremental.cursor_comparator import make_comparator
 from tap_core.incremental.durations import parse_duration
-from tap_core.incremental.ordering import make_comparator
 from tap_core.manifest.builder import build_component
 from tap_core.manifest.components.async_retriever import AsyncRetriever
 from tap_core.manifest.components.cursors import CustomIncrementalSync, IncrementingCountCursor

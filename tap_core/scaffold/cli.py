@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tap_core.scaffold.auth import AUTHENTICATION
 from tap_core.scaffold.pagination import PAGINATION
-from tap_core.scaffold.project import KINDS, Project, ProjectError
+from tap_core.scaffold.project_options import KINDS, Project, ProjectError
 from tap_core.scaffold.render import write
 
 __all__ = ["new"]

@@ -14,7 +14,7 @@ from typing import Final
 
 from tap_core.scaffold.auth import AUTHENTICATION
 from tap_core.scaffold.pagination import PAGINATION
-from tap_core.scaffold.project import Project, ProjectError
+from tap_core.scaffold.project_options import Project, ProjectError
 
 __all__ = ["write"]
 

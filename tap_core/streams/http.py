@@ -72,7 +72,7 @@ from tap_core.http.transport import (
     resize_connection_pool,
     send_request,
 )
-from tap_core.incremental.ordering import CursorComparator, make_comparator
+from tap_core.incremental.cursor_comparator import CursorComparator, make_comparator
 from tap_core.pagination import (
     BaseAPIPaginator,
     SinglePagePaginator,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from tap_core.exceptions import ConfigurationError
-from tap_core.incremental.ordering import CursorComparator
+from tap_core.incremental.cursor_comparator import CursorComparator
 from tap_core.incremental.record_filter import CursorRecordFilter
 from tap_core.incremental.windows import ReadInterval
 from tap_core.parsing.datetimes import utc_now

@@ -39,7 +39,8 @@ from target_spark.config.options import LoadOptions, RunInfo, WriteMode
 from target_spark.errors import StorageError
 from target_spark.frames import BAD_ROWS_MARKER, BatchMetadata, Counts, SpoolFrame, read_spool
 from target_spark.loader.batch_file_ingest import IngestedFiles, ingest_files, remove_files
-from target_spark.loader.commit_attempt import (
+from target_spark.loader.commit_request import CommitRequest, CommitResult
+from target_spark.loader.commit_stages import (
     BadRows,
     CommitAttempt,
     Prepared,
@@ -47,7 +48,6 @@ from target_spark.loader.commit_attempt import (
     Written,
     check_count,
 )
-from target_spark.loader.commit_request import CommitRequest, CommitResult
 from target_spark.loader.pending_states import CoveredState
 from target_spark.loader.write_modes import (
     build_version_delete,

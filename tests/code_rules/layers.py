@@ -160,7 +160,7 @@ LAYERS: dict[str, int] = {
     "target_spark.spark.engine": 4,  # start and end of Spark
     "target_spark.loader.write_modes": 4,  # write operation by write mode
     "target_spark.loader.batch_writer": 4,  # commit of one batch to its table
-    "target_spark.loader.commit_attempt": 4,  # stages of one commit
+    "target_spark.loader.commit_stages": 4,  # stages of one commit
     "target_spark.loader.commit_pipeline": 4,  # queues and writer threads
     "target_spark.loader.finalization": 4,  # overwrites and versions at the end of a stream
     "target_spark.loader.load_session": 5,  # one run of the loader

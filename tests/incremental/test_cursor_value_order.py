@@ -7,7 +7,7 @@ import datetime as dt
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tap_core.incremental.ordering import make_comparator
+from tap_core.incremental.cursor_comparator import make_comparator
 from tap_core.state.bookmark_cursor import BookmarkCursor
 from tests.incremental.apis import cursor
 
