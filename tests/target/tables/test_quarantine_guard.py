@@ -281,7 +281,7 @@ def test_undeclared_key_is_rejected(delta: Warehouse, key: str, hint: str) -> No
     ) as e:
         feed(loader, schema("a", ID_AND_NAME, "id", key))
     assert hint in str(e.value)
-    assert ("meant" in str(e.value)) == bool(hint)
+    assert ("Did you mean" in str(e.value)) == bool(hint)
     assert "It declares id, name." in str(e.value)
     loader.finish(whole=False)  # earlier rows are valid
     loader.close()
