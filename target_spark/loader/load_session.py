@@ -22,7 +22,7 @@ __all__ = ["CommandTarget", "LoadSession"]
 
 @dataclass(frozen=True, slots=True)
 class LoadSession:
-    """The objects of one load, passed to code that feeds events to the loader.
+    """The objects of one load, passed to a function that gives events to the loader.
 
     Attributes:
         loader: The event loop of the load.
@@ -69,7 +69,7 @@ class CommandTarget(Protocol):
 
     @property
     def has_stream_maps(self) -> bool:
-        """True if stream maps or flattening in the settings change the records."""
+        """True if the settings contain stream maps or flattening, which change the records."""
 
     def make_event_mapper(self) -> Callable[[Iterable[Event]], Iterator[Event]]:
         """Return a function that applies the configured stream maps to a sequence of events."""
@@ -78,7 +78,7 @@ class CommandTarget(Protocol):
         """Register ``leave``, a function to call at the first interrupt signal; None removes it."""
 
     def load(self, source: BinaryIO, binding: ProtocolBinding) -> list[BaseException]:
-        """Read a protocol's messages from ``source`` and load them into tables.
+        """Read messages from a byte stream and load their records into tables.
 
         Returns:
             The errors that occurred; empty on success.
@@ -94,9 +94,11 @@ class CommandTarget(Protocol):
         """Run a load whose events are produced by the function ``feed``.
 
         Args:
-            binding: The parser, options and output format of the protocol.
-            feed: Function that passes events to the loader of the session that is its argument.
-            retries_tasks: True to let a local Spark retry failed tasks that read a source.
+            binding: The parser, options and output format of the input protocol, such as Singer or
+                Airbyte.
+            feed: Function that is called with the `LoadSession` and passes events to its loader.
+            retries_tasks: True to let a local Spark run failed tasks again, because its tasks read
+                the data source. False to run each task once.
 
         Returns:
             The errors that occurred; empty on success.

@@ -20,8 +20,8 @@ class VersionTracker:
 
     Attributes:
         activated: The version of the last ACTIVATE_VERSION message, or None.
-        closed: True if the last ACTIVATE_VERSION message came after rows of its version, and no row
-            has followed it.
+        closed: True if rows of the activated version came before its ACTIVATE_VERSION message, and
+            no row has come after it.
         is_deletion_queued: True once the deletion of all other versions is queued.
     """
 
@@ -43,7 +43,7 @@ class VersionTracker:
 
     @property
     def may_delete_current_rows(self) -> bool:
-        """True if deleting the other versions could remove rows received in this run."""
+        """True if deleting all versions but the activated one could remove rows of this run."""
         return self._mixed or bool(self._seen and not self.has_received(self.activated))
 
     def record_rows(self, version: int | None) -> None:

@@ -45,7 +45,7 @@ def check_shared(
     """Test that Spark's executors can read and write folders of this machine.
 
     Args:
-        spark: A session whose settings no other code uses.
+        spark: A Spark session whose settings no other code uses.
         folders: The folder of each setting, by the name of the setting.
         executors: Function that returns the current number of executors. The test is repeated until
             as many executors took part, at most three times.

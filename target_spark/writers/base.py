@@ -139,7 +139,7 @@ class Writer(Protocol):
         """Create an empty table.
 
         Args:
-            spark: The session of the calling thread.
+            spark: The Spark session of the calling thread.
             table: The table to create.
             table_schema: The columns.
             layout: Partitioning, clustering and properties.
@@ -195,7 +195,7 @@ class Writer(Protocol):
         All methods that commit raise the errors below.
 
         Args:
-            spark: The session of the calling thread.
+            spark: The Spark session of the calling thread.
             table: The table to write to.
             df: The rows to add.
             commit: The commit metadata of the batch.

@@ -85,7 +85,7 @@ def create_catalog_table(
     """Create an empty Delta table, and its database if the catalog does not have it.
 
     Args:
-        spark: The session of the calling thread.
+        spark: The Spark session of the calling thread.
         table: The table to create.
         table_schema: The columns.
         layout: Partitioning, clustering and properties.

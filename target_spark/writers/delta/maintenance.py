@@ -32,7 +32,7 @@ def optimize_and_vacuum(
     """Run OPTIMIZE and VACUUM on a Delta table, each only if the options configure it.
 
     Args:
-        spark: The session of the calling thread.
+        spark: The Spark session of the calling thread.
         ref: The quoted SQL name of the table.
         options: The maintenance to run.
         settings: Spark settings that put the commit metadata into the commits.

@@ -339,7 +339,7 @@ class DeltaWriter:
         once per table and run.
 
         Args:
-            spark: The session of the calling thread.
+            spark: The Spark session of the calling thread.
             table: The table.
             deleted: The column that marks a row as deleted, or None; a marked row becomes an ended
                 version.
@@ -407,7 +407,7 @@ class DeltaWriter:
         """Commit rows through the library deltalake, if the table allows it.
 
         Args:
-            spark: The session of the calling thread.
+            spark: The Spark session of the calling thread.
             table: The table to append to.
             df: The rows; None for a commit without rows.
             marker: The commit metadata.
@@ -453,7 +453,7 @@ class DeltaWriter:
         succeeds.
 
         Args:
-            spark: The session of the calling thread.
+            spark: The Spark session of the calling thread.
             table: The table to append to.
             df: The rows of the files, for their column types; None for a commit without rows.
             files: The data files.
@@ -513,7 +513,7 @@ class DeltaWriter:
         """Context manager: prepare the commit that the block makes, and verify it at the end.
 
         Args:
-            spark: The session of the calling thread.
+            spark: The Spark session of the calling thread.
             table: The table to commit to.
             commit: The commit metadata of the batch.
             rows: Function that returns the number of rows that the commit must add; None if

@@ -122,7 +122,7 @@ def _configure_catalog(spark: SparkSession, catalog: str, warehouse: str) -> Non
     Options that the user sets for `DEFAULT_CATALOG` override the built-in ones.
 
     Args:
-        spark: The session to configure.
+        spark: The Spark session to configure.
         catalog: The name of the catalog.
         warehouse: The URI of the folder that contains the tables.
     """

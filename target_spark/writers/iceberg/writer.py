@@ -378,7 +378,7 @@ class IcebergWriter:
         once per table and run.
 
         Args:
-            spark: The session of the calling thread.
+            spark: The Spark session of the calling thread.
             table: The table.
             deleted: The column that marks a row as deleted, or None; a marked row becomes an ended
                 version.
@@ -425,7 +425,7 @@ class IcebergWriter:
         """Commit a batch by a MERGE statement.
 
         Args:
-            spark: The session of the calling thread.
+            spark: The Spark session of the calling thread.
             table: The table to merge into.
             batch: The rows.
             merge: The MERGE statement.
@@ -460,7 +460,7 @@ class IcebergWriter:
         """Write a batch unless the table already contains it, and verify the resulting snapshot.
 
         Args:
-            spark: The session of the calling thread.
+            spark: The Spark session of the calling thread.
             table: The table to commit to.
             commit: The commit metadata of the batch.
             write: Function that makes the commit; called with the table's SQL name and the encoded
@@ -618,7 +618,7 @@ def _check_ancestry(spark: SparkSession, table: Table, last: int | None) -> None
     A last commit whose snapshot may have expired counts as present.
 
     Args:
-        spark: The session of the calling thread.
+        spark: The Spark session of the calling thread.
         table: The table.
         last: The snapshot id of the run's last commit; None if the run has not committed.
 
@@ -645,7 +645,7 @@ def _check_unchanged(
     snapshot than the MERGE.
 
     Args:
-        spark: The session of the calling thread.
+        spark: The Spark session of the calling thread.
         table: The table.
         read_at: The snapshot from which the batch was computed.
         commit: The commit metadata of the batch.
