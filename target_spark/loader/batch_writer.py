@@ -199,7 +199,7 @@ class BatchWriter:
 
     @property
     def can_widen(self) -> CanWiden:
-        """Function of an old and a new type (DDL): True if the table format can widen in place."""
+        """Function that returns True if the format can change an old type (DDL) to a new one."""
         return self._writer.can_widen
 
     def write(self, request: CommitRequest) -> CommitResult:
