@@ -175,7 +175,7 @@ class Writer(Protocol):
         ...
 
     def annotate(self, spark: SparkSession, /, table: Table, table_schema: TableSchema) -> None:
-        """Set the column comments, and store which stream property feeds each column."""
+        """Set the column comments, and store in the table which property fills each column."""
         ...
 
     def drop_not_null(self, spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:

@@ -36,7 +36,7 @@ BATCH_VIEW = "target_spark_batch"
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
-    """Return table properties as the parenthesized SQL list that follows TBLPROPERTIES."""
+    """Return table properties as the SQL list that follows TBLPROPERTIES, without parentheses."""
     return ", ".join(
         f"{sql_literal(key)} = {sql_literal(value)}" for key, value in properties.items()
     )

@@ -182,11 +182,11 @@ class DeltaWriter:
         self._alter(spark, table, build_alter_statements(changes, to_widen=_WIDENING))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the stream property that feeds each column; None for another program's table."""
+        """Return, by column, the property that fills it; None for a table of another program."""
         return read_sources(get_properties(spark, table))
 
     def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
-        """Set the column comments, and store which stream property feeds each column."""
+        """Set the column comments, and store in the table which property fills each column."""
         properties, schema = get_properties(spark, table), get_schema(spark, table)
         self._alter(spark, table, build_annotations(properties, schema, table_schema))
 

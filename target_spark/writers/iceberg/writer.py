@@ -202,11 +202,11 @@ class IcebergWriter:
             self._alter(spark, table, build_alter_statements(changes))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the stream property that feeds each column; None for another program's table."""
+        """Return, by column, the property that fills it; None for a table of another program."""
         return read_sources(get_table_properties(spark, resolve_table(spark, table).ref))
 
     def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
-        """Set the column comments, and store which stream property feeds each column."""
+        """Set the column comments, and store in the table which property fills each column."""
         ref = resolve_table(spark, table).ref
         clauses = build_annotations(
             get_table_properties(spark, ref), spark.table(ref).schema, table_schema
