@@ -28,7 +28,7 @@ class LoadSession:
         loader: The event loop of the load.
         engine: The Spark process.
         folder: The folder for spooled rows.
-        run: The identity of the run.
+        run: The ids and the start time of the run.
         at_end: Function that registers a callback, which runs after the last commit has succeeded
             or failed.
     """
@@ -75,7 +75,7 @@ class CommandTarget(Protocol):
         """Return a function that applies the configured stream maps to a sequence of events."""
 
     def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:
-        """Register ``leave``, a function to call at the first interrupt signal; None removes it."""
+        """Register a function that is called at the first interrupt signal. None removes it."""
 
     def load(self, source: BinaryIO, binding: ProtocolBinding) -> list[BaseException]:
         """Read messages from a byte stream and load their records into tables.

@@ -75,7 +75,7 @@ class GlobalStateFormat:
 
 
 class PendingStates:
-    """States that are held back until all rows before them are committed.
+    """Collection of the states that are held back until all rows before them are committed.
 
     The last emitted state of each scope is kept, too. The scope of a state is its stream, or None
     for a state of all streams.

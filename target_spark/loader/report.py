@@ -66,7 +66,7 @@ class StreamCounts:
         changes: Columns that were added or widened.
         zoneless: Per column, the number of date-times without a time zone, read as UTC.
         notes: Remarks for the user.
-        quarantine: Table and reasons of the quarantined rows, or None if there are none.
+        quarantine: Table and reasons of the quarantined rows; None if no row was quarantined.
         withheld: The reason for which states after the stream's rows are held back, or None if they
             are not.
     """
@@ -194,7 +194,7 @@ class Report:
             counts.quarantine.add(reasons)
 
     def record_withheld(self, stream: str, why: str | None) -> None:
-        """Store the reason for holding back states after a stream's rows; None if there is none."""
+        """Store the reason for holding back states after a stream's rows; None if they are not."""
         with self._lock:
             self._get_counts(stream).withheld = why
 
@@ -237,7 +237,7 @@ class Report:
             self._last_left = False
 
     def count_released_state(self, *, last: bool = True) -> None:
-        """Add one to the number of states emitted.
+        """Add one to the number of emitted states.
 
         ``last`` is True if no newer state has been received, False if a newer state is held back.
         """

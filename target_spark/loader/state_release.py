@@ -79,7 +79,7 @@ class Ledger:
     # States
 
     def add_state(self, state: CoveredState) -> None:
-        """Record a received state; `release` emits it once all rows before it are committed."""
+        """Record a received state. `release` emits it once all rows before it are committed."""
         with self._lock:
             self._advance(state.ordinal)
             self._states.add(state, self._last_first)
@@ -196,7 +196,7 @@ class Ledger:
             self._drop_replaced_states()
 
     def withheld(self) -> list[Hashable]:
-        """Return the keys of the streams whose committed batches still hold back states."""
+        """Return the streams that still hold back states because too many rows were quarantined."""
         with self._lock:
             return [stream for stream, batches in self._by_stream.items() if batches.withheld]
 

@@ -261,7 +261,7 @@ def normalized_digest(event: SchemaEvent, schema: JsonSchema) -> bytes:
 
 @contextlib.contextmanager
 def _name_stream_in_errors(event: SchemaEvent) -> Iterator[None]:
-    """Context manager: convert any error into an `UnsupportedError` that names the stream."""
+    """Context manager: raise any error of the block as an `UnsupportedError` naming the stream."""
     try:
         yield
     except UnsupportedError:

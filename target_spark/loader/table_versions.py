@@ -38,7 +38,7 @@ class VersionTracker:
 
     @property
     def has_pending_deletion(self) -> bool:
-        """True if a version was activated and the deletion of other versions is not queued yet."""
+        """True if a version was activated and deleting the other versions is not queued yet."""
         return self.activated is not None and not self.is_deletion_queued
 
     @property

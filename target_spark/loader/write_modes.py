@@ -62,7 +62,7 @@ def select_write_operation(
         request: The commit request.
         table_schema: The table schema, with the column types of the existing table.
         df: The rows.
-        options: The user's options of the stream.
+        options: The options that the user set for the stream.
         rows: The number of rows in ``df``.
     """
     table, keys = request.table, _keys(table_schema, request, options)

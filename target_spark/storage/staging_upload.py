@@ -125,7 +125,10 @@ class StagingArea:
             logger.warning(words, address, first_error_line(error))
 
     def _clear(self, spark: SparkSession) -> None:
-        """Delete the remote folders of this job's killed runs. Only the first call does this."""
+        """Delete the remote folders that killed runs of this job left.
+
+        Only the first call does so.
+        """
         with self._clearing:
             if self._is_cleared or self._base is None or self._address is None:
                 return

@@ -115,7 +115,7 @@ def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMeta
 
 
 def txn_app_id(job: str, stream: str, run: str) -> str:
-    """Return the application id that a run uses in a table's transaction log.
+    """Return the application id that a run uses in a Delta table's transaction log.
 
     Each run needs another id. Delta silently skips a commit whose transaction number its
     application id has already used, and each run numbers its batches from 1.

@@ -94,9 +94,8 @@ def sanitize_names(names: Sequence[str], reserved: Collection[str] = ()) -> dict
     """Return a valid column name for each source name. The names differ in more than case.
 
     Several source names may lead to the same column name. The source name that equals the column
-    name gets it; if there is none, the first in sorted order does. The others get ``_2``, ``_3``
-    and so on appended. A name with the prefix of an internal column gets an additional ``_`` in
-    front.
+    name gets it, or else the first source name in sorted order. The others get ``_2``, ``_3`` and
+    so on appended. A name with the prefix of an internal column gets an additional ``_`` in front.
 
     Args:
         names: The source names.

@@ -47,7 +47,8 @@ def build_alter_statements(
 ) -> Iterator[str]:
     """Yield the ALTER TABLE clauses for a sequence of column changes.
 
-    ``to_widen`` is a clause that must run before the first type change, or None if none is needed.
+    ``to_widen`` is a clause that must run before the first type change, or None if no clause is
+    needed.
     """
     added = [change for change in changes if change.kind == "add"]
     widened = [change for change in changes if change.kind == "widen"]

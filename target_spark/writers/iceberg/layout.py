@@ -40,7 +40,7 @@ def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> str:
 
 
 def build_sort_order(table_schema: TableSchema, layout: TableLayout) -> str:
-    """Return the ALTER TABLE clause that sets a table's sort order, or "" if there is none to set.
+    """Return the ALTER TABLE clause that sets a table's sort order, or "" to set no order.
 
     With the clause, Iceberg sorts the rows of each file, and Spark sends all rows of a partition to
     one task. Otherwise each task would write a file for each partition.
@@ -66,7 +66,7 @@ def describe_partition_mismatch(
 
 
 def _get_partitions(statement: str) -> str:
-    """Return the partition expressions in a CREATE TABLE statement, or "" if there are none."""
+    """Return the partition expressions in a CREATE TABLE statement, or "" without partitions."""
     match = _PARTED.search(statement)
     return match[1] if match else ""
 

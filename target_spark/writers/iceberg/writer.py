@@ -384,8 +384,8 @@ class IcebergWriter:
         Args:
             spark: The Spark session of the calling thread.
             table: The table.
-            deleted: The column that marks a row as deleted, or None if there is none. A marked row
-                becomes an ended version.
+            deleted: The column that marks a row as deleted, or None if the table has no such
+                column. A marked row becomes an ended version.
             commit: The commit metadata of the batch, which has the start of the run.
         """
         state = self._tables[table.key]
