@@ -66,9 +66,10 @@ def ingest_files(
     Args:
         spark: The Spark session that reads the files.
         request: The commit request.
-        ordinal_shift: The sum of all shifts that earlier batch files of the table caused.
+        ordinal_shift: The number by which earlier batch files of the table have increased its
+            ordinals.
         address: An unused URL, below which the converted rows are written.
-        folder: The spool folder, to which remote files are downloaded.
+        folder: The folder to which remote files are downloaded.
         limits: The limits on the size and content of files.
 
     Returns:

@@ -248,7 +248,7 @@ class BatchWriter:
 
     @contextmanager
     def _with_spool_lines(self, request: CommitRequest) -> Iterator[tuple[CommitRequest, int]]:
-        """Context manager: convert the batch files of a commit request into files of spooled rows.
+        """Context manager: convert a commit request's batch files into spool files (JSON lines).
 
         The converted files are removed when the block ends.
 

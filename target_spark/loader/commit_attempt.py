@@ -68,10 +68,10 @@ class Written:
     def verify(
         self, request: CommitRequest, counts: Counts, bad: BadRows | None = None
     ) -> Verified:
-        """Check that the rows written and quarantined add up to the rows spooled.
+        """Check that the rows written and quarantined add up to the rows received.
 
         Args:
-            request: The commit request, which has the number of spooled rows.
+            request: The commit request, which has the number of received rows.
             counts: The counts of the rows written.
             bad: The quarantined rows, or None if all rows fit.
 
@@ -87,7 +87,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Last stage of a commit: the rows written plus the rows quarantined equal the rows spooled.
+    """Last stage of a commit: the rows written and quarantined add up to the rows received.
 
     Attributes:
         rows: The number of rows written.
@@ -123,10 +123,10 @@ class CommitAttempt:
 
 
 def check_count(request: CommitRequest, written: int, quarantined: int) -> None:
-    """Check that the rows to be written and quarantined add up to the rows spooled.
+    """Check that the rows to be written and quarantined add up to the rows received.
 
     Args:
-        request: The commit request, which has the number of spooled rows.
+        request: The commit request, which has the number of received rows.
         written: The number of rows to be written.
         quarantined: The number of rows to be quarantined.
 

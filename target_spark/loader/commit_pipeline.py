@@ -184,7 +184,7 @@ class CommitPipeline:
         self._enqueue(self._make_request(stream, (), upto, kept_version=stream.versions.activated))
 
     def create_table(self, stream: LoadedStream) -> None:
-        """Queue a task that creates or alters the table of a stream without rows."""
+        """Queue a task that creates the table of a stream without rows, or adapts its columns."""
         self._enqueue(_Creation(stream.id, stream.table, stream.table_schema, stream.layout))
 
     def maintain_table(self, stream: LoadedStream, options: MaintenanceOptions) -> None:
@@ -218,7 +218,7 @@ class CommitPipeline:
     def wait_for_space(self, limit: int, until: float) -> None:
         """Block until fewer than ``limit`` bytes are uncommitted, or until a given time.
 
-        A failed task, a signal, or the end of all tasks also ends the wait.
+        The method also returns if a task fails, a signal arrives, or all tasks have ended.
 
         Args:
             limit: The number of bytes.
@@ -350,7 +350,7 @@ class CommitPipeline:
             self.add_remark(task.stream, failure)
 
     def _commit(self, request: CommitRequest) -> None:
-        """Commit a request, report its result, and emit the states that it no longer holds back.
+        """Commit a request, report its result, and emit the states that waited for the commit.
 
         A deletion of old versions is skipped if too many rows of the stream were quarantined.
         """
@@ -396,7 +396,7 @@ class CommitPipeline:
         self.ledger.count_rejected(request.stream, result.quarantined)
 
     def _report_changes(self, stream: StreamId, result: CommitResult) -> None:
-        """Add the column changes and remarks of a commit to the run report."""
+        """Add the column changes that a commit made, and its remarks, to the run report."""
         for change in result.changes:
             column = ".".join(change.path)
             self._report.record_column_change(

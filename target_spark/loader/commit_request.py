@@ -34,7 +34,7 @@ class CommitRequest:
             removes all rows of the table.
         ledger: The record of uncommitted batches, which holds back states until this commit is
             made.
-        waiting: The key of the batches in the ledger.
+        waiting: The key under which the ledger has recorded the batches.
         upto: A position in the input, at or after the first row of each batch.
         layout: Partitioning, clustering and file size of a new table.
         hard_delete: True if a delete record removes the row; False if it sets the row's deletion
@@ -72,7 +72,7 @@ class CommitRequest:
 
     @property
     def count(self) -> int:
-        """Number of spooled rows in all batches."""
+        """Number of rows in the spool files (rows on disk until their commit) of all batches."""
         return sum(batch.count for batch in self.batches)
 
     @property

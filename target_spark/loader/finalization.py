@@ -102,9 +102,10 @@ class TableFinalizer:
                 self._ledger.record_rows(stream.id, ordinal)
 
     def add_version(self, stream: LoadedStream, ordinal: int) -> None:
-        """Process an ACTIVATE_VERSION message, which is at the position ``ordinal`` of the input.
+        """Process an ACTIVATE_VERSION message. Its position in the input is ``ordinal``.
 
         If the message shows that the stream is complete, the deletion of old versions is queued.
+        Otherwise it may be queued later, at the end of the input.
         """
         if stream.overwrites or not stream.versions.has_pending_deletion:
             return

@@ -27,7 +27,7 @@ class LoadSession:
     Attributes:
         loader: The event loop of the load.
         engine: The Spark process.
-        folder: The folder for spooled rows.
+        folder: The folder that keeps rows on disk until their commit.
         run: The ids and the start time of the run.
         at_end: Function that registers a callback, which runs after the last commit has succeeded
             or failed.
@@ -43,7 +43,7 @@ class LoadSession:
 class CommandTarget(Protocol):
     """Interface of the target class, as used by the commands and servers that run a load.
 
-    The commands get the class as an argument, so that they need not import it.
+    Commands and servers get the class as an argument and do not import it.
     """
 
     name: str

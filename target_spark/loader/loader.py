@@ -249,7 +249,7 @@ class Loader:
             self._pipeline.queue_batch(stream)
 
     def _add_spooled_rows(self, event: SpooledRows) -> None:
-        """Queue rows that other processes have spooled, as a batch separate from the open one."""
+        """Queue rows that other processes have written to disk, as a separate batch."""
         stream = self._prepare_stream(event)
         if stream.spool.count:
             self._pipeline.queue_batch(stream)
@@ -262,7 +262,7 @@ class Loader:
     def reserve(self, count: int) -> int:
         """Reserve a number of consecutive ordinals (input positions), and return the first of them.
 
-        The rows that other processes spool get these ordinals.
+        They become the ordinals of rows that other processes read.
         """
         first = self._ordinal
         self._ordinal += count
@@ -377,7 +377,7 @@ class Loader:
     # The end
 
     def finish(self, *, whole: bool) -> None:
-        """Commit the remaining batches and run the final steps of complete streams.
+        """Commit the remaining batches. For complete streams, overwrite tables or delete versions.
 
         Args:
             whole: True if all input was read; False if the input ended with an error.

@@ -105,10 +105,11 @@ class PendingStates:
         self._newest[state.scope] = state.ordinal
 
     def take_releasable(self, frontier: int | None) -> list[CoveredState]:
-        """Remove the states whose rows are all committed, and return the newest of them per scope.
+        """Remove the states whose rows are all committed; return the newest of each stream.
 
         ``frontier`` is the input position of the first uncommitted row; None if all rows are
-        committed. The rows of a state are all committed if the state comes before it.
+        committed. The rows of a state are all committed if the state comes before it. A state of
+        all streams counts as a state of one more stream.
         """
         before = self._before(frontier)
         if not before:
@@ -122,10 +123,11 @@ class PendingStates:
         return released
 
     def covered(self, frontier: int | None) -> list[CoveredState]:
-        """Return the newest state of each scope that was emitted or may be emitted, in input order.
+        """Return, in input order, each stream's newest state that was or may be emitted.
 
         ``frontier`` is the input position of the first uncommitted row; None if all rows are
-        committed. States before this position may be emitted.
+        committed. States before this position may be emitted. A state of all streams counts as a
+        state of one more stream.
         """
         newest = _newest_of_each([*self._emitted.values(), *self._before(frontier)])
         global_positions = [position for position, each in enumerate(newest) if each.scope is None]
@@ -154,9 +156,10 @@ class PendingStates:
 
 
 def _newest_of_each(states: Sequence[CoveredState]) -> list[CoveredState]:
-    """Return the newest state of each scope, which is one stream or all streams.
+    """Return the newest of the given states for each stream.
 
-    The input and the result are in input order.
+    A state of all streams counts as a state of one more stream. The given states must be in input
+    order, and the result is, too.
     """
     newest: dict[Hashable, CoveredState] = {}
     for each in states:

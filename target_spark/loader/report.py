@@ -123,7 +123,7 @@ class Report:
             self._remarks.append(text)
 
     def add_wait(self, seconds: float) -> None:
-        """Add seconds during which reading was paused because too many bytes were uncommitted."""
+        """Add to the seconds of paused reading, because too many bytes waited for their commit."""
         with self._lock:
             self._held_back += seconds
 
@@ -157,7 +157,8 @@ class Report:
             quarantined: The number of rows written to the quarantine table.
             seconds: The duration of the commit.
             effect: The statistics that the table format reports.
-            nbytes: The spooled bytes of the rows, which are subtracted from the waiting bytes.
+            nbytes: The bytes of the rows. They no longer wait for a commit, so they are subtracted
+                from the waiting bytes.
         """
         with self._lock:
             counts = self._get_counts(stream)

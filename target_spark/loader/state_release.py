@@ -55,7 +55,7 @@ class Ledger:
     """Record of a run's uncommitted batches, and of the states that wait for their commit.
 
     A state is emitted when all rows before it are committed. Batches and states are ordered by
-    ordinal, the position in the input. Thread-safe.
+    their position in the input (ordinal). Thread-safe.
 
     Args:
         emit: Function that writes a line to the output.
@@ -66,7 +66,7 @@ class Ledger:
     def __init__(
         self, emit: Callable[[bytes], None], report: Report, state_format: StateFormat | None = None
     ) -> None:
-        """Create a ledger without batches and states."""
+        """Create a ledger that has no batches and no states."""
         self._emit = emit
         self._report = report
         self._state_format = state_format or GlobalStateFormat()
@@ -201,7 +201,7 @@ class Ledger:
             return [stream for stream, batches in self._by_stream.items() if batches.withheld]
 
     def discard_open_batch(self, stream: Hashable) -> None:
-        """Remove a stream's open batch, so that it does not hold back states."""
+        """Remove a stream's open batch, which will not be committed, to release its states."""
         with self._lock:
             batches = self._by_stream.get(stream)
             if batches is not None:

@@ -158,7 +158,7 @@ class LoadedStream:
 
     @property
     def deletion_key(self) -> Hashable:
-        """Key in the `Ledger` under which states wait for the deletion of other table versions."""
+        """Key in the `Ledger` for states that wait until other table versions are deleted."""
         return ("other versions", self.id)
 
     @property

@@ -66,7 +66,8 @@ class VersionTracker:
     def may_delete_versions(self, *, final: bool) -> bool:
         """Return True if the rows of all versions except the activated one may be deleted now.
 
-        ``final`` is True at the end of the input, if that end shows that the stream is complete.
+        ``final`` is True if the stream is known to be complete. False if only the order of its rows
+        and ACTIVATE_VERSION messages can show it.
         """
         return (
             self.has_pending_deletion

@@ -27,7 +27,7 @@ _OURS: Final = ("_sdc_", "_airbyte_")
 
 
 def describe_undeclared(body: bytes, table_schema: TableSchema) -> str | None:
-    """Return a remark that lists the properties of a record for which the table has no column.
+    """Return a remark that lists those properties of a record for which the table has no column.
 
     Return None if every property has a column.
     """

@@ -25,7 +25,7 @@ _ROWS: Final = (1 << _ROW_BITS) - 1
 def first_in_part(part: int) -> int:
     """Return the provisional number of the first row of a part of the input.
 
-    Each part is read by one process, which does not know how many rows come before it.
+    Each part is read by one process, which does not know how many rows precede the part.
     `resolve_ordinals` later converts the provisional numbers. Parts are numbered within the run.
     """
     return _PARTS + (part << _ROW_BITS)

@@ -168,7 +168,7 @@ class Batch:
         )
 
     def remove(self) -> None:
-        """Delete the batch's spool files on this machine, if they exist."""
+        """Delete the batch's files on this machine, after its commit. Missing files are ignored."""
         for folder in filter(None, map(to_local_folder, self.paths)):
             if folder.is_dir():
                 shutil.rmtree(folder, ignore_errors=True)
@@ -272,7 +272,7 @@ class Spool:
     """The open batch of one stream: its rows, which are kept on disk, and its batch files.
 
     Attributes:
-        folder: The spool folder.
+        folder: The folder in which the rows are kept.
         stream: The stream of the rows.
         count: The number of rows and batch files; a batch file counts as one.
         nbytes: The bytes of the rows.

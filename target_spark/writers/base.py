@@ -179,7 +179,7 @@ class Writer(Protocol):
         ...
 
     def drop_not_null(self, spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:
-        """Drop NOT NULL from all columns of a table except those in ``keep``."""
+        """Drop the NOT NULL constraints of all columns of a table that are not in ``keep``."""
         ...
 
     def append(

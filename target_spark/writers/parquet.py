@@ -297,7 +297,7 @@ class ParquetWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Replace all rows of a table. For a moment, readers may see both old and new rows."""
+        """Replace all rows of a table. Readers may see both old and new rows for a moment."""
         with self._committing(table):
             manifest = self._open(table, commit)
             marker = self._next(manifest, commit, table)

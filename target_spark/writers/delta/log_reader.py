@@ -62,7 +62,7 @@ class Commit(NamedTuple):
 
     Attributes:
         version: The table version that the commit created.
-        marker: The commit metadata of target-spark, or None for another program's commit.
+        marker: The commit metadata of target-spark; None if another program made the commit.
         metrics: Delta's operation metrics, such as ``{"numOutputRows": "10"}``.
     """
 

@@ -191,7 +191,7 @@ class DeltaWriter:
         self._alter(spark, table, build_annotations(properties, schema, table_schema))
 
     def drop_not_null(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
-        """Drop NOT NULL from all columns of a table except those in ``keep``."""
+        """Drop the NOT NULL constraints of all columns of a table that are not in ``keep``."""
         self._alter(spark, table, build_drop_not_null(get_schema(spark, table), keep))
 
     def _alter(self, spark: SparkSession, table: Table, clauses: Iterable[str]) -> None:

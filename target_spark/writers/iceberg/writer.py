@@ -214,7 +214,7 @@ class IcebergWriter:
         self._alter(spark, table, clauses)
 
     def drop_not_null(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
-        """Drop NOT NULL from all columns of a table except those in ``keep``."""
+        """Drop the NOT NULL constraints of all columns of a table that are not in ``keep``."""
         schema = spark.table(resolve_table(spark, table).ref).schema
         self._alter(spark, table, build_drop_not_null(schema, keep))
 
