@@ -46,7 +46,7 @@ _OLD_VERSIONS_STAY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Creation:
-    """Queued task: create the table of a stream that has no rows, or update its columns."""
+    """Queued task: create the table of a stream without rows, or add and widen its columns."""
 
     stream: StreamId
     table: Table
@@ -169,7 +169,7 @@ class CommitPipeline:
         self._enqueue(self._make_request(stream, stream.valid_batches(), upto))
 
     def delete_versions(self, stream: LoadedStream, upto: int) -> None:
-        """Queue the deletion of the rows of all table versions except the activated one.
+        """Queue the deletion of all rows that do not have the activated table version.
 
         The stream's open batch is queued first. Without hard delete the rows are only marked as
         deleted. ``upto`` is the input position of the ACTIVATE_VERSION message, or of the end of

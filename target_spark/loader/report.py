@@ -287,7 +287,7 @@ class Report:
         replace_file(final, json.dumps(self.as_dict(), indent=2) + "\n")
 
     def progress(self) -> str:
-        """Return one line with the rows received, written and quarantined so far, per stream."""
+        """Return a line with each stream's numbers of received, written and quarantined rows."""
         parts = [
             f"{name}: {counts.received:,} received, {counts.written:,} written"
             + (f", {counts.quarantined:,} quarantined" if counts.quarantined else "")

@@ -209,7 +209,7 @@ class Ledger:
             self._drop_replaced_states()
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
-        """Record that ``rows`` rows of a stream were committed to its quarantine table."""
+        """Tell the state format that rows of a stream were committed to its quarantine table."""
         with self._lock:
             self._state_format.count_rejected(stream, rows)
 

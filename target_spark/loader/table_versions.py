@@ -64,7 +64,7 @@ class VersionTracker:
         return version in self._seen
 
     def may_delete_versions(self, *, final: bool) -> bool:
-        """Return True if the rows of all versions except the activated one may be deleted now.
+        """Return True if the rows of all versions other than the activated one may be deleted now.
 
         ``final`` is True if the stream is known to be complete. False if only the order of its rows
         and ACTIVATE_VERSION messages can show it.

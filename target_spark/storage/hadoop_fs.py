@@ -126,7 +126,7 @@ def fetch_file(spark: SparkSession, address: str, path: Path) -> None:
 def get_last_modified(spark: SparkSession, address: str) -> float | None:
     """Return the latest modification time of the files below an address, in seconds since 1970.
 
-    Return None if there are no files.
+    Return None if no files exist below the address.
     """
     system, path = _get_hadoop_objects(spark, address)
     files, times = system.listFiles(path, True), list[float]()  # noqa: FBT003  (recursively)

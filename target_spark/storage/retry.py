@@ -376,7 +376,7 @@ def _raise_permanent_error(what: str, fault: FailureKind, error: BaseException) 
 def _sleep(seconds: float, stopping: threading.Event) -> None:
     """Sleep for a number of seconds, but end early when ``stopping`` is set.
 
-    The event is polled, not waited for, because a signal handler in the same thread sets it.
+    The event is checked at intervals, because a signal handler in the same thread sets it.
     """
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0 and not stopping.is_set():

@@ -151,7 +151,7 @@ class DryRunWriter:
     def delete_versions(
         self, spark: SparkSession, table: Table, deletion: VersionDelete, _commit: CommitMetadata
     ) -> CommitStats:
-        """Return the number of rows of other table versions that would be deleted."""
+        """Count the rows of other table versions that a real run would delete or mark."""
         if table.key in self._new:
             return CommitStats()
         rows = self.rows(spark, table)

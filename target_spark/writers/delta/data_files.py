@@ -166,7 +166,7 @@ def _added(log: Path) -> Iterator[dict[str, Any]]:
 
 
 def _local_path(folder: Path, path: str) -> Path | None:
-    """Return the local path of a file listed in a commit, or None if the file is not local."""
+    """Return the local path of a file that a commit lists, or None if the file is remote."""
     address = urlsplit(path)
     if address.scheme not in {"", "file"}:
         return None

@@ -661,7 +661,7 @@ def _no_rows(_written: int) -> int:
 
 
 def _folder(table: Table) -> Path | None:
-    """Return the local folder of a table, or None if it is in a catalog or remote."""
+    """Return the local folder of a table, or None for a table in a catalog or at a remote URL."""
     return None if table.identifier else to_local_folder(table.path)
 
 

@@ -134,7 +134,7 @@ _decode_metadata: Final = msgspec.json.Decoder(_TableMetadata).decode
 
 
 def table_folder(table: Table) -> Path | None:
-    """Return the local folder of a table, or None if it is in a catalog or remote."""
+    """Return the local folder of a table, or None for a table in a catalog or at a remote URL."""
     return None if table.identifier else to_local_folder(table.path)
 
 
