@@ -59,8 +59,7 @@ _SUFFIX = re.compile(r"\s+(?:not\s+null\b|comment\s+'(?:[^'\\]|\\.)*')", re.IGNO
 def parse_ddl(ddl: str) -> ColumnType:
     """Parse the type of a column from DDL such as ``struct<a:int>``.
 
-    A type that target-spark never writes is returned as an `UnmanagedType`. No text causes an
-    error.
+    Any text is accepted. A type that target-spark never writes is returned as an `UnmanagedType`.
     """
     text = ddl.strip()
     plain = _PLAIN.get(text.lower())
@@ -78,7 +77,7 @@ def parse_ddl(ddl: str) -> ColumnType:
 
 
 def _split_fields(text: str) -> list[str]:
-    """Split the text inside ``struct<...>`` at the commas between the fields."""
+    """Split the text inside ``struct<...>`` into its fields, but not at commas of nested types."""
     parts, depth, current = [], 0, ""
     for piece in _PIECE.findall(text):
         depth += (piece in {"<", "("}) - (piece in {">", ")"})

@@ -89,19 +89,18 @@ def schema_from_json_schema(
 
     A key that is not a declared property becomes a text column. If no property is declared, one
     column holds the whole record, in addition to the key columns. The property ``_sdc_deleted_at``
-    is always converted to a timestamp, and provides the metadata column of that name if the options
-    add it. Properties with the names of Airbyte's columns are dropped if the options add those
-    columns.
+    becomes a timestamp column. If the options add Airbyte's columns, properties with the same names
+    are dropped.
 
     Args:
         schema: JSON Schema of the stream.
         keys: Names of the key properties.
-        options: Options for columns.
-        nested: Paths of keys and cursors that are inside a property, by name. Each gets a separate
-            column.
+        options: The options for column types and additional columns.
+        nested: Paths of the keys and replication keys inside a property, such as ``user.id``, by
+            name. Each gets a separate column.
 
     Raises:
-        UnsupportedError: A nested key or cursor is not declared, or is not a single value.
+        UnsupportedError: A nested key is not declared, or is not a single value.
     """
     root = object_schema(schema)
     declared = dict(root.get("properties") or {})
@@ -143,8 +142,8 @@ def undeclared_keys(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the keys that a JSON Schema does not declare, and the properties that it declares.
 
-    If the schema declares no properties, any key is allowed. A key in ``nested``, which maps a name
-    to a path inside a property, is not checked.
+    If the schema declares no properties, any key is allowed. Keys in ``nested``, which are paths
+    inside a property by name, are not checked.
     """
     declared = tuple(object_schema(schema).get("properties") or ())
     nested_names = {name for name, path in nested.items() if tuple(path) != (name,)}
@@ -220,7 +219,7 @@ def _string(schema: _Schema, options: ColumnOptions) -> ColumnType:
 
 
 def _find_common_type(types: Sequence[ColumnType]) -> ColumnType:
-    """Return the narrowest type that holds the values of all given types, or text if none does."""
+    """Return the narrowest type that holds the values of all given types; text if no other does."""
     distinct = set(types)
     if len(distinct) == 1:
         return distinct.pop()

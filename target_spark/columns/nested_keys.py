@@ -25,12 +25,12 @@ _Paths: TypeAlias = Mapping[str, Sequence[str]]
 def nested_sources(nested: _Paths, declared: Collection[str]) -> dict[str, str]:
     """Return a unique source name for each nested key or cursor.
 
-    A nested key or cursor is a value inside a property, such as ``user.id``.
+    A nested key or cursor (replication key) is a value inside a property, such as ``user.id``.
 
     Args:
-        nested: The path of each key or cursor, by name. A path of one part is a plain property and
-            does not occur in the result.
-        declared: The names of the declared properties, which must not be used.
+        nested: The path of each key or cursor, by name. A path with one part is a plain property,
+            which is left out of the result.
+        declared: The names of the declared properties, which the result must not contain.
     """
     sources: dict[str, str] = {}
     for name, path in nested.items():
@@ -52,13 +52,13 @@ def nested_columns(
 ) -> tuple[Column, ...]:
     """Return a separate column for each nested key or cursor.
 
-    A nested key is a value inside a property, such as ``user.id``.
+    A nested key or cursor (replication key) is a value inside a property, such as ``user.id``.
 
     Args:
         nested: The path of each key and cursor, by name.
         declared: The JSON Schemas of the properties, by name.
         type_of: Function that returns the column type for a JSON Schema.
-        reserved: The names of the other columns.
+        reserved: The names of the other columns, which the new columns must not have.
 
     Raises:
         UnsupportedError: A path is not declared, or does not lead to a single value.
@@ -90,12 +90,12 @@ def _resolve_leaf_type(
 
 
 def _properties(schema: Any, path: tuple[str, ...], at: int) -> _Schema:
-    """Return the properties of the object to which the first ``at`` parts of a path lead.
+    """Return the properties that the schema of an object inside a nested path declares.
 
     Args:
         schema: The JSON Schema of the object.
-        path: The path, for error messages.
-        at: The number of parts, from 1.
+        path: The path of the nested key, for error messages.
+        at: The number of leading parts of the path that lead to the object.
 
     Raises:
         UnsupportedError: The schema is not an object or declares no properties.

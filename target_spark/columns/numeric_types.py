@@ -73,7 +73,7 @@ def to_number_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
 def to_decimal_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
     """Return the decimal type that a schema declares by ``precision`` and ``scale``.
 
-    Without ``precision``, the type that the options configure is returned.
+    If the schema has no ``precision``, the type that the options configure is returned.
     """
     precision, scale = parse_count(schema.get("precision")), parse_count(schema.get("scale"))
     if not precision:
@@ -103,7 +103,7 @@ def count_integer_digits(type_: Integer | Decimal) -> int:
 
 
 def _widest_decimal(integer_digits: int | None, scale: int, options: ColumnOptions) -> ColumnType:
-    """Return a decimal of 38 digits, ``scale`` of them after the point.
+    """Return the widest decimal type: 38 digits, of which ``scale`` are after the point.
 
     If the digits before the point do not fit, return the type that the options configure for
     numbers of more than 38 digits.

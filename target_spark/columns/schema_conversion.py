@@ -53,7 +53,7 @@ _LIMITED: Final = re.compile(r"(?:var)?char\((\d+)\)", re.IGNORECASE)
 
 
 def to_json_schema(table_schema: TableSchema) -> dict[str, Any]:
-    """Return the JSON Schema of records that fit a table's columns.
+    """Return a JSON Schema for the records that can be loaded into a table.
 
     Columns that target-spark fills, such as metadata columns, are not included.
     """
@@ -63,15 +63,15 @@ def to_json_schema(table_schema: TableSchema) -> dict[str, Any]:
 
 
 def from_table(types: Mapping[str, str], sources: Mapping[str, str] | None = None) -> TableSchema:
-    """Return the `TableSchema` of an existing table.
+    """Return the `TableSchema` of an existing table, whose columns are not linked to a stream yet.
 
-    The columns have no source of values yet; a merge with the schema of a stream assigns the
-    sources.
+    The links to the properties of a stream are made when the schema is merged with the schema of
+    the stream.
 
     Args:
         types: The type (DDL) of each column, in table order.
-        sources: The value of `TableSchema.sources` stored in the table; None if there are no
-            sources.
+        sources: The property names stored in the table, as `TableSchema.sources` returns them; None
+            if the table has none.
     """
     columns = (
         Column(name, name, parse_ddl(ddl), feed=ColumnSource.NOTHING) for name, ddl in types.items()

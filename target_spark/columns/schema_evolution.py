@@ -54,7 +54,7 @@ _LIMITED = re.compile(r"(var)?char\(\d+\)")
 
 
 def any_widening(_old: str, _new: str) -> bool:
-    """Return True, as the rule of a format that supports every lossless widening (Delta Lake)."""
+    """Return True, for a table format that can widen a column to any wider type (Delta Lake)."""
     return True
 
 
@@ -63,13 +63,14 @@ def merge_table_schemas(
 ) -> tuple[TableSchema, tuple[SchemaChange, ...]]:
     """Merge the table schema of a new SCHEMA message into that of its stream.
 
-    All columns of ``old`` are kept. The keys are those of ``new``, by the names that their columns
-    have in the merged schema.
+    All columns of ``old`` are kept. The keys are the keys of ``new``, by the names that their
+    columns have in the merged schema.
 
     Args:
         old: The table schema so far.
         new: The table schema of the message.
-        can_widen: Function of an old and a new type (DDL): True if the format can widen in place.
+        can_widen: Function that returns True if the table format can change an old type (DDL) to a
+            new one.
 
     Returns:
         The merged schema, and the changes that the table needs.
@@ -89,9 +90,10 @@ def diff_with_table(
         table_schema: The table schema of the stream.
         table: The type (DDL) of each of the table's columns. In the result these columns come
             first, in the same order.
-        can_widen: Function of an old and a new type (DDL): True if the format can widen in place.
-        sources: The value of `TableSchema.sources` stored in the table; None for a table of another
-            program.
+        can_widen: Function that returns True if the table format can change an old type (DDL) to a
+            new one.
+        sources: The property names stored in the table, as `TableSchema.sources` returns them; None
+            for a table of another program.
 
     Returns:
         The merged schema, and the changes that the table needs.
@@ -101,7 +103,7 @@ def diff_with_table(
 
 
 def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
-    """Return True if rows spooled with the schema ``old`` may be written with ``new``.
+    """Return True if rows received with the schema ``old`` may be written with ``new``.
 
     The result is False if the keys changed, or if a property is now written to another column.
     """
@@ -112,7 +114,7 @@ def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
 
 
 def _map_paths(columns: Iterable[Column]) -> dict[_Path, _Path]:
-    """Return a mapping from the path of a value in the record to its path in the table."""
+    """Return the path in the table for each path of a value in the record."""
     targets: dict[_Path, _Path] = {}
     for column in columns:
         if not column.is_fed:
@@ -145,10 +147,10 @@ def _merged(
 def _drop_whole_record_source(
     columns: Iterable[Column], keys: Collection[str]
 ) -> tuple[Column, ...]:
-    """Return the columns, after emptying the whole-record column if properties are declared.
+    """Return the columns; the whole-record column gets no more values if others are declared.
 
-    The column with the whole record as JSON is only filled as long as the schema declares no
-    properties except keys. Afterwards it has no source of values.
+    The column with the whole record as JSON is filled as long as the schema declares only keys.
+    Once it declares other properties, the column's ``feed`` becomes NOTHING.
     """
     all_columns = tuple(columns)
     if not any(
@@ -162,10 +164,11 @@ def _drop_whole_record_source(
 
 
 def _mark_unfed_columns(columns: Iterable[Column]) -> tuple[Column, ...]:
-    """Return the columns, with ``feed`` updated in each column without a source of values.
+    """Return the columns, with an updated ``feed`` for those that no property or metadata fills.
 
-    The new value is EMPTIED if the property of the column now fills another column, so that null is
-    written. Otherwise it is NOTHING.
+    It becomes EMPTIED, so that null is written, for target-spark's metadata columns and if the
+    property of the column now fills another column. Otherwise it becomes NOTHING, so that the
+    column is not written.
     """
     all_columns = tuple(columns)
     filled = {column.source for column in all_columns if column.feed is ColumnSource.PROPERTY}
@@ -196,9 +199,10 @@ class _Rules(NamedTuple):
     """Rules of a merge of schemas.
 
     Attributes:
-        can_widen: Function of an old and a new type (DDL): True if the format can widen in place.
-        has_sources: True if it is known which property feeds each column of the table. False for a
-            table of another program.
+        can_widen: Function that returns True if the table format can change an old type (DDL) to a
+            new one.
+        has_sources: True if the table says which property fills each column. False for a table of
+            another program, where columns are matched by name.
     """
 
     can_widen: CanWiden
@@ -224,7 +228,7 @@ class _Merge:
         }
 
     def match_all(self, new_columns: Iterable[Column]) -> None:
-        """Find a column of the table for each column of the new schema.
+        """Link each column of the new schema to a column of the table, adding missing columns.
 
         Columns with the same source are matched first, then columns with the same name. A new
         column without a match is added to the table.
@@ -257,7 +261,7 @@ class _Merge:
         return at if at is not None and self.columns[at].name == column.name else None
 
     def _match_or_add(self, new: Column) -> None:
-        """Map a new column to the first table column of its name that fits, or add a column.
+        """Link a new column to the first table column of its name that fits, or add a column.
 
         If a column with that name exists but has another type, columns named ``<name>__<type>`` are
         tried next.
@@ -280,10 +284,10 @@ class _Merge:
             number += 1
 
     def _keep_unfilled(self, new: Column) -> None:
-        """Keep a column that no source fills.
+        """Keep a column of the new schema that no property or metadata fills.
 
-        The column gets the wider of two types: that of the table and that of ``new``. If no type
-        holds the values of both, the column keeps the type of the table.
+        If a type can hold the values of both the table column and ``new``, the column gets this
+        type. Otherwise it keeps the type that it has in the table.
         """
         at = self._by_name.get(fold_case(new.name))
         if at is None:
@@ -299,8 +303,8 @@ class _Merge:
     def _is_free(self, at: int, new: Column) -> bool:
         """Return True if the table column at index ``at`` may be filled by the column ``new``.
 
-        The result is False if another property fills the table column, or filled it before and
-        still exists.
+        The result is False if the table column belongs to another property: one that fills it now,
+        or one that filled it before and is still declared.
         """
         column = self.columns[at]
         if at in self._claimed or (not self._path and is_internal(column.name)):
@@ -325,10 +329,11 @@ class _Merge:
         self.changes.append(change)
 
     def _try_match(self, at: int | None, new: Column) -> bool:
-        """Map a new column to the table column at index ``at``, if that column is free and fits.
+        """Link a new column to the table column at index ``at``, if that column is free and fits.
 
         Returns:
-            True if the column was mapped.
+            True if the column was linked. False if ``at`` is None, or the table column is not free
+            or has a type that does not fit.
         """
         if at is None or not self._is_free(at, new):
             return False
@@ -349,7 +354,7 @@ class _Merge:
         self._by_feed[_feed(self.columns[at])] = at
 
     def _release_property(self, new: Column) -> None:
-        """Mark the table column that the property of ``new`` has filled so far as not filled.
+        """Stop filling the table column that the property of ``new`` has filled so far.
 
         Nothing happens if there is no such column.
         """
@@ -368,7 +373,7 @@ _JoinedType: TypeAlias = tuple[ColumnType, list[SchemaChange]]
 def _join_types(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) -> _JoinedType | None:
     """Return a type that holds the values of both types, and the schema changes that it needs.
 
-    None means that the table format has no such type, or cannot widen the column to it.
+    Return None if there is no such type, or if the table format cannot widen the column to it.
 
     Args:
         old: The type of the existing column.

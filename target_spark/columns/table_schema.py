@@ -94,21 +94,21 @@ class ColumnOptions:
     """Options that determine the columns of a table.
 
     Attributes:
-        plain_numbers: Type of a JSON ``number`` without ``multipleOf``; None means double.
+        plain_numbers: Type of a JSON ``number`` without ``multipleOf``; None to use double.
         unsized_decimals: Type of a decimal string without declared digits.
-        oversized_as_text: True to store numbers declared with more than 38 digits as text.
-            Otherwise they are decimals, and rows with values that do not fit are quarantined.
-        truncate_timestamps: True to drop the digits of a time after microseconds. Otherwise rows
-            with such times are quarantined.
+        oversized_as_text: True to store numbers declared with more than 38 digits as text. False to
+            store them as decimals; rows with values that do not fit are then quarantined.
+        truncate_timestamps: True to cut off the digits of a time after microseconds. False to
+            quarantine rows with such times.
         metadata: True to add the columns of `METADATA_COLUMNS`.
         table_version: True to add the column of `METADATA_COLUMNS` with the table version.
         history: True to add the columns of `HISTORY_COLUMNS`.
         reserved: Names that must not be used for columns of a record.
-        airbyte: True to add the columns of `AIRBYTE_COLUMNS`, of which the generation id has the
-            table version. Rows with conversion errors are then loaded: the value becomes null, and
-            the column `_airbyte_meta` records the error.
+        airbyte: True to add the columns of `AIRBYTE_COLUMNS`. The generation id is then the table
+            version. Rows with conversion errors are loaded: the value becomes null, and the column
+            `_airbyte_meta` records the error. False to quarantine such rows.
         quarantines_misfits: True to quarantine rows with conversion errors even if ``airbyte`` is
-            True.
+            True. False to let ``airbyte`` decide.
     """
 
     plain_numbers: Decimal | None = None
@@ -157,9 +157,9 @@ class TableSchema:
     Attributes:
         columns: All columns of the table, in order.
         keys: Names of the key columns.
-        key_sources: Names of the properties that feed the key columns.
-        truncate_timestamps: True to truncate date-times to microseconds; otherwise a row with more
-            digits does not fit.
+        key_sources: Names of the properties that fill the key columns.
+        truncate_timestamps: True to truncate date-times to microseconds. False to quarantine rows
+            with more digits.
         filled: Names of the properties whose text must not be empty.
         nulls_misfits: True to keep a row and replace its values that do not fit by null, unless a
             key or the deletion time is invalid. False to quarantine the row.
@@ -181,14 +181,14 @@ class TableSchema:
     def sources(self) -> dict[str, str]:
         """Names of the stream properties that are stored under another name in the table.
 
-        Each key is the quoted path of a column or field, with ``element`` for the items of an
-        array. Names that differ only in case are not included.
+        The dictionary maps the quoted path of a column or field to the name of its property. The
+        items of an array have the path ``element``. Names that differ only in case are left out.
         """
         return dict(_renamed(self.columns))
 
     @property
     def keeps_whole(self) -> bool:
-        """True if a column holds the whole record as JSON, so that records are read as text."""
+        """True if a column holds the whole record as JSON. The records are then read as text."""
         return any(column.feed is ColumnSource.WHOLE for column in self.columns)
 
     @property
@@ -198,7 +198,7 @@ class TableSchema:
 
     @property
     def must_fit(self) -> frozenset[str]:
-        """Names of the properties whose conversion errors always quarantine the row.
+        """Names of the properties in which a conversion error always causes the row's quarantine.
 
         They are the keys and the deletion time.
         """
@@ -214,7 +214,7 @@ class TableSchema:
     def column_fed_by(
         self, source: str, feed: ColumnSource = ColumnSource.PROPERTY
     ) -> Column | None:
-        """Return the column that is filled from ``source``, or None.
+        """Return the column that is filled from ``source``, or None if there is no such column.
 
         Args:
             source: The name of a property or metadata column.
@@ -234,8 +234,8 @@ class SchemaChange:
         kind: ``add`` or ``widen``.
         path: Path of the column or field; the items of an array are called ``element``.
         ddl: The new type, as DDL.
-        instead_of: For an added column, the existing column whose type could not be widened for the
-            values; else None. The existing column is not changed.
+        instead_of: Set if a column was added because the type of an existing column could not be
+            widened: the name of the existing column, which is not changed. None for other changes.
         comment: The comment of a new column, or None.
     """
 

@@ -96,7 +96,7 @@ class Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Double:
-    """Column type of a 64-bit floating-point number, the only type that rounds."""
+    """Column type of a 64-bit floating-point number. It is the only type that rounds values."""
 
     ddl: ClassVar[str] = "double"
     word: ClassVar[str] = "double"
@@ -104,7 +104,7 @@ class Double:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Column type of text, or of the JSON text of a value without a declared structure."""
+    """Column type of text. Values without a declared structure are stored as JSON text."""
 
     ddl: ClassVar[str] = "string"
     word: ClassVar[str] = "string"
@@ -120,7 +120,7 @@ class Timestamp:
 
 @dataclass(frozen=True, slots=True)
 class LocalTimestamp:
-    """Column type of a date and time without a time zone. Only existing tables have it."""
+    """Column type of a date and time without a time zone. No new column gets this type."""
 
     ddl: ClassVar[str] = "timestamp_ntz"
     word: ClassVar[str] = "timestamp_ntz"
@@ -144,7 +144,7 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class UnmanagedType:
-    """Column type of an existing table that target-spark never writes, stored as its DDL text."""
+    """Any column type of an existing table that target-spark never writes, kept as its DDL text."""
 
     written: str
 
@@ -204,7 +204,7 @@ ColumnType: TypeAlias = (
 
 
 class ColumnSource(Enum):
-    """Kinds of sources from which the values of a column may come."""
+    """Kinds of sources of a column's values, such as a property of the record."""
 
     PROPERTY = "property"
     """The record's property ``source``."""
@@ -223,11 +223,11 @@ class Column:
     """Column of a table or field of a struct, with the source of its values.
 
     Attributes:
-        source: The name of the property in the record. For a value nested in a property, a unique
-            name.
+        source: The name of the property that fills the column. For a value nested in a property, a
+            unique name.
         name: The name in the table.
         type: The type of the values.
-        comment: The comment in the table, or None; ignored in comparisons.
+        comment: The comment in the table, or None if it has none. Comparisons of columns ignore it.
         feed: The kind of source.
         path: The path of a value nested in a property; empty otherwise.
     """

@@ -46,8 +46,8 @@ def downloaded_files(
 ) -> Iterator[list[BatchFile]]:
     """Context manager: check batch files, download remote ones, and yield the files to read.
 
-    The attribute ``copy`` of a yielded file is the path of its local copy. The attribute is "" if
-    Spark reads the original file. The copies are deleted when the block ends.
+    In each yielded file, ``copy`` is the path of the local copy, or "" if Spark reads the original.
+    The copies are deleted when the block ends.
 
     Raises:
         FilesError: A file is missing, corrupt, or exceeds the limits.
@@ -64,11 +64,11 @@ def downloaded_files(
 def _check_files(
     spark: SparkSession, files: Sequence[BatchFile], download_folder: Path, limits: FileLimits
 ) -> Mapping[str, str]:
-    """Check the size and readability of each distinct file, downloading remote files into a folder.
+    """Check the size and readability of each distinct file, and download remote files first.
 
     Returns:
-        The local path of each downloaded file, keyed by `get_file_key` of its address. The mapping
-        is empty if Spark reads all files directly.
+        The local path of each downloaded file. Its key is `get_file_key` of the file's address. The
+        mapping is empty if no file had to be downloaded.
     """
     remote_files: list[BatchFile] = []
     for file in {get_file_key(file.address): file for file in files}.values():
@@ -111,7 +111,7 @@ def _download_file(
     compression by the suffix.
 
     Args:
-        spark: The session that can read the remote file.
+        spark: A Spark session that can read the remote file.
         download_folder: The folder for the copy.
         number: The name of the copy without its suffix, unique in the folder.
         file: The remote batch file.

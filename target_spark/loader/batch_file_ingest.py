@@ -35,10 +35,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class IngestedFiles:
-    """Result of `ingest_files`: a commit request whose batch files were converted to spool lines.
+    """Result of `ingest_files`: a commit request that names only spool files, and row counts.
 
     Attributes:
-        request: The commit request; its batches refer to spool files only.
+        request: The commit request. The rows of its batch files were converted to spool files
+            (files that keep rows on disk until their commit).
         rows: The number of rows read from batch files.
         ordinal_shift: The number to add to the ordinals (input positions) of all later rows of the
             table.
@@ -57,25 +58,26 @@ def ingest_files(
     folder: SpoolFolder,
     limits: FileLimits,
 ) -> IngestedFiles:
-    """Convert the batch files of a commit request into spool files.
+    """Convert the batch files of a commit request into spool files (rows on disk until the commit).
 
     A BATCH message has one ordinal (position in the input), but its files hold many rows. The
     ordinals of all later rows are therefore increased by the number of rows in files.
 
     Args:
-        spark: The session that reads the files.
+        spark: The Spark session that reads the files.
         request: The commit request.
-        ordinal_shift: The number that earlier commits of the table add to its ordinals.
-        address: An unused location for the converted rows.
-        folder: The spool folder, to which remote files are downloaded.
+        ordinal_shift: The number by which earlier batch files of the table have increased its
+            ordinals.
+        address: An unused URL, below which the converted rows are written.
+        folder: The folder to which remote files are downloaded.
         limits: The limits on the size and content of files.
 
     Returns:
-        The request without batch files, the number of rows read, and the new shift of ordinals.
+        The request without batch files, the number of rows read, and the new ordinal shift.
 
     Raises:
         FilesError: A file cannot be read or exceeds the limits.
-        DiskFullError: There is no disk space for a downloaded file.
+        DiskFullError: There is not enough disk space to download a file.
     """
     named = [file for batch in request.batches for file in batch.files]
     with downloaded_files(spark, named, folder, limits) as files:
@@ -112,7 +114,7 @@ def ingest_files(
 
 
 def remove_files(spark: SparkSession, files: Sequence[BatchFile]) -> None:
-    """Delete batch files from the storage after their rows are committed.
+    """Delete batch files from their storage. Call it after their rows are committed.
 
     If a file cannot be deleted, the failure is logged as a warning.
     """

@@ -57,7 +57,7 @@ _GLOB: Final = re.compile(r"[*?\[\]{}\\]")
 
 @dataclass(frozen=True, slots=True)
 class BatchFile:
-    """A data file that a Singer BATCH message names.
+    """A data file with records, named in a Singer BATCH message.
 
     Attributes:
         stream: The stream that the rows belong to.
@@ -66,10 +66,10 @@ class BatchFile:
         ordinal: The position of the BATCH message in the input.
         version: The table version of the rows, or None for an unversioned stream.
         nbytes: The size in bytes; 0 if unknown.
-        in_json: Names of the properties whose schema allows more than text. If a Parquet file
-            stores such a property in a text column, the text is JSON.
-        copy: The path of a downloaded copy, which is read instead of the address; "" without a
-            copy.
+        in_json: Names of the properties whose JSON Schema allows other types than string. If a
+            Parquet file stores such a property in a text column, the text is parsed as JSON.
+        copy: The path of a downloaded copy, from which the rows are read. "" if there is no copy;
+            then they are read from the address.
     """
 
     stream: StreamId
@@ -104,9 +104,9 @@ class BatchFile:
 
     @property
     def read_pattern(self) -> str:
-        """URL to read, with glob characters escaped.
+        """URL to pass to Spark's reader: `read_url` with glob characters escaped.
 
-        Spark treats each path as a glob pattern.
+        Without the escapes Spark would treat the URL as a glob pattern.
         """
         return _GLOB.sub(lambda found: f"\\{found[0]}", self.read_url)
 
@@ -125,7 +125,8 @@ def batch_files(
         ordinal: The position of the message in the input.
         schema: The JSON Schema of the stream.
         limits: Limits on files and allowed URL schemes; None means the defaults.
-        roots: Locations whose hosts are allowed in addition to the allowed schemes.
+        roots: Locations from the target's settings. A file with the same scheme and host (or
+            bucket) as one of them is allowed in any case.
 
     Raises:
         UnsupportedError: The format or compression of the files is not supported.
@@ -168,7 +169,7 @@ def check_size(file: BatchFile, limits: FileLimits) -> None:
 
 
 def get_file_key(address: str, *, escaped: bool = False) -> str:
-    """Return a normalized form of a file's URL, to compare URLs that are written differently.
+    """Return a normalized form of a file's URL. Two spellings of one URL get the same key.
 
     Args:
         address: A URL.
@@ -236,7 +237,7 @@ def _check_suffix(stream: StreamId, path: str, name: str, gzipped: bool) -> None
 
     Args:
         stream: The stream, for the error message.
-        path: The path as the BATCH message has it, for the error message.
+        path: The path from the BATCH message, for the error message.
         name: The file name.
         gzipped: True if the message declares gzip; False if it declares no compression.
 
@@ -261,8 +262,9 @@ def _find_local_file(stream: StreamId, path: str, local: Path) -> Path:
 
     Args:
         stream: The stream, for the error message.
-        path: The path or ``file:`` URL as the BATCH message has it, tried without decoding.
-        local: The same path with percent escapes decoded, tried first.
+        path: The path or ``file:`` URL from the BATCH message. It is tried second, without decoding
+            its percent escapes.
+        local: The same path with percent escapes decoded. It is tried first.
 
     Raises:
         FilesError: Neither path is a regular file.

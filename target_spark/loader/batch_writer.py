@@ -109,12 +109,12 @@ _FILE_SIZE_SETTINGS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _PreparedColumns:
-    """Cached result of `BatchWriter._prepare_columns` for one table.
+    """Cached result of the last column preparation of one table (`BatchWriter._prepare_columns`).
 
     Attributes:
-        wanted: The table schema that the stream requires.
-        table_schema: The table schema to write with: the same columns, with the types that the
-            existing table has.
+        wanted: The table schema that the stream requires, for which the table was prepared.
+        table_schema: The schema with which rows are written: the columns of ``wanted``, with the
+            types that they have in the existing table.
     """
 
     wanted: TableSchema
@@ -127,17 +127,18 @@ class _TableState:
 
     Attributes:
         commits: Number of commits that this run made to the table.
-        ordinal_shift: Number to add to the ordinals (input positions) of the table's next rows,
-            because batch files hold many rows at one position.
-        stages_rows: True after the first bad row; from then on batches are staged before the
-            commit.
-        prepared_columns: Result of the last column preparation, or None if it must be repeated.
+        ordinal_shift: Number to add to the ordinals (input positions) of the table's next rows. It
+            grows with each batch file, because the file's rows all come from one input position.
+        stages_rows: True after the first row that did not fit its columns. From then on each batch
+            is first written to temporary files, so that bad rows are found before the commit.
+        prepared_columns: Result of the last column preparation, or None if the columns must be
+            prepared again.
         drops_not_null: True if NOT NULL constraints of the columns must be dropped.
         is_new: True if this run created the table.
         written: Number of rows committed by this run.
         quarantined: Number of rows of this run committed to the quarantine table.
         changes: Column changes that no `CommitResult` has reported yet.
-        remarks: Further notes on the table for the user.
+        remarks: Further notes for the user about the table.
     """
 
     commits: int = 0
@@ -161,8 +162,8 @@ class _TableState:
 class BatchWriter:
     """Commits batches of rows to tables of one format and quarantines rows that do not fit.
 
-    A load has one instance. Several writer threads may use the instance at the same time, each for
-    a different table.
+    A load has one instance. Several threads may use it at the same time, each for a different
+    table.
     """
 
     def __init__(
@@ -198,7 +199,7 @@ class BatchWriter:
 
     @property
     def can_widen(self) -> CanWiden:
-        """Function of an old and a new type (DDL): True if the table format can widen in place."""
+        """Function that returns True if the format can change an old type (DDL) to a new one."""
         return self._writer.can_widen
 
     def write(self, request: CommitRequest) -> CommitResult:
@@ -209,7 +210,8 @@ class BatchWriter:
 
         Raises:
             QuarantineError: More rows would be quarantined than the user allows.
-            RowCountError: The number of rows to commit differs from the number of rows spooled.
+            RowCountError: The rows to commit and the quarantined rows do not add up to the rows
+                received.
             CommitLostError: The table does not contain the commit after the write.
             StorageError: The storage, the catalog or another writer still prevented the commit
                 after all retries.
@@ -246,13 +248,13 @@ class BatchWriter:
 
     @contextmanager
     def _with_spool_lines(self, request: CommitRequest) -> Iterator[tuple[CommitRequest, int]]:
-        """Context manager: convert the batch files of a commit request into spool files.
+        """Context manager: convert a commit request's batch files into spool files (JSON lines).
 
         The converted files are removed when the block ends.
 
         Yields:
             The commit request without batch files, and the number of rows that were read from batch
-            files (0 if the request is unchanged).
+            files. A request without batch files yields 0 rows.
         """
         files = [file for batch in request.batches for file in batch.files]
         state = self._tables[request.table.key]
@@ -301,7 +303,7 @@ class BatchWriter:
         """Create a table, or add and widen the columns of an existing one to match a schema.
 
         Returns:
-            A result without rows that lists the column changes.
+            A result that lists the column changes; its row counts are 0.
         """
         self._run_with_retries(
             table, lambda: self._prepare_columns(self._engine.spark(), table, table_schema, layout)
@@ -329,7 +331,7 @@ class BatchWriter:
         return None
 
     def commit_state(self, table: Table, covered: CoveredState) -> None:
-        """Store a state in a table by a commit without rows. Transient errors are retried."""
+        """Store a state in a table by making a commit without rows. Retry transient errors."""
         marker = self._marker(table, covered)
         self._run_with_retries(
             table, lambda: self._writer.commit_empty(self._engine.spark(), table, marker)
@@ -341,12 +343,13 @@ class BatchWriter:
     ) -> _T:
         """Call ``step``, and repeat the call after transient errors.
 
-        A step whose commit succeeded is not repeated; its error is raised.
+        If ``step`` fails after its commit has succeeded, it is not repeated, and the error is
+        raised.
 
         Args:
             table: The table that the step works on.
             step: The function to call.
-            what: Name of the work in log messages; None means the table's name.
+            what: Description of the work for log messages; None to use the table's name.
 
         Raises:
             StorageError: The error persisted until the retries were exhausted.
@@ -396,18 +399,18 @@ class BatchWriter:
     ) -> TableSchema:
         """Create a table, or add and widen its columns, to match a table schema.
 
-        The result is cached until the required schema changes or an attempt fails.
+        The result is cached. It is computed again if the required schema changes or a commit fails.
 
         Args:
-            spark: The session to use.
+            spark: The Spark session to use.
             table: The table to prepare.
             wanted: The table schema that the stream requires.
             layout: The partitioning, clustering and file size of a new table.
-            has_rows: True if the caller writes rows next; then a format whose first write creates
-                the table need not create it now.
+            has_rows: True if the caller writes rows next. Then no table is created yet in a format
+                whose first write creates it.
 
         Returns:
-            The required schema, with the column types of the existing table.
+            The columns of the required schema, with the types that they have in the existing table.
         """
         state = self._tables[table.key]
         if state.prepared_columns is not None and state.prepared_columns.wanted == wanted:
@@ -434,16 +437,16 @@ class BatchWriter:
     def _widen_table(
         self, spark: SparkSession, table: Table, wanted: TableSchema, types: Mapping[str, str]
     ) -> TableSchema:
-        """Add missing columns to an existing table and widen the types of others.
+        """Add missing columns to an existing table, and widen columns whose types are too narrow.
 
         Args:
-            spark: The session to use.
+            spark: The Spark session to use.
             table: The existing table.
             wanted: The table schema that the stream requires.
             types: Type (DDL) of each existing column.
 
         Returns:
-            The required schema, with the types that the table has now.
+            The columns of the required schema, with the types that they have in the changed table.
         """
         state, writer = self._tables[table.key], self._writer
         sources = writer.sources(spark, table)
@@ -491,10 +494,11 @@ class BatchWriter:
     ) -> Verified | None:
         """Write all rows of a batch to its table in one commit.
 
-        The Spark job fails at the first row that does not fit the table's columns.
+        Call it if no bad rows are expected: the Spark job fails at the first row that does not fit
+        the table's columns.
 
         Returns:
-            The verified commit, or None if a row did not fit. In that case nothing was written.
+            The verified commit. None if a row did not fit; then nothing was written.
         """
         request, df = attempt.request, frame.good(strict=True)
         commit_rows = partial(
@@ -516,9 +520,10 @@ class BatchWriter:
         return written.verify(request, frame.counts(request.count))
 
     def _evaluates_twice(self, spark: SparkSession, request: CommitRequest) -> bool:
-        """Return True if the commit evaluates the rows' DataFrame more than once, as a MERGE does.
+        """Return True if a commit would compute the batch's DataFrame more than once (by a MERGE).
 
-        The caller stages such a DataFrame first, so that both evaluations see the same rows.
+        The caller then writes the DataFrame to temporary files first, so that it is computed only
+        once.
         """
         if request.mode is WriteMode.UPSERT:
             kept = self._writer.keeps_batch and not is_remote_session(
@@ -534,9 +539,10 @@ class BatchWriter:
         table_schema: TableSchema,
         frame: SpoolFrame,
     ) -> Verified:
-        """Stage the rows that fit, quarantine the others, then commit the staged rows.
+        """Write the rows that fit to temporary files, quarantine the others, then commit the first.
 
-        A row fits if each of its values can be stored in its column.
+        A row fits if each of its values can be stored in its column. If too many rows do not fit,
+        an overwrite is not committed, so that the table keeps its old rows.
         """
         request = attempt.request
         state = self._tables[request.table.key]
@@ -571,14 +577,15 @@ class BatchWriter:
         """Commit the rows of a DataFrame to a table in the stream's write mode.
 
         Args:
-            spark: The session to use.
-            attempt: The commit attempt, which keeps its number across retries.
+            spark: The Spark session to use.
+            attempt: The commit attempt. Its commit number stays the same across retries.
             table_schema: The table schema of the rows.
             df: The rows.
             rows: The number of rows in ``df``.
-            strict: True if a row that does not fit makes the Spark job fail.
-            withheld: True to store only a state from before these rows, because too many were
-                quarantined.
+            strict: True if the Spark job fails at a row that does not fit; False if such rows were
+                already removed.
+            withheld: True to store a state from before these rows, because too many rows were
+                quarantined. False to store the newest state that the rows allow.
         """
         request = attempt.request
         with spark_conf(spark, _file_size_settings(request.layout)):
@@ -601,7 +608,7 @@ class BatchWriter:
         strict: bool = False,
         withheld: bool = False,
     ) -> Written:
-        """Call ``write`` with the commit metadata and return the resulting commit.
+        """Call ``write`` with the metadata to store in the commit, and return the resulting commit.
 
         The first call for an attempt creates the metadata: the next commit number and the newest
         state that the commit may store. A retry uses the same metadata again.
@@ -609,8 +616,10 @@ class BatchWriter:
         Args:
             attempt: The commit attempt.
             write: The function that makes the commit.
-            strict: True if a row that does not fit makes the Spark job fail.
-            withheld: True to store only a state from before the rows of this commit.
+            strict: True if the Spark job fails at a row that does not fit; False if such rows were
+                already removed.
+            withheld: True to store a state from before the rows of this commit. False to store the
+                newest state that the rows allow.
         """
         table = attempt.request.table
         if attempt.prepared is None:
@@ -623,10 +632,10 @@ class BatchWriter:
     def _delete_other_versions(
         self, spark: SparkSession, attempt: CommitAttempt, table_schema: TableSchema, version: int
     ) -> Verified:
-        """Delete the rows of all table versions except ``version``, or mark them as deleted.
+        """Delete the rows of all table versions other than ``version``, or mark them as deleted.
 
-        Without hard delete the rows are marked. A new table of an Airbyte destination has no other
-        versions, so no commit is made.
+        The rows are removed with hard delete, and marked without it. For a table that this run of
+        an Airbyte destination has created, no commit is made, because it has no other versions.
         """
         request = attempt.request
         if self._has_single_generation and self._tables[request.table.key].is_new:
@@ -665,10 +674,10 @@ class BatchWriter:
     ) -> BadRows:
         """Commit the rows of a batch that do not fit their schema to the quarantine table.
 
-        If an earlier try of the same attempt has quarantined the rows, nothing is written again.
+        If the rows were already quarantined before a retry of the commit, nothing is written again.
 
         Args:
-            spark: The session to use.
+            spark: The Spark session to use.
             attempt: The commit attempt.
             frame: The rows of the batch.
             count: The number of rows that do not fit.
@@ -734,17 +743,17 @@ def _with_reachable_spool(
     request: CommitRequest,
     with_retries: Callable[[Callable[[], Sequence[str]], str], Sequence[str]],
 ) -> Iterator[CommitRequest]:
-    """Context manager: yield a commit request whose spool files Spark can read.
+    """Context manager: copy spool files (rows on disk until the commit) to where Spark reads them.
 
-    If Spark runs on other machines, local spool files are copied to the staging area for the
-    duration of the block. The originals are kept.
+    The yielded request names the copies, which are deleted when the block ends. If Spark runs on
+    this machine, nothing is copied.
 
     Args:
-        spark: Function that returns the session.
+        spark: Function that returns the Spark session.
         staging_area: The staging area.
         request: The commit request.
-        with_retries: Function that runs a step with retries; called with the step, which copies the
-            files, and its name for log messages.
+        with_retries: Function that calls its first argument and retries the call after transient
+            errors. Its second argument describes the call in log messages.
     """
     named = (path for batch in request.batches for path in batch.paths)
     paths = [path for path in named if to_local_folder(path) is not None]
@@ -781,8 +790,8 @@ def _warn_of_nulled(request: CommitRequest, count: int) -> None:
 def _file_size_settings(layout: TableLayout) -> dict[str, str]:
     """Return Spark settings that keep output files near the configured size.
 
-    The settings limit the bytes that a task reads and shuffles; the written file is smaller. The
-    result is empty if the layout has no file size.
+    The settings limit the bytes that a task reads and shuffles, and thus the size of the file that
+    it writes. The result is empty if the layout has no file size.
     """
     return (
         {}

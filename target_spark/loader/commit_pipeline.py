@@ -46,7 +46,7 @@ _OLD_VERSIONS_STAY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Creation:
-    """Queued task: create the table of a stream that has no rows, or update its columns."""
+    """Queued task: create the table of a stream without rows, or add and widen its columns."""
 
     stream: StreamId
     table: Table
@@ -73,10 +73,10 @@ class CommitPipeline:
 
     Args:
         new_writer: Function that creates the batch writer when it is first needed.
-        ledger: The batches and states of the run.
+        ledger: The record of uncommitted batches and of the states that they hold back.
         report: The run report to update.
         stopping: Event that a signal handler sets to stop the run.
-        threads: The largest number of writer threads.
+        threads: The maximum number of writer threads.
     """
 
     def __init__(
@@ -117,12 +117,12 @@ class CommitPipeline:
 
     @property
     def open_bytes(self) -> int:
-        """Spooled bytes in open batches, except those of streams that overwrite their table."""
+        """Bytes of the rows in open batches. Streams that overwrite their table are not counted."""
         return self._open_bytes
 
     @property
     def uncommitted_bytes(self) -> int:
-        """Spooled bytes in open batches and in closed batches that wait for their commit."""
+        """Bytes of the rows in open batches and in closed batches that wait for their commit."""
         return self._open_bytes + self._queued_bytes
 
     @property
@@ -141,14 +141,14 @@ class CommitPipeline:
             self._open_bytes += nbytes
 
     def queue_batch(self, stream: LoadedStream) -> None:
-        """Close a stream's open batch and queue its commit; see `close_batch`."""
+        """Close a stream's open batch and queue its commit, as `close_batch` does."""
         self.close_batch(stream, stream.spool.cut())
 
     def close_batch(self, stream: LoadedStream, batch: Batch) -> None:
-        """Queue the commit of a closed batch; the stream's next rows start a new batch.
+        """Queue the commit of a batch that gets no further rows.
 
-        If the stream overwrites its table, the batch is not queued but kept until the stream is
-        complete.
+        If the stream overwrites its table, the batch is only kept. All kept batches are committed
+        together when the stream is complete.
         """
         stream.waits_for_state = False
         self.ledger.close_batch(stream.id)
@@ -169,11 +169,11 @@ class CommitPipeline:
         self._enqueue(self._make_request(stream, stream.valid_batches(), upto))
 
     def delete_versions(self, stream: LoadedStream, upto: int) -> None:
-        """Queue the deletion of the rows of all table versions except the activated one.
+        """Queue the deletion of all rows that do not have the activated table version.
 
         The stream's open batch is queued first. Without hard delete the rows are only marked as
-        deleted. ``upto`` is the position in the input of the ACTIVATE_VERSION message or of the
-        end.
+        deleted. ``upto`` is the input position of the ACTIVATE_VERSION message, or of the end of
+        the input.
         """
         if stream.spool.count:
             self.queue_batch(stream)
@@ -184,7 +184,7 @@ class CommitPipeline:
         self._enqueue(self._make_request(stream, (), upto, kept_version=stream.versions.activated))
 
     def create_table(self, stream: LoadedStream) -> None:
-        """Queue a task that creates or alters the table of a stream without rows."""
+        """Queue a task that creates the table of a stream without rows, or adapts its columns."""
         self._enqueue(_Creation(stream.id, stream.table, stream.table_schema, stream.layout))
 
     def maintain_table(self, stream: LoadedStream, options: MaintenanceOptions) -> None:
@@ -192,8 +192,9 @@ class CommitPipeline:
         self._enqueue(_Maintenance(stream.id, stream.table, options))
 
     def commit_leftover_state(self) -> None:
-        """Store the last emitted state by a commit without rows, if no earlier commit stores it.
+        """Store the last emitted state by making a commit without rows, if no commit has it yet.
 
+        The next run can then resume from this state. The next run can then resume from this state.
         Call it after all tasks have finished. Nothing happens if this run wrote no table.
         """
         leftover = self.ledger.get_uncarried_state()
@@ -201,14 +202,14 @@ class CommitPipeline:
             self.writer.commit_state(self._last_table, leftover)
 
     def add_remark(self, stream: StreamId, text: str) -> None:
-        """Log a remark on a stream and add it to the run report; a repeated remark is ignored."""
+        """Log a remark about a stream and add it to the run report, unless the report has it."""
         if self._report.add_stream_remark(str(stream), text):
             logger.info("Stream %s %s", stream, text)
 
     def wait(self) -> None:
         """Block until all tasks have finished, a task has failed, or a signal has arrived.
 
-        After `stop`, it blocks only until the running tasks have finished.
+        After `stop` it waits only for the running tasks.
         """
         with self._changed:
             while not (self._failure or self._is_idle() or self._is_interrupted()):
@@ -217,7 +218,7 @@ class CommitPipeline:
     def wait_for_space(self, limit: int, until: float) -> None:
         """Block until fewer than ``limit`` bytes are uncommitted, or until a given time.
 
-        A failed task, a signal, or the end of all tasks also ends the wait.
+        The method also returns if a task fails, a signal arrives, or all tasks have ended.
 
         Args:
             limit: The number of bytes.
@@ -256,13 +257,13 @@ class CommitPipeline:
         upto: int,
         kept_version: int | None = None,
     ) -> CommitRequest:
-        """Return a request that commits ``batches``, or deletes all versions but ``kept_version``.
+        """Return a request to commit batches, or to delete the rows of old table versions.
 
         Args:
             stream: The stream.
             batches: The batches to commit; empty for a deletion.
             upto: A position in the input, at or after the first row of each batch.
-            kept_version: The table version to keep; None to commit the batches.
+            kept_version: The table version to keep, for a deletion; None to commit the batches.
         """
         return CommitRequest(
             stream=stream.id,
@@ -312,9 +313,10 @@ class CommitPipeline:
             self._finish_task(task, failure)
 
     def _take(self) -> _Task | None:
-        """Wait for the next task and return it, or None after `close`.
+        """Wait for the next queued task and return it. Return None once the pipeline is closed.
 
-        A table with a running task is skipped, so that its tasks run one after the other.
+        Tasks of a table that already has a running task are skipped, so that the tasks of one table
+        run one after the other.
         """
         with self._changed:
             while self._stopped or not self._ready:
@@ -348,7 +350,7 @@ class CommitPipeline:
             self.add_remark(task.stream, failure)
 
     def _commit(self, request: CommitRequest) -> None:
-        """Commit a request, report its result, and emit the states that it no longer holds back.
+        """Commit a request, report its result, and emit the states that waited for the commit.
 
         A deletion of old versions is skipped if too many rows of the stream were quarantined.
         """
@@ -394,7 +396,7 @@ class CommitPipeline:
         self.ledger.count_rejected(request.stream, result.quarantined)
 
     def _report_changes(self, stream: StreamId, result: CommitResult) -> None:
-        """Add the column changes and remarks of a commit to the run report."""
+        """Add the column changes that a commit made, and its remarks, to the run report."""
         for change in result.changes:
             column = ".".join(change.path)
             self._report.record_column_change(

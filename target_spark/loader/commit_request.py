@@ -23,23 +23,25 @@ __all__ = ["CommitRequest", "CommitResult"]
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """Rows to write to one table in one commit.
+    """Request to write rows to one table, or to delete its old versions, in one commit.
 
     Attributes:
         stream: The stream of the rows.
         table: The table to write to.
         table_schema: The table schema of the rows.
         mode: Append, upsert, overwrite or scd2.
-        batches: One closed batch, or all batches of an overwrite. An overwrite with an empty tuple
-            empties the table.
-        ledger: The ledger, which holds back states until this commit is made.
-        waiting: The key of the batches in the ledger.
+        batches: One closed batch, or all batches of an overwrite. An overwrite without batches
+            removes all rows of the table.
+        ledger: The record of uncommitted batches, which holds back states until this commit is
+            made.
+        waiting: The key under which the ledger has recorded the batches.
         upto: A position in the input, at or after the first row of each batch.
         layout: Partitioning, clustering and file size of a new table.
-        hard_delete: True if a delete record removes the row; otherwise it sets the deletion time.
-        kept_version: If not None, there are no batches: the rows of all versions except this one
-            are deleted.
-        cursor: The replication key of the stream, or None.
+        hard_delete: True if a delete record removes the row; False if it sets the row's deletion
+            time.
+        kept_version: Table version to keep: the rows of all other versions are deleted, and there
+            are no batches. None to write the batches.
+        cursor: The column with the stream's replication key, or None if there is no such key.
     """
 
     stream: StreamId
@@ -56,13 +58,13 @@ class CommitRequest:
     cursor: str | None = None
 
     def covered(self, *, withheld: bool = False) -> CoveredState | None:
-        """Return the newest state that may be stored in the commit, or None.
+        """Return the newest state that may be stored in the commit, or None if no state may be.
 
         Call it right before the commit, because later commits and states change the result.
 
         Args:
-            withheld: True to return a state from before the rows of this commit. Otherwise the
-                state may follow these rows.
+            withheld: True to return a state from before the rows of this commit. False to return a
+                state that may include them.
         """
         if withheld:
             return self.ledger.state_before_commit()
@@ -70,12 +72,12 @@ class CommitRequest:
 
     @property
     def count(self) -> int:
-        """Number of spooled rows in all batches."""
+        """Number of rows in the spool files (rows on disk until their commit) of all batches."""
         return sum(batch.count for batch in self.batches)
 
     @property
     def nbytes(self) -> int:
-        """Spooled bytes that the commit frees; 0 for an overwrite, whose bytes are not counted."""
+        """Bytes of spooled rows that the commit frees; 0 for an overwrite, which is not counted."""
         if self.mode is WriteMode.OVERWRITE:
             return 0
         return sum(batch.nbytes for batch in self.batches)
@@ -98,15 +100,16 @@ class CommitResult:
     Attributes:
         written: Number of rows written to the table.
         quarantined: Number of rows written to the quarantine table.
-        carried: The state that the commit stored, or None.
+        carried: The state that the commit stored, or None if it stored no state.
         zoneless: Per column, the number of date-times without a time zone, which were read as UTC.
         effect: The statistics that the table format reports.
         changes: The column changes that were made before the commit.
         remarks: Further notes for the user.
         from_files: Number of rows that were read from batch files.
-        nulled: Number of written rows with a null in place of a value that does not fit its column.
+        nulled: Number of written rows in which null replaced a value that does not fit its column.
         reasons: The reasons for which rows were quarantined.
-        withheld: The reason for which no state after these rows may be emitted yet, or None.
+        withheld: The reason for which states after these rows must be held back, or None if they
+            may be emitted.
     """
 
     written: int

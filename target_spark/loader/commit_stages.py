@@ -22,11 +22,13 @@ __all__ = ["BadRows", "CommitAttempt", "Prepared", "Verified", "Written", "check
 
 @dataclass(frozen=True, slots=True)
 class BadRows:
-    """Rows of a batch that do not match their schema, already counted against the user's limit.
+    """Number of a batch's rows that do not fit their columns, with the reasons.
+
+    The rows are already counted against the user's limit on quarantined rows.
 
     Attributes:
         count: The number of rows.
-        reasons: Why the rows do not fit, by column.
+        reasons: The reasons for which the rows do not fit.
         are_quarantined: True once the rows are committed to the quarantine table.
     """
 
@@ -37,12 +39,13 @@ class BadRows:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """First stage of a commit: its metadata is final, and the commit may or may not have been made.
+    """First stage of a commit: its metadata is fixed. It is not known yet if the commit was made.
 
     Attributes:
         marker: The metadata that the commit writes into the table.
         covered: The state that the commit stores, or None.
-        strict: True if a row that does not fit makes the Spark job fail; then nothing is committed.
+        strict: True if the Spark job fails at a row that does not fit, and commits nothing. False
+            if such rows were removed before.
     """
 
     marker: CommitMetadata
@@ -65,10 +68,10 @@ class Written:
     def verify(
         self, request: CommitRequest, counts: Counts, bad: BadRows | None = None
     ) -> Verified:
-        """Check that the rows written and quarantined add up to the rows spooled.
+        """Check that the rows written and quarantined add up to the rows received.
 
         Args:
-            request: The commit request, which has the number of spooled rows.
+            request: The commit request, which has the number of received rows.
             counts: The counts of the rows written.
             bad: The quarantined rows, or None if all rows fit.
 
@@ -84,15 +87,16 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Last stage of a commit: the rows written plus the rows quarantined equal the rows spooled.
+    """Last stage of a commit: the rows written and quarantined add up to the rows received.
 
     Attributes:
         rows: The number of rows written.
-        counts: Counts of the written rows, such as rows in which a value became null.
+        counts: Counts of the written rows, such as the number of rows in which a value became null.
         bad: The quarantined rows, or None.
-        written: The commit, or None if none was made: an overwrite was withheld because too many
-            rows were quarantined, or there was nothing to delete.
-        withheld: The reason for which no state after these rows may be emitted, or None.
+        written: The commit. None if no commit was made, because too many rows of an overwrite were
+            quarantined or there was nothing to delete.
+        withheld: The reason for which states after these rows must be held back, or None if they
+            may be emitted.
     """
 
     rows: int
@@ -104,13 +108,13 @@ class Verified:
 
 @dataclass(slots=True)
 class CommitAttempt:
-    """Progress of one commit request; a retry continues from the stage that was reached.
+    """Progress of one commit request, kept so that a retry continues from the stage reached before.
 
     Attributes:
         request: The rows to commit.
         bad: The rows that do not fit; None until they are known.
-        prepared: The prepared commit; None until the commit is tried, and again if nothing was
-            committed.
+        prepared: The prepared commit. None before the commit is tried, and after a try that
+            certainly committed nothing.
     """
 
     request: CommitRequest
@@ -119,10 +123,10 @@ class CommitAttempt:
 
 
 def check_count(request: CommitRequest, written: int, quarantined: int) -> None:
-    """Check that the rows to be written and quarantined add up to the rows spooled.
+    """Check that the rows to be written and quarantined add up to the rows received.
 
     Args:
-        request: The commit request, which has the number of spooled rows.
+        request: The commit request, which has the number of received rows.
         written: The number of rows to be written.
         quarantined: The number of rows to be quarantined.
 

@@ -44,14 +44,15 @@ _SIGNS_OF_STATUS: Final = (
 
 
 class TableFinalizer:
-    """Runs the final step of each complete stream: overwrite its table, or delete old versions.
+    """Runs the final step of each complete stream: overwriting its table, or deleting old versions.
 
     Args:
         pipeline: The pipeline that commits the final steps.
         engine: The Spark process, which starts when a step first needs it.
         report: The run report to update.
         can_delete: False if the table format cannot delete rows.
-        by_status: True if a stream is complete only after a status message of the source (Airbyte).
+        by_status: True if status messages in the input say that a stream is complete (Airbyte);
+            False if its states or versions show it (Singer).
     """
 
     def __init__(
@@ -73,9 +74,9 @@ class TableFinalizer:
         self._not_deleted: list[LoadedStream] = []
 
     def hold_states(self, stream: LoadedStream, ordinal: int) -> None:
-        """Hold back the states after ``ordinal`` until the stream's final step is committed.
+        """Hold back the states after an input position until the stream's final step is committed.
 
-        ``ordinal`` is a position in the input. A stream without a final step is not affected.
+        ``ordinal`` is the position. Nothing happens for a stream that has no final step.
         """
         if stream.overwrites:
             if not self._by_status:
@@ -87,9 +88,10 @@ class TableFinalizer:
             self._pipeline.add_remark(stream.id, text)
 
     def add_state(self, streams: Iterable[LoadedStream], ordinal: int) -> None:
-        """Hold back the state at ``ordinal`` until the tables of its streams are overwritten.
+        """Hold back a state until the tables of its streams are overwritten.
 
-        This affects only streams that overwrite their table, in protocols with status messages.
+        Only streams that overwrite their table can hold it back, and only in the Airbyte protocol,
+        whose status messages say that a stream is complete.
 
         Args:
             streams: The streams whose progress the state records.
@@ -100,9 +102,10 @@ class TableFinalizer:
                 self._ledger.record_rows(stream.id, ordinal)
 
     def add_version(self, stream: LoadedStream, ordinal: int) -> None:
-        """Process an ACTIVATE_VERSION message, which is at the position ``ordinal`` of the input.
+        """Process an ACTIVATE_VERSION message. Its position in the input is ``ordinal``.
 
         If the message shows that the stream is complete, the deletion of old versions is queued.
+        Otherwise it may be queued later, at the end of the input.
         """
         if stream.overwrites or not stream.versions.has_pending_deletion:
             return
@@ -116,7 +119,8 @@ class TableFinalizer:
         Args:
             streams: The streams of the run.
             ordinal: The position of the end of the input.
-            final: True if the end of the input shows that every stream is complete.
+            final: True if the end of the input shows that every stream is complete. False if only
+                the streams that were reported complete before are.
         """
         for stream in streams:
             complete = final or stream.complete
@@ -126,7 +130,7 @@ class TableFinalizer:
                 self._finish_versions(stream, ordinal, final=complete)
 
     def fault(self, streams: Iterable[LoadedStream]) -> TargetSparkError | None:
-        """Return the error that names the streams that did not complete, or None if all did.
+        """Return an error that names the incomplete streams, or None if all streams are complete.
 
         Call it after the last commit of the run.
         """
@@ -142,7 +146,11 @@ class TableFinalizer:
         return QuarantineError(" ".join([*unfit, *map(str, filter(None, [incomplete]))]))
 
     def _incomplete_error(self) -> IncompleteError | None:
-        """Return the error that names tables whose overwrite or deletion was not run, or None."""
+        """Return an error that names the tables without their final step, or None if all had it.
+
+        The final step is an overwrite, or the deletion of old versions. It is not run for a stream
+        that may be incomplete.
+        """
         faults = []
         if self._not_overwritten:
             streams = ", ".join(self._not_overwritten)
@@ -186,8 +194,8 @@ class TableFinalizer:
     def _has_other_versions(self, stream: LoadedStream) -> bool:
         """Return True if the stream's table has rows of versions other than the activated one.
 
-        If the table has no such rows, the states that were held back until their deletion are
-        released.
+        If the table has no such rows, nothing must be deleted, and the states held back until the
+        deletion are emitted.
         """
         self._engine.begin()
         version = stream.versions.activated
@@ -199,6 +207,6 @@ class TableFinalizer:
         return False
 
     def _release_without_deletion(self, stream: LoadedStream) -> None:
-        """Emit the states that were held back until a stream's other versions are deleted."""
+        """Emit the states held back until the deletion of old versions, which will not be run."""
         self._ledger.discard_open_batch(stream.deletion_key)
         self._ledger.release()

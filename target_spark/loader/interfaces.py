@@ -19,7 +19,7 @@ __all__ = ["EventReader", "ProtocolBinding"]
 
 
 class EventReader(Protocol):
-    """Parser that converts the input of a protocol from bytes to events."""
+    """Parser of an input protocol (such as Singer or Airbyte): converts bytes to events."""
 
     def feed(self, data: bytes) -> Iterator[Event]:
         """Parse a chunk of input and yield the events of all lines that end within it."""
@@ -33,15 +33,14 @@ class EventReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProtocolBinding:
-    """The parser, options and output format that a protocol provides to the loader.
+    """The parser, options and output format of an input protocol, such as Singer or Airbyte.
 
     Attributes:
         decoder: Parses the input into events.
         options: The options of the load.
-        outlet: Opens the output to which states are written.
+        outlet: Function that opens the output to which states are written.
         state_format: Encodes emitted states; None emits them unchanged.
-        renamed: Function called with the old and the new name of each stream that stream maps
-            rename.
+        renamed: Function called with the old and the new name when a stream map renames a stream.
     """
 
     decoder: EventReader

@@ -22,13 +22,13 @@ __all__ = ["CommandTarget", "LoadSession"]
 
 @dataclass(frozen=True, slots=True)
 class LoadSession:
-    """The objects of one load, passed to code that feeds events to the loader.
+    """The objects of one load, passed to a function that gives events to the loader.
 
     Attributes:
         loader: The event loop of the load.
         engine: The Spark process.
-        folder: The folder for spooled rows.
-        run: The identity of the run.
+        folder: The folder that keeps rows on disk until their commit.
+        run: The ids and the start time of the run.
         at_end: Function that registers a callback, which runs after the last commit has succeeded
             or failed.
     """
@@ -43,7 +43,7 @@ class LoadSession:
 class CommandTarget(Protocol):
     """Interface of the target class, as used by the commands and servers that run a load.
 
-    The commands get the class as an argument, so that they need not import it.
+    Commands and servers get the class as an argument and do not import it.
     """
 
     name: str
@@ -69,16 +69,16 @@ class CommandTarget(Protocol):
 
     @property
     def has_stream_maps(self) -> bool:
-        """True if stream maps or flattening in the settings change the records."""
+        """True if the settings contain stream maps or flattening, which change the records."""
 
     def make_event_mapper(self) -> Callable[[Iterable[Event]], Iterator[Event]]:
         """Return a function that applies the configured stream maps to a sequence of events."""
 
     def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:
-        """Register ``leave``, a function to call at the first interrupt signal; None removes it."""
+        """Register a function that is called at the first interrupt signal. None removes it."""
 
     def load(self, source: BinaryIO, binding: ProtocolBinding) -> list[BaseException]:
-        """Read a protocol's messages from ``source`` and load them into tables.
+        """Read messages from a byte stream and load their records into tables.
 
         Returns:
             The errors that occurred; empty on success.
@@ -94,9 +94,11 @@ class CommandTarget(Protocol):
         """Run a load whose events are produced by the function ``feed``.
 
         Args:
-            binding: The parser, options and output format of the protocol.
-            feed: Function that passes events to the loader of the session that is its argument.
-            retries_tasks: True to let a local Spark retry failed tasks that read a source.
+            binding: The parser, options and output format of the input protocol, such as Singer or
+                Airbyte.
+            feed: Function that is called with the `LoadSession` and passes events to its loader.
+            retries_tasks: True to let a local Spark run failed tasks again, because its tasks read
+                the data source. False to run each task once.
 
         Returns:
             The errors that occurred; empty on success.

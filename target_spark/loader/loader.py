@@ -73,7 +73,7 @@ _AGE_CHECK_SECONDS: Final = 0.5
 
 
 class Loader:
-    """Event loop of one load: spools rows, closes batches and passes states to the ledger.
+    """Event loop of one load: collects rows in batches and emits states after their rows' commit.
 
     Call `process_event` for each event, and `poll` regularly. At the end call `finish`, or `stop`
     after a signal. Call `close` last.
@@ -81,8 +81,8 @@ class Loader:
     Args:
         options: The options of the load.
         engine: The Spark process, which starts when the first row arrives.
-        folder: The folder for spooled rows.
-        commits: Function that creates the batch writer when it is first needed.
+        folder: The folder for spool files, which keep rows on disk until their commit.
+        commits: Function that creates the `BatchWriter`; called when the first batch is committed.
         report: The run report to update.
         emit: Function that writes a state to the output.
         stopping: Event that a signal handler sets to stop the run.
@@ -138,7 +138,7 @@ class Loader:
     # During the input
 
     def process_event(self, event: Event) -> None:
-        """Process one event of the input: rows, schema, state, version or stream status.
+        """Process one event of the input: rows, a schema, a state, a table version or a status.
 
         Raises:
             RecordsWithoutSchemaException: Rows came for a stream without a schema.
@@ -152,7 +152,7 @@ class Loader:
         self._ordinal += len(event.rows) if isinstance(event, Rows) else 1
 
     def poll(self) -> None:
-        """Do periodic work: raise errors of writer threads, emit states, close batches by age.
+        """Do periodic work: raise errors of writer threads, emit states, and close old batches.
 
         Call it at least every few hundred milliseconds.
         """
@@ -196,9 +196,10 @@ class Loader:
         return stream
 
     def _merge_schema(self, stream: LoadedStream, event: SchemaEvent, schema: JsonSchema) -> None:
-        """Merge the table schema of a new SCHEMA message into that of the stream.
+        """Merge the table schema of a new SCHEMA message into the table schema of the stream.
 
-        The open batch is closed first if its rows cannot be written with the merged schema.
+        If the rows of the open batch cannot be written with the merged schema, the batch is closed
+        first.
         """
         is_configured = stream.build_table_schema(self._options, event, schema)
         table_schema, _ = merge_table_schemas(
@@ -248,7 +249,7 @@ class Loader:
             self._pipeline.queue_batch(stream)
 
     def _add_spooled_rows(self, event: SpooledRows) -> None:
-        """Queue rows that other processes have spooled, as a batch separate from the open one."""
+        """Queue rows that other processes have written to disk, as a separate batch."""
         stream = self._prepare_stream(event)
         if stream.spool.count:
             self._pipeline.queue_batch(stream)
@@ -259,18 +260,19 @@ class Loader:
             self._limit_batch(stream)
 
     def reserve(self, count: int) -> int:
-        """Reserve ``count`` consecutive ordinals (input positions) and return the first.
+        """Reserve a number of consecutive ordinals (input positions), and return the first of them.
 
-        Other processes number the rows that they spool with these ordinals.
+        They become the ordinals of rows that other processes read.
         """
         first = self._ordinal
         self._ordinal += count
         return first
 
     def _prepare_stream(self, event: Rows | BatchFiles | SpooledRows) -> LoadedStream:
-        """Return the stream of an event's rows, after recording that the rows have arrived.
+        """Return the stream of an event's rows, and record that rows of the stream were received.
 
-        The table version of the rows is recorded as well.
+        From then on, states after the rows are held back until the rows are committed. The table
+        version of the rows is recorded as well.
 
         Raises:
             RecordsWithoutSchemaException: The stream has no schema yet.
@@ -298,9 +300,10 @@ class Loader:
         self._last_state = event.state
 
     def _close_full_batches(self, scope: StreamId | None) -> None:
-        """Close the full batches that were kept open until a state of their stream arrived.
+        """Close the full batches that were kept open until the next state of their stream.
 
-        ``scope`` is the stream of the received state; None means that the state is of all streams.
+        Called when a state was received. ``scope`` is the stream of the state; None means all
+        streams.
         """
         for stream in tuple(self._full.values()):
             if stream.waits_for_state and scope in {None, stream.id}:
@@ -311,7 +314,8 @@ class Loader:
     def _make_covered_state(self, event: Checkpoint) -> CoveredState:
         """Return a received state with its position in the input and the number of rows before it.
 
-        If the tables of its streams are still to be overwritten, the state is held back.
+        The state is held back until the tables of its streams are overwritten, if the protocol is
+        Airbyte and such tables exist.
         """
         if event.scope is None:
             self._finalizer.add_state(self._streams.values(), self._ordinal)
@@ -335,7 +339,7 @@ class Loader:
             self._finalizer.add_version(stream, self._ordinal)
 
     def _add_version_column(self, stream: LoadedStream) -> None:
-        """Add the table version column to a stream's schema once its input names a version."""
+        """Add the table version column to a stream's schema if a message has named a version."""
         if stream.versions.is_versioned and not stream.versioned:
             stream.versioned = True
             self._merge_schema(stream, stream.schema_message, stream.schema)
@@ -343,9 +347,10 @@ class Loader:
     # Batches
 
     def _limit_batch(self, stream: LoadedStream) -> None:
-        """Close the stream's batch if it is full, and wait while too many bytes are uncommitted.
+        """Close a stream's batch if it is full, and block while too many bytes are uncommitted.
 
-        A full batch may stay open for some time until the next state arrives.
+        In append and scd2 mode a full batch stays open until the next state arrives or its size is
+        a multiple of the limit.
         """
         options, spool = self._options, stream.spool
         fill = max(spool.count / options.flush_rows, spool.nbytes / options.flush_bytes)
@@ -372,13 +377,14 @@ class Loader:
     # The end
 
     def finish(self, *, whole: bool) -> None:
-        """Commit the remaining batches and run the final steps of complete streams.
+        """Commit the remaining batches. For complete streams, overwrite tables or delete versions.
 
         Args:
             whole: True if all input was read; False if the input ended with an error.
 
         Raises:
-            IncompleteError: A stream is not known to be complete.
+            IncompleteError: A table was not overwritten, or keeps rows of old versions, because its
+                stream may be incomplete.
             QuarantineError: A stream is not complete because of quarantined rows.
             TargetSparkError: A commit failed.
         """
@@ -405,7 +411,7 @@ class Loader:
             self._maintain_tables()
 
     def _maintain_tables(self) -> None:
-        """Run the configured maintenance on each table that the run wrote to; wait for its end."""
+        """Run the configured maintenance on all tables that the run wrote to, until it ends."""
         for stream in self._streams.values():
             options = replace(self._options.maintenance, file_bytes=stream.layout.file_bytes)
             if options.is_configured and (stream.has_rows or stream.overwrites):
@@ -413,7 +419,7 @@ class Loader:
         self._pipeline.wait()
 
     def stop(self) -> None:
-        """Wait for running commits, start no others, and emit the states that became ready."""
+        """Start no more commits, wait for the running ones, and emit the states they held back."""
         self._pipeline.stop()
         self._pipeline.wait()
         self._raise_failure()

@@ -21,8 +21,8 @@ _LOAD: Final = "load"
 def job_timer(faults: Sequence[object]) -> Iterator[None]:
     """Context manager: log the duration of the run as a metric.
 
-    The run is logged as failed if ``faults``, the list of its errors, is not empty when the block
-    ends.
+    ``faults`` is the list of the run's errors. If it is not empty when the block ends, the run is
+    logged as failed.
     """
     with Timer(Metric.JOB_DURATION, {Tag.JOB_TYPE: _LOAD}) as timer:
         yield
@@ -31,11 +31,11 @@ def job_timer(faults: Sequence[object]) -> Iterator[None]:
 
 
 def batch_timer(stream: str) -> Timer:
-    """Return a context manager that logs how long the commit of a stream's batch takes."""
+    """Return a context manager that logs how long its block takes to commit a stream's batch."""
     return Timer(Metric.BATCH_PROCESSING_TIME, {Tag.STREAM: stream})
 
 
 def count_records(stream: str, records: int) -> None:
-    """Log a metric with the number of a stream's records that a commit wrote."""
+    """Log, as a metric, the number of records of a stream that a commit wrote."""
     tags: dict[str, Any] = {Tag.STREAM: stream, Tag.PID: os.getpid()}
     log(get_metrics_logger(), Point("counter", Metric.RECORD_COUNT, records, tags))

@@ -22,11 +22,12 @@ class CoveredState:
     """A received state and its position in the input.
 
     Attributes:
-        ordinal: Position in the input. The state covers (includes the progress of) all rows before
-            it.
+        ordinal: Position in the input. The state includes the progress of all rows before this
+            position.
         state: The state as received, as JSON.
-        scope: The stream that the state belongs to; None means all streams.
-        rows: Number of rows of the scope that this run received before the state.
+        scope: The stream whose progress the state records; None means all streams.
+        rows: Number of rows of the stream (or of all streams) that this run received before the
+            state.
     """
 
     ordinal: int
@@ -36,7 +37,10 @@ class CoveredState:
 
 
 class StateFormat(Protocol):
-    """Encoding of a protocol's states, for the output and for storage in commits."""
+    """Encoding of an input protocol's states (Singer or Airbyte).
+
+    States are encoded for standard output, and for the metadata of commits.
+    """
 
     def format_output(self, covered: CoveredState) -> bytes:
         """Return the line to write to standard output for a state.
@@ -45,10 +49,10 @@ class StateFormat(Protocol):
         """
 
     def format_stored(self, states: Sequence[CoveredState]) -> bytes:
-        """Return the text that a commit stores for a list of states.
+        """Return the text that a commit stores for the current states of all streams.
 
-        ``states`` has the newest state of each scope (stream, or None for all streams), in input
-        order.
+        ``states`` has the newest state of each stream, in input order. A state of all streams
+        together counts as one more stream.
         """
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
@@ -56,14 +60,14 @@ class StateFormat(Protocol):
 
 
 class GlobalStateFormat:
-    """State format of Singer: each state covers all streams and is emitted unchanged."""
+    """State format of Singer, where each state is for all streams. States are emitted unchanged."""
 
     def format_output(self, covered: CoveredState) -> bytes:
         """Return the received state unchanged."""
         return covered.state
 
     def format_stored(self, states: Sequence[CoveredState]) -> bytes:
-        """Return the last of the states, since each covers all streams."""
+        """Return the last of the states, since each Singer state includes all streams."""
         return states[-1].state
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
@@ -71,10 +75,10 @@ class GlobalStateFormat:
 
 
 class PendingStates:
-    """States that are held back until all rows before them are committed.
+    """Collection of the states that are held back until all rows before them are committed.
 
-    The collection also keeps the last emitted state of each scope. A scope is one stream, or None
-    for all streams.
+    The last emitted state of each scope is kept, too. The scope of a state is its stream, or None
+    for a state of all streams.
     """
 
     def __init__(self) -> None:
@@ -90,9 +94,9 @@ class PendingStates:
     def add(self, state: CoveredState, last_first: int) -> None:
         """Add a state that was just received.
 
-        An older waiting state of the same scope is dropped if no batch has begun since, because
-        both states would be released at the same time. ``last_first`` is the position in the input
-        at which the newest batch begins.
+        If no batch has begun since an older waiting state of the same scope, the older state is
+        dropped. Both states would be released at the same time. ``last_first`` is the position in
+        the input at which the newest batch begins.
         """
         before = self._newest.get(state.scope)
         if before is not None and before >= last_first:
@@ -101,10 +105,11 @@ class PendingStates:
         self._newest[state.scope] = state.ordinal
 
     def take_releasable(self, frontier: int | None) -> list[CoveredState]:
-        """Remove the states before ``frontier``, and return the newest of them for each scope.
+        """Remove the states whose rows are all committed; return the newest of each stream.
 
-        ``frontier`` is the position in the input at which the oldest uncommitted batch begins; None
-        if all batches are committed.
+        ``frontier`` is the input position of the first uncommitted row; None if all rows are
+        committed. The rows of a state are all committed if the state comes before it. A state of
+        all streams counts as a state of one more stream.
         """
         before = self._before(frontier)
         if not before:
@@ -118,20 +123,21 @@ class PendingStates:
         return released
 
     def covered(self, frontier: int | None) -> list[CoveredState]:
-        """Return the newest state of each scope that was emitted or may be emitted, in input order.
+        """Return, in input order, each stream's newest state that was or may be emitted.
 
-        ``frontier`` is the position in the input at which the oldest uncommitted batch begins; None
-        if all batches are committed. Only states before the frontier may be emitted.
+        ``frontier`` is the input position of the first uncommitted row; None if all rows are
+        committed. States before this position may be emitted. A state of all streams counts as a
+        state of one more stream.
         """
         newest = _newest_of_each([*self._emitted.values(), *self._before(frontier)])
         global_positions = [position for position, each in enumerate(newest) if each.scope is None]
         return newest[global_positions[-1] :] if global_positions else newest
 
     def drop_replaced(self, firsts: Sequence[int]) -> None:
-        """Drop each state that would be released at the same time as a newer state of its scope.
+        """Drop the states that are not needed, because a newer state is released at the same time.
 
-        A scope is one stream, or all streams. ``firsts`` are the positions in the input at which
-        the uncommitted batches begin, sorted.
+        Only a newer state of the same scope (one stream, or all streams) replaces a state.
+        ``firsts`` are the sorted input positions at which the uncommitted batches begin.
         """
         if len(self._waiting) < 2:  # noqa: PLR2004
             return
@@ -150,9 +156,10 @@ class PendingStates:
 
 
 def _newest_of_each(states: Sequence[CoveredState]) -> list[CoveredState]:
-    """Return the newest state of each scope, which is one stream or all streams.
+    """Return the newest of the given states for each stream.
 
-    The input and the result are in input order.
+    A state of all streams counts as a state of one more stream. The given states must be in input
+    order, and the result is, too.
     """
     newest: dict[Hashable, CoveredState] = {}
     for each in states:

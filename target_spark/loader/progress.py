@@ -38,8 +38,9 @@ def show_progress(
 
     Args:
         report: The run report with the row counts to show.
-        logger: The logger for progress lines, which are used if standard error is not a terminal.
-        seconds: The interval of the progress lines.
+        logger: The logger for progress lines. They are logged instead if standard error is not a
+            terminal.
+        seconds: The seconds between two progress lines.
     """
     if sys.stderr is not None and sys.stderr.isatty():
         with _on_terminal(report):
@@ -101,7 +102,7 @@ class _Rates:
         self._seen: dict[str, list[tuple[float, int]]] = {}
 
     def of(self, stream: str, rows: int, now: float) -> float:
-        """Record a stream's row count and return the stream's current rows per second.
+        """Record a stream's row count, and return the current number of rows per second.
 
         Args:
             stream: The name of the stream.

@@ -45,8 +45,8 @@ class _DeclaredSchema:
         message: The SCHEMA message.
         table_schema: The table columns that the message declares.
         validator: A validator of the record's structure (fields and types only).
-        certainly_fits: Fast check of a record. True means that the record is valid; after False the
-            validator decides.
+        certainly_fits: Fast check of a record. It returns True only for valid records. If it
+            returns False, ``validator`` must check the record.
     """
 
     message: SchemaEvent
@@ -58,8 +58,8 @@ class _DeclaredSchema:
 class StrictCheck:
     """Callable that checks a record against its stream's schema and describes the first error.
 
-    The description is the end of a sentence, such as ``with fields that its schema does not
-    declare: a``. The caller writes the beginning, which names the line and the stream.
+    The description continues a sentence in which the caller names the line and the stream. An
+    example is ``with fields that its schema does not declare: a``.
     """
 
     def __init__(self, options: LoadOptions) -> None:
@@ -74,7 +74,7 @@ class StrictCheck:
             body: The record as JSON.
 
         Raises:
-            UnsupportedError: The schema is invalid or cannot be a table.
+            UnsupportedError: The schema is invalid, or cannot be converted to table columns.
         """
         if schema_message is None:
             return f"which is not declared. {_REMEDY}"
@@ -109,7 +109,7 @@ class StrictCheck:
 
 
 def _reduce_to_structure(schema: JsonSchema) -> JsonSchema:
-    """Return a copy of a JSON Schema with only the keywords about fields and types."""
+    """Return a copy of a JSON Schema that checks only fields and types, not formats or ranges."""
     kept = {word: value for word, value in schema.items() if word in _OF_STRUCTURE}
     reduced = map_subschemas(kept, _reduce_to_structure)
     # Two branches that differ only in a bound or a constant have the same structure.
@@ -134,7 +134,7 @@ def _find_errors(record: Any, declared: _DeclaredSchema) -> Iterator[str]:
 
 
 def _describe_error(error: Any) -> str:
-    """Describe a jsonschema error as the end of a sentence, without values of the record."""
+    """Return a phrase that describes a jsonschema error without showing values of the record."""
     path = "".join(
         f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path
     ).removeprefix(".")

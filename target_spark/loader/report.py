@@ -53,7 +53,7 @@ class StreamCounts:
         received: Rows received.
         written: Rows committed to the table.
         quarantined: Rows committed to the quarantine table.
-        nulled: Written rows with a null in place of a value that does not fit its column.
+        nulled: Written rows in which null replaced a value that does not fit its column.
         bytes: Bytes of the rows received.
         commits: Number of commits.
         seconds: Seconds spent in commits.
@@ -66,8 +66,9 @@ class StreamCounts:
         changes: Columns that were added or widened.
         zoneless: Per column, the number of date-times without a time zone, read as UTC.
         notes: Remarks for the user.
-        quarantine: Table and reasons of the quarantined rows, or None if there are none.
-        withheld: The reason for which no state after the stream's rows may be emitted, or None.
+        quarantine: Table and reasons of the quarantined rows; None if no row was quarantined.
+        withheld: The reason for which states after the stream's rows are held back, or None if they
+            are not.
     """
 
     table: str = ""
@@ -94,8 +95,8 @@ class StreamCounts:
 class Report:
     """Statistics of one run, updated by all threads and printed at the end.
 
-    ``config`` has the values of the option ``--config``; the report repeats them in the commands
-    that it suggests.
+    ``config`` has the values of the option ``--config``. The commands that the report suggests to
+    the user contain them.
     """
 
     def __init__(self, config: Sequence[str] = ()) -> None:
@@ -117,17 +118,17 @@ class Report:
             self._facts |= facts
 
     def add_remark(self, text: str) -> None:
-        """Add a remark on the run as a whole to the summary."""
+        """Add a remark about the whole run to the summary."""
         with self._lock:
             self._remarks.append(text)
 
     def add_wait(self, seconds: float) -> None:
-        """Add seconds during which reading was paused because too many bytes were uncommitted."""
+        """Add to the seconds of paused reading, because too many bytes waited for their commit."""
         with self._lock:
             self._held_back += seconds
 
     def record_table(self, stream: str, table: str) -> None:
-        """Store the name or path of the table that a stream is loaded into."""
+        """Store the name or path of a stream's table, which the report then shows."""
         with self._lock:
             self._get_counts(stream).table = table
 
@@ -156,7 +157,8 @@ class Report:
             quarantined: The number of rows written to the quarantine table.
             seconds: The duration of the commit.
             effect: The statistics that the table format reports.
-            nbytes: The spooled bytes of the rows, which are subtracted from the waiting bytes.
+            nbytes: The bytes of the rows. They no longer wait for a commit, so they are subtracted
+                from the waiting bytes.
         """
         with self._lock:
             counts = self._get_counts(stream)
@@ -179,9 +181,11 @@ class Report:
         Args:
             stream: The name of the stream.
             table: The name of the quarantine table.
-            place: The catalog name of the quarantine table, or the path of its folder.
+            place: The quarantine table's name in the catalog. Without a catalog, the path of its
+                folder.
             reasons: The reasons for which the rows were quarantined.
-            can_replay: True if the rows can be loaded again with `target-spark replay`.
+            can_replay: True if the rows can be loaded again with `target-spark replay`, so that the
+                report suggests this command. False if the next run loads them anyway.
         """
         with self._lock:
             counts = self._get_counts(stream)
@@ -191,12 +195,12 @@ class Report:
             counts.quarantine.add(reasons)
 
     def record_withheld(self, stream: str, why: str | None) -> None:
-        """Store the reason for which states after a stream's rows are held back, or None."""
+        """Store the reason for holding back states after a stream's rows; None if they are not."""
         with self._lock:
             self._get_counts(stream).withheld = why
 
     def count_nulled(self, stream: str, rows: int) -> None:
-        """Add the number of written rows in which null replaced a value that does not fit."""
+        """Add to the number of a stream's rows in which null replaced a value that does not fit."""
         with self._lock:
             self._get_counts(stream).nulled += rows
 
@@ -210,15 +214,15 @@ class Report:
             column: The column's path, joined by dots.
             type: The new type, as DDL.
             kind: ``add`` or ``widen``.
-            beside: The column with the old values, if a new column was added because that column
-                could not be widened; else None.
+            beside: The existing column that could not be widened, if the new column was added for
+                that reason; else None.
         """
         change = {"column": column, "type": type, "kind": kind, "beside": beside}
         with self._lock:
             self._get_counts(stream).changes.append(change)
 
     def count_zoneless(self, stream: str, columns: Mapping[str, int]) -> None:
-        """Add the number of a stream's date-times without a time zone, per column.
+        """Add to the number of a stream's date-times without a time zone, per column.
 
         Such date-times are read as UTC.
         """
@@ -234,16 +238,16 @@ class Report:
             self._last_left = False
 
     def count_released_state(self, *, last: bool = True) -> None:
-        """Add one to the number of states emitted.
+        """Add one to the number of emitted states.
 
-        ``last`` is True if this is the newest state received so far.
+        ``last`` is True if no newer state has been received, False if a newer state is held back.
         """
         with self._lock:
             self._states += 1
             self._last_left = last
 
     def add_stream_remark(self, stream: str, text: str) -> bool:
-        """Add a remark on a stream; return False if the report already contains it."""
+        """Add a remark about a stream. Return False if the report already has it, else True."""
         with self._lock:
             notes = self._get_counts(stream).notes
             if text in notes:
@@ -283,7 +287,7 @@ class Report:
         replace_file(final, json.dumps(self.as_dict(), indent=2) + "\n")
 
     def progress(self) -> str:
-        """Return one line with the rows received, written and quarantined so far, per stream."""
+        """Return a line with each stream's numbers of received, written and quarantined rows."""
         parts = [
             f"{name}: {counts.received:,} received, {counts.written:,} written"
             + (f", {counts.quarantined:,} quarantined" if counts.quarantined else "")
@@ -311,7 +315,8 @@ class Report:
     def describe_quarantines(self) -> list[str]:
         """Return a text for each stream with quarantined rows.
 
-        The text has the number of rows, the reasons, the quarantine table and the remedy.
+        The text says how many rows were quarantined, why, in which table they are, and how to load
+        them.
         """
         return [
             f"Stream {name}: {self._describe_quarantine(counts)}"
@@ -367,7 +372,7 @@ def _head(document: Mapping[str, Any]) -> Iterator[str]:
 def _format_table(streams: Mapping[str, StreamCounts]) -> list[str]:
     """Return the statistics as lines of a text table.
 
-    Most columns are omitted if they are zero for every stream.
+    Optional columns of the text table are omitted if they are zero for every stream.
     """
     if not streams:
         return []
@@ -394,7 +399,7 @@ def _zone_notes(counts: StreamCounts) -> list[str]:
 
 
 def _align_columns(rows: list[tuple[str, ...]]) -> list[str]:
-    """Return table rows as lines of text, with the first column left-aligned, the others right."""
+    """Return table rows as lines of text: first column left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

@@ -16,15 +16,18 @@ _LONGEST_EMPTY: Final = 16
 
 
 def is_empty(state: bytes) -> bool:
-    """Return True if a state is ``null`` or ``{}``, and so must not replace a stored state."""
+    """Return True if a state is ``null`` or ``{}``.
+
+    Such a state must not replace a stored state.
+    """
     return len(state) < _LONGEST_EMPTY and b"".join(state.split()) in {b"{}", b"null"}
 
 
 def is_final(state: bytes) -> bool:
     """Return True if the last state of an input shows that the tap's sync finished.
 
-    The result is False if the state names a stream in ``currently_syncing`` or contains progress
-    markers, because the tap removes both when a stream ends.
+    A tap removes ``currently_syncing`` and progress markers from its state when a stream ends. The
+    result is False if the state still has one of them.
     """
     try:
         document = json.loads(state)

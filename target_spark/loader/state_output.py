@@ -50,7 +50,7 @@ class StateMessageWriter:
         """Write one state as a line; block while the pipe is full.
 
         Raises:
-            StateOutputError: The reader has closed the pipe.
+            StateOutputError: The process that reads standard output has closed it.
         """
         try:
             self._wire.write(state + b"\n")

@@ -35,7 +35,8 @@ class _StreamBatches:
     Attributes:
         closed: First ordinals of the closed batches, oldest first.
         open: First ordinal of the open batch, or None.
-        withheld: True if the oldest batch is committed but states after it must still be held back.
+        withheld: True if the oldest batch is committed but too many of its rows were quarantined,
+            so that states after it are still held back.
     """
 
     closed: deque[int]
@@ -51,10 +52,10 @@ class _StreamBatches:
 
 
 class Ledger:
-    """Record of a run's uncommitted batches and of the states held back until they are committed.
+    """Record of a run's uncommitted batches, and of the states that wait for their commit.
 
     A state is emitted when all rows before it are committed. Batches and states are ordered by
-    ordinal, the position in the input. Thread-safe.
+    their position in the input (ordinal). Thread-safe.
 
     Args:
         emit: Function that writes a line to the output.
@@ -65,7 +66,7 @@ class Ledger:
     def __init__(
         self, emit: Callable[[bytes], None], report: Report, state_format: StateFormat | None = None
     ) -> None:
-        """Create a ledger without batches and states."""
+        """Create a ledger that has no batches and no states."""
         self._emit = emit
         self._report = report
         self._state_format = state_format or GlobalStateFormat()
@@ -78,7 +79,7 @@ class Ledger:
     # States
 
     def add_state(self, state: CoveredState) -> None:
-        """Record a received state; `release` emits it once all rows before it are committed."""
+        """Record a received state. `release` emits it once all rows before it are committed."""
         with self._lock:
             self._advance(state.ordinal)
             self._states.add(state, self._last_first)
@@ -86,9 +87,11 @@ class Ledger:
             self._report.count_state()
 
     def state_for_commit(self, stream: Hashable, upto: int) -> CoveredState | None:
-        """Return the newest state before which all rows are committed once the next commit is made.
+        """Return the newest state that the next commit may store.
 
-        The state may have been emitted before. None means that there is no such state.
+        The next commit makes all rows before this state committed.
+
+        Return None if there is no such state. The state may have been emitted before.
 
         Args:
             stream: The key of the batches that the next commit writes.
@@ -104,9 +107,9 @@ class Ledger:
             return self._merge_covered(self._states.covered(self._frontier()))
 
     def release(self) -> None:
-        """Emit the states before which all rows are committed, only the newest of each scope.
+        """Emit the newest state of each stream before which all rows are committed.
 
-        A scope is one stream, or the whole input.
+        Older states are skipped. States of all streams together count as states of one more stream.
         """
         with self._lock:
             for state in self._states.take_releasable(self._frontier()):
@@ -115,7 +118,10 @@ class Ledger:
                 self._report.count_released_state(last=state.ordinal == self._newest_state)
 
     def get_uncarried_state(self) -> CoveredState | None:
-        """Return the emitted states merged into one, or None if a commit already stores them."""
+        """Return the emitted states merged into one state, or None if a commit already stores them.
+
+        The merged state is then stored by a commit without rows.
+        """
         with self._lock:
             if self._last_emitted <= self._last_carried:
                 return None
@@ -124,9 +130,9 @@ class Ledger:
     # Batches
 
     def record_rows(self, stream: Hashable, ordinal: int) -> None:
-        """Record that rows of a stream were received from the position ``ordinal`` of the input on.
+        """Record that rows of a stream were received. The first is at input position ``ordinal``.
 
-        The first rows after a closed batch open a new batch.
+        If the stream has no open batch, the rows open one.
         """
         with self._lock:
             self._advance(ordinal)
@@ -153,7 +159,7 @@ class Ledger:
         Args:
             stream: The key of the batches.
             upto: A position in the input; batches that begin at or before it are marked.
-            carried: The state that the commit stores, or None.
+            carried: The state that the commit stores, or None if it stores no state.
 
         Raises:
             ValueError: No such batch was closed.
@@ -167,14 +173,14 @@ class Ledger:
             self._drop_replaced_states()
 
     def withhold(self, stream: Hashable, upto: int, carried: CoveredState | None = None) -> None:
-        """Record a commit that must still hold back states, because rows were quarantined.
+        """Record a commit that still holds back states, because too many rows were quarantined.
 
         The states are held back until a later batch of the stream is committed.
 
         Args:
             stream: The key of the batches.
             upto: A position in the input; batches that begin at or before it belong to the commit.
-            carried: The state that the commit stores, or None.
+            carried: The state that the commit stores, or None if it stores no state.
 
         Raises:
             ValueError: No such batch was closed.
@@ -190,12 +196,12 @@ class Ledger:
             self._drop_replaced_states()
 
     def withheld(self) -> list[Hashable]:
-        """Return the keys of the streams whose committed batches still hold back states."""
+        """Return the streams that still hold back states because too many rows were quarantined."""
         with self._lock:
             return [stream for stream, batches in self._by_stream.items() if batches.withheld]
 
     def discard_open_batch(self, stream: Hashable) -> None:
-        """Remove a stream's open batch, so that it does not hold back states."""
+        """Remove a stream's open batch, which will not be committed, to release its states."""
         with self._lock:
             batches = self._by_stream.get(stream)
             if batches is not None:
@@ -203,7 +209,7 @@ class Ledger:
             self._drop_replaced_states()
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
-        """Record that ``rows`` rows of a stream were committed to its quarantine table."""
+        """Tell the state format that rows of a stream were committed to its quarantine table."""
         with self._lock:
             self._state_format.count_rejected(stream, rows)
 
@@ -236,8 +242,8 @@ class Ledger:
     def _frontier(self, stream: Hashable = None, upto: int = -1) -> int | None:
         """Return the position in the input at which the oldest uncommitted batch begins.
 
-        Return None if all batches are committed. Batches of ``stream`` that begin at or before
-        ``upto`` count as committed.
+        Return None if all batches are committed. To look ahead to a commit, batches of ``stream``
+        that begin at or before ``upto`` are taken as committed.
         """
         firsts = (
             batches.oldest_after(upto) if name == stream else batches.oldest()

@@ -40,7 +40,7 @@ __all__ = [
 
 @dataclass
 class LoadedStream:
-    """All that the loader knows of one stream during a run.
+    """Everything that the loader keeps about one stream during a run.
 
     Attributes:
         schema_message: The newest SCHEMA message, without its JSON Schema.
@@ -48,16 +48,18 @@ class LoadedStream:
         normal_digest: Digest of the newest SCHEMA message after normalization, for comparisons.
         packed_schema: The JSON Schema of the columns, compressed.
         table: The table that the stream is loaded into.
-        spool: The open batch.
+        spool: The open batch: rows that are kept on disk until their commit.
         mode: Append, upsert, overwrite or scd2.
         table_schema: The table schema, merged from all SCHEMA messages.
         layout: Partitioning, clustering and file size of a new table.
-        hard_delete: True if a delete record removes the row; otherwise it sets the deletion time.
+        hard_delete: True if a delete record removes the row; False if it sets the row's deletion
+            time.
         versions: The table versions that occurred in this run.
         versioned: True if the table has a column for the table version.
         has_rows: True once a row was received.
-        is_inspected: True once a record was searched for undeclared properties.
-        complete: True once the source has reported the stream complete.
+        is_inspected: True once a record was searched for properties that the newest schema does not
+            declare.
+        complete: True once a status message has reported that the stream is complete.
         received: Number of rows received.
         waits_for_state: True while the open batch is full but kept open until the next state.
         kept_batches: Closed batches of an overwrite, kept until the stream is complete.
@@ -101,7 +103,7 @@ class LoadedStream:
             schema: The JSON Schema of the message, with references resolved.
             normal_digest: The digest of the message, as returned by `normalized_digest`.
             options: The options of the load.
-            spool: The spool for the stream's rows.
+            spool: The stream's open batch, still empty.
             versions: The table versions seen so far.
         """
         table_schema = build_table_schema(options, event, schema, versioned=versions.is_versioned)
@@ -132,7 +134,7 @@ class LoadedStream:
 
     @property
     def schema(self) -> JsonSchema:
-        """The JSON Schema of the columns, with references resolved; decompressed at each access."""
+        """The JSON Schema of the columns, with references resolved. Each access decompresses it."""
         schema: JsonSchema = json.loads(zlib.decompress(self.packed_schema))
         return schema
 
@@ -151,12 +153,12 @@ class LoadedStream:
 
     @property
     def cursor(self) -> str | None:
-        """Source name of the column with the stream's replication key; None without a key."""
+        """Property name of the stream's replication key, or None if the stream has no such key."""
         return _find_cursor_column(self.schema_message, self.table_schema)
 
     @property
     def deletion_key(self) -> Hashable:
-        """Ledger key by which states are held back until other table versions are deleted."""
+        """Key in the `Ledger` for states that wait until other table versions are deleted."""
         return ("other versions", self.id)
 
     @property
@@ -176,9 +178,8 @@ class LoadedStream:
     def valid_batches(self) -> tuple[Batch, ...]:
         """Return the kept batches that will overwrite the table.
 
-        After an ACTIVATE_VERSION these are the batches of that version and those without a version.
-        If no rows of that version were received, or no version was activated, all batches are
-        returned.
+        If a version was activated and rows of it were received, these are the batches of that
+        version and the batches without a version. Otherwise these are all kept batches.
         """
         valid = self.versions.activated
         if valid is None or not self.versions.has_received(valid):
@@ -208,7 +209,7 @@ def _remark_on_append(event: SchemaEvent, mode: WriteMode, options: LoadOptions)
 def _remark_on_missing_cursor(
     event: SchemaEvent, table_schema: TableSchema, options: LoadOptions
 ) -> Iterator[str]:
-    """Yield a remark if rows are configured to be ordered by a cursor that has no column."""
+    """Yield a remark if the settings order rows by the replication key, but it has no column."""
     cursor = (
         _find_cursor_column(event, table_schema)
         if table_schema.keys and options.of(event.stream).by_cursor
@@ -260,7 +261,7 @@ def normalized_digest(event: SchemaEvent, schema: JsonSchema) -> bytes:
 
 @contextlib.contextmanager
 def _name_stream_in_errors(event: SchemaEvent) -> Iterator[None]:
-    """Context manager: convert any error into an `UnsupportedError` that names the stream."""
+    """Context manager: raise any error of the block as an `UnsupportedError` naming the stream."""
     try:
         yield
     except UnsupportedError:
@@ -275,7 +276,10 @@ def _name_stream_in_errors(event: SchemaEvent) -> Iterator[None]:
 
 
 def check_table_conflicts(stream: LoadedStream, owners: dict[str, StreamId]) -> None:
-    """Register the locations of a stream's table and quarantine table in ``owners``.
+    """Check that no other stream uses the table or the quarantine table of a stream.
+
+    ``owners`` maps each location of a table to its stream. The locations of the given stream are
+    added to it.
 
     Raises:
         UnsupportedError: Another stream uses one of these locations.

@@ -54,9 +54,9 @@ class _Route:
 
     Attributes:
         stream: The output stream.
-        transform: The function that maps a record, or returns None to drop it. None if records are
-            unchanged.
-        map: The stream map.
+        transform: Function that returns the mapped record, or None if the record is dropped. The
+            attribute is None if records are not changed.
+        map: The stream map that the function belongs to.
     """
 
     stream: StreamId
@@ -69,7 +69,7 @@ class StreamMapper:
 
     Args:
         mapper: The compiled stream maps of the settings.
-        renamed: Function called with the input and the output name of each mapped stream.
+        renamed: Function called with the input name and the output name when a stream is mapped.
     """
 
     def __init__(
@@ -88,7 +88,8 @@ class StreamMapper:
         Raises:
             StreamMapConfigError: A stream map does not fit the schema of its stream.
             MapExpressionError: An expression of a stream map is wrong.
-            UnsupportedError: The rows of batch files would have to be mapped.
+            UnsupportedError: A stream with batch files is mapped, but rows of batch files cannot be
+                mapped.
         """
         for event in events:
             if isinstance(event, SchemaEvent):
@@ -173,7 +174,7 @@ def _map_event(
 ) -> Iterator[Event]:
     """Yield a copy of an event for each output stream, with its rows mapped.
 
-    Nothing is yielded for a stream without output streams.
+    Nothing is yielded if the stream has no output stream, because its map removes it.
     """
     if isinstance(event, Rows):
         yield from _map_rows(event, routes)
@@ -223,7 +224,7 @@ def _map_rows(event: Rows, routes: Sequence[_Route]) -> Iterator[Event]:
 
 
 def _map_record(routes: Sequence[_Route], body: bytes) -> list[bytes | None]:
-    """Return the mapped record (JSON) for each output stream; None if the map drops it."""
+    """Return, for each output stream, the mapped record as JSON, or None if its map drops it."""
     try:
         record = None if body[0] == _QUOTE else decode_record(body)
     except InvalidRecord:  # as a JSON string, which is quarantined later

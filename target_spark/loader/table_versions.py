@@ -20,8 +20,8 @@ class VersionTracker:
 
     Attributes:
         activated: The version of the last ACTIVATE_VERSION message, or None.
-        closed: True if the last ACTIVATE_VERSION message came after rows of its version, and no row
-            has followed it.
+        closed: True if rows of the activated version came before its ACTIVATE_VERSION message, and
+            no row has come after it.
         is_deletion_queued: True once the deletion of all other versions is queued.
     """
 
@@ -38,12 +38,12 @@ class VersionTracker:
 
     @property
     def has_pending_deletion(self) -> bool:
-        """True if a version was activated and the deletion of other versions is not queued yet."""
+        """True if a version was activated and deleting the other versions is not queued yet."""
         return self.activated is not None and not self.is_deletion_queued
 
     @property
     def may_delete_current_rows(self) -> bool:
-        """True if deleting the other versions could remove rows received in this run."""
+        """True if deleting all versions but the activated one could remove rows of this run."""
         return self._mixed or bool(self._seen and not self.has_received(self.activated))
 
     def record_rows(self, version: int | None) -> None:
@@ -64,9 +64,10 @@ class VersionTracker:
         return version in self._seen
 
     def may_delete_versions(self, *, final: bool) -> bool:
-        """Return True if the rows of all versions except the activated one may be deleted now.
+        """Return True if the rows of all versions other than the activated one may be deleted now.
 
-        ``final`` is True at the end of the input, if that end shows that the stream is complete.
+        ``final`` is True if the stream is known to be complete. False if only the order of its rows
+        and ACTIVATE_VERSION messages can show it.
         """
         return (
             self.has_pending_deletion

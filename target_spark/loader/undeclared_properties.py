@@ -27,7 +27,7 @@ _OURS: Final = ("_sdc_", "_airbyte_")
 
 
 def describe_undeclared(body: bytes, table_schema: TableSchema) -> str | None:
-    """Return a remark that lists the properties of a record for which the table has no column.
+    """Return a remark that lists those properties of a record for which the table has no column.
 
     Return None if every property has a column.
     """
@@ -42,7 +42,7 @@ def describe_undeclared(body: bytes, table_schema: TableSchema) -> str | None:
 
 
 def find_undeclared(body: bytes, table_schema: TableSchema) -> list[str]:
-    """Return the dotted paths of the properties of a JSON record that have no column.
+    """Return the dotted paths of those properties of a JSON record that have no column.
 
     The list is empty for a record over 1 MiB or one that cannot be decoded.
     """
@@ -56,7 +56,7 @@ def find_undeclared(body: bytes, table_schema: TableSchema) -> list[str]:
 
 
 def undeclared_in(record: dict[str, Any], table_schema: TableSchema) -> list[str]:
-    """Return the dotted paths of the properties of a decoded record that have no column."""
+    """Return the dotted paths of those properties of a decoded record that have no column."""
     if table_schema.keeps_whole:
         return []
     paths = _iterate_undeclared(record, table_schema.columns, "")

@@ -58,11 +58,11 @@ def select_write_operation(
 
     Args:
         writer: The writer of the table format.
-        spark: The session.
+        spark: The Spark session.
         request: The commit request.
         table_schema: The table schema, with the column types of the existing table.
         df: The rows.
-        options: The user's options of the stream.
+        options: The options that the user set for the stream.
         rows: The number of rows in ``df``.
     """
     table, keys = request.table, _keys(table_schema, request, options)
@@ -122,7 +122,8 @@ def build_version_delete(
     """Return the deletion of all rows whose table version is not ``version``.
 
     Args:
-        request: The commit request, which says if rows are removed or only marked as deleted.
+        request: The commit request. Its ``hard_delete`` decides if rows are removed or only marked
+            as deleted.
         table_schema: The table schema.
         version: The table version to keep.
         column: The column that holds the table version.
@@ -139,14 +140,14 @@ def build_version_delete(
 def has_other_versions(
     writer: Writer, spark: SparkSession, table: Table, version: int, column: str
 ) -> bool:
-    """Return True if a table has current rows whose table version is not ``version``.
+    """Return True if a table has rows of another table version, which may have to be deleted.
 
     Rows marked as deleted, and ended versions of an scd2 table, are ignored. The result is False if
     the table does not exist.
 
     Args:
         writer: The writer of the table format.
-        spark: The session.
+        spark: The Spark session.
         table: The table.
         version: The table version to compare with.
         column: The column that holds the table version.
@@ -170,7 +171,7 @@ def check_scd2_compatible(request: CommitRequest, table_schema: TableSchema) -> 
     An scd2 table keeps all versions of each row, which these write modes would corrupt.
 
     Raises:
-        UnsupportedError: The table is an scd2 table, and the stream is upserted or appended.
+        UnsupportedError: The table is an scd2 table, and the write mode is upsert or append.
     """
     unfed = {column.name for column in table_schema.columns if not column.is_fed}
     if HISTORY_COLUMNS.keys() <= unfed and request.mode in {WriteMode.UPSERT, WriteMode.APPEND}:

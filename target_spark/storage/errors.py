@@ -57,7 +57,7 @@ _SIGNS: Final = (
 
 
 def find_storage_error(text: str) -> str | None:
-    """Return an explanation of a known object storage error, with a remedy, or None.
+    """Return an explanation of an object storage error and a remedy, or None if it is not known.
 
     ``text`` is the error message with the names of its Java exceptions.
     """

@@ -39,7 +39,7 @@ def is_remote_session(spark: SparkSession) -> bool:
 
 
 def list_folders(spark: SparkSession, address: str) -> list[str]:
-    """Return the sorted names of the folders inside a folder; empty if the folder does not exist.
+    """Return the sorted names of the folders inside a folder, or none if it does not exist.
 
     Raises:
         UnsupportedError: The folder is not on this machine, and Spark is used through Connect.
@@ -97,7 +97,7 @@ def remove_file(spark: SparkSession, address: str) -> None:
 
 
 def upload_file(spark: SparkSession, path: str, address: str) -> None:
-    """Copy a local file to an address in Spark's file systems. An existing file is replaced."""
+    """Copy a local file to a URL that Spark can write to. An existing file is replaced."""
     if is_remote_session(spark):
         spark.copyFromLocalToFs(path, to_spark_uri(address))
         return
@@ -107,7 +107,7 @@ def upload_file(spark: SparkSession, path: str, address: str) -> None:
 
 
 def fetch_file(spark: SparkSession, address: str, path: Path) -> None:
-    """Copy a file from one of Spark's file systems to an unused path on this machine.
+    """Copy a file from a URL that Spark can read to an unused path on this machine.
 
     Raises:
         IsADirectoryError: The address is a folder.
@@ -126,7 +126,7 @@ def fetch_file(spark: SparkSession, address: str, path: Path) -> None:
 def get_last_modified(spark: SparkSession, address: str) -> float | None:
     """Return the latest modification time of the files below an address, in seconds since 1970.
 
-    Return None if there are no files.
+    Return None if no files exist below the address.
     """
     system, path = _get_hadoop_objects(spark, address)
     files, times = system.listFiles(path, True), list[float]()  # noqa: FBT003  (recursively)
@@ -136,7 +136,7 @@ def get_last_modified(spark: SparkSession, address: str) -> float | None:
 
 
 def sync(path: Path) -> None:
-    """Flush the content of a local file, or the entries of a local folder, to the disk."""
+    """Flush a local file's content, or a local folder's list of entries, to the disk (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -152,7 +152,8 @@ def sync_table(folder: Path, files: Iterable[Path], hints: Iterable[Path] = ()) 
     Args:
         folder: The table's folder.
         files: The files to flush.
-        hints: Further files to flush, which other writers may delete; missing ones are ignored.
+        hints: Further files to flush. Missing ones are ignored, because other writers may delete
+            them.
     """
     files, folders = list(files), {folder, folder.parent}
     for file in files:

@@ -45,7 +45,7 @@ _SHORT = 100
 def lock_file_path(warehouse: str, job: str) -> Path:
     """Return the path of a job's lock file.
 
-    The path is the same for all spellings of the warehouse location.
+    Different spellings of the same warehouse location give the same path.
     """
     name = re.sub(r"[^A-Za-z0-9._-]", "_", job).lstrip(".")[:_SHORT]
     if name != job:
@@ -63,7 +63,7 @@ def get_lock_holder(warehouse: str, job: str) -> str | None:
     """Describe the process that holds a job's lock, or return None if no process holds it.
 
     Raises:
-        JobLockError: The file system does not support locks, or another user could control the lock
+        JobLockError: The file system does not support locks, or another user could change the lock
             file.
         OSError: The lock file cannot be opened.
     """
@@ -81,9 +81,9 @@ def get_lock_holder(warehouse: str, job: str) -> str | None:
 
 
 def monotonic_run_start(warehouse: str, jobs: Collection[str], now: int) -> int:
-    """Return a start time for a run that is later than the start of the job's last run.
+    """Return a start time for a run, later than the start of the job's last run.
 
-    The result is ``now``, unless the clock was set back.
+    The result is ``now``. If the clock was set back, it is one millisecond after the last start.
 
     Args:
         warehouse: The location of the tables.
@@ -110,10 +110,10 @@ def _last_start(warehouse: str, job: str) -> int:
 
 
 def wait_for_orphaned_jvms(warehouse: str, prefix: str, wait_seconds: float = 60) -> None:
-    """Wait until no JVM of a dead run can commit any more, for all jobs with a name prefix.
+    """Wait until the JVMs of dead runs have ended, for all jobs whose names have a prefix.
 
-    Runs that are still active are ignored. Each of these job names is used for one run only, so the
-    lock files of dead runs are deleted.
+    A JVM that outlives its run could still commit. Active runs are ignored. The lock files of dead
+    runs are deleted, because each of these job names is used for one run only.
 
     Args:
         warehouse: The location of the tables.
@@ -140,7 +140,7 @@ def wait_for_orphaned_jvms(warehouse: str, prefix: str, wait_seconds: float = 60
 
 
 class JobLock:
-    """Exclusive lock of a job, which allows one run to commit.
+    """Exclusive lock of a job. Only the run that holds the lock may commit.
 
     Create it with `acquire` and end it with `release`.
     """
@@ -162,19 +162,20 @@ class JobLock:
     ) -> JobLock:
         """Acquire the lock of a job.
 
-        If the run that held the lock has died, wait for its JVM to end.
+        If the run that held the lock has died but its JVM still runs, wait until the JVM ends.
 
         Args:
             warehouse: The location of the tables.
             job: The name of the job.
             run: The id of the run.
-            started: The start of the run in milliseconds since 1970, stored for the next run.
+            started: The start of the run in milliseconds since 1970. It is stored in the lock file,
+                for `monotonic_run_start` of the next run.
             wait_seconds: The longest wait for the JVM of a dead run.
 
         Raises:
-            JobLockError: Another run is active, a dead run's JVM did not end in time, or another
-                user could control the lock file.
-            TableError: The folder cannot be written.
+            JobLockError: Another run is active, the JVM of a dead run did not end in time, or
+                another user could change the lock file.
+            TableError: The folder of the lock file cannot be written.
         """
         path = lock_file_path(warehouse, job)
         file = _open(warehouse, path, job)
@@ -206,22 +207,27 @@ class JobLock:
         return self._file
 
     def record_jvm(self, pid: int) -> None:
-        """Store the JVM's process id in the lock file."""
+        """Store the process id of the run's JVM in the lock file."""
         self._owner["jvm"] = pid
         self._write()
 
     @property
     def leftover_sessions(self) -> tuple[str, ...]:
-        """Ids of the Spark Connect sessions of an earlier run that was killed."""
+        """Ids of the Spark Connect sessions that an earlier, killed run has left open."""
         return tuple(self._owner.get(_SESSIONS, ()))
 
     def record_sessions(self, names: Sequence[str]) -> None:
-        """Store the ids of the Spark Connect sessions that may still be running on the server."""
+        """Store in the lock file the ids of this run's Spark Connect sessions.
+
+        If the run is killed, the next run finds them in `leftover_sessions`.
+        """
         self._owner[_SESSIONS] = list(names)
         self._write()
 
     def release(self, *, remove: bool = False) -> None:
-        """Release the lock, even if the JVM still has the file open. A second call does nothing.
+        """Release the lock, even if the JVM still has the lock file open.
+
+        A second call does nothing.
 
         Args:
             remove: True to delete the lock file, which is safe only if the job name is used for one
@@ -308,9 +314,9 @@ def _locked(file: int, path: Path) -> bool:
 
 
 def _read_owner(file: int) -> dict[str, Any]:
-    """Return the data of the lock's owner from a lock file.
+    """Return the data that the process holding a lock has written into the lock file.
 
-    The dictionary is empty if the owner is just writing the data.
+    The dictionary is empty if the data is incomplete, because it is being written.
     """
     try:
         owner = json.loads(os.pread(file, 65536, 0))
@@ -329,9 +335,9 @@ def _this_process() -> dict[str, Any]:
 
 
 def _is_dead(owner: Mapping[str, Any]) -> bool:
-    """Return True if the owner's process has ended.
+    """Return True if the process that wrote a lock file has ended.
 
-    For a process of another machine, which cannot be checked, the result is False.
+    Return False for a process of another machine, because it cannot be checked.
     """
     if owner.get("host") != socket.gethostname():
         return False

@@ -28,18 +28,18 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Sharing(NamedTuple):
-    """The user and the group that may use a lock, besides the current user and root.
+    """The user and the group that may use a lock file, besides the current user and root.
 
     Attributes:
         owner: The id of the user who owns the warehouse folder.
-        group: The group id of the warehouse folder if the group may write to the folder, else None.
+        group: The group id of the warehouse folder; None if the group may not write to the folder.
     """
 
     owner: int
     group: int | None
 
     def fault(self, status: os.stat_result) -> str:
-        """Return the reason for which a file is not trusted; "" if the file is trusted.
+        """Return the reason for not trusting a lock file, such as its owner; "" if it is trusted.
 
         The reason is a phrase that follows the file's name in an error message.
         """
@@ -50,7 +50,7 @@ class _Sharing(NamedTuple):
     def tighten(self, file: int, status: os.stat_result, mode: int) -> None:
         """Set the mode of an open file, and its group if the lock is shared with a group.
 
-        A file of another user is not changed.
+        ``status`` is the current status of the file. A file of another user is not changed.
         """
         if status.st_uid != os.geteuid():
             return
@@ -73,7 +73,8 @@ def open_lock_file(path: Path, flags: int, *, in_warehouse: bool) -> int:
             lock; False if only the current user may use it.
 
     Raises:
-        UntrustedPathError: Another user controls the file or its folder, or the path is a link.
+        UntrustedPathError: A user who may not use the lock could change the file or its folder, or
+            the path is a link.
         OSError: The file does not exist or cannot be opened.
     """
     folder, warehouse = path.parent, path.parent.parent

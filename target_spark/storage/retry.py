@@ -158,7 +158,7 @@ _WORDS: Final = {
 
 
 def classify_failure(error: BaseException) -> FailureKind:
-    """Return the kind of failure that an exception means.
+    """Return the kind of failure that caused an exception, which decides about retries.
 
     The decision is based on the class names and messages of the exception and its causes.
     """
@@ -186,16 +186,15 @@ def retry_transient(
         step: The function to call.
         what: A description of the work for messages.
         before_retry: Function called with the failure before each retry. If it raises an exception,
-            there are no more retries.
-        stopping: Event that a signal handler sets to stop the run; then there are no more retries
-            after a failure.
+            that exception ends the retries.
+        stopping: Event that a signal handler sets to stop the run. Once it is set, failures are not
+            retried.
 
     Returns:
         The result of the function.
 
     Raises:
-        StorageError: All retries failed, or the failure is a permanent one of the storage or the
-            JVM.
+        StorageError: All retries failed, or the storage or the JVM failed permanently.
     """
     failures: list[FailureKind] = []
     stopping = stopping or threading.Event()
@@ -222,7 +221,7 @@ def disk_full_context(place: str, remedy: str) -> Iterator[None]:
     """Context manager: convert a disk-full error to one that names the location and a remedy.
 
     Args:
-        place: The name of the location.
+        place: The name of the full location, for the message.
         remedy: A sentence that says how to free space, without its full stop.
 
     Raises:
@@ -254,7 +253,7 @@ def translate_disk_full(place: str, remedy: str, error: BaseException) -> DiskFu
 
 
 def first_error_line(error: BaseException) -> str:
-    """Return the first line of an exception's message and of its root cause.
+    """Return the first lines of two messages: of an exception and of its root cause.
 
     Java stack traces are omitted, and at most 1,000 characters are returned.
     """
@@ -309,8 +308,8 @@ def _is_passing(text: str, names: _Names) -> bool:
 def _format_error(error: BaseException) -> str:
     """Return the message of an exception.
 
-    For some errors PySpark raises a generic message; then the message of the original error is
-    returned.
+    PySpark replaces some errors by an error with a generic message. In this case the message of the
+    original error is returned.
     """
     text = _IN_WORDS.sub(r"Spark Connect: \1: \2", str(error))
     context = error.__context__
@@ -351,7 +350,8 @@ def _retries_exhausted_error(
 def _raise_permanent_error(what: str, fault: FailureKind, error: BaseException) -> None:
     """Raise a `StorageError` for a permanent storage or JVM error; ignore other errors.
 
-    The text of a Py4JJavaError is read now, because it is lost when the JVM ends.
+    The message contains the text of the error, because the text of a Py4JJavaError can no longer be
+    read when the JVM has ended.
 
     Args:
         what: A description of the work for the message.
@@ -376,7 +376,7 @@ def _raise_permanent_error(what: str, fault: FailureKind, error: BaseException) 
 def _sleep(seconds: float, stopping: threading.Event) -> None:
     """Sleep for a number of seconds, but end early when ``stopping`` is set.
 
-    The event is polled, not waited for, because a signal handler in the same thread sets it.
+    The event is checked at intervals, because a signal handler in the same thread sets it.
     """
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0 and not stopping.is_set():

@@ -23,20 +23,21 @@ _ROWS: Final = (1 << _ROW_BITS) - 1
 
 
 def first_in_part(part: int) -> int:
-    """Return the provisional row number of the first row of a part.
+    """Return the provisional number of the first row of a part of the input.
 
-    A part is a section of the input that one process reads. Parts are numbered within the run.
+    Each part is read by one process, which does not know how many rows precede the part.
+    `resolve_ordinals` later converts the provisional numbers. Parts are numbered within the run.
     """
     return _PARTS + (part << _ROW_BITS)
 
 
 def resolve_ordinals(number: str, starts: Mapping[int, int]) -> str:
-    """Return the SQL expression of a row's ordinal, the position of the row in the input.
+    """Return the SQL expression that computes a row's ordinal, its position in the input.
 
     Args:
-        number: The SQL expression of the row's number in a spool file. The number is the ordinal,
-            or a provisional number of a row in a part; see `first_in_part`.
-        starts: The ordinal of the first row of each part that may have rows.
+        number: The SQL expression of the number stored with the row. This is the ordinal or a
+            provisional number (see `first_in_part`).
+        starts: The ordinal of the first row of each part, by the number of the part.
     """
     if not starts:
         return number

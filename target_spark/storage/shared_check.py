@@ -45,10 +45,10 @@ def check_shared(
     """Test that Spark's executors can read and write folders of this machine.
 
     Args:
-        spark: A session whose settings no other code uses.
-        folders: The folder of each setting, by the name of the setting.
-        executors: Function that returns the current number of executors. The test is repeated until
-            as many executors took part, at most three times.
+        spark: A Spark session whose settings no other code uses.
+        folders: The folders to test, by the name of the setting that names the folder.
+        executors: Function that returns the current number of executors. The test is run up to
+            three times, until this number of executors has taken part.
         tasks: The number of test files, each of which one Spark task reads.
 
     Raises:
@@ -61,7 +61,7 @@ def check_shared(
 
 
 class _NotSharedError(Exception):
-    """Raised if executors do not see files that were written into a folder, or the reverse."""
+    """Raised if this machine and an executor do not see each other's files in a folder."""
 
 
 def _check(spark: SparkSession, folder: Path, executors: Callable[[], int], tasks: int) -> None:
@@ -115,7 +115,7 @@ def _remove_leftovers(folder: Path) -> None:
 def _temporary_folder(folder: Path) -> Iterator[None]:
     """Context manager: create a folder if it does not exist, with its missing parents.
 
-    At the end, those of the created folders that are empty are deleted.
+    When the block ends, the created folders are deleted, unless they have content.
     """
     new_folders = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)

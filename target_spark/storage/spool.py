@@ -64,12 +64,14 @@ _DELETED_AT: Final = b'"_sdc_deleted_at"'
 
 
 class _Line(msgspec.Struct, gc=False):
-    """A row as a line of a spool file. The keys are short because each line repeats them.
+    """One row as a JSON line of a spool file, which keeps rows on disk until their commit.
+
+    The names are short because each line repeats them.
 
     Attributes:
         n: The ordinal, which is the position of the row in the input.
-        t: The time of extraction, or None.
-        v: The table version, or None.
+        t: The time at which the source extracted the record, or None if unknown.
+        v: The table version, or None for an unversioned stream.
         r: The record.
     """
 
@@ -80,7 +82,7 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class _LineWithMeta(msgspec.Struct, gc=False):
-    """A row as a line of a spool file, with metadata of the source in ``m``; see `_Line`."""
+    """A line of a spool file like `_Line`, with the record's metadata in the field ``m``."""
 
     n: int
     t: str | None
@@ -90,7 +92,7 @@ class _LineWithMeta(msgspec.Struct, gc=False):
 
 
 class _Head(msgspec.Struct, gc=False, omit_defaults=True):
-    """The fields of a spool line that precede the record; see `_Line`."""
+    """The fields before the record in a line of a spool file (see `_Line`)."""
 
     n: int
     t: str | None
@@ -110,22 +112,23 @@ LARGE_ROWS_BYTES: Final = 16 * MIB
 
 @dataclass(frozen=True)
 class Batch:
-    """Spooled rows of one stream that are committed together.
+    """Rows of one stream that wait on disk and are committed together.
 
     Attributes:
         stream: The stream of the rows.
         paths: The spool files.
         first: The ordinal (position in the input) of the first row or message.
-        last: The ordinal of the last row or message.
+        last: The ordinal of the last row or message in the batch.
         count: The number of rows in the spool files; rows in ``files`` are not counted.
         nbytes: The bytes of the rows in the spool files.
         version: The table version of the rows, or None.
-        has_deletes: True if a row in the spool files may be a delete record; False if none can be.
+        has_deletes: True if a row in the spool files may be a delete record; False if certainly no
+            row is.
         received_at: The time at which the first row was received, in seconds since 1970.
         closed_at: The time at which the batch was closed, in seconds since 1970.
         files: Batch files whose rows belong to the batch.
-        starts: For rows spooled by other processes, the ordinal of the first row of each part of
-            the input; see `target_spark.storage.row_ordinals`.
+        starts: The ordinal of the first row of each part of the input, by the number of the part.
+            Empty unless other processes have written the rows, each for one part.
         has_large_rows: True if a row has 2 MiB or more.
     """
 
@@ -145,9 +148,9 @@ class Batch:
 
     @classmethod
     def of(cls, event: SpooledRows, ordinal: int) -> Batch:
-        """Return a batch of rows that other processes spooled.
+        """Return a batch of rows that other processes have written to spool files.
 
-        ``ordinal`` is the position in the input of ``event``, which names the spool files.
+        ``event`` names the spool files, and ``ordinal`` is the position of the event in the input.
         """
         now = time.time()
         return cls(
@@ -165,7 +168,7 @@ class Batch:
         )
 
     def remove(self) -> None:
-        """Delete the batch's spool files on this machine, if they exist."""
+        """Delete the batch's files on this machine, after its commit. Missing files are ignored."""
         for folder in filter(None, map(to_local_folder, self.paths)):
             if folder.is_dir():
                 shutil.rmtree(folder, ignore_errors=True)
@@ -174,12 +177,12 @@ class Batch:
 
 
 def open_spool_folder(staging: str | None, content: str) -> SpoolFolder:
-    """Create a spool folder in ``staging``, or in the system's temporary folder.
+    """Create a folder for rows on disk, in the configured or the system's temporary folder.
 
     Args:
-        staging: The setting ``staging``. For None and for a remote URL, the temporary folder is
-            used.
-        content: A phrase for the folder's content, for the error message.
+        staging: The setting ``staging``. If it is None or a remote URL, the system's temporary
+            folder is used.
+        content: A phrase that describes the folder's content in the error message.
 
     Raises:
         TableError: The folder cannot be written.
@@ -194,7 +197,7 @@ def open_spool_folder(staging: str | None, content: str) -> SpoolFolder:
 
 
 class SpoolFolder:
-    """A private folder for one run's spool files and staged files.
+    """A private folder of one run for spool files and other temporary files.
 
     ``base`` is a folder that exists or can be created; None means the system's temporary folder.
     The constructor raises `OSError` if the folder cannot be written.
@@ -209,7 +212,7 @@ class SpoolFolder:
         self._open_files: OrderedDict[Path, IO[bytes]] = OrderedDict()
 
     def new_path(self, name: str) -> Path:
-        """Return an unused path in the folder whose last part starts with ``name``.
+        """Return an unused path in the folder. The file name starts with ``name``.
 
         No file is created.
         """
@@ -266,20 +269,20 @@ class SpoolFolder:
 
 @dataclass
 class Spool:
-    """The open batch of one stream: its spooled rows and its batch files.
+    """The open batch of one stream: its rows, which are kept on disk, and its batch files.
 
     Attributes:
-        folder: The spool folder.
+        folder: The folder in which the rows are kept.
         stream: The stream of the rows.
         count: The number of rows and batch files; a batch file counts as one.
         nbytes: The bytes of the rows.
         first: The ordinal (position in the input) of the first row or message.
-        last: The ordinal of the last row or message.
+        last: The ordinal of the last row or message in the batch.
         version: The table version of the newest rows, or None.
-        has_deletes: True if a row may be a delete record; False if none can be.
+        has_deletes: True if a row may be a delete record; False if certainly no row is.
         oldest: The time at which the first row was received, as a value of `time.monotonic`.
         received_at: The time at which the first row was received, in seconds since 1970.
-        large_bytes: The total bytes of the rows of 2 MiB and more.
+        large_bytes: The total bytes of those rows that have 2 MiB or more.
         files: The batch files.
     """
 
@@ -298,7 +301,7 @@ class Spool:
     _path: Path | None = None
 
     def add(self, rows: Rows, first_ordinal: int) -> int:
-        """Append rows and return the number of bytes written.
+        """Append rows to the open batch, and return the number of bytes written.
 
         ``first_ordinal`` is the position in the input of the first of these rows.
         """
@@ -320,7 +323,7 @@ class Spool:
         return nbytes
 
     def add_files(self, files: Sequence[BatchFile], ordinal: int, version: int | None) -> None:
-        """Append batch files.
+        """Append the batch files of a BATCH message to the open batch.
 
         Args:
             files: The batch files of one BATCH message.
@@ -343,10 +346,10 @@ class Spool:
         return time.monotonic() - self.oldest if self.count else 0.0
 
     def cut(self) -> Batch:
-        """Close the batch and return it. The spool then holds an empty batch.
+        """Close the open batch and return it. Later rows are added to a new batch.
 
         Raises:
-            ValueError: The batch is empty.
+            ValueError: The open batch is empty.
         """
         if not self.count:
             raise ValueError(f"Nothing is spooled for stream {self.stream}.")
@@ -375,7 +378,7 @@ class Spool:
 def _new_folder(root: Path) -> tuple[Path, IO[bytes]]:
     """Create a spool folder and lock it; return its path and the open lock file.
 
-    If another run deletes the folder before it is locked, a new one is created.
+    If another run deletes the folder before it is locked, the next folder is created.
     """
     while True:
         # Under another name until the lock is held.
@@ -403,8 +406,8 @@ def may_contain_deletes(lines: bytes) -> bool:
 def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
     """Yield rows as the lines of a spool file.
 
-    Usually all lines are yielded as one piece. If a record has 1 MiB or more, each row is yielded
-    in several pieces, so that no record is copied.
+    Usually all lines are yielded as one bytes object. If a record has 1 MiB or more, each line is
+    yielded in several pieces, so that large records are not copied.
 
     Args:
         rows: The rows.
@@ -440,7 +443,7 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
 
 
 def _iterate_metadata(rows: Rows) -> Iterator[Iterator[msgspec.Raw]]:
-    """Yield one iterator over the metadata of the rows; nothing if the source has no metadata."""
+    """Yield a single iterator over the rows' metadata, or nothing if the rows have no metadata."""
     if rows.meta is not None:
         yield (_NOTHING if each is None else msgspec.Raw(each) for each in rows.meta)
 
@@ -450,7 +453,7 @@ def _to_delete_record(row: bytes, at: str | None) -> bytes:
 
     Args:
         row: The record as JSON.
-        at: The time of extraction, used as the deletion time; None means the current time.
+        at: The time of extraction, which becomes the deletion time; None to use the current time.
     """
     time = at or datetime.now(timezone.utc).isoformat()
     values = row.rstrip()[:-1].rstrip()
@@ -478,9 +481,9 @@ def _remove_leftovers(root: Path) -> None:
 def _is_locked(folder: Path) -> bool:
     """Return True if a spool folder must be kept, because a running process holds its lock.
 
-    A folder without a lock file counts as locked, because it may belong to another program. But if
-    the folder has a generated spool folder name, its deletion was interrupted, and it is not
-    locked.
+    Without a lock file, the name decides. A folder with the generated name of a spool folder is not
+    locked, because its deletion was interrupted. Any other folder is treated as locked, because it
+    may belong to another program.
     """
     try:
         with (folder / _LOCK_NAME).open("rb") as lock:

@@ -22,7 +22,7 @@ __all__ = ["stage_frame", "temporary_location", "translate_write_errors"]
 
 @contextmanager
 def temporary_location(spark: SparkSession, staging_area: StagingArea, name: str) -> Iterator[str]:
-    """Context manager: yield an unused URL for staged rows, and delete its content at the end."""
+    """Context manager: yield an unused URL for temporary files, which are deleted at the end."""
     address = staging_area.new_address(name)
     try:
         yield address
@@ -31,7 +31,7 @@ def temporary_location(spark: SparkSession, staging_area: StagingArea, name: str
 
 
 def translate_write_errors(staging_area: StagingArea) -> AbstractContextManager[None]:
-    """Return a context manager that converts a disk-full error to one that names the location.
+    """Return a context manager that adds the staging location to the message of disk-full errors.
 
     Raises:
         DiskFullError: The block failed because a disk is full.
@@ -46,9 +46,10 @@ def translate_write_errors(staging_area: StagingArea) -> AbstractContextManager[
 def stage_frame(
     spark: SparkSession, staging_area: StagingArea, df: DataFrame
 ) -> Iterator[DataFrame]:
-    """Context manager: write a DataFrame to staging and yield the staged rows as a DataFrame.
+    """Context manager: write a DataFrame to temporary files, and yield a DataFrame that reads them.
 
-    The rows of ``df`` are thus computed only once, however often the caller reads the result.
+    The rows of ``df`` are thus computed only once, even if the yielded DataFrame is read
+    repeatedly. The files are deleted when the block ends.
 
     Raises:
         DiskFullError: There is no space for the rows.

@@ -51,12 +51,12 @@ _SHORT: Final = 40
 
 
 def run_folder(staging: str, run: RunInfo) -> str:
-    """Return the URL of a run's folder below a remote staging URL."""
+    """Return the URL of a run's folder for temporary files, below a remote staging URL."""
     return f"{_job_folder(staging, run.job)}/{_this_machine()}{run.id}"
 
 
 class StagingArea:
-    """Staging locations of one run: its local spool folder, and its folder at a remote URL.
+    """Locations of one run's temporary files: a local folder, and a folder at a remote URL.
 
     Thread-safe.
 
@@ -64,8 +64,8 @@ class StagingArea:
         folder: The local spool folder.
         staging: The setting ``staging``: a local folder, a remote URL, or None.
         run: The identity of the run.
-        is_exclusive: True if the run holds the lock of its job, so that other staging folders of
-            the job on this machine are unused. False if other runs may be active.
+        is_exclusive: True if the run holds the lock of its job. Remote folders of earlier runs of
+            the job on this machine may then be deleted. False if other runs may be active.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class StagingArea:
 
     @property
     def location(self) -> str:
-        """Location of the rows that wait for their commit, for messages."""
+        """Location of the run's temporary files, for messages to the user."""
         return self._address or str(self._folder.path)
 
     def new_address(self, name: str) -> str:
@@ -97,7 +97,7 @@ class StagingArea:
         return f"{self._address}/{name}-{uuid.uuid4().hex[:12]}"
 
     def upload(self, spark: SparkSession, paths: Iterable[str], address: str) -> list[str]:
-        """Upload local files to the folder URL ``address``; return the URLs of the copies."""
+        """Upload local files to the folder at ``address``, and return the URLs of the copies."""
         self._clear(spark)
         copies: list[str] = []
         for path in paths:
@@ -109,7 +109,7 @@ class StagingArea:
     def delete(self, spark: SparkSession, address: str) -> None:
         """Delete the content of a staging URL.
 
-        A failure is logged, and the deletion is tried again at the next call.
+        A failure is logged. The next call of the method tries the deletion again.
         """
         folder = to_local_folder(address)
         if folder is not None:
@@ -125,7 +125,10 @@ class StagingArea:
             logger.warning(words, address, first_error_line(error))
 
     def _clear(self, spark: SparkSession) -> None:
-        """Delete the remote folders of this job's killed runs. Only the first call does this."""
+        """Delete the remote folders that killed runs of this job left.
+
+        Only the first call does so.
+        """
         with self._clearing:
             if self._is_cleared or self._base is None or self._address is None:
                 return
@@ -171,6 +174,6 @@ def _job_folder(staging: str, job: str) -> str:
 
 
 def _this_machine() -> str:
-    """Return the name prefix of staging folders for runs of this user on this machine."""
+    """Return the prefix of remote staging folder names for this user on this machine."""
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())
     return f"of-{host}-{os.getuid()}-"

@@ -28,7 +28,7 @@ def to_local_folder(address: str) -> Path | None:
 
 
 def resolve_address(address: str) -> str:
-    """Return the normal form of a path or URL, to compare locations that are written differently.
+    """Return the normal form of a path or URL, which is the same for different spellings.
 
     A local folder becomes absolute, without ``..`` and symbolic links. For any other URL the scheme
     becomes lower case, and the path has no ``.``, ``..``, double or trailing slash.
@@ -56,6 +56,6 @@ def is_s3(address: str) -> bool:
 
 
 def to_spark_uri(address: str) -> str:
-    """Return a path or URL as the URL to pass to Spark, which does not decode percent escapes."""
+    """Return a path or URL as the URL to pass to Spark, without percent escapes for local paths."""
     folder = to_local_folder(address)
     return address if folder is None else f"file://{folder}"

@@ -33,10 +33,12 @@ class CommitMetadata:
         run_started: Start of the run, in milliseconds since 1970. States are ordered by
             ``run_started``, then by ``ordinal``.
         batch: Number of the commit within the run and table, from 1.
-        ordinal: Position of ``state`` in the input of its run.
+        ordinal: Position of ``state`` in the input of the run that received it.
         state: The newest state whose rows are all committed, or None.
-        replay: Id of the last run that loaded quarantined rows of the table again, or None.
-        former: Names that earlier releases gave the job; not stored in the commit.
+        replay: Id of the last run that loaded quarantined rows of the table again; None if no run
+            did.
+        former: Names that earlier releases of target-spark gave the job. They are not stored in the
+            commit.
     """
 
     job: str
@@ -72,14 +74,14 @@ class CommitMetadata:
         return other is not None and (self.job, self.run) == (other.job, other.run)
 
     def same_batch(self, other: CommitMetadata | None) -> bool:
-        """Return True if ``other`` describes the same commit: equal job, run and commit number."""
+        """Return True if ``other`` belongs to the same commit: same job, run and commit number."""
         return other is not None and self.is_same_run(other) and self.batch == other.batch
 
     def with_earlier_state(self, before: CommitMetadata | None) -> CommitMetadata:
-        """Return a copy completed from ``before``, the metadata of the table's previous commit.
+        """Return a copy in which a missing state is filled in from the table's previous commit.
 
-        A missing state is filled in from ``before``. If both have per-stream states, the states are
-        merged.
+        ``before`` is the metadata of that commit, or None. If both have a list of states per
+        stream, the lists are merged.
         """
         if before is None:
             return self
@@ -99,8 +101,8 @@ class CommitMetadata:
 def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMetadata | None:
     """Merge the commit metadata of a job's tables into the one from which the next run resumes.
 
-    The result is the newest metadata with a state, completed with the merged states of all tables.
-    Return None if no table has metadata.
+    The result is the newest metadata that has a state, with the merged states of all tables. If
+    there are no states, it is the newest metadata. Return None if no table has metadata.
     """
     present = [marker for marker in markers if marker is not None]
     in_order = sorted(
@@ -113,19 +115,19 @@ def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMeta
 
 
 def txn_app_id(job: str, stream: str, run: str) -> str:
-    """Return the application id that a run uses in a table's transaction log.
+    """Return the application id that a run uses in a Delta table's transaction log.
 
-    Each run needs another id. A table format silently skips a transaction number that the id has
-    already used, and after a restart equal numbers mean different batches.
+    Each run needs another id. Delta silently skips a commit whose transaction number its
+    application id has already used, and each run numbers its batches from 1.
     """
     return f"target-spark:{job}:{stream}:{run}"
 
 
 def merge_states(before: str, after: str) -> str:
-    """Merge the state text of an older and of a newer commit.
+    """Merge the state of an older commit (``before``) into the state of a newer one (``after``).
 
-    If the text is a JSON list of per-stream states, a stream that is missing in ``after`` keeps its
-    state from ``before``. Otherwise the result is ``after``.
+    If both are JSON lists of states per stream, the streams that are missing in ``after`` are added
+    from ``before``. Otherwise the result is ``after``.
     """
     if not (before.startswith("[") and after.startswith("[")):
         return after

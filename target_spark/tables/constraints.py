@@ -42,8 +42,8 @@ def is_not_null_violation(text: str) -> bool:
 def check_constraint_violation(table: Table, error: BaseException) -> None:
     """Raise a TableError if Spark's error means that a row violates a table constraint.
 
-    Recognized are CHECK constraints and the lengths of char and varchar columns. Any other error is
-    ignored.
+    This covers CHECK constraints and the lengths of char and varchar columns. Nothing happens for
+    any other error.
 
     Raises:
         TableError: A row violates a constraint of the table.

@@ -86,16 +86,16 @@ def format_instant(at: datetime) -> str:
 
 
 def fold_case(name: str) -> str:
-    """Return a name in lower case, to compare names as tables do, which ignore case."""
+    """Return a name in lower case, to compare names. Tables ignore the case of names."""
     return name.lower()
 
 
 def sanitize_names(names: Sequence[str], reserved: Collection[str] = ()) -> dict[str, str]:
-    """Return a valid column name for each source name. The column names differ even without case.
+    """Return a valid column name for each source name. The names differ in more than case.
 
-    If several source names lead to the same column name, a source name that is unchanged keeps it,
-    or else the first in sorted order. The other columns get ``_2``, ``_3`` and so on appended. A
-    name with the prefix of an internal column gets an additional ``_`` in front.
+    Several source names may lead to the same column name. The source name that equals the column
+    name gets it, or else the first source name in sorted order. The others get ``_2``, ``_3`` and
+    so on appended. A name with the prefix of an internal column gets an additional ``_`` in front.
 
     Args:
         names: The source names.
@@ -120,7 +120,7 @@ def sanitize_names(names: Sequence[str], reserved: Collection[str] = ()) -> dict
 
 
 def is_internal(name: str) -> bool:
-    """Return True if a name has a prefix of target-spark's internal columns.
+    """Return True if a name starts with a prefix of target-spark's internal columns.
 
     Internal columns exist only in DataFrames, never in a table.
     """
@@ -135,8 +135,8 @@ def _allowed(name: str) -> str:
 def table_name(stream: StreamId) -> str:
     """Return the name of a stream's table, which is also the name of its folder.
 
-    The name is the stream's name, after the namespace and two underscores if the stream has a
-    namespace. If this name is not a valid folder name, or another stream could get the same name,
+    The name is the stream's name. If the stream has a namespace, the namespace and two underscores
+    precede it. If the result is not a valid folder name, or another stream could get the same name,
     it is made valid and a hash is appended.
     """
     plain = f"{stream.namespace}__{stream.name}" if stream.namespace else stream.name
@@ -150,11 +150,11 @@ def table_name(stream: StreamId) -> str:
 
 
 def catalog_identifier(stream: StreamId) -> str:
-    """Return the name of a stream's table in a catalog: lower-case letters, digits and ``_``.
+    """Return the name of a stream's table in a catalog, with lower-case letters, digits and ``_``.
 
-    Catalogs like Hive's accept no other characters and ignore case. The name is that of the table's
-    folder in lower case, with hyphens replaced by ``_``. If other characters had to be replaced, a
-    hash is appended.
+    Catalogs such as Hive's accept no other characters and ignore case. The name is the name of the
+    table's folder in lower case, with hyphens replaced by ``_``. If other characters had to be
+    replaced as well, a hash is appended.
     """
     folder, digest = table_name(stream), _digest(stream)
     candidate = folder.lower().replace("-", "_")

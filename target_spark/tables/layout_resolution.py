@@ -34,7 +34,7 @@ _COMPARED: Final = (Date, Decimal, Double, Integer, Text, Timestamp)
 def resolve_layout(
     options: LoadOptions, stream: StreamId, table_schema: TableSchema
 ) -> tuple[TableLayout, tuple[str, ...]]:
-    """Return the physical layout of a stream's table, and remarks on settings not applied.
+    """Return the physical layout of a stream's table, and remarks about settings not applied.
 
     Args:
         options: The options of the load.
@@ -42,8 +42,8 @@ def resolve_layout(
         table_schema: The stream's table schema.
 
     Raises:
-        UnsupportedError: A setting for this stream in particular cannot be applied. A setting for
-            all streams causes a remark instead.
+        UnsupportedError: A layout setting of this stream cannot be applied. If a setting of all
+            streams cannot be applied, a remark is returned instead.
     """
     own = options.streams.get(str(stream), StreamOptions())
     settings, remarks = options.of(stream), list[str]()
@@ -90,9 +90,10 @@ def resolve_layout(
 def add_partition_columns(
     options: LoadOptions, stream: StreamId, table_schema: TableSchema
 ) -> TableSchema:
-    """Return the table schema with ``filled`` set to the text properties used as partition columns.
+    """Return a table schema that requires text partition columns of Delta tables to be non-empty.
 
-    A row with an empty text in such a property is rejected, because Delta would store null instead.
+    The properties of these columns are stored in ``filled``. A row with an empty text in one of
+    them is quarantined, because Delta would store null instead.
     """
     if options.format != "delta":
         return table_schema

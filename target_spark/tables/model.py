@@ -31,10 +31,11 @@ class Table:
     """Reference to a table: its folder, its name within the job, and its name in a catalog.
 
     Attributes:
-        path: Path or URL of the folder; "" if the catalog chooses the location of the files.
+        path: Path or URL of the table's folder; "" if the catalog chooses the location of the
+            files.
         name: The name of the table within the job.
-        identifier: The name in a catalog: catalog, database and table, of which the first ones may
-            be missing. Empty for a table without a catalog.
+        identifier: The name in a catalog, as a tuple of catalog, database and table. The catalog,
+            or the catalog and the database, may be missing. Empty for a table without a catalog.
     """
 
     path: str
@@ -60,12 +61,12 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """One partition field of a table: the value of a stream property, or a part of its date.
+    """One partition field of a table: a stream property, or the year to hour of its date.
 
     Attributes:
         source: The name of the property.
-        transform: ``identity`` for the value, or the part of the date: ``year``, ``month``, ``day``
-            or ``hour``.
+        transform: ``identity`` for the value of the property; ``year``, ``month``, ``day`` or
+            ``hour`` for a date or timestamp truncated to this unit.
     """
 
     source: str
@@ -77,7 +78,7 @@ class TableLayout:
     """Configured partitioning, clustering, sort order and file size of a table.
 
     Attributes:
-        partition_by: The partition fields. Their sources are properties of the stream, not columns.
+        partition_by: The partition fields, which refer to properties of the stream.
         cluster_by: Properties of the stream to cluster by.
         sort_by: Properties of the stream by which the rows of each file are sorted.
         file_bytes: Target size of files in bytes; None means the format's default.
@@ -96,8 +97,9 @@ class MaintenanceOptions:
     """Options of a table's maintenance, which runs after the last commit of a run.
 
     Attributes:
-        compact: True to merge many small files into large ones.
-        retain_days: Number of days after which files that no longer belong to the table are
+        compact: True to merge many small files into large ones; False to leave the files as they
+            are.
+        retain_days: Number of days after which files that the current table no longer uses are
             deleted; None to keep them.
         file_bytes: Target size of compacted files in bytes; None means the format's default.
     """
@@ -108,7 +110,7 @@ class MaintenanceOptions:
 
     @property
     def is_configured(self) -> bool:
-        """True if any maintenance is configured."""
+        """True if the options configure any work: compaction, or the deletion of old files."""
         return self.compact or self.retain_days is not None
 
 

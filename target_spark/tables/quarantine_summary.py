@@ -25,12 +25,13 @@ _CATALOG: Final = "catalog.json"
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A reason for which rows were quarantined.
+    """A reason for which rows were quarantined, with the number of rows and an example.
 
     Attributes:
-        reason: The text.
+        reason: The text of the reason.
         rows: The number of rows.
-        example: The value of the first such row, redacted; None if the row has no value.
+        example: The offending value in one of these rows, redacted; None if there is no value to
+            show.
     """
 
     reason: str
@@ -50,7 +51,8 @@ class QuarantineSummary:
 
     Attributes:
         table: The name of the quarantine table.
-        place: The catalog name of the quarantine table, or the path of its folder.
+        place: The quarantine table's name in the catalog. Without a catalog, the path of its
+            folder.
         replay: The command that loads the quarantined rows again; None if the next run loads the
             whole stream anyway.
         reasons: The most frequent reasons.
@@ -74,13 +76,17 @@ class QuarantineSummary:
     def describe(
         self, rows: int, received: int, *, withheld: bool = False, dry_run: bool = False
     ) -> str:
-        """Return a text with the number of quarantined rows, the reasons, the table and the remedy.
+        """Return a text for the user about the quarantined rows and what to do about them.
+
+        The text has the number of rows, the reasons and the quarantine table.
 
         Args:
             rows: The number of quarantined rows.
             received: The number of rows received.
-            withheld: True if no state after the rows was emitted, so that the tap sends them again.
-            dry_run: True if the rows were not written.
+            withheld: True if no state after the rows was emitted, so that the tap sends the rows
+                again. False if the next sync continues after them.
+            dry_run: True if the run was a dry run, which writes no rows; False if the rows were
+                written.
         """
         subject = f"{rows:,} of {received:,} rows do not fit their columns and"
         why = describe_reasons(self.reasons)
@@ -104,7 +110,7 @@ class QuarantineSummary:
 def describe_reasons(reasons: Sequence[Reason]) -> str:
     """Return the three most frequent reasons, as part of a sentence.
 
-    If there are more reasons, their number is added.
+    If there are more reasons, the text says how many.
     """
     more = len(reasons) - _SHOWN
     parts = list(map(str, reasons[:_SHOWN]))

@@ -63,10 +63,10 @@ _OF_THE_VALUE: Final = re.compile(r"[:.\[]")
 
 
 class QuarantineGuard:
-    """Limit on the number of quarantined rows of a run, over all tables and threads.
+    """Counter of a run's quarantined rows, which checks them against the user's limit.
 
-    ``withholds`` is True if states must be held back when too many rows of a stream are
-    quarantined. It is False in a replay, which loads quarantined rows again.
+    All tables and threads share it. ``withholds`` is True if states are held back when too many
+    rows of a stream are quarantined. It is False in a replay, which loads quarantined rows again.
     """
 
     def __init__(self, limit: QuarantineLimit, *, withholds: bool = True) -> None:
@@ -110,7 +110,7 @@ class QuarantineGuard:
             raise _limit_exceeded_error(request, count, so_far, limit, reasons)
 
     def find_withhold_reason(self, written: int, quarantined: int) -> str | None:
-        """Return the reason for which states after a stream's rows must be held back, or None.
+        """Return the reason for holding back states after a stream's rows, or None to emit them.
 
         Args:
             written: The number of rows of the stream that this run has written so far.
@@ -145,9 +145,9 @@ def get_quarantine_table(table: Table) -> Table:
 
 
 def get_values(batch: int, run: str) -> tuple[str, ...]:
-    """Return an SQL expression for each column of the quarantine table.
+    """Return the SQL expressions that compute the columns of the quarantine table, in order.
 
-    The expressions are evaluated on the DataFrame of `SpoolFrame.bad`.
+    The expressions are evaluated on `SpoolFrame.bad`, the DataFrame of the rows that do not fit.
 
     Args:
         batch: The number of the commit.
@@ -187,10 +187,10 @@ def find_reasons(bad: DataFrame, table_schema: TableSchema) -> tuple[Reason, ...
 
 
 def find_example(raw: str | None, reason: str, table_schema: TableSchema) -> str | None:
-    """Return the value to which a reason refers, redacted and shortened for a message.
+    """Return the value that caused a row's quarantine, redacted and shortened for a message.
 
     If the reason is about the whole record, the record is returned. Return None if the record does
-    not contain the value, or is over 1 MiB.
+    not contain the value or is over 1 MiB.
 
     Args:
         raw: The record as JSON, or None if it is over 1 MiB.
@@ -215,7 +215,7 @@ def find_example(raw: str | None, reason: str, table_schema: TableSchema) -> str
 
 
 def _find_value_path(reason: str, table_schema: TableSchema) -> tuple[str, ...]:
-    """Return the path of the value to which a reason refers; empty for the whole record."""
+    """Return the path of the value that a reason is about; empty for the whole record."""
     columns = [each for each in table_schema.columns if _mentions(reason, each.source)]
     if not columns:
         return ()

@@ -52,23 +52,24 @@ class MergeKeys:
     """Rules by which a merge matches the rows of a batch with the rows of the table.
 
     Attributes:
-        columns: Columns that identify a row; never null.
-        order: Column of the batch (not of the table); of rows with equal keys, the one with the
-            highest value is the newest.
-        deleted: Column that is set in a delete record, or None. A delete record changes only this
-            column, or removes the row with ``hard_delete``.
+        columns: Columns that identify a row. Their values are never null.
+        order: Column that exists only in the batch, not in the table. Of batch rows with equal
+            keys, the row with the highest value is the newest.
+        deleted: Column with the deletion time, or None if there is no such column. It is set only
+            in a delete record, which has keys but no other values.
         hard_delete: True if a delete record removes the row; False if it only sets ``deleted``.
-        compared: Columns in which a row must differ from the current version to begin a new version
-            (SCD2 only).
-        cursor: Column whose value grows with each version of a row, or None.
-        received: Time that the run set on records without a time of their own (SCD2 only).
+        compared: Columns that are compared with the current version of a row (SCD2 only). A new
+            version begins if one of them differs.
+        cursor: Column with the replication key, which grows with each version of a row; None if
+            unknown.
+        received: Time that the run gave to records without a time (SCD2 only).
         sort_by: Columns that sort the rows within each file, if rows are added without a merge.
-        by_cursor: True if the row with the highest ``cursor`` is the newest (null is lowest), and
-            ``order`` decides only between equal cursors. The rows of the table are compared in the
-            same way.
-        outdated: A column and a number, or None: every row of the batch replaces table rows whose
-            value of the column is null or below the number.
-        removed: Column of the batch; if it is not null in the newest row of a key, the row is
+        by_cursor: True if the row with the highest ``cursor`` is the newest, where null is the
+            lowest value. ``order`` then decides only between equal cursors, and a batch row
+            replaces a table row only if its cursor is not lower. False if ``order`` alone decides.
+        outdated: A column and a number. A table row with null or a lower number in this column is
+            replaced even if its cursor is higher. None if there are no such rows.
+        removed: Column of the batch. If it is not null in the newest row of a key, the table row is
             removed. None if there is no such column.
     """
 
@@ -90,10 +91,10 @@ class VersionDelete:
     """Deletion of all rows whose table version is not ``version``, for an ACTIVATE_VERSION message.
 
     Attributes:
-        version: The table version to keep; rows with a null version are deleted too.
-        deleted: None to remove the rows; otherwise the column with the deletion time, which marks a
-            row as deleted.
-        at: The time to write into ``deleted`` where it is null.
+        version: The table version to keep. Rows with a null version are deleted, too.
+        deleted: The column with the deletion time, to mark the rows as deleted; None to remove
+            them.
+        at: The deletion time. Rows that are already marked as deleted keep their own.
         history: True for an scd2 table: the current version of each deleted row is ended, and no
             row is removed. False for any other table.
         column: The column that holds the table version.
@@ -107,11 +108,11 @@ class VersionDelete:
 
 
 class Writer(Protocol):
-    """Operations of a table format (Delta, Iceberg or Parquet) on its tables."""
+    """Interface for reading and writing the tables of one format: Delta, Iceberg or Parquet."""
 
     @property
     def keeps_batch(self) -> bool:
-        """True if an upsert caches the batch until its MERGE is done, so it need not be staged."""
+        """True if an upsert caches the batch, so that its MERGE computes the batch only once."""
         ...
 
     def can_widen(self, old: str, new: str, /) -> bool:
@@ -139,12 +140,12 @@ class Writer(Protocol):
         """Create an empty table.
 
         Args:
-            spark: The session of the calling thread.
+            spark: The Spark session of the calling thread.
             table: The table to create.
             table_schema: The columns.
             layout: Partitioning, clustering and properties.
-            has_rows: True if rows are written next. A format whose first write creates the table
-                may then do nothing.
+            has_rows: True if rows are written next. Then a format whose first write creates the
+                table does nothing. False if the table must exist after the call.
         """
         ...
 
@@ -161,24 +162,24 @@ class Writer(Protocol):
     def alter(self, spark: SparkSession, /, table: Table, changes: Sequence[SchemaChange]) -> None:
         """Add columns and nested fields to a table, and widen column types.
 
-        Each resulting commit repeats the table's newest commit metadata, so that a later run finds
-        it.
+        Each resulting commit repeats the newest commit metadata of target-spark in the table, so
+        that a later run finds the metadata in the newest commit.
         """
         ...
 
     def sources(self, spark: SparkSession, /, table: Table) -> Mapping[str, str] | None:
-        """Return the stream property that feeds each column, as stored in the table.
+        """Return, by column, the stream property that fills it, as stored in the table.
 
-        None means that another program created the table.
+        Return None if another program created the table.
         """
         ...
 
     def annotate(self, spark: SparkSession, /, table: Table, table_schema: TableSchema) -> None:
-        """Set the column comments, and store which stream property feeds each column."""
+        """Set the column comments, and store in the table which property fills each column."""
         ...
 
     def drop_not_null(self, spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:
-        """Drop NOT NULL from all columns of a table except those in ``keep``."""
+        """Drop the NOT NULL constraints of all columns of a table that are not in ``keep``."""
         ...
 
     def append(
@@ -195,7 +196,7 @@ class Writer(Protocol):
         All methods that commit raise the errors below.
 
         Args:
-            spark: The session of the calling thread.
+            spark: The Spark session of the calling thread.
             table: The table to write to.
             df: The rows to add.
             commit: The commit metadata of the batch.
@@ -272,20 +273,20 @@ class Writer(Protocol):
     def maintain(self, spark: SparkSession, /, table: Table, options: MaintenanceOptions) -> None:
         """Compact a table's files and remove old ones, as the options configure.
 
-        Each resulting commit repeats the table's newest commit metadata.
+        Each resulting commit repeats the newest commit metadata of target-spark in the table.
         """
         ...
 
     def commit_empty(self, spark: SparkSession, /, table: Table, commit: CommitMetadata) -> None:
-        """Make a commit that has metadata and no rows."""
+        """Make a commit without rows, to store commit metadata."""
         ...
 
     def get_last_metadata(self, spark: SparkSession, /, table: Table) -> CommitMetadata | None:
-        """Return the commit metadata of the table's newest commit, or None if it has none."""
+        """Return the newest commit metadata of target-spark in a table, or None if it has none."""
         ...
 
     def is_empty(self, spark: SparkSession, /, table: Table) -> bool:
-        """Return True if a table has no rows, so that an upsert can append instead of merging."""
+        """Return True if a table has no rows. An upsert then appends instead of merging."""
         ...
 
     def rows(self, spark: SparkSession, /, table: Table) -> DataFrame:
@@ -302,14 +303,14 @@ def next_metadata(
 ) -> CommitMetadata:
     """Return the commit metadata to write for a batch.
 
-    If the batch has no state, the result has the state of the table's newest commit.
+    If the batch has no state, the state of the table's newest commit is written again.
 
     Args:
         before: The newest commit metadata in the table, or None.
         commit: The commit metadata of the batch.
         table: The table to write to.
-        acknowledged: True if this run knows that the table contains the batch. False if it does not
-            know, because the commit was not tried or got no response; then the same batch may be
+        acknowledged: True if an earlier commit of the batch is known to have succeeded. False if
+            the commit was not tried, or was tried without a response; then the batch may be
             committed again.
 
     Raises:
@@ -349,7 +350,7 @@ def check_count(table: Table, rows: int, written: int) -> None:
 
 
 def same_table(table: Table, expected: str | None, actual: str | None) -> str | None:
-    """Check that a table was not replaced during the run; return its current id.
+    """Check that a table was not replaced during the run, and return its current id.
 
     Args:
         table: The table.
@@ -367,7 +368,7 @@ def same_table(table: Table, expected: str | None, actual: str | None) -> str | 
 
 
 def table_owner_error(table: Table, owner: str, job: str) -> TableOwnerError:
-    """Return the error that ``job`` must not write to a table that the job ``owner`` loads.
+    """Return the error for writing to a table that another job (``owner``) loads.
 
     Two jobs must not share a table, because a run resumes from the state of the last commit.
     """
@@ -401,9 +402,9 @@ def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
     """Return the newest row of each key, without the column ``keys.order``.
 
     A delete record has only keys and a deletion time. If the newest row of a key is a delete
-    record, the result is the newest full row with that deletion time. With ``keys.deleted`` the
-    result also has the column `DELETE_ONLY_COLUMN`: True if the batch has only delete records for
-    the key.
+    record, its deletion time is set in the newest full row of the key, which is returned. If the
+    batch has only delete records for the key, one of them is returned, and the added column
+    `DELETE_ONLY_COLUMN` is True. The column is added only if ``keys.deleted`` is set.
     """
     order = _ordering_columns(keys)
     newest_first = [each.desc() for each in order]  # null is lower than anything
@@ -445,7 +446,7 @@ def sort_rows(df: DataFrame, columns: Sequence[str]) -> DataFrame:
 def column_ddl(field: T.StructField) -> str:
     """Return the DDL type of a column, including the lengths of char and varchar types.
 
-    Spark keeps these lengths only in the metadata of the field.
+    The lengths are read from the metadata of the field, because Spark's type does not have them.
     """
     limited = str(field.metadata.get("__CHAR_VARCHAR_TYPE_STRING", ""))
     plain = isinstance(field.dataType, T.StringType)
@@ -453,7 +454,7 @@ def column_ddl(field: T.StructField) -> str:
 
 
 def to_ddl(type_: T.DataType) -> str:
-    """Return a Spark type as DDL, with the names of nested fields quoted."""
+    """Return the DDL of a Spark type, with the names of nested fields in backticks."""
     if isinstance(type_, T.StructType):
         fields = (f"{quote(field.name)}: {to_ddl(field.dataType)}" for field in type_.fields)
         return f"struct<{', '.join(fields)}>"

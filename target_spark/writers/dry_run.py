@@ -24,9 +24,9 @@ __all__ = ["DryRunWriter"]
 
 
 class DryRunWriter:
-    """Writer of a dry run: wraps the writer of a format, reads tables and changes nothing.
+    """Writer for a dry run: reads tables through the writer of a format, but changes nothing.
 
-    The instance remembers the columns that each table would have after the changes so far.
+    The instance remembers the columns that each table would have if the changes had been made.
     """
 
     keeps_batch = False
@@ -41,9 +41,9 @@ class DryRunWriter:
         return self._writer.can_widen(old, new)
 
     def get_column_types(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the types (DDL) that the table's columns would have after the changes so far.
+        """Return the types (DDL) that the table's columns would have in a real run.
 
-        Return None if the table does not exist and would not have been created.
+        Return None if there is no table, and a real run would not have created it so far.
         """
         if table.key not in self._types:
             return self._writer.get_column_types(spark, _strip_unknown_catalog(spark, table))
@@ -75,10 +75,10 @@ class DryRunWriter:
         return self._writer.describe_layout_mismatch(spark, readable, table_schema, layout)
 
     def alter(self, _spark: SparkSession, table: Table, _changes: Sequence[SchemaChange]) -> None:
-        """Do nothing; `annotate` stores the resulting columns."""
+        """Do nothing. The changed columns are remembered by `annotate`, which is called next."""
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the stream property that feeds each column.
+        """Return, by column, the stream property that fills it.
 
         The mapping is empty for a table that does not exist yet.
         """
@@ -101,7 +101,7 @@ class DryRunWriter:
         _commit: CommitMetadata,
         _rows: int | None = None,
     ) -> CommitStats:
-        """Return the number of rows in the batch. Spark computes every row; nothing is written."""
+        """Let Spark compute every row to find errors, and count the rows. Nothing is written."""
         return CommitStats(inserted=_compute_rows(df))
 
     def replace(
@@ -112,7 +112,7 @@ class DryRunWriter:
         _commit: CommitMetadata,
         _rows: int | None = None,
     ) -> CommitStats:
-        """Return the number of rows in the batch. Spark computes every row; nothing is written."""
+        """Let Spark compute every row to find errors, and count the rows. Nothing is written."""
         return CommitStats(inserted=_compute_rows(df))
 
     def upsert(
@@ -151,7 +151,7 @@ class DryRunWriter:
     def delete_versions(
         self, spark: SparkSession, table: Table, deletion: VersionDelete, _commit: CommitMetadata
     ) -> CommitStats:
-        """Return the number of rows of other table versions that would be deleted."""
+        """Count the rows of other table versions that a real run would delete or mark."""
         if table.key in self._new:
             return CommitStats()
         rows = self.rows(spark, table)
@@ -186,7 +186,7 @@ class DryRunWriter:
 def _strip_unknown_catalog(spark: SparkSession, table: Table) -> Table:
     """Return the table without its catalog name if the catalog does not contain the table yet.
 
-    A table at a path can then be read by its path.
+    The table can then be read by its path, although it is not registered in the catalog.
     """
     if (
         not table.identifier

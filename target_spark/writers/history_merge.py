@@ -38,18 +38,20 @@ REMOVE: Final = "remove"
 
 @dataclass(frozen=True, slots=True)
 class HistoryMerge:
-    """Builder of the MERGE that applies changes to a table that stores versions of rows.
+    """Builder of the MERGE that applies changes to a table with row versions.
 
-    Each change has an action: ``begin``, ``end``, ``touch`` (update without ending) or ``remove``.
+    Each change has an action. ``begin`` inserts a version and ``end`` ends one. ``touch`` updates a
+    version without ending it, and ``remove`` deletes it.
 
     Attributes:
         columns: The columns of the table.
-        keys: The columns that match a change to a version.
+        keys: The columns by which a change finds its version.
         ended: The SQL values, by column, that the action ``end`` sets.
         touched: The SQL values, by column, that the action ``touch`` sets.
-        current: The column that marks the current version, or None. If it is set, the keys identify
-            a row, a change applies to the row's current version, and ``begin`` always inserts. If
-            it is None, the keys identify a version, and ``begin`` replaces an existing version.
+        current: The column that marks the current version, or None. With such a column, the keys
+            identify a row: a change applies to the row's current version, and ``begin`` always
+            inserts. If it is None, the keys identify a version, and ``begin`` replaces a version
+            with the same keys.
     """
 
     columns: Sequence[str]
@@ -63,7 +65,7 @@ class HistoryMerge:
 
         Args:
             target: The SQL name of the table.
-            actions: The actions that may occur in the changes.
+            actions: The actions that may occur in the changes; the MERGE has clauses only for them.
         """
         on = match_keys(target, self.keys)
         if self.current is not None:

@@ -26,7 +26,7 @@ _BATCH: Final = "__target_spark_batch"
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """WHEN MATCHED clause of a MERGE.
+    """One WHEN MATCHED clause of a MERGE: updates or deletes a table row.
 
     Attributes:
         put: The SQL values to set, by column; None to delete the row.
@@ -39,14 +39,16 @@ class Matched:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A MERGE statement, to be run with a batch of rows as its source.
+    """A MERGE statement that can be run with any batch of rows as its source.
 
     Attributes:
         target: The SQL name of the table.
         on: The SQL condition that matches a batch row with a table row.
-        matched: The clauses for matched rows; the first whose condition is true applies.
+        matched: The clauses for matched rows. Of these, the first clause with a true condition is
+            applied.
         inserted: The columns to insert for batch rows without a match; empty to insert no rows.
-        inserted_when: The SQL condition of the insertion; None if every such row is inserted.
+        inserted_when: The SQL condition for inserting a row; None to insert each row without a
+            match.
     """
 
     target: str
@@ -77,12 +79,12 @@ class Merge:
 
 
 def source_column(name: str) -> str:
-    """Return the SQL expression for a column of the batch in a `Merge`."""
+    """Return the SQL expression by which a `Merge` refers to a column of the batch."""
     return f"{_BATCH}.{quote(name)}"
 
 
 def table_column(target: str, name: str) -> str:
-    """Return the SQL expression for a column of the table ``target`` in a `Merge`."""
+    """Return the SQL expression by which a `Merge` refers to a column of the table ``target``."""
     return f"{target}.{quote(name)}"
 
 
@@ -92,9 +94,9 @@ def match_keys(target: str, keys: Sequence[str]) -> str:
 
 
 def build_upsert(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
-    """Return the MERGE that replaces table rows with equal keys and inserts the other rows.
+    """Return the MERGE that replaces table rows by batch rows with equal keys, or inserts the rows.
 
-    For the keys of delete records, it removes the table rows or marks them as deleted.
+    Table rows with the key of a delete record are removed or marked as deleted, as ``keys`` says.
     """
     is_newer = _newer_condition(target, keys)
     removed = [keys.removed] if keys.removed is not None else []
@@ -116,9 +118,9 @@ def build_upsert(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
 
 
 def _newer_condition(target: str, keys: MergeKeys) -> str | None:
-    """Return the SQL condition under which a batch row replaces the table row with the same key.
+    """Return the SQL condition for replacing a table row by the batch row with the same key.
 
-    None means that the batch row always replaces the table row.
+    Return None if the batch row always replaces the table row.
     """
     if not keys.by_cursor or keys.cursor is None:
         return None
@@ -133,8 +135,8 @@ def _newer_condition(target: str, keys: MergeKeys) -> str | None:
 def _deletion_clause(newer: str | None, keys: MergeKeys) -> Iterator[Matched]:
     """Yield the MERGE clause for keys of which the batch has only delete records.
 
-    The clause sets the deletion time. Nothing is yielded if delete records remove rows or do not
-    occur.
+    The clause sets the deletion time of the table row. Nothing is yielded if delete records remove
+    rows, or if the stream has none.
     """
     if keys.deleted is not None and not keys.hard_delete:
         yield Matched(

@@ -66,7 +66,7 @@ class CommitManifest:
         marker: The metadata of the last commit, or None.
         parts: The names of the committed files.
         schema: The type (DDL) of each column.
-        sources: The stream property that feeds each column.
+        sources: The stream property that fills each column, by column.
     """
 
     commit: int = 0
@@ -121,9 +121,9 @@ class _TableState:
     """State that the writer keeps about one Parquet table during a run.
 
     Attributes:
-        manifest: The manifest that was last read or written, or None if there was none.
-        was_read: True once the manifest was read or written.
-        sources: The stream property that feeds each column, to be stored in the next manifest.
+        manifest: The manifest that this run last read or wrote; None if the table had no manifest.
+        was_read: True once this run has looked for the manifest or has written it.
+        sources: The stream property that fills each column, to be stored in the next manifest.
         acknowledged: The commit metadata of the run's last successful commit.
         effect: The statistics of the last successful commit.
     """
@@ -135,7 +135,7 @@ class _TableState:
     effect: CommitStats = field(default_factory=CommitStats)
 
     def set_manifest(self, manifest: CommitManifest | None) -> None:
-        """Store ``manifest`` as the one that the table currently has."""
+        """Remember the manifest that the table now has; None if the table has no manifest."""
         self.manifest, self.was_read = manifest, True
 
 
@@ -203,10 +203,11 @@ class ParquetWriter:
         return None
 
     def alter(self, _spark: SparkSession, /, table: Table, changes: Sequence[SchemaChange]) -> None:
-        """Accept new columns and fields, which the next files will have.
+        """Accept new columns and fields. The files written next will contain them.
 
         Raises:
-            UnsupportedError: The type of an existing column would have to change.
+            UnsupportedError: A change widens the type of an existing column, which a Parquet table
+                does not allow.
         """
         for change in changes:
             if change.kind == "widen":
@@ -216,12 +217,12 @@ class ParquetWriter:
                 )
 
     def sources(self, _spark: SparkSession, /, table: Table) -> Mapping[str, str]:
-        """Return the stream property that feeds each column, even if it is not stored yet."""
+        """Return, by column, the stream property that fills it, including those not yet stored."""
         manifest = CommitManifest.read(_folder(table)) or CommitManifest()
         return {**manifest.sources, **self._tables[table.key].sources}
 
     def annotate(self, _spark: SparkSession, /, table: Table, table_schema: TableSchema) -> None:
-        """Remember which stream property feeds each column, to store it with the next manifest.
+        """Remember which stream property fills each column, to store it in the next manifest.
 
         Column comments are ignored, because Parquet has none.
         """
@@ -296,7 +297,7 @@ class ParquetWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Replace all rows of a table. For a moment, readers may see both old and new rows."""
+        """Replace all rows of a table. Readers may see both old and new rows for a moment."""
         with self._committing(table):
             manifest = self._open(table, commit)
             marker = self._next(manifest, commit, table)
@@ -336,7 +337,7 @@ class ParquetWriter:
         )
 
     def commit_empty(self, _spark: SparkSession, /, table: Table, commit: CommitMetadata) -> None:
-        """Make a commit that has metadata and no rows."""
+        """Write a manifest with the same files, to store commit metadata without adding rows."""
         with self._committing(table):
             manifest = self._open(table, commit)
             marker = self._next(manifest, commit, table)
@@ -344,7 +345,7 @@ class ParquetWriter:
             self._tables[table.key].acknowledged = marker
 
     def get_last_metadata(self, _spark: SparkSession, /, table: Table) -> CommitMetadata | None:
-        """Return the commit metadata in a table's manifest, or None if it has none."""
+        """Return the metadata of the last commit from a table's manifest, or None without any."""
         manifest = CommitManifest.read(_folder(table))
         return None if manifest is None else manifest.marker
 
@@ -390,8 +391,8 @@ class ParquetWriter:
 
         Args:
             table: The table.
-            commit: The commit about to be made, or None. A manifest of this commit is accepted,
-                because an earlier attempt may have succeeded although it reported an error.
+            commit: The commit about to be made, or None. A manifest with this commit causes no
+                conflict: an earlier attempt may have succeeded although it reported an error.
 
         Raises:
             ConflictError: Another run has written a manifest since this run last read it.
@@ -415,8 +416,8 @@ class ParquetWriter:
     ) -> None:
         """Write rows as files, and then a manifest that lists the old and the new files.
 
-        The statistics of the commit are stored before the manifest is written, because the manifest
-        may be complete even if writing it raises an error.
+        The statistics of the commit are remembered before the manifest is written. The manifest may
+        be complete even if writing it raises an error.
 
         Args:
             df: The rows.
@@ -425,7 +426,8 @@ class ParquetWriter:
             expected: The number of rows; None if unknown.
 
         Raises:
-            RowCountError: The files have more or fewer rows than the batch; no manifest lists them.
+            RowCountError: The files have more or fewer rows than the batch. They are not added to
+                the table.
         """
         folder = _folder(table)
         # The name is random, because executors of a dead run may still write to theirs.
@@ -484,9 +486,10 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _with_all_columns(df: DataFrame, schema: Mapping[str, str]) -> DataFrame:
-    """Return the rows with all columns of ``schema``; columns missing in ``df`` are null.
+    """Return a DataFrame with all columns of ``schema``. Columns missing in ``df`` are null.
 
-    Some readers derive the columns of the whole table from one file.
+    Each file must have all columns, because some readers take the columns of the table from one
+    file.
     """
     new = [name for name in df.columns if name not in schema]
     missing = {
@@ -520,13 +523,16 @@ def _refuse_other_files(folder: Path) -> None:
 
 
 def _remove_unfinished(folder: Path) -> None:
-    """Remove temporary manifests of a folder, which interrupted commits did not rename."""
+    """Remove the temporary manifest files of a folder that interrupted commits have left."""
     for manifest in folder.glob(f"{_MANIFEST}*{_UNFINISHED}"):
         manifest.unlink()
 
 
 def _remove_uncommitted_files(folder: Path, manifest: CommitManifest) -> None:
-    """Remove the Parquet files of unfinished commits, which the manifest does not list."""
+    """Remove the Parquet files of a folder that its manifest does not list.
+
+    They were written by commits that did not finish.
+    """
     shutil.rmtree(folder / _STAGING, ignore_errors=True)
     if not folder.is_dir():
         return

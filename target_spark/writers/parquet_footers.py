@@ -39,7 +39,7 @@ def row_count(file: Path) -> int:
 
 
 def describe_file_fault(file: Path, size: int, rows: int | None) -> str:
-    """Describe how a file differs from the expected size and row count; "" if it does not.
+    """Describe how a file's size or row count differs from the expected one, or return "".
 
     Args:
         file: The file.
@@ -57,7 +57,11 @@ def describe_file_fault(file: Path, size: int, rows: int | None) -> str:
 
 
 def delta_statistics(file: Path) -> str:
-    """Return a Parquet file's row count, null counts and column bounds as JSON for Delta's log."""
+    """Return a Parquet file's statistics as JSON for Delta's log.
+
+    They are the number of rows, and the number of nulls, the smallest and the largest value of each
+    column.
+    """
     import pyarrow.parquet as pq
 
     footer = pq.read_metadata(file)
@@ -85,7 +89,7 @@ def delta_statistics(file: Path) -> str:
 def _get_column_bounds(chunks: list[Any]) -> tuple[Any, Any] | None:
     """Return the smallest and largest value of a column as JSON values, or None if unknown.
 
-    ``chunks`` are the statistics of the column, one for each row group of the file.
+    ``chunks`` are Parquet's statistics of the column, one for each row group of the file.
     """
     nonempty = [each for each in chunks if each.has_min_max or each.num_values]
     if not nonempty or not all(each.has_min_max for each in nonempty):
@@ -98,7 +102,7 @@ def _get_column_bounds(chunks: list[Any]) -> tuple[Any, Any] | None:
 
 
 class _UnboundedError(ValueError):
-    """Raised for a value or column type for which no bounds can be written."""
+    """Raised if the smallest and largest value of a column cannot be written to Delta's log."""
 
 
 def _least(value: Any) -> Any:

@@ -31,7 +31,8 @@ def get_writer(format: str, *, dry: bool = False) -> Writer:
 
     Args:
         format: The name of the format, such as ``delta``.
-        dry: True for a writer that only reads, for a dry run.
+        dry: True for a dry run: the writer reads tables but changes nothing. False for a normal
+            writer.
 
     Raises:
         UnsupportedError: There is no format of that name.

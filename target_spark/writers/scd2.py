@@ -75,12 +75,12 @@ def compute_changes(
     Args:
         batch: The rows of the batch.
         table: The rows of the table.
-        keys: The key columns, and the columns by which rows are ordered and compared.
+        keys: The key columns, and the columns by which rows are sorted and compared.
         run_started: The start of the run, in microseconds since 1970.
 
     Returns:
-        A DataFrame with the columns of the batch and the action of each change; see
-        `target_spark.writers.history_merge`.
+        A DataFrame of changes: the columns of the batch, and a column with the action, such as
+        ``begin`` or ``end`` of a version (see `HistoryMerge`).
     """
     events = _add_states(batch, keys)
     versions = _get_versions(events, table, keys)
@@ -111,7 +111,10 @@ def _columns(batch: DataFrame, keys: MergeKeys) -> list[str]:
 
 
 def _add_states(batch: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add to each record its time and a struct of its compared columns (null for a deletion)."""
+    """Add to each record two columns: the record's time and its state.
+
+    The state is a struct of the compared columns, or null for a deletion.
+    """
     state = _state_struct(keys.compared)
     if keys.deleted is not None:
         state = F.when(_col(keys.deleted).isNull(), state)
@@ -119,13 +122,13 @@ def _add_states(batch: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def _state_struct(compared: Sequence[str]) -> Column:
-    """Return the compared columns as one struct column. The struct itself is never null."""
+    """Return the compared columns as one struct column, which is not null even if they all are."""
     named = (_col(name).alias(f"c{number}") for number, name in enumerate(compared))
     return F.struct(F.lit(0).alias("c"), *named)
 
 
 def _get_versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Return the row versions in an SCD2 table whose keys occur in the batch."""
+    """Return those row versions of an SCD2 table that have a key of the batch."""
     cursor = F.lit(None).cast("string") if keys.cursor is None else _col(keys.cursor)
     deleted = F.lit(None).cast("string") if keys.deleted is None else _col(keys.deleted)
     rows = table.select(
@@ -142,10 +145,11 @@ def _get_versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataF
 
 
 def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add to each record the current state of its key in the table.
+    """Add to each record the state that its key currently has in the table.
 
-    The state is the values of the compared columns. The time of the last change of the key, the
-    table version of the current row version and the last cursor are added as well.
+    The state consists of the values of the compared columns. Further added columns are the time of
+    the key's last change, the newest value of its replication key, and the table version of its
+    current row version.
     """
     names = _names(keys)
     state, begun = F.struct(_STATE, _VERSION_BEFORE), F.coalesce(_MICROS, F.lit(0))
@@ -167,7 +171,7 @@ def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys)
 def _join_equal_versions(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
     """Add to each record the start times of row versions with the same key and values.
 
-    To a delete record, the times of earlier deletions of its key are added.
+    A delete record gets the times of earlier deletions of its key instead.
     """
     names, at, state = _names(keys), f"{_STATE}2", F.col(_STATE)
     none, no_mark = (F.lit(None).cast(versions.schema[name].dataType) for name in (_STATE, _MARK))
@@ -198,11 +202,11 @@ def _version(df: DataFrame) -> Column:
 
 
 def _build_changes(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -> DataFrame:
-    """Return the changes that records make to the versions in the table.
+    """Return the changes that records make to the row versions in the table.
 
     Args:
-        events: The records, with the current state of each record's key.
-        keys: The key columns, and the columns by which rows are ordered and compared.
+        events: The records, with the state that each record's key currently has in the table.
+        keys: The key columns, and the columns by which rows are sorted and compared.
         columns: The columns of the batch to keep.
     """
     numbered = _number_changes(events, keys)
@@ -222,7 +226,7 @@ def _build_changes(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -
 
 
 def _drop_repeated_events(events: DataFrame, keys: MergeKeys, run_started: int) -> DataFrame:
-    """Return the records without those that an earlier run or batch has already loaded.
+    """Return the records that no earlier run or batch has loaded already.
 
     The module's docstring lists the rules by which a record counts as loaded. ``run_started`` is
     the start of the run, in microseconds since 1970.
@@ -246,9 +250,9 @@ def _drop_repeated_events(events: DataFrame, keys: MergeKeys, run_started: int) 
 
 
 def _is_known(keys: MergeKeys) -> Column:
-    """Return a boolean column that is true if the table already contains the record.
+    """Return a boolean column that is true if the table already contains a record.
 
-    The table contains it as a version of its key, or as a recorded deletion of its key.
+    It contains the record as a version of its key or, for a delete record, as a recorded deletion.
     """
     known = F.col(_TIMES).isNotNull()
     if keys.deleted is None or keys.hard_delete:
@@ -258,9 +262,9 @@ def _is_known(keys: MergeKeys) -> Column:
 
 
 def _is_outdated(keys: MergeKeys) -> Column:
-    """Return a boolean column that is true if the record equals an outdated version of its key.
+    """Return a boolean column that is true if a record repeats an outdated version of its key.
 
-    An outdated version is any version before the last one, or an earlier deletion.
+    All versions before the last one, and earlier deletions, are outdated.
     """
     micros, since, times = F.col(_MICROS), F.col(_SINCE), F.col(_TIMES)
     begun = F.exists(times, lambda at: at.between(micros, micros + _MOVED_ON))
@@ -275,7 +279,7 @@ def _is_outdated(keys: MergeKeys) -> Column:
 
 
 def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Mark the records that change their key's state, and number these records per key."""
+    """Mark the records that change the state of their key, and count these changes per key."""
     by_key = _by_key(keys)
     before = F.when(F.row_number().over(by_key) == 1, F.col(_BEFORE)).otherwise(
         F.lag(_STATE).over(by_key)
@@ -321,8 +325,8 @@ def build_merge_sql(target: str, columns: Sequence[str], keys: MergeKeys) -> Mer
 
     Args:
         target: The SQL name of the table.
-        columns: The columns of the changes that exist in the table.
-        keys: The key columns, and the columns by which rows are ordered and compared.
+        columns: The columns that both the changes and the table have.
+        keys: The key columns, and the columns by which rows are sorted and compared.
     """
     ended = {VALID_TO: source_column(_AT), IS_CURRENT: "false"}
     if keys.deleted is not None and not keys.hard_delete:
@@ -333,7 +337,7 @@ def build_merge_sql(target: str, columns: Sequence[str], keys: MergeKeys) -> Mer
 
 
 def build_adoption_sql(target: str, micros: int, deleted: str | None) -> str:
-    """Return the UPDATE that turns rows without SCD2 columns into row versions.
+    """Return the UPDATE that turns rows without values in the SCD2 columns into row versions.
 
     Args:
         target: The SQL name of the table.

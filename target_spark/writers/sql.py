@@ -36,7 +36,7 @@ BATCH_VIEW = "target_spark_batch"
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
-    """Return table properties as the list that follows TBLPROPERTIES in SQL."""
+    """Return table properties as the SQL list that follows TBLPROPERTIES, without parentheses."""
     return ", ".join(
         f"{sql_literal(key)} = {sql_literal(value)}" for key, value in properties.items()
     )
@@ -47,7 +47,8 @@ def build_alter_statements(
 ) -> Iterator[str]:
     """Yield the ALTER TABLE clauses for a sequence of column changes.
 
-    ``to_widen`` is a clause to yield before the first type change, or None.
+    ``to_widen`` is a clause that must run before the first type change, or None if no clause is
+    needed.
     """
     added = [change for change in changes if change.kind == "add"]
     widened = [change for change in changes if change.kind == "widen"]
@@ -65,7 +66,7 @@ def build_alter_statements(
 
 
 def get_columns(table_schema: TableSchema) -> str:
-    """Return the SQL column list of CREATE TABLE for a table schema, with comments."""
+    """Return the columns, types and comments of a table schema as SQL for CREATE TABLE."""
     return ", ".join(
         f"{quote(column.name)} {column.type.ddl}"
         + (f" COMMENT {sql_literal(column.comment)}" if column.comment else "")
@@ -76,11 +77,12 @@ def get_columns(table_schema: TableSchema) -> str:
 def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
     """Return the rows to insert into an empty table: the newest row of each key.
 
-    Rows that the batch itself deletes again are omitted, unless deleted rows are only marked.
+    With hard delete, rows that the batch also deletes are left out. Otherwise they are inserted
+    with their deletion time.
 
     Args:
         newest: The newest row of each key, as `latest_by_key` returns it.
-        keys: The rules of the merge.
+        keys: The rules by which rows are matched and deleted.
     """
     if keys.deleted is not None and keys.hard_delete:
         newest = newest.where(F.col(quote(keys.deleted)).isNull())
@@ -90,7 +92,7 @@ def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def version_delete_condition(deletion: VersionDelete) -> str:
-    """Return the SQL condition for the rows that a `VersionDelete` removes, ends or marks."""
+    """Return the SQL condition that selects the rows to which a `VersionDelete` applies."""
     others = f"NOT ({quote(deletion.column)} <=> {deletion.version}L)"
     if deletion.history:
         return f"{quote(IS_CURRENT)} AND {others}"
@@ -100,7 +102,7 @@ def version_delete_condition(deletion: VersionDelete) -> str:
 def build_end_values(deletion: VersionDelete) -> dict[str, str]:
     """Return the SQL values, by column, that end a row version or mark a row as deleted.
 
-    The dictionary is empty if the rows are removed.
+    The dictionary is empty if the rows are to be removed.
     """
     at = format_instant(deletion.at)
     put = {}
@@ -142,7 +144,7 @@ def spark_conf(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[Non
 def check_folder_is_empty(
     folder: Path, table_format: str, *, but: Collection[str] = frozenset()
 ) -> None:
-    """Check that a table can be created in a local folder that has no table yet.
+    """Check that a local folder without a table has no other files, so that one can be created.
 
     Hidden files and the names in ``but`` are ignored.
 

@@ -31,12 +31,12 @@ _KEEPS = f"{_SOURCE}kept"
 
 
 def build_properties(table_schema: TableSchema) -> dict[str, str]:
-    """Return the table properties that store which stream property feeds each column."""
+    """Return the table properties that store which stream property fills each column."""
     return {_KEEPS: "true", **_properties(table_schema.sources)}
 
 
 def get_table_properties(spark: SparkSession, ref: str) -> dict[str, str]:
-    """Return the properties of a table by name.
+    """Return the properties (TBLPROPERTIES) of a table as a dictionary.
 
     ``ref`` is the table's quoted SQL name.
     """
@@ -45,9 +45,9 @@ def get_table_properties(spark: SparkSession, ref: str) -> dict[str, str]:
 
 
 def read_sources(properties: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the stream property that feeds each column, from a table's properties.
+    """Return, by column, the stream property that fills it, as stored in a table's properties.
 
-    None means that target-spark did not create the table.
+    Return None if target-spark did not create the table.
     """
     stored = {key: value for key, value in properties.items() if key.startswith(_SOURCE)}
     if not stored.pop(_KEEPS, None):
@@ -58,10 +58,11 @@ def read_sources(properties: Mapping[str, str]) -> dict[str, str] | None:
 def build_annotations(
     properties: Mapping[str, str], schema: T.StructType, table_schema: TableSchema
 ) -> Iterator[str]:
-    """Yield the ALTER TABLE clauses that store a schema's sources and comments in a table.
+    """Yield the ALTER TABLE clauses that store a schema's column sources and comments.
 
-    The source of a column, the stream property that feeds it, is stored as a table property. Only
-    values that differ are set. A comment is kept if the schema has none for the column.
+    The source of a column is the stream property that fills it. The sources are stored as a table
+    property. Values that the table already has are not set again. If the schema has no comment for
+    a column, the table's comment is kept.
 
     Args:
         properties: The table's current properties.

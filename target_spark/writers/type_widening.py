@@ -52,7 +52,10 @@ def iceberg_widens(old: str, new: str) -> bool:
 
 
 def _get_decimal_digits(type_: str) -> tuple[int, int] | None:
-    """Return the digits before and after the point of a decimal DDL type, or None for others."""
+    """Return the numbers of digits before and after the point of a decimal type.
+
+    Return None if the DDL is of another type.
+    """
     match = _DECIMAL.fullmatch(type_)
     return (int(match[1]) - int(match[2]), int(match[2])) if match else None
 

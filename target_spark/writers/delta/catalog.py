@@ -54,11 +54,11 @@ _NO_CATALOG = {"REQUIRES_SINGLE_PART_NAMESPACE", "CATALOG_NOT_FOUND"}
 def get_types(spark: SparkSession, table: Table) -> Mapping[str, str] | None:
     """Return the type (DDL) of each column of a Delta table, in table order.
 
-    If the table exists at its path but not in its catalog, it is registered in the catalog. None
-    means that there is no table.
+    If the table exists at its path but not in its catalog, it is registered in the catalog. Return
+    None if there is no table.
 
     Raises:
-        TableError: There are files or a catalog entry, but no Delta table.
+        TableError: The location has files or the catalog has an entry, but there is no Delta table.
         UnsupportedError: Spark has no configuration for the catalog.
     """
     by_path = Table(table.path, table.name)
@@ -85,12 +85,12 @@ def create_catalog_table(
     """Create an empty Delta table, and its database if the catalog does not have it.
 
     Args:
-        spark: The session of the calling thread.
+        spark: The Spark session of the calling thread.
         table: The table to create.
         table_schema: The columns.
         layout: Partitioning, clustering and properties.
-        through_spark: True to create the table with Spark in any case. False to create a local
-            table without partitions or clusters with the library deltalake, which is faster.
+        through_spark: True to create the table with Spark in any case. False to use the faster
+            library deltalake for a local table without partitions and clustering.
     """
     clauses, properties = build_layout_ddl(table_schema, layout)
     properties |= _PROPERTIES | build_properties(table_schema)
@@ -158,8 +158,7 @@ def has_files(spark: SparkSession, table: Table) -> bool:
 def _read_snapshot(table: Table) -> DeltaSnapshot | None:
     """Return the newest version of a Delta table in a local folder, read without Spark.
 
-    None means that the table is in a catalog or remote, or that the library deltalake cannot read
-    it.
+    Return None if the table is in a catalog or remote, or if the library deltalake cannot read it.
     """
     folder = None if table.identifier else to_local_folder(table.path)
     return None if folder is None else read_snapshot(folder)
@@ -210,7 +209,9 @@ def _unquote(names: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _may_be_delta_table(table: Table) -> bool:
-    """Return False if a local folder certainly contains no Delta table, without using Spark.
+    """Check without Spark if a table's location may have a Delta table.
+
+    Return False if a local folder has no table. Return True if Spark must decide.
 
     Raises:
         TableError: The folder has other files.

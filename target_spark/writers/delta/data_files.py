@@ -70,8 +70,9 @@ def write_files(
         df: The rows.
         table: The table, for error messages.
         folder: The table's folder.
-        job: The job, which names the hidden staging folder.
-        count: Function that takes the number of rows in the files and returns the expected number.
+        job: The name of the job. The hidden folder for temporary files is named after it.
+        count: Function that is called with the number of rows in the files and returns the expected
+            number.
 
     Returns:
         The files that have rows.
@@ -94,7 +95,7 @@ def write_files(
 
 
 def remove_stale_staging(folder: Path, job: str) -> None:
-    """Remove the staging folders that remain from killed runs of a job.
+    """Remove the folders for temporary files that killed runs of a job have left.
 
     The caller must hold the lock of the job.
     """
@@ -137,7 +138,7 @@ def check_commit(table: Table, folder: Path, version: int) -> int:
 
 
 def remove_files(files: Iterable[DataFile]) -> None:
-    """Delete data files to which no commit refers, not even one still in progress."""
+    """Delete data files. No commit may refer to them, not even a commit in progress."""
     for file in files:
         file.path.unlink(missing_ok=True)
 
@@ -165,7 +166,7 @@ def _added(log: Path) -> Iterator[dict[str, Any]]:
 
 
 def _local_path(folder: Path, path: str) -> Path | None:
-    """Return the local path of a file listed in a commit, or None if the file is not local."""
+    """Return the local path of a file that a commit lists, or None if the file is remote."""
     address = urlsplit(path)
     if address.scheme not in {"", "file"}:
         return None

@@ -101,7 +101,7 @@ class DeltaSnapshot:
 def read_snapshot(folder: Path) -> DeltaSnapshot | None:
     """Return the newest version of a Delta table in a local folder, read without Spark.
 
-    None means that there is no table or that the library deltalake does not support it.
+    Return None if there is no table, or if the library deltalake does not support it.
     """
     if not (folder / "_delta_log").is_dir():
         return None
@@ -159,9 +159,10 @@ def create_table(folder: Path, schema: str, properties: Mapping[str, str]) -> No
 def commit_files(
     snapshot: DeltaSnapshot, files: Sequence[DataFile], marker: CommitMetadata, app_id: str
 ) -> bool:
-    """Commit data files (possibly none) as the version that follows ``snapshot``.
+    """Commit data files as the table version that follows ``snapshot``.
 
-    If an error is raised, the commit may or may not have been made.
+    Without files, the commit stores only metadata. After an error it is not known if the commit was
+    made.
 
     Args:
         snapshot: The version that was read.

@@ -58,8 +58,8 @@ class PartitionSpec(NamedTuple):
     Attributes:
         name: The name of the column.
         ddl: The type of the column, as DDL.
-        made_by: The SQL expression of a generated column, such as the year of a date; None if the
-            stream has the column.
+        made_by: The SQL expression that computes a generated column, such as the year of a date.
+            None for a column of the stream.
     """
 
     name: str
@@ -70,7 +70,7 @@ class PartitionSpec(NamedTuple):
 def build_partition_specs(
     table_schema: TableSchema, layout: TableLayout
 ) -> tuple[PartitionSpec, ...]:
-    """Return the partition columns that a table gets from its configured layout."""
+    """Return the Delta partition columns for a table's configured layout."""
     return tuple(_parts(table_schema, layout))
 
 
@@ -84,7 +84,10 @@ def layout_columns(parts: tuple[PartitionSpec, ...]) -> str:
 
 
 def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> tuple[str, dict[str, str]]:
-    """Return the CREATE TABLE clauses after ``USING delta``, and the table properties they need."""
+    """Return the CREATE TABLE clauses for a layout, and the table properties that they need.
+
+    The clauses follow ``USING delta``.
+    """
     parts = ", ".join(quote(part.name) for part in build_partition_specs(table_schema, layout))
     clustered = get_clustering(table_schema, layout)
     if parts or not clustered:
@@ -94,13 +97,13 @@ def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> tuple[st
 
 
 def get_clustering(table_schema: TableSchema, layout: TableLayout) -> tuple[str, ...]:
-    """Return the names of the clustering columns that a table gets from its configured layout."""
+    """Return the names of the clustering columns for a table's configured layout."""
     columns = (table_schema.column_fed_by(source) for source in layout.cluster_by)
     return tuple(column.name for column in columns if column is not None)
 
 
 def drop_generated_columns(types: Mapping[str, str]) -> dict[str, str]:
-    """Return a table's columns and types without the generated partition columns."""
+    """Return the columns and types of a table, leaving out generated partition columns."""
     return {name: ddl for name, ddl in types.items() if not _is_part(name, ddl, types)}
 
 
@@ -151,7 +154,8 @@ def _build_statistics_property(
 ) -> dict[str, str]:
     """Return the table property that makes Delta collect statistics of the clustering columns.
 
-    The dictionary is empty if Delta collects these statistics by default.
+    The dictionary is empty if no property is needed, because Delta collects these statistics by
+    default.
     """
     if len(table_schema.columns) <= _COUNTED and all(
         isinstance(column.type, _COMPARED) for column in table_schema.columns

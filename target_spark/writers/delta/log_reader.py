@@ -49,7 +49,8 @@ _OF_HISTORY = ("version", "userMetadata", "operationMetrics")
 def delta_ref(table: Table) -> str:
     """Return the quoted SQL name of a Delta table.
 
-    The name is the table's catalog name, or ``delta.`` and the path for a table without a catalog.
+    This is the table's catalog name. For a table without a catalog it is ``delta.`` and the quoted
+    path.
     """
     if table.identifier:
         return quote(*table.identifier)
@@ -61,7 +62,7 @@ class Commit(NamedTuple):
 
     Attributes:
         version: The table version that the commit created.
-        marker: The commit metadata of target-spark, or None for another program's commit.
+        marker: The commit metadata of target-spark; None if another program made the commit.
         metrics: Delta's operation metrics, such as ``{"numOutputRows": "10"}``.
     """
 
@@ -71,7 +72,7 @@ class Commit(NamedTuple):
 
     @property
     def effect(self) -> CommitStats:
-        """Numbers of rows, files and bytes that the commit added, changed and removed."""
+        """Statistics of the commit: the rows inserted, updated and deleted, and the files added."""
         return CommitStats(
             inserted=self._count("numTargetRowsInserted", "numOutputRows"),
             updated=self._count("numTargetRowsUpdated", "numUpdatedRows"),
@@ -110,9 +111,10 @@ def latest_commit(folder: Path) -> CommitMetadata | None:
 
 
 def has_had_rows(folder: Path) -> bool:
-    """Return True if any commit in a local Delta table's log added a data file.
+    """Return True if a local Delta table has, or may have had, rows in any of its versions.
 
-    The result is also True if the log has a checkpoint, since older commits may then be missing.
+    The result is True if a commit in the log added a data file. It is also True if the log has a
+    checkpoint, because older commits may then be missing.
     """
     log = folder / "_delta_log"
     if any(log.glob("*.checkpoint*.parquet")):

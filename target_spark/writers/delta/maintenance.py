@@ -29,13 +29,13 @@ _RETENTION: Final = "delta.deletedFileRetentionDuration"
 def optimize_and_vacuum(
     spark: SparkSession, ref: str, options: MaintenanceOptions, settings: Mapping[str, str]
 ) -> None:
-    """Run OPTIMIZE and VACUUM on a Delta table, each only if the options configure it.
+    """Run OPTIMIZE and VACUUM on a Delta table, if the options configure them.
 
     Args:
-        spark: The session of the calling thread.
+        spark: The Spark session of the calling thread.
         ref: The quoted SQL name of the table.
         options: The maintenance to run.
-        settings: Spark settings that put the commit metadata into the commits.
+        settings: Spark settings by which Delta stores the commit metadata in the commits.
     """
     sizes = {} if options.file_bytes is None else dict.fromkeys(_SIZES, str(options.file_bytes))
     with spark_conf(spark, {**settings, **sizes, **_LISTING}):
@@ -49,7 +49,7 @@ def optimize_and_vacuum(
 def _set_retention(spark: SparkSession, ref: str, interval: str) -> None:
     """Set how long VACUUM keeps a table's deleted files (``delta.deletedFileRetentionDuration``).
 
-    ``interval`` is an SQL interval. If the property already has this value, no commit is made.
+    ``interval`` is an SQL interval. Nothing is done if the property already has this value.
     """
     properties = spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()
     if (_RETENTION, interval) not in {(row.key, row.value) for row in properties}:

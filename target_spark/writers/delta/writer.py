@@ -108,8 +108,9 @@ class _TableState:
     """State that the writer keeps about one Delta table during a run.
 
     Attributes:
-        id: The Delta table id that the run saw first, or None.
-        newest: The newest commit metadata in the table, or None; only valid if ``is_newest_known``.
+        id: The Delta table id that the run read first; None if it has not read one.
+        newest: The newest commit metadata in the table, or None if the table has none. Only valid
+            if ``is_newest_known`` is True.
         is_newest_known: True once ``newest`` was read. False again after a failed commit, which may
             have changed the table.
         acknowledged: The commit metadata of the run's last successful commit.
@@ -118,7 +119,7 @@ class _TableState:
         effect: The statistics of the last successful commit.
         is_empty: True if the table has no rows; None if unknown.
         is_converted: True once rows without SCD2 columns were converted to row versions.
-        is_staging_clean: True once the staging folders of killed runs were removed.
+        is_staging_clean: True once the temporary folders of killed runs were removed.
     """
 
     id: str | None = None
@@ -150,7 +151,8 @@ class DeltaWriter:
         """Return the type (DDL) of each column, in table order, or None if there is no table.
 
         Raises:
-            TableError: The folder has files but no Delta table, or the table was replaced.
+            TableError: The folder has files but no Delta table, or the table was replaced during
+                the run.
         """
         self._check_same(spark, table)
         return get_types(spark, table)
@@ -164,7 +166,7 @@ class DeltaWriter:
         *,
         has_rows: bool = False,  # noqa: ARG002  (an empty table is made in any case)
     ) -> None:
-        """Create an empty Delta table with the columns of a table schema and the given layout."""
+        """Create an empty Delta table with the given columns, partitioning and clustering."""
         create_catalog_table(
             spark, table, table_schema, layout, through_spark=self._uses_spark_alone(spark)
         )
@@ -175,27 +177,27 @@ class DeltaWriter:
     def alter(self, spark: SparkSession, table: Table, changes: Sequence[SchemaChange]) -> None:
         """Add columns and nested fields to a table, and widen column types.
 
-        Each resulting commit repeats the table's newest commit metadata.
+        Each resulting commit repeats the newest commit metadata of target-spark in the table.
         """
         self._alter(spark, table, build_alter_statements(changes, to_widen=_WIDENING))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the stream property that feeds each column; None for another program's table."""
+        """Return, by column, the property that fills it; None for a table of another program."""
         return read_sources(get_properties(spark, table))
 
     def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
-        """Set the column comments, and store which stream property feeds each column."""
+        """Set the column comments, and store in the table which property fills each column."""
         properties, schema = get_properties(spark, table), get_schema(spark, table)
         self._alter(spark, table, build_annotations(properties, schema, table_schema))
 
     def drop_not_null(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
-        """Drop NOT NULL from all columns of a table except those in ``keep``."""
+        """Drop the NOT NULL constraints of all columns of a table that are not in ``keep``."""
         self._alter(spark, table, build_drop_not_null(get_schema(spark, table), keep))
 
     def _alter(self, spark: SparkSession, table: Table, clauses: Iterable[str]) -> None:
-        """Run one ALTER TABLE per clause.
+        """Run one ALTER TABLE statement per clause.
 
-        Each resulting commit repeats the table's newest commit metadata.
+        Each resulting commit repeats the newest commit metadata of target-spark in the table.
         """
         for clause in clauses:
             self._check_same(spark, table)
@@ -226,7 +228,7 @@ class DeltaWriter:
         return self._save(spark, table, df, commit, "overwrite", rows)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
-        """Make a commit that has metadata and no rows."""
+        """Make a commit without rows, to store commit metadata."""
         with self._committing(spark, table, commit, _no_rows) as marker:
             if marker is not None and not self._append_files(spark, table, None, marker, _no_rows):
                 nothing = spark.table(delta_ref(table)).where(F.lit(False))  # noqa: FBT003
@@ -242,8 +244,8 @@ class DeltaWriter:
     ) -> CommitStats:
         """Replace the table rows whose keys occur in the batch, and add the rows with new keys.
 
-        A table with rows is changed by a MERGE. A table without rows is appended to, which takes a
-        quarter of the time.
+        This is a MERGE if the table has rows. For a table without rows it is an append, which takes
+        a quarter of the time.
         """
         newest = latest_by_key(df, keys)
         if self.is_empty(spark, table):  # no rows to match: an append takes a quarter of the time
@@ -287,7 +289,7 @@ class DeltaWriter:
         return self._tables[table.key].effect
 
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-        """Read the newest commit metadata of target-spark in a table; None if it has none."""
+        """Return the newest commit metadata of target-spark in a table, or None if it has none."""
         state = self._tables[table.key]
         state.newest, state.is_newest_known = find_latest_metadata(spark, table), True
         return state.newest
@@ -311,9 +313,9 @@ class DeltaWriter:
         return describe_layout_mismatch(spark, table, table_schema, layout)
 
     def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
-        """Run OPTIMIZE and VACUUM as configured.
+        """Run OPTIMIZE and VACUUM on a table, if the options configure them.
 
-        Each resulting commit repeats the table's newest commit metadata.
+        Each resulting commit repeats the newest commit metadata of target-spark in the table.
         """
         self._check_same(spark, table)
         before = self._before(spark, table)
@@ -333,16 +335,16 @@ class DeltaWriter:
     def _convert_to_versions(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Make each row without SCD2 columns a row version that begins with this run.
+        """Convert rows without values in the SCD2 columns to row versions that begin with this run.
 
         Such rows exist if the table was loaded in another write mode before. The conversion is done
         once per table and run.
 
         Args:
-            spark: The session of the calling thread.
+            spark: The Spark session of the calling thread.
             table: The table.
-            deleted: The column that marks a row as deleted, or None; a marked row becomes an ended
-                version.
+            deleted: The column that marks a row as deleted, or None if the table has no such
+                column. A marked row becomes an ended version.
             commit: The commit metadata of the batch, which has the start of the run.
         """
         state = self._tables[table.key]
@@ -407,20 +409,21 @@ class DeltaWriter:
         """Commit rows through the library deltalake, if the table allows it.
 
         Args:
-            spark: The session of the calling thread.
+            spark: The Spark session of the calling thread.
             table: The table to append to.
             df: The rows; None for a commit without rows.
             marker: The commit metadata.
-            count: Function that takes the number of rows in the files and returns the expected
-                number.
-            first: True if the table must have no data files before this commit.
+            count: Function that is called with the number of rows in the files and returns the
+                expected number.
+            first: True to fail if the table already has data files; False to allow them.
 
         Returns:
             True if the commit was made; False if nothing was done, and the caller must commit
             through Spark.
 
         Raises:
-            ConflictError: The table was changed, or has data files in spite of ``first``.
+            ConflictError: The table was changed so that the files may not fit, or ``first`` is True
+                and the table has data files.
         """
         folder = _folder(table)
         snapshot = None if folder is None else read_snapshot(folder)
@@ -453,16 +456,16 @@ class DeltaWriter:
         succeeds.
 
         Args:
-            spark: The session of the calling thread.
+            spark: The Spark session of the calling thread.
             table: The table to append to.
             df: The rows of the files, for their column types; None for a commit without rows.
             files: The data files.
             marker: The commit metadata.
-            first: True if the table must have no data files before this commit.
+            first: True to fail if the table already has data files; False to allow them.
 
         Returns:
-            True if the commit is in the table; False if another writer has made the next version,
-            so that the caller must repeat the call.
+            True if the table has the commit. False if another writer has made the same version
+            first; then the caller must call again.
 
         Raises:
             ConflictError: The table was changed in a way that the files may not fit.
@@ -492,7 +495,7 @@ class DeltaWriter:
         merge: Merge,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Commit a batch by a MERGE statement."""
+        """Merge a batch into a table by running a MERGE statement, in one commit."""
         batch, count = counted(batch, None)
         with self._committing(spark, table, commit, None, source=count) as marker:
             if marker is not None:
@@ -513,12 +516,12 @@ class DeltaWriter:
         """Context manager: prepare the commit that the block makes, and verify it at the end.
 
         Args:
-            spark: The session of the calling thread.
+            spark: The Spark session of the calling thread.
             table: The table to commit to.
             commit: The commit metadata of the batch.
             rows: Function that returns the number of rows that the commit must add; None if
                 unknown.
-            source: Function that returns the number of rows that a MERGE must read; None if
+            source: Function that returns the number of batch rows that a MERGE must read; None if
                 unknown.
 
         Yields:
@@ -546,7 +549,7 @@ class DeltaWriter:
         state.effect, state.is_empty = made.effect, False
 
     def _check_same(self, spark: SparkSession, table: Table) -> None:
-        """Check that a table is still the one that this run saw first.
+        """Check that a table was not removed or replaced since this run first read it.
 
         Raises:
             TableError: The table was removed or replaced.
@@ -612,9 +615,10 @@ class DeltaWriter:
         return all(types.get(field.name) == column_ddl(field) for field in fields)
 
     def _uses_spark_alone(self, spark: SparkSession) -> bool:
-        """Return True if the user's Spark settings configure how Delta creates or writes tables.
+        """Return True if Spark must make every commit, because of the user's Spark settings.
 
-        The library deltalake does not read these settings, so Spark must make every commit.
+        This is the case if the settings configure how Delta creates or writes tables. The library
+        deltalake does not read them.
         """
         if self._has_own_settings is None:  # read once: Spark returns hundreds of settings
             self._has_own_settings = any(
@@ -657,7 +661,7 @@ def _no_rows(_written: int) -> int:
 
 
 def _folder(table: Table) -> Path | None:
-    """Return the local folder of a table, or None if it is in a catalog or remote."""
+    """Return the local folder of a table, or None for a table in a catalog or at a remote URL."""
     return None if table.identifier else to_local_folder(table.path)
 
 

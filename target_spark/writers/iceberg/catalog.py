@@ -38,7 +38,7 @@ _CLASS = "org.apache.iceberg.spark.SparkCatalog"
 
 
 class IcebergTableRef(NamedTuple):
-    """Name of an Iceberg table: catalog, database (a tuple of namespaces) and table name."""
+    """Full name of an Iceberg table: catalog, database (a tuple of namespaces) and table name."""
 
     catalog: str
     database: tuple[str, ...]
@@ -56,7 +56,7 @@ class IcebergTableRef(NamedTuple):
 
 
 def resolve_table(spark: SparkSession, table: Table) -> IcebergTableRef:
-    """Return the name of an Iceberg table, after configuring its catalog in the Spark session.
+    """Return the full name of an Iceberg table, and configure its catalog in the Spark session.
 
     Raises:
         UnsupportedError: Spark has no configuration for the user's catalog.
@@ -93,7 +93,7 @@ def load(spark: SparkSession, table: IcebergTableRef) -> Any:
 
 
 def find_in_catalog(spark: SparkSession, table: IcebergTableRef) -> tuple[Any, Any]:
-    """Return Iceberg's Java catalog object, and the Java identifier of a table in the catalog."""
+    """Return two Java objects of Iceberg: the catalog, and the identifier of a table in it."""
     session: Any = spark
     jvm = session._jvm  # noqa: SLF001
     catalogs = session._jsparkSession.sessionState().catalogManager()  # noqa: SLF001
@@ -122,7 +122,7 @@ def _configure_catalog(spark: SparkSession, catalog: str, warehouse: str) -> Non
     Options that the user sets for `DEFAULT_CATALOG` override the built-in ones.
 
     Args:
-        spark: The session to configure.
+        spark: The Spark session to configure.
         catalog: The name of the catalog.
         warehouse: The URI of the folder that contains the tables.
     """

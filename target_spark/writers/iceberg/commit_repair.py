@@ -24,7 +24,7 @@ _MAIN = "main"
 
 
 def find_missing_file(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> str | None:
-    """Return the path of a file that a snapshot added but that does not exist, or None.
+    """Return the path of a missing file that a snapshot has added, or None if none is missing.
 
     With a Spark Connect session, missing metadata files raise an error instead.
     """
@@ -49,11 +49,11 @@ def find_missing_file(spark: SparkSession, table: Table, snapshot: IcebergSnapsh
 
 
 def roll_back_snapshot(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> bool:
-    """Roll a table back to the parent of ``snapshot``, its newest snapshot.
+    """Undo the newest snapshot of a table: roll the table back to the snapshot's parent.
 
     Returns:
-        True if the table was rolled back; False, with nothing changed, if another commit has
-        followed ``snapshot``.
+        True if the table was rolled back. False if another commit has followed ``snapshot``; then
+        nothing is changed.
     """
     session: Any = spark
     jvm = session._jvm  # noqa: SLF001

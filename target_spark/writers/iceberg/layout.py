@@ -40,10 +40,10 @@ def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> str:
 
 
 def build_sort_order(table_schema: TableSchema, layout: TableLayout) -> str:
-    """Return the ALTER TABLE clause that sorts the rows of each file, or "" without sorting.
+    """Return the ALTER TABLE clause that sets a table's sort order, or "" to set no order.
 
-    The clause also sends all rows of a partition to one Spark task. Otherwise each task would write
-    a file for each partition.
+    With the clause, Iceberg sorts the rows of each file, and Spark sends all rows of a partition to
+    one task. Otherwise each task would write a file for each partition.
     """
     order = ", ".join(quote(name) for name in _columns(table_schema, layout.sort_by))
     if not order:
@@ -55,7 +55,7 @@ def build_sort_order(table_schema: TableSchema, layout: TableLayout) -> str:
 def describe_partition_mismatch(
     statement: str, table_schema: TableSchema, layout: TableLayout
 ) -> str | None:
-    """Describe an Iceberg table's partitioning, or return None if it is as configured.
+    """Describe an Iceberg table's partitioning if it differs from the configured one, else None.
 
     ``statement`` is the table's CREATE TABLE statement, as SHOW CREATE TABLE returns it.
     """
@@ -66,7 +66,7 @@ def describe_partition_mismatch(
 
 
 def _get_partitions(statement: str) -> str:
-    """Return the partition expressions in a CREATE TABLE statement, or "" if there are none."""
+    """Return the partition expressions in a CREATE TABLE statement, or "" without partitions."""
     match = _PARTED.search(statement)
     return match[1] if match else ""
 

@@ -21,7 +21,7 @@ __all__ = ["compact", "expire_snapshots", "remove_orphan_files"]
 
 
 def compact(spark: SparkSession, table_ref: IcebergTableRef) -> None:
-    """Merge an Iceberg table's small files into large ones, sorted if it has a sort order."""
+    """Merge an Iceberg table's small files into large ones, applying the table's sort order."""
     properties = spark.sql(f"SHOW TBLPROPERTIES {table_ref.ref}").collect()
     is_sorted = any(row[0] == "sort-order" for row in properties)
     strategy = "sort" if is_sorted else "binpack"
@@ -32,7 +32,7 @@ def compact(spark: SparkSession, table_ref: IcebergTableRef) -> None:
 
 
 def expire_snapshots(spark: SparkSession, table_ref: IcebergTableRef, days: float) -> None:
-    """Remove an Iceberg table's snapshots older than ``days``, but never the newest one."""
+    """Remove an Iceberg table's snapshots older than ``days``. The newest is always kept."""
     spark.sql(
         f"CALL {table_ref.procedures}.expire_snapshots(table => {sql_literal(table_ref.ref)},"
         f" {_older(days)}, retain_last => 1)"
@@ -42,7 +42,7 @@ def expire_snapshots(spark: SparkSession, table_ref: IcebergTableRef, days: floa
 def remove_orphan_files(
     spark: SparkSession, table: Table, table_ref: IcebergTableRef, days: float
 ) -> None:
-    """Remove data files older than ``days`` to which no snapshot of an Iceberg table refers.
+    """Remove files older than ``days`` in an Iceberg table's folder that no snapshot refers to.
 
     Nothing is removed if the table is in a catalog, or if its folder contains another table.
     """

@@ -22,7 +22,7 @@ __all__ = ["TableReplacement"]
 
 
 class TableReplacement:
-    """Replacement of all rows and columns of an Iceberg table.
+    """Replaces all rows and columns of an Iceberg table in one commit.
 
     The replacement fails if the table has changed since the instance was created.
     """
@@ -30,7 +30,8 @@ class TableReplacement:
     def __init__(self, spark: SparkSession, table: Table) -> None:
         """Remember the table's current version.
 
-        The caller must read the table's rows only after this, so that `commit` detects changes.
+        Create the instance before reading the rows from which the new rows are computed. `commit`
+        then fails if another writer has changed the table since.
         """
         self._spark: Any = spark
         self._name = table.name

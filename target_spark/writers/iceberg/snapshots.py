@@ -73,7 +73,7 @@ class IcebergSnapshot:
 
     @property
     def marker(self) -> CommitMetadata | None:
-        """The commit metadata of target-spark, or None for another program's commit."""
+        """The commit metadata of target-spark in this snapshot; None if another program made it."""
         text = self.summary.get(PROPERTY)
         if text is None or not text.startswith(_PACKED):
             return CommitMetadata.from_json(text)
@@ -100,9 +100,9 @@ class IcebergSnapshot:
 
 
 def snapshot_properties(marker: CommitMetadata) -> str:
-    """Return commit metadata as text for a snapshot's summary.
+    """Return commit metadata as the text to store in a snapshot's summary.
 
-    Text over 4 KiB is compressed, because every commit writes the summaries of all snapshots again.
+    Text over 4 KiB is compressed, because each commit writes the summaries of all snapshots again.
     """
     text = marker.to_json()
     if len(text) < _LONG:
@@ -134,7 +134,7 @@ _decode_metadata: Final = msgspec.json.Decoder(_TableMetadata).decode
 
 
 def table_folder(table: Table) -> Path | None:
-    """Return the local folder of a table, or None if it is in a catalog or remote."""
+    """Return the local folder of a table, or None for a table in a catalog or at a remote URL."""
     return None if table.identifier else to_local_folder(table.path)
 
 
@@ -146,8 +146,8 @@ def table_exists(folder: Path) -> bool:
 def check_is_iceberg(folder: Path) -> None:
     """Check that an Iceberg table can be created in a local folder.
 
-    Folders without a metadata file are accepted, because a run that was killed while it created the
-    table may have made them.
+    The subfolders of an Iceberg table are accepted even without a metadata file. A run that was
+    killed while it created the table may have made them.
 
     Raises:
         TableError: The folder has other files, or a table of another catalog.
@@ -183,8 +183,8 @@ def _line(current: int | None, by_id: Mapping[int, IcebergSnapshot]) -> Iterator
 def get_table_uuid(spark: SparkSession, table: Table) -> str | None:
     """Return the uuid of an Iceberg table, or None if there is no table.
 
-    For a catalog table behind a Spark Connect server the result is "", because the server does not
-    provide the uuid.
+    The result is "" for a catalog table that is accessed through Spark Connect, which cannot read
+    the uuid.
     """
     folder = table_folder(table)
     if folder is not None:
@@ -235,10 +235,10 @@ def check_files(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) ->
 
 
 def check_isolation(spark: SparkSession, ref: str) -> None:
-    """Check that a MERGE into a table fails if another writer adds rows at the same time.
+    """Check that a table's isolation level makes a MERGE fail if another writer adds rows.
 
     Raises:
-        TableError: The table's isolation level lets the MERGE succeed, so a key could occur twice.
+        TableError: The isolation level lets the MERGE succeed, so that a key could occur twice.
     """
     level = get_table_properties(spark, ref).get(_ISOLATION, _SERIALIZABLE)
     if level.lower() != _SERIALIZABLE:
@@ -256,13 +256,14 @@ def find_latest_metadata(spark: SparkSession, table: Table) -> CommitMetadata | 
 
 
 def parse_summary(snapshot: IcebergSnapshot, *, merged: bool) -> CommitStats:
-    """Return the row, file and byte counts of a commit, from the summary of its snapshot.
+    """Return the statistics of a commit, read from the summary of its snapshot.
 
     Args:
         snapshot: The snapshot of the commit.
         merged: True for a MERGE, which also rewrites unchanged rows of the files that it changes.
-            Before Spark 4.1 the summary does not count these rows separately; then the inserted
-            rows are the growth of the table.
+            Before Spark 4.1 the summary counts these rows as added. For such a summary the growth
+            of the table is returned as the number of inserted rows. False for an append or
+            overwrite.
     """
     added, removed = _number(snapshot, "added-records"), _number(snapshot, "deleted-records")
     updated = 0

@@ -116,15 +116,18 @@ class _TableState:
     """State that the writer keeps about one Iceberg table during a run.
 
     Attributes:
-        uuid: The table uuid that the run saw first, or None.
-        newest: The newest commit metadata in the table, or None; only valid if ``is_newest_known``.
+        uuid: The table uuid that the run read first; None if it has not read one.
+        newest: The newest commit metadata in the table, or None if the table has none. Only valid
+            if ``is_newest_known`` is True.
         is_newest_known: True once ``newest`` was read. False again after a failed commit, which may
             have changed the table.
         acknowledged: The commit metadata of the run's last successful commit.
         snapshot: The snapshot id of the last successful commit.
         is_empty: True if the table has no rows; None if unknown.
-        empty_at: The id of the snapshot without rows; None if the table has no snapshot.
-        is_unsure: True if a failed commit may still reach the catalog later.
+        empty_at: The id of the current snapshot, if ``is_empty`` is True; None if the table has no
+            snapshot.
+        is_unsure: True if a commit has failed without a clear result, and may still reach the
+            catalog.
         is_converted: True once rows without SCD2 columns were converted to row versions.
     """
 
@@ -155,7 +158,8 @@ class IcebergWriter:
         """Return the type (DDL) of each column, in table order, or None if there is no table.
 
         Raises:
-            TableError: The folder has files but no Iceberg table, or the table was replaced.
+            TableError: The folder has files but no Iceberg table, or the table was replaced during
+                the run.
         """
         self._check_same(spark, table)
         folder = table_folder(table)
@@ -198,11 +202,11 @@ class IcebergWriter:
             self._alter(spark, table, build_alter_statements(changes))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the stream property that feeds each column; None for another program's table."""
+        """Return, by column, the property that fills it; None for a table of another program."""
         return read_sources(get_table_properties(spark, resolve_table(spark, table).ref))
 
     def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
-        """Set the column comments, and store which stream property feeds each column."""
+        """Set the column comments, and store in the table which property fills each column."""
         ref = resolve_table(spark, table).ref
         clauses = build_annotations(
             get_table_properties(spark, ref), spark.table(ref).schema, table_schema
@@ -210,7 +214,7 @@ class IcebergWriter:
         self._alter(spark, table, clauses)
 
     def drop_not_null(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
-        """Drop NOT NULL from all columns of a table except those in ``keep``."""
+        """Drop the NOT NULL constraints of all columns of a table that are not in ``keep``."""
         schema = spark.table(resolve_table(spark, table).ref).schema
         self._alter(spark, table, build_drop_not_null(schema, keep))
 
@@ -253,7 +257,7 @@ class IcebergWriter:
         return self._commit(spark, table, commit, write, rows=count)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
-        """Make a commit that has metadata and no rows."""
+        """Make a commit without rows, to store commit metadata."""
 
         def write(ref: str, marker: str) -> None:
             _append_nothing(spark, ref, marker)
@@ -270,8 +274,8 @@ class IcebergWriter:
     ) -> CommitStats:
         """Replace the table rows whose keys occur in the batch, and add the rows with new keys.
 
-        A table with rows is changed by a MERGE. A table without rows is appended to, which costs
-        less.
+        This is a MERGE if the table has rows. For a table without rows it is an append, which is
+        faster.
         """
         newest = latest_by_key(df, keys)
         if self.is_empty(spark, table):  # nothing to meet: an append costs less
@@ -320,7 +324,7 @@ class IcebergWriter:
     def describe_layout_mismatch(
         self, spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
     ) -> str | None:
-        """Describe an Iceberg table's partitioning, or return None if it is as configured."""
+        """Describe an Iceberg table's partitioning if it differs from the settings, else None."""
         if not layout.partition_by:
             return None
         (row,) = spark.sql(f"SHOW CREATE TABLE {resolve_table(spark, table).ref}").collect()
@@ -329,7 +333,7 @@ class IcebergWriter:
     def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
         """Compact a table, expire old snapshots and remove orphan files, as configured.
 
-        At least one snapshot with commit metadata of target-spark is always kept.
+        A snapshot with the newest commit metadata of target-spark is always kept.
         """
         self._check_same(spark, table)
         table_ref = resolve_table(spark, table)
@@ -372,16 +376,16 @@ class IcebergWriter:
     def _convert_to_versions(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Make each row without SCD2 columns a row version that begins with this run.
+        """Convert rows without values in the SCD2 columns to row versions that begin with this run.
 
         Such rows exist if the table was loaded in another write mode before. The conversion is done
         once per table and run.
 
         Args:
-            spark: The session of the calling thread.
+            spark: The Spark session of the calling thread.
             table: The table.
-            deleted: The column that marks a row as deleted, or None; a marked row becomes an ended
-                version.
+            deleted: The column that marks a row as deleted, or None if the table has no such
+                column. A marked row becomes an ended version.
             commit: The commit metadata of the batch, which has the start of the run.
         """
         state = self._tables[table.key]
@@ -401,7 +405,8 @@ class IcebergWriter:
     ) -> CommitStats:
         """Append the first rows of an empty Iceberg table.
 
-        The commit fails with a conflict if another writer has added rows in the meantime.
+        If another writer has added rows in the meantime, Iceberg reports a conflict and nothing is
+        written.
         """
         df, count = counted(df, None)
         empty_at = self._tables[table.key].empty_at
@@ -422,17 +427,17 @@ class IcebergWriter:
         counts: bool = True,
         read_at: IcebergSnapshot | None = None,
     ) -> CommitStats:
-        """Commit a batch by a MERGE statement.
+        """Merge a batch into a table by running a MERGE statement, in one commit.
 
         Args:
-            spark: The session of the calling thread.
+            spark: The Spark session of the calling thread.
             table: The table to merge into.
             batch: The rows.
             merge: The MERGE statement.
             commit: The commit metadata of the batch.
             counts: True if each batch row inserts or updates exactly one table row, so that the
                 commit's statistics can be checked against the batch size. False to skip this check.
-            read_at: The snapshot from which the batch was computed; None if the batch does not
+            read_at: The snapshot that was read to compute the batch; None if the batch does not
                 depend on the table.
         """
         batch, count = counted(batch, None)
@@ -457,18 +462,18 @@ class IcebergWriter:
         source: Count | None = None,
         merged: bool = False,
     ) -> CommitStats:
-        """Write a batch unless the table already contains it, and verify the resulting snapshot.
+        """Write a batch, if the table does not contain it yet, and verify the resulting snapshot.
 
         Args:
-            spark: The session of the calling thread.
+            spark: The Spark session of the calling thread.
             table: The table to commit to.
             commit: The commit metadata of the batch.
             write: Function that makes the commit; called with the table's SQL name and the encoded
                 metadata.
             rows: Function that returns the number of rows that the commit must add; None if
                 unknown.
-            source: Function that returns the number of batch rows, each of which a MERGE inserts or
-                uses to update a row; None if unknown.
+            source: Function that returns the number of rows in the batch of a MERGE, each of which
+                is inserted or updates a row; None if unknown.
             merged: True if the commit is a MERGE; False if it is an append or overwrite.
 
         Returns:
@@ -508,7 +513,8 @@ class IcebergWriter:
     def _roll_back_batch(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
         """Roll back this batch's snapshot if its data files were deleted.
 
-        Iceberg deletes the files if the storage reports a failed commit that did succeed.
+        This happens if the storage reports that a commit failed although it succeeded. Iceberg then
+        deletes the data files of the commit.
 
         Raises:
             ConflictError: The snapshot was rolled back, and the batch must be written again.
@@ -531,9 +537,9 @@ class IcebergWriter:
         )
 
     def _block_pending_commit(self, spark: SparkSession, table: Table) -> None:
-        """Make an empty commit if an earlier, failed commit may still reach the catalog.
+        """Make an empty commit if a failed commit of this run may still reach the catalog.
 
-        The earlier commit then fails with a conflict, because its parent snapshot is no longer
+        The pending commit then fails with a conflict, because its parent snapshot is no longer
         current.
         """
         state = self._tables[table.key]
@@ -547,8 +553,8 @@ class IcebergWriter:
     ) -> tuple[CommitMetadata | None, bool]:
         """Return the newest commit metadata, and True if the table already contains the batch.
 
-        An earlier attempt may have succeeded although its response was lost. Commits of other
-        writers may have followed.
+        The table contains the batch if an earlier attempt has succeeded but its response was lost.
+        The search continues behind commits of other writers.
         """
         state = self._tables[table.key]
         if state.is_newest_known:
@@ -559,7 +565,7 @@ class IcebergWriter:
         return state.newest, _newest_of_run(all_snapshots, commit) is not None
 
     def _check_same(self, spark: SparkSession, table: Table) -> None:
-        """Check that a table is still the one that this run saw first.
+        """Check that a table was not removed or replaced since this run first read it.
 
         Raises:
             TableError: The table was removed or replaced.
@@ -583,11 +589,11 @@ class IcebergWriter:
 def _newest_of_run(
     candidates: Iterable[IcebergSnapshot], commit: CommitMetadata
 ) -> IcebergSnapshot | None:
-    """Return the newest snapshot of the commit's run, or None if it has another batch.
+    """Return the newest snapshot of a run if it contains a given batch, else None.
 
     Args:
         candidates: The snapshots of the table, newest first.
-        commit: The commit metadata of the batch.
+        commit: The commit metadata of the batch, which names the run.
     """
     for snapshot in candidates:
         if commit.is_same_run(snapshot.marker):
@@ -615,10 +621,10 @@ def _make(
 def _check_ancestry(spark: SparkSession, table: Table, last: int | None) -> None:
     """Check that the run's last commit is still in the history of a table.
 
-    A last commit whose snapshot may have expired counts as present.
+    If the commit's snapshot is missing because it may have expired, the check passes.
 
     Args:
-        spark: The session of the calling thread.
+        spark: The Spark session of the calling thread.
         table: The table.
         last: The snapshot id of the run's last commit; None if the run has not committed.
 
@@ -639,15 +645,15 @@ def _check_ancestry(spark: SparkSession, table: Table, last: int | None) -> None
 def _check_unchanged(
     spark: SparkSession, table: Table, read_at: IcebergSnapshot, commit: CommitMetadata
 ) -> None:
-    """Check that no other writer changed rows between reading the table and this commit.
+    """Check that no other writer changed rows after a batch was computed and before its commit.
 
-    The check is needed before Spark 4.1, where the query that computes a batch may read an older
+    The check is needed before Spark 4.1. There, the query that computes the batch may read an older
     snapshot than the MERGE.
 
     Args:
-        spark: The session of the calling thread.
+        spark: The Spark session of the calling thread.
         table: The table.
-        read_at: The snapshot from which the batch was computed.
+        read_at: The snapshot that was read to compute the batch.
         commit: The commit metadata of the batch.
 
     Raises:
@@ -690,15 +696,15 @@ def _check_counts(
 ) -> None:
     """Check the row counts in a snapshot's summary against the rows of the batch.
 
-    More rows than expected are accepted for a MERGE, because one batch row can update several table
-    rows with the same key.
+    A MERGE may change more table rows than the batch has rows, because one batch row can update
+    several table rows with the same key.
 
     Args:
         table: The table, for the error message.
         snapshot: The snapshot.
         effect: The counts in the snapshot's summary.
         rows: Function that returns the number of rows to be added; None if unknown.
-        source: Function that returns the number of rows of the MERGE's source; None if unknown.
+        source: Function that returns the number of rows in the batch of a MERGE; None if unknown.
 
     Raises:
         RowCountError: The counts differ.
@@ -731,10 +737,10 @@ def find_empty_snapshot(spark: SparkSession, table: Table) -> tuple[bool, int | 
 
 
 def insert_first(rows: DataFrameWriterV2, empty_at: int | None) -> None:
-    """Append the first rows of a table, failing if another writer has added rows.
+    """Append the first rows of a table, or fail if another writer has added rows.
 
-    Iceberg's overwrite is used with a filter that matches nothing. Unlike a plain append, it fails
-    with a conflict if files were added since a given snapshot.
+    Iceberg's overwrite is used with a filter that matches no rows. Unlike an append, it fails with
+    a conflict if files were added since a given snapshot.
 
     Args:
         rows: The rows, as a writer for the table.
@@ -756,9 +762,9 @@ def _nothing(spark: SparkSession, ref: str) -> DataFrameWriterV2:
 
 @contextmanager
 def _translate_errors(table: Table) -> Iterator[None]:
-    """Context manager: convert an error by which Iceberg rejects a table change to a TableError.
+    """Context manager: raise a TableError if Iceberg rejects a change of the table.
 
-    The message is that of Iceberg, without the Java stack trace.
+    The error has Iceberg's message without the Java stack trace.
     """
     try:
         yield
