@@ -51,7 +51,7 @@ __all__ = [
 
 
 class TargetSparkError(Exception):
-    """Base class of the target's errors; the message explains the reason and the remedy."""
+    """Base class of the target's errors. The message explains the reason and the remedy."""
 
 
 class SparkUnavailableError(TargetSparkError):
@@ -92,7 +92,10 @@ class CommitLostError(TargetSparkError):
 
 
 class ConflictError(TargetSparkError):
-    """Another writer changed a table during a commit. Nothing was written; a retry is possible."""
+    """Another writer changed a table during a commit.
+
+    The commit wrote nothing, and can be tried again.
+    """
 
 
 class StorageError(TargetSparkError):

@@ -85,6 +85,12 @@ class TargetSpark(PluginBase):
     ) -> None:
         """Read and validate the settings.
 
+        Args:
+            config: The settings.
+            parse_env_config: True to read settings from environment variables too.
+            validate_config: True to raise an error if settings are invalid; False to log the
+                errors.
+
         Raises:
             ConfigValidationError: Settings are invalid; the message lists all errors.
         """
@@ -111,7 +117,7 @@ class TargetSpark(PluginBase):
 
     @classmethod
     def get_singer_command(cls) -> CliCommand:
-        """Return the command that loads Singer messages."""
+        """Return the command that loads Singer messages from standard input."""
         from tap_core.protocols.singer.cli import target_command
 
         return target_command(cls, cls.listen, HELP)

@@ -54,7 +54,11 @@ class CatalogRequest:
 
 
 def parse_catalog(catalog: ConfiguredCatalog, table_format: str) -> CatalogRequest:
-    """Convert a configured catalog to the loader's streams and options.
+    """Convert an Airbyte configured catalog to the streams and options of the loader.
+
+    Args:
+        catalog: The catalog.
+        table_format: The format of the tables, to check that it supports the requested sync modes.
 
     Raises:
         CatalogFileError: The catalog has errors, or requests something that the table format does

@@ -67,7 +67,11 @@ class QuarantineLimit:
 
     @classmethod
     def parse(cls, setting: int | str | None) -> QuarantineLimit:
-        """Return the limit for a value of the setting ``max_quarantined``; None means no limit.
+        """Return the limit for a value of the setting ``max_quarantined``.
+
+        Args:
+            setting: A number of rows, or a percentage of each stream's rows such as "0.5%"; None
+                for no limit.
 
         Raises:
             ValueError: The value is neither a number of rows nor a percentage up to 100 %.
@@ -247,7 +251,7 @@ class LoadOptions:
 
     @property
     def can_upsert(self) -> bool:
-        """True if the table format can replace rows by key."""
+        """True if the table format supports the upsert mode, which replaces rows by key."""
         return self.format not in APPENDING_FORMATS
 
     def of(self, stream: StreamId) -> StreamOptions:

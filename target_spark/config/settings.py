@@ -562,7 +562,7 @@ def _column_options(config: Mapping[str, Any]) -> ColumnOptions:
 
 
 def _is_distributed(config: Mapping[str, Any]) -> bool:
-    """Return True if Spark's processes may run on other machines."""
+    """Return True if the settings let Spark run on other machines: a cluster or a server."""
     master = str(config.get("master") or "local")
     return bool(config.get("remote")) or not master.startswith("local")
 

@@ -68,7 +68,7 @@ class ConversionError(Exception):
 
 
 def arrow_schema(table_schema: TableSchema) -> pa.Schema:
-    """Return the Arrow schema with the columns of a table schema."""
+    """Return the Arrow schema that corresponds to the columns of a table schema."""
     return pa.schema(
         [pa.field(column.name, arrow_type(column.type)) for column in table_schema.columns]
     )
@@ -390,7 +390,7 @@ def _matching(texts: pa.Array, pattern: str) -> pa.Array:
 
 
 def _all_true(conditions: pa.Array) -> bool:
-    """Return True if every boolean of an Arrow array is true; nulls are ignored."""
+    """Return True if no boolean of an Arrow array is false. Nulls are ignored."""
     return pc.all(conditions).as_py() is not False
 
 

@@ -80,7 +80,7 @@ class AuthenticatedConnections:
         self._proven.move_to_end(connection)
 
     def discard(self, connection: asyncio.StreamWriter) -> None:
-        """Close a connection at once and remove it."""
+        """Close a connection immediately, and remove it from the open connections."""
         self._unproven.pop(connection, None)
         self._proven.pop(connection, None)
         connection.transport.abort()

@@ -52,7 +52,7 @@ _BEAT_SECONDS: Final = 0.5
 
 
 def run_command(plugin: type[CommandTarget]) -> ProgramCommand:
-    """Return the command `target-spark run`."""
+    """Return the command `target-spark run`, which runs a tap and loads its records."""
     return ProgramCommand(plugin.name, partial(_run, plugin))
 
 
@@ -182,7 +182,10 @@ class _TapSync:
         return ReadingError(hide(f"The tap failed: {type(error).__name__}: {error}"))
 
     def _find_last_state(self, opened: LoadSession) -> Mapping[str, Any]:
-        """Return the last state stored in the target's tables; {} if the tables have no state."""
+        """Return the last state that is stored in the target's tables.
+
+        If the tables have no state, the result is {}.
+        """
         from target_spark.cli.last_state import find_recoverable_tables, get_job_metadata
 
         marker = get_job_metadata(

@@ -143,6 +143,12 @@ class _ContextCollector:
 def read_batches(request: ReadOptions, group: PartitionGroup) -> Iterator[pa.RecordBatch]:
     """Read the contexts of a group, and yield their rows as Arrow record batches.
 
+    A context is the part of a stream that the tap reads at once, such as one parent record.
+
+    Args:
+        request: The options of the reader.
+        group: The contexts to read.
+
     Raises:
         FrameError: A context failed in every attempt, or a value cannot be converted to its
             column's type.
@@ -220,7 +226,10 @@ def _describe_part(request: ReadOptions, part: WorkUnit | None) -> str:
 
 
 class _RecordBatchOutput:
-    """Output of one context: writes the rows as Arrow record batches to a file."""
+    """Output for the rows of one context, which writes them to a file as Arrow record batches.
+
+    A context is the part of a stream that the tap reads at once, such as one parent record.
+    """
 
     encode = staticmethod(encode_body)
 
@@ -264,7 +273,7 @@ class _RecordBatchOutput:
         self._bodies, self._waiting = [], 0
 
     def end(self) -> bool:
-        """Write the end of the file; return True if the file has rows."""
+        """Write the end of the file. Return True if the file has rows."""
         if self._writer is None:
             return False
         self._writer.close()

@@ -130,7 +130,7 @@ class RateLimitServer:
         self.close()
 
     def open(self) -> None:
-        """Start the server in a thread; return as soon as it accepts connections.
+        """Start the server in a thread. Return as soon as it accepts connections.
 
         Raises:
             RateLimitServerError: The server cannot listen on the address.
@@ -174,7 +174,7 @@ class RateLimitServer:
 
     @property
     def address(self) -> RateLimitAddress:
-        """Host, port and key of the server, to send to the workers."""
+        """Host, port and secret key of the server, which the workers need to connect to it."""
         return RateLimitAddress(self._host, self._port, self._key)
 
     def _run(self) -> None:

@@ -46,7 +46,10 @@ class TapSpec:
     permits: RateLimitAddress | StaticShare | None = None
 
     def new(self, state: Mapping[str, Any] | None = None) -> Tap:
-        """Create the tap, and load a state if one is passed.
+        """Create the tap.
+
+        Args:
+            state: The state to load into the tap; None to load no state.
 
         Raises:
             ConfigurationError: The tap's class cannot be imported.

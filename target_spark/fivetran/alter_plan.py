@@ -65,7 +65,10 @@ class AlterPlan:
         return () if same and not set(keys) & set(self.converted) else keys
 
     def describe(self) -> list[str]:
-        """Return a sentence for each planned change; the list is empty if nothing changes."""
+        """Return a sentence for each planned change, for the log.
+
+        The list is empty if nothing changes.
+        """
         return list(self._sentences())
 
     def _sentences(self) -> Iterator[str]:

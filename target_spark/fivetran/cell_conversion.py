@@ -65,7 +65,7 @@ def arrow_type(column: DestinationColumn) -> Any:
 
 
 def convert_column(column: DestinationColumn, texts: Any) -> Any:
-    """Convert an array of texts to an array of the column's type; nulls stay null.
+    """Convert an array of texts to an array of the column's type. Nulls stay null.
 
     Raises:
         CellConversionError: A text is not a value of the type.
@@ -125,7 +125,7 @@ def _some_have(texts: Any, sign: str) -> bool:
 
 
 def _all_true(conditions: Any) -> bool:
-    """Return True if every boolean of an Arrow array is true; nulls are ignored."""
+    """Return True if no boolean of an Arrow array is false. Nulls are ignored."""
     return pc.all(conditions).as_py() is not False
 
 

@@ -39,9 +39,10 @@ class FileFaultError(Exception):
 
 
 def read_header(block: bytes) -> tuple[list[str], bytes]:
-    """Return the column names in a file's header, and the rest of ``block``.
+    """Return the column names in a file's header, and the content of ``block`` after the header.
 
-    ``block`` is the start of the file and must contain the whole header.
+    Args:
+        block: The start of the file, which must contain the whole header.
 
     Raises:
         FileFaultError: The header is not UTF-8 text.

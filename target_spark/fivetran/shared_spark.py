@@ -146,7 +146,12 @@ class SharedSpark:
     def _replace_session(
         self, requested: SparkSettings, location: str, staging: str | None
     ) -> Session:
-        """Stop the current Spark and start a new one in the background.
+        """Stop the current Spark, and start a new one with other settings in the background.
+
+        Args:
+            requested: The Spark settings of the new Spark.
+            location: The location of the tables.
+            staging: The folder for Spark's temporary data; None for the system's temporary folder.
 
         Raises:
             UnsupportedError: The settings name a Spark Connect server.

@@ -67,7 +67,7 @@ class DestinationColumn:
 
 @dataclass(frozen=True, slots=True)
 class FivetranSchema:
-    """The columns of a destination table in order, with their Fivetran types."""
+    """The columns of a destination table, in the order of the table, with their Fivetran types."""
 
     columns: tuple[DestinationColumn, ...]
 

@@ -66,7 +66,7 @@ class TableService:
         return TableLookup(self.spark, self.options, stream)
 
     def create(self, schema: str, name: str, fivetran_schema: FivetranSchema) -> None:
-        """Create an empty table, and its database if necessary.
+        """Create an empty table. Its database is created too if it does not exist.
 
         Raises:
             TableError: The table exists, or the request has no columns.

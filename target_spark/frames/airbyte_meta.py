@@ -104,10 +104,10 @@ def build_meta(changes: str | None) -> str:
 
 
 def _source_changes() -> str:
-    """Return the SQL of the changes that the source recorded for a row, as a JSON list.
+    """Return the SQL of a JSON list of the changes that the source made to a row.
 
-    The SQL reads the key ``changes`` of the source's metadata, a JSON object in the column `` `m`
-    ``. The list is ``[]`` if the source recorded no changes.
+    The changes are read from the metadata that the source attached to the row, a JSON object in the
+    column `` `m` ``. If it has no changes, the list is empty.
     """
     changes = "get_json_object(`m`, '$.changes')"
     return f"if(coalesce(startswith({changes}, '['), false), {changes}, '[]')"

@@ -345,7 +345,11 @@ def _text_lines(text: DataFrame) -> DataFrame:
 
 
 def _find_text_blocks(lines: DataFrame) -> list[_Block]:
-    """Return the blocks of JSONL files, each with its line counts and its first invalid line."""
+    """Return the blocks of JSONL files.
+
+    A block is the part of a file that one Spark task reads. Each block has its line counts and its
+    first invalid line.
+    """
     is_blank = "`value` = ''"
     has_rows = f"count_if(NOT {is_blank}) > 0"
     is_object = "startswith(`value`, '{') AND endswith(`value`, '}')"
@@ -375,7 +379,7 @@ def _parquet_lines(frame: DataFrame, in_json: Collection[str]) -> DataFrame:
 
 
 def _find_parquet_blocks(frame: DataFrame) -> list[_Block]:
-    """Return one block per Parquet file, with its number of rows."""
+    """Return one block for each Parquet file, with its number of rows."""
     deletes = int(DELETED_AT in frame.columns)
     files = frame.selectExpr("`_metadata`.`file_path` AS `file`").groupBy("file").count()
     blocks = (_Block(row[0], 0, 0, row[1], row[1], deletes) for row in files.collect())
@@ -539,7 +543,7 @@ def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
 
 
 def _restore_original_paths(files: Sequence[BatchFile], text: str) -> str:
-    """Replace the paths of local file copies in an error text by the original addresses."""
+    """Replace the paths of local file copies in an error text by the files' original addresses."""
     names = {
         "/".join(Path(file.copy).parts[-2:]): file.redacted_address for file in files if file.copy
     }

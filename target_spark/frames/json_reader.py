@@ -121,7 +121,11 @@ def record_in_text(table_schema: TableSchema) -> str:
 
 
 def from_json(text: str, schema: str) -> str:
-    """Return the SQL that parses a JSON text as the DDL type ``schema``, with `READER_OPTIONS`."""
+    """Return the SQL that parses a JSON text as the DDL type ``schema``.
+
+    The SQL uses `READER_OPTIONS`, so that it parses like Spark's JSON reader does with these
+    options.
+    """
     return _from_json(text, schema, READER_OPTIONS)
 
 

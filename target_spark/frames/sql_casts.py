@@ -164,7 +164,7 @@ def _conversion(text: str, type_: ColumnType, *, truncate: bool) -> _Conversion:
 
 
 def _convert_integer(text: str, type_: Integer) -> _Conversion:
-    """Return the SQL conversion to an integer, which accepts ``1.0`` and ``1e3`` too."""
+    """Return the SQL that converts a text to an integer; ``1.0`` and ``1e3`` are valid too."""
     return _Conversion(
         f"{_WHOLE}([.]0+)?",
         f"try_cast(substring_index({text}, '.', 1) AS {type_.ddl})",

@@ -52,7 +52,7 @@ first pattern, and parts of texts that match the second."""
 
 
 def is_local_master(master: str) -> bool:
-    """Return True if all executors of a Spark master URL run on this machine."""
+    """Return True if a Spark master URL means that all executors run on this machine."""
     return master.startswith(_HERE)
 
 

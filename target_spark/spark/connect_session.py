@@ -153,7 +153,11 @@ class ConnectSession:
         return self._failure
 
     def stop(self, wait_seconds: float = 30) -> None:  # noqa: ARG002  (nothing here takes long)
-        """End all sessions of this run; the server keeps running."""
+        """End all sessions of this run. The server continues to run.
+
+        Args:
+            wait_seconds: Has no effect here; it is a parameter of `Session.stop`.
+        """
         self._thread.join()
         self._is_up = False
         with self._guard:
@@ -163,7 +167,7 @@ class ConnectSession:
         os.environ.pop(_MODE, None)
 
     def kill(self) -> None:
-        """Interrupt all operations of this run on the server; wait at most one second."""
+        """Interrupt all operations of this run on the server. Wait at most one second."""
         with self._guard:
             sessions = list(self._sessions)
 
@@ -280,7 +284,7 @@ class ConnectSession:
     def _end_unreachable_sessions(self) -> None:
         """End the sessions that could not be ended earlier because the server was unreachable.
 
-        A write that is still running in such a session would conflict with its retry.
+        Otherwise a write that is still running in such a session could conflict with its retry.
         """
         with self._guard:
             unreachable = list(self._unreachable)
@@ -314,7 +318,7 @@ def _get_client(spark: Any) -> Any:
 
 
 def _get_session_name(spark: Any) -> str:
-    """Return the id that the server uses for a session."""
+    """Return the id by which the server identifies a session."""
     return str(spark.session_id)
 
 
@@ -330,7 +334,10 @@ def _collect_parameters(url: str) -> Secrets:
 
 
 def _set_user_conf(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[str]:
-    """Set the user's Spark settings in a session; yield the keys that a session cannot set."""
+    """Set the user's Spark settings in a session.
+
+    Yield the names of the settings that can be set only when the server is started.
+    """
     from pyspark.errors import PySparkException
 
     for key, value in conf.items():

@@ -76,12 +76,12 @@ class LeasedSpark:
 
     @property
     def application(self) -> str | None:
-        """Spark's application id; None until Spark has started."""
+        """Spark's application id. It is None until Spark has started."""
         return None if self._session is None else self._session.application
 
     @property
     def version(self) -> str:
-        """Spark's version, such as ``4.1.1``; valid once Spark has started."""
+        """Spark's version, such as ``4.1.1``. It is available once Spark has started."""
         if isinstance(self._session, ConnectSession):
             return self._session.version
         from pyspark.version import __version__
@@ -94,7 +94,9 @@ class LeasedSpark:
         return None if self._session is None else self._session.failure
 
     def begin(self) -> None:
-        """Acquire the job's lock and start Spark in the background; later calls do nothing.
+        """Acquire the job's lock and start Spark in the background.
+
+        If this method has been called before, nothing happens.
 
         Raises:
             JobLockError: Another run of the job is active.
@@ -126,7 +128,7 @@ class LeasedSpark:
             lease.record_sessions(names)
 
     def spark(self) -> SparkSession:
-        """Return the calling thread's session, waiting until Spark has started.
+        """Return the calling thread's session. Wait until Spark has started.
 
         Raises:
             SparkUnavailableError: Spark cannot start; the message has the reason.
@@ -137,7 +139,7 @@ class LeasedSpark:
         return self._session.thread_session()
 
     def close(self) -> None:
-        """Stop the local Spark, or end the sessions on the server; then release the lock."""
+        """Stop the local Spark, or end the sessions on the server. Then release the job's lock."""
         if self._session is not None:
             self._session.stop()
         while self._leases:

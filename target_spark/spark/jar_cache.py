@@ -128,7 +128,10 @@ def _check_jar(folder: Path, coordinates: str, jar: Path) -> None:
 
 
 def sha256(file: BinaryIO) -> str:
-    """Return the SHA-256 digest of an open file, from the current position, in hexadecimal."""
+    """Return the SHA-256 digest of an open file, in hexadecimal.
+
+    The file is read from its current position.
+    """
     digest = hashlib.sha256()
     while chunk := file.read(_CHUNK):
         digest.update(chunk)

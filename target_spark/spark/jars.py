@@ -409,7 +409,7 @@ def _get_format_settings(table_format: str, conf: Mapping[str, str]) -> dict[str
 
 
 def _has_artifact(coordinates: str, jars: Iterable[str | None]) -> bool:
-    """Return True if the user's jars include an artifact, in any version."""
+    """Return True if the user's jars include the jar with the given coordinates, in any version."""
     artifact = re.split(r"[-_]\d", coordinates.split(":")[1])[0]
     return any(artifact in jar for jar in jars if jar)
 

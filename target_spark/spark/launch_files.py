@@ -161,7 +161,7 @@ def _quote_for_java(option: str) -> str:
 
 
 def _format_properties(settings: Mapping[str, str]) -> str:
-    """Return settings in the file format of `java.util.Properties`."""
+    """Return settings as the text of a Java properties file."""
     lines = (f"{_escape(key)}={_escape(value)}\n" for key, value in settings.items())
     return "".join(lines)
 

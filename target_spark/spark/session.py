@@ -136,10 +136,10 @@ class SparkSettings:
     shared: Mapping[str, str] = field(default_factory=dict)
 
     def with_task_retries(self) -> SparkSettings:
-        """Return a copy of the settings in which a local Spark retries failed tasks.
+        """Return a copy of the settings in which Spark retries failed tasks.
 
-        The number of attempts is part of a local master's URL. A cluster retries by default, so its
-        URL is not changed.
+        For a local master the number of attempts is part of the master URL, so the URL is changed.
+        A cluster retries by default.
         """
         local = _LOCAL.fullmatch(self.master)
         return replace(self, master=f"local[{local[1] or 1},{_TRIES}]") if local else self
@@ -294,7 +294,7 @@ def _build_scratch_environment(settings: SparkSettings) -> dict[str, str]:
 
 
 class Session:
-    """A Spark driver in a JVM of this machine, started in the background by `start`."""
+    """A Spark driver in a JVM on this machine. The method `start` starts it in the background."""
 
     def __init__(
         self,
