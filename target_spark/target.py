@@ -88,8 +88,7 @@ class TargetSpark(PluginBase):
         Args:
             config: The settings.
             parse_env_config: True to read settings from environment variables too.
-            validate_config: True to raise an error if settings are invalid; False to log the
-                errors.
+            validate_config: True to raise an error if settings are invalid; False to accept them.
 
         Raises:
             ConfigValidationError: Settings are invalid; the message lists all errors.

@@ -37,7 +37,7 @@ class CatalogRequest:
     """The content of an Airbyte configured catalog, in the form that the loader uses.
 
     Attributes:
-        expected: The streams that the source will send.
+        expected: The streams that the Airbyte source will send.
         options: The loader's options for each stream.
     """
 

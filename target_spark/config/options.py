@@ -154,9 +154,9 @@ class StreamOptions:
         sort_by: The properties to sort the rows of each file by.
         file_bytes: The target size of files in bytes.
         hard_delete: True to delete rows; False to mark them as deleted.
-        by_cursor: Selects the row to keep if several rows have the same key. True to keep the row
-            with the greatest cursor, and the last one of several with this cursor. Otherwise the
-            last row in the input is kept.
+        by_cursor: The rule for several rows with the same key. True to keep the row with the
+            greatest cursor; if several rows have this cursor, the last of them is kept. False to
+            keep the last row in the input.
         least_version: A table version. Rows with a lower version are treated as older than all
             others.
         sync_id: Airbyte's id of the sync, for the metadata of rows.

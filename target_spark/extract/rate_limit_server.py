@@ -469,10 +469,10 @@ class _SlotCounter:
 
 
 def _next_slot(after: float, slot_seconds: float, share: StaticShare) -> float:
-    """Return the start of this worker's first time slot after a time.
+    """Return the start of this worker's next time slot, in seconds since 1970.
 
     Args:
-        after: The time, in seconds since 1970.
+        after: The time after which the slot must start, in seconds since 1970.
         slot_seconds: The length of a time slot, in which the limit allows one request.
         share: The time slots of this worker.
     """

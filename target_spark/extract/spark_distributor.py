@@ -271,7 +271,12 @@ def _list_files(results: Sequence[PartResult], streams: Iterable[str]) -> set[tu
 
 
 def _write_blocks(blocks: DataFrame, address: str) -> None:
-    """Write rows, given as lines of JSON, to text files with one folder per stream."""
+    """Write rows to text files, with one folder per stream.
+
+    Args:
+        blocks: The stream number and the rows of each block, as lines of JSON.
+        address: The URL of the folder to write to.
+    """
     blocks.write.partitionBy("stream").option("maxRecordsPerFile", 0).text(address)
 
 

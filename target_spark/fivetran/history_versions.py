@@ -160,10 +160,10 @@ def _find_base_versions(
 ) -> DataFrame:
     """Return, for each row in a batch, the version in the table that supplies unmodified values.
 
-    It is the first of these versions that exists: the version with the same start time as the row's
-    first version in the batch (an earlier attempt may have written the batch); the active version,
-    unless the batch also contains it; the last version that starts before the row's first version
-    in the batch.
+    If the table has a version with the same start time as the row's first version in the batch, it
+    is that version, because the batch has been written before. Otherwise it is the active version,
+    if the batch does not contain it too. Otherwise it is the last version that starts before the
+    row's first version in the batch.
     """
     start = column_ref(schema.start)
     batch_starts = versions.groupBy(*schema.row_keys).agg(

@@ -87,7 +87,7 @@ def meta_prefix(sync_id: int | None) -> str:
 def build_meta(changes: str | None) -> str:
     """Return the SQL expression for the column ``_airbyte_meta``, a JSON object.
 
-    The object lists the changes that the source and this destination made to the row.
+    The object lists the changes that the Airbyte source and this destination made to the row.
 
     Args:
         changes: The SQL of a JSON list of the changes that this destination made to the row; None
@@ -104,10 +104,10 @@ def build_meta(changes: str | None) -> str:
 
 
 def _source_changes() -> str:
-    """Return the SQL of a JSON list of the changes that the source made to a row.
+    """Return the SQL of a JSON list of the changes that the Airbyte source made to a row.
 
     The changes are read from the metadata that the source attached to the row, a JSON object in the
-    column `` `m` ``. If it has no changes, the list is empty.
+    column `` `m` ``. If it contains no changes, the list is empty.
     """
     changes = "get_json_object(`m`, '$.changes')"
     return f"if(coalesce(startswith({changes}, '['), false), {changes}, '[]')"

@@ -286,11 +286,12 @@ class SpoolFrame:
         )
 
     def _read_lines(self, record: str, *, meta: bool = False) -> DataFrame:
-        """Read the spool lines (rows as lines of JSON), and parse each record as a DDL type.
+        """Read the rows in the spool files (lines of JSON), and parse each record as a DDL type.
 
         Args:
             record: The DDL type of the record.
-            meta: True to read also the metadata that the source attached to each row.
+            meta: True to read also the metadata that an Airbyte source attached to each row; False
+                to omit it.
         """
         lines = read_lines(self._spark, self._paths, record, meta=meta)
         if not self._metadata.starts:

@@ -87,7 +87,8 @@ def read_lines(
         spark: The session to use.
         paths: The spool files.
         record: The DDL type to parse records as.
-        meta: True to read also the metadata that the source attached to each row.
+        meta: True to read also the metadata that an Airbyte source attached to each row; False to
+            omit it.
 
     Returns:
         A DataFrame with the columns ``n`` (the position in the input), ``t`` (the extraction time),
