@@ -185,9 +185,8 @@ class TargetSpark(PluginBase):
         """Run a load whose events come from the function ``feed``.
 
         Args:
-            binding: The reader, state format and options for the input protocol.
-            feed: A function that gets the objects of the run, and passes events to the loader among
-                them.
+            binding: The reader, state format and options for the input protocol, such as Singer.
+            feed: A function that gets the objects of the run, and passes events to the loader.
             retries_tasks: True to let a local Spark retry failed tasks. This is useful if the tasks
                 read an API, which may fail temporarily.
 
@@ -274,7 +273,13 @@ class TargetSpark(PluginBase):
     def _load(
         self, opened: LoadSession, feed: Callable[[LoadSession], None]
     ) -> list[BaseException]:
-        """Pass the input to the loader and finish the load. Return the errors that occurred."""
+        """Pass the input to the loader and finish the load. Return the errors that occurred.
+
+        Args:
+            opened: The objects of the run, such as the loader.
+            feed: A function that gets these objects, and passes the events of the input to the
+                loader.
+        """
         faults: list[BaseException] = []
         loader = opened.loader
         try:
@@ -377,6 +382,10 @@ class TargetSpark(PluginBase):
         """Log an error without secrets.
 
         A traceback is added, unless the message of this kind of error is sufficient.
+
+        Args:
+            fault: The error.
+            hide: A function that removes secrets from a text.
         """
         message = hide(str(fault)) or type(fault).__name__
         if isinstance(fault, _SELF_EXPLANATORY):

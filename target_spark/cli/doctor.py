@@ -128,6 +128,11 @@ def _read_configuration(
 
     If there are errors, the settings are returned as they are in the configuration, without
     validation. If the configuration cannot be read, they are empty.
+
+    Args:
+        check: A function that validates the configuration. It returns the settings, or raises
+            `ConfigurationError`.
+        config_args: The values of the option ``--config``.
     """
     config: Mapping[str, Any] = {}
     try:

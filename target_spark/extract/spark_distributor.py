@@ -213,6 +213,9 @@ class SparkDistributor:
 
         Each attempt gets a different URL.
 
+        Args:
+            step: The function. It gets a Spark session and the URL.
+
         Returns:
             The result of the function, and the URL of the successful attempt.
 
@@ -356,6 +359,10 @@ def _run_cancellable(engine: LeasedSpark, step: Callable[[SparkSession], _T]) ->
     """Call a function in a separate thread and wait for its result.
 
     If the calling thread is interrupted, the Spark jobs of the function are cancelled.
+
+    Args:
+        engine: The Spark of the run.
+        step: The function. It gets a Spark session.
 
     Raises:
         BaseException: The error that the function raised.
