@@ -51,19 +51,28 @@ __all__ = [
 
 
 class TargetSparkError(Exception):
-    """Base class of the target's errors; the message explains the reason and the remedy."""
+    """Base class of the target's errors. The message explains the reason and the remedy."""
 
 
 class SparkUnavailableError(TargetSparkError):
-    """Spark could not be started or connected to, because of Java, its jars or its settings."""
+    """Spark could not be started, or a Spark Connect server could not be used.
+
+    The cause may be Java, Spark's jars, the settings or the server.
+    """
 
 
 class SparkDiedError(TargetSparkError):
-    """Spark's JVM, or its application on a cluster, ended before the run was finished."""
+    """Spark ended before the run was finished.
+
+    Either its JVM ended, or a cluster ended its application.
+    """
 
 
 class JobLockError(TargetSparkError):
-    """The lock of the job is held by another run, or its file is controlled by another user."""
+    """The job cannot be locked.
+
+    Either another run of the job is active, or another user controls the lock file.
+    """
 
 
 class UnsupportedError(TargetSparkError):
@@ -71,23 +80,26 @@ class UnsupportedError(TargetSparkError):
 
 
 class TableError(TargetSparkError):
-    """The target may not or cannot write to a table, or the location has no valid table."""
+    """The target cannot write to a table, or must not, or the location has no valid table."""
 
 
 class TableOwnerError(TargetSparkError):
-    """The table belongs to another job, which loaded it last."""
+    """The table belongs to another job, because that job loaded it last."""
 
 
 class CommitLostError(TargetSparkError):
-    """A write seemed to succeed, but its rows are not in the table."""
+    """A commit was reported as successful, but its rows are not in the table."""
 
 
 class ConflictError(TargetSparkError):
-    """Another writer changed a table during a commit. Nothing was written; a retry is possible."""
+    """Another writer changed a table during a commit.
+
+    The commit wrote nothing, and can be tried again.
+    """
 
 
 class StorageError(TargetSparkError):
-    """All attempts of a commit failed because of the storage, the catalog or another writer."""
+    """A commit failed in all attempts, because of the storage, the catalog or another writer."""
 
 
 class DiskFullError(TargetSparkError):
@@ -99,7 +111,7 @@ class FilesError(TargetSparkError):
 
 
 class ReadingError(TargetSparkError):
-    """The tap that runs in this process failed; rows before the failure are still committed."""
+    """The tap that runs in this process failed. Rows before the failure are still committed."""
 
 
 class BatchFileLoadError(TargetSparkError):
@@ -107,22 +119,25 @@ class BatchFileLoadError(TargetSparkError):
 
 
 class RowCountError(TargetSparkError):
-    """The number of rows written and quarantined differs from the number of rows received."""
+    """The number of rows written and quarantined is not equal to the number of rows received."""
 
 
 class QuarantineError(TargetSparkError):
-    """More rows are invalid than the setting ``max_quarantined`` allows to quarantine."""
+    """More rows are invalid than the setting ``max_quarantined`` allows."""
 
 
 class IncompleteError(TargetSparkError):
-    """An overwrite was not completed, because the source did not confirm that it sent all rows.
+    """An overwrite was not completed, because the input did not confirm that it has all rows.
 
     The old rows stay in the table.
     """
 
 
 class StateOutputError(TargetSparkError):
-    """States cannot be emitted, because standard output or its reader was closed."""
+    """States cannot be written, because standard output is closed.
+
+    Either this process or the reader of the output has closed it.
+    """
 
 
 class RateLimitServerError(TargetSparkError):
@@ -130,4 +145,7 @@ class RateLimitServerError(TargetSparkError):
 
 
 class FrameError(TargetSparkError):
-    """A tap's stream could not be read as a DataFrame, or a value does not fit its column."""
+    """A tap's stream could not be read as a Spark DataFrame.
+
+    The tap failed, or a value does not fit its column.
+    """

@@ -85,6 +85,11 @@ class TargetSpark(PluginBase):
     ) -> None:
         """Read and validate the settings.
 
+        Args:
+            config: The settings.
+            parse_env_config: True to read settings from environment variables too.
+            validate_config: True to raise an error if settings are invalid; False to accept them.
+
         Raises:
             ConfigValidationError: Settings are invalid; the message lists all errors.
         """
@@ -111,16 +116,17 @@ class TargetSpark(PluginBase):
 
     @classmethod
     def get_singer_command(cls) -> CliCommand:
-        """Return the command that loads Singer messages."""
+        """Return the command that loads Singer messages from standard input."""
         from tap_core.protocols.singer.cli import target_command
 
         return target_command(cls, cls.listen, HELP)
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:
-        """Return the command that the arguments select; without a match, Singer's load.
+        """Return the command to run for the given command-line arguments.
 
-        A command is selected by the first argument, or by the option ``--port``.
+        The first argument or the option ``--port`` selects it. If neither selects a command, it is
+        the command that loads Singer messages.
         """
         if args and args[0] in AIRBYTE_COMMANDS:
             from target_spark.airbyte.cli import airbyte_command
@@ -147,7 +153,7 @@ class TargetSpark(PluginBase):
         return [*super()._faults_beyond_schema(), *settings.find_faults(self.config)]
 
     def listen(self, source: BinaryIO) -> int:
-        """Load the Singer messages in ``source`` until it ends; return the exit code."""
+        """Load the Singer messages in ``source`` until its end. Return the exit code."""
         options = settings.load_options(self.config)
         check = None
         if options.strict:
@@ -158,11 +164,11 @@ class TargetSpark(PluginBase):
         return 1 if self.load(source, binding) else 0
 
     def load(self, source: BinaryIO, binding: ProtocolBinding) -> list[BaseException]:
-        """Read a protocol's messages from ``source`` until it ends, and load their rows.
+        """Read messages of an input protocol, such as Singer or Airbyte, and load their rows.
 
         Args:
-            source: The input.
-            binding: The protocol's reader, state format and options.
+            source: The input, which is read until its end.
+            binding: The reader, state format and options for the input protocol.
 
         Returns:
             The errors that occurred; empty on success.
@@ -179,13 +185,13 @@ class TargetSpark(PluginBase):
         """Run a load whose events come from the function ``feed``.
 
         Args:
-            binding: The protocol's reader, state format and options.
-            feed: A function that gets a load session and passes events to its loader.
-            retries_tasks: True to let a local Spark retry failed tasks, because they read a source
-                that may fail.
+            binding: The reader, state format and options for the input protocol, such as Singer.
+            feed: A function that gets the objects of the run, and passes events to the loader.
+            retries_tasks: True to let a local Spark retry failed tasks. This is useful if the tasks
+                read an API, which may fail temporarily.
 
         Returns:
-            The errors that occurred, which are also in the report; empty on success.
+            The errors that occurred, which the report of the run also contains; empty on success.
         """
         report = Report(self.config_args)
         faults: list[BaseException] = []
@@ -218,7 +224,16 @@ class TargetSpark(PluginBase):
         *,
         retries_tasks: bool,
     ) -> Iterator[LoadSession]:
-        """Context manager: create the objects of a run, and close them in reverse order."""
+        """Context manager: create and yield the objects of a run, such as Spark and the loader.
+
+        At the end they are closed in reverse order.
+
+        Args:
+            binding: The reader, state format and options for the input protocol.
+            outlet: The output for states.
+            report: The report of the run.
+            retries_tasks: True to let a local Spark retry failed tasks.
+        """
         job, location = settings.get_job_name(self.config), settings.get_location(self.config)
         former = settings.former_jobs(self.config)
         started = monotonic_run_start(location, (job, *former), self.initialized_at)
@@ -258,7 +273,13 @@ class TargetSpark(PluginBase):
     def _load(
         self, opened: LoadSession, feed: Callable[[LoadSession], None]
     ) -> list[BaseException]:
-        """Process the input and finish the load; return the errors of both."""
+        """Pass the input to the loader and finish the load. Return the errors that occurred.
+
+        Args:
+            opened: The objects of the run, such as the loader.
+            feed: A function that gets these objects, and passes the events of the input to the
+                loader.
+        """
         faults: list[BaseException] = []
         loader = opened.loader
         try:
@@ -296,7 +317,9 @@ class TargetSpark(PluginBase):
     ) -> Callable[[Iterable[Event]], Iterator[Event]]:
         """Return a function that applies the configured stream maps and flattening to events.
 
-        ``renamed`` is a function called with the old and the new name of each renamed stream.
+        Args:
+            renamed: A function called for each stream that a stream map renames, with its old and
+                its new name.
         """
         if self._mapper is None:
             return iter
@@ -306,20 +329,25 @@ class TargetSpark(PluginBase):
 
     @property
     def has_stream_maps(self) -> bool:
-        """True if stream maps or flattening change the loaded data."""
+        """True if stream maps or flattening are configured."""
         return self._mapper is not None
 
     # Signals
 
     def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:
-        """Set the function that is called at the first signal, to interrupt the main thread.
+        """Set the function that the first termination signal calls to interrupt the main thread.
 
-        None removes it.
+        Args:
+            leave: The function; None to call no function.
         """
         self._leave = leave
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Begin to stop the run at the first signal; end the process at once at the second."""
+        """Handle a termination signal.
+
+        The first signal stops the run after the commits in progress. The second signal ends the
+        process at once.
+        """
         if self._wake_up is None:
             super()._handle_termination(signum, frame)
         if self._signals:
@@ -338,7 +366,7 @@ class TargetSpark(PluginBase):
     # The report
 
     def _report_outcome(self, report: Report, faults: Sequence[BaseException]) -> None:
-        """Log the errors, print the summary, and write the report file."""
+        """Log the errors of a run, print its summary, and write its report file."""
         hide = make_redactor(self.config)
         for fault in faults:
             self._log(fault, hide)
@@ -351,7 +379,14 @@ class TargetSpark(PluginBase):
         write_to_stderr("\n".join([*report.lines(), f"REPORT: {text}", ""]))
 
     def _log(self, fault: BaseException, hide: Callable[[str], str]) -> None:
-        """Log an error without secrets; add a traceback unless its message is sufficient."""
+        """Log an error without secrets.
+
+        A traceback is added, unless the message of this kind of error is sufficient.
+
+        Args:
+            fault: The error.
+            hide: A function that removes secrets from a text.
+        """
         message = hide(str(fault)) or type(fault).__name__
         if isinstance(fault, _SELF_EXPLANATORY):
             self.logger.error("%s", message)
@@ -379,7 +414,7 @@ def _commits(
     folder: SpoolFolder,
     stopping: threading.Event,
 ) -> BatchWriter:
-    """Return the batch writer, which commits rows with Spark; import Spark's libraries first."""
+    """Import Spark's libraries, and return the object that commits batches of rows with Spark."""
     load_libraries()
     from target_spark.loader.batch_writer import BatchWriter
 

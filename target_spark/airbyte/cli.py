@@ -41,7 +41,7 @@ _FLAGS: Final[Mapping[str, CommandArgs]] = {
 
 
 def airbyte_command(plugin: type[CommandTarget], word: str) -> ProgramCommand:
-    """Return the command object for the Airbyte command ``word``: spec, check or write."""
+    """Return the command that runs the Airbyte command ``word``: spec, check or write."""
     return ProgramCommand(plugin.name, partial(_run, plugin, word))
 
 
@@ -63,7 +63,7 @@ def _run(plugin: type[CommandTarget], word: str, arguments: list[str], program: 
 
 
 class _CommandState:
-    """State of a running Airbyte command: its output, and the secrets to remove from it."""
+    """The output of a running Airbyte command, and the secrets to remove from this output."""
 
     def __init__(self, plugin: type[CommandTarget], wire: StdoutWriter) -> None:
         self.plugin = plugin
@@ -72,11 +72,11 @@ class _CommandState:
         self._hide: Callable[[str], str] = str
 
     def hide(self, text: str) -> str:
-        """Return a text without the secrets of the settings that have been read."""
+        """Return a text without the secrets in the settings that have been read so far."""
         return self._hide(text)
 
     def read_settings(self, path: str) -> ConfigInput:
-        """Read a settings file; its secrets are removed from all later output.
+        """Read a settings file, and remove its secrets from all later output.
 
         Raises:
             ConfigFileError: The file cannot be read.
@@ -101,7 +101,10 @@ class _CommandState:
         self._wire.write(line(kind, field, body))
 
     def write_error(self, fault: BaseException) -> None:
-        """Write an error as an ERROR trace; if standard output is closed, to standard error."""
+        """Write an error as an Airbyte ERROR trace message.
+
+        If standard output is closed, write the text of the error to standard error instead.
+        """
         try:
             self._wire.write(trace_line("ERROR", error_body(fault, self.hide)))
         except OSError:

@@ -34,10 +34,10 @@ MODES: Final[Mapping[str, WriteMode]] = {
 
 @dataclass(frozen=True, slots=True)
 class CatalogRequest:
-    """The content of a configured catalog in the form that the loader uses.
+    """The content of an Airbyte configured catalog, in the form that the loader uses.
 
     Attributes:
-        expected: The streams that the source will send.
+        expected: The streams that the Airbyte source will send.
         options: The loader's options for each stream.
     """
 
@@ -45,16 +45,20 @@ class CatalogRequest:
     options: dict[StreamId, StreamOptions]
 
     def renamed(self, old: StreamId, new: StreamId) -> None:
-        """Apply the options of a stream to the new name that a stream map gives it.
+        """Give the options of a stream to the new name that a stream map gives the stream.
 
-        Options of the new name that exist already are kept.
+        If the new name already has options, nothing changes.
         """
         if old in self.options:
             self.options.setdefault(new, self.options[old])
 
 
 def parse_catalog(catalog: ConfiguredCatalog, table_format: str) -> CatalogRequest:
-    """Convert a configured catalog to the loader's streams and options.
+    """Convert an Airbyte configured catalog to the streams and options of the loader.
+
+    Args:
+        catalog: The catalog.
+        table_format: The format of the tables, to check that it supports the requested sync modes.
 
     Raises:
         CatalogFileError: The catalog has errors, or requests something that the table format does
@@ -70,7 +74,10 @@ def parse_catalog(catalog: ConfiguredCatalog, table_format: str) -> CatalogReque
 
 
 def build_options(config: Mapping[str, Any], request: CatalogRequest) -> LoadOptions:
-    """Return the loader's options from the settings and the catalog; the catalog has priority."""
+    """Return the loader's options, from the settings and the catalog.
+
+    If both set an option of a stream, the catalog's value is used.
+    """
     options = load_options(config)
     quarantines = with_defaults(config).get("misfits") == "quarantine"
     columns = replace(options.columns, airbyte=True, quarantines_misfits=quarantines)
@@ -134,8 +141,9 @@ def _holds_many(schema: Any) -> bool:
 def _build_expected_stream(stream: ConfiguredStream) -> ExpectedStream:
     """Return a stream of a configured catalog in the form that the loader expects.
 
-    Rows of older generations (complete refreshes) are removed if the catalog requests only the
-    current generation. In overwrite mode all old rows are replaced anyway.
+    A generation is a complete refresh of the stream. If the catalog requests only the current
+    generation, the rows of older ones are removed. In overwrite mode this is not necessary, because
+    all old rows are replaced.
     """
     generation = stream.generation_id
     truncates = bool(generation) and stream.minimum_generation_id == generation
@@ -162,10 +170,10 @@ def _described(stream: ConfiguredStream, *, with_keys: bool) -> SchemaEvent:
 
 
 def _build_column_names(paths: Sequence[_Path], schema: Mapping[str, object]) -> dict[_Path, str]:
-    """Return a column name for each path of a nested key or cursor.
+    """Return a column name for each path of a key or cursor, which may be nested.
 
-    The name is the path's parts joined by dots, with ``_`` appended while another property has that
-    name.
+    The name of a nested property is the parts of its path joined by dots. If another column already
+    has this name, ``_`` is appended.
     """
     declared = schema.get("properties")
     taken = set(declared) if isinstance(declared, Mapping) else set()
@@ -181,10 +189,9 @@ def _build_column_names(paths: Sequence[_Path], schema: Mapping[str, object]) ->
 
 
 def _build_stream_options(stream: ConfiguredStream) -> StreamOptions:
-    """Return the loader's options for a stream.
+    """Return the loader's options for a stream of a configured catalog.
 
-    A delete record always removes its row instead of marking the row as deleted, as Airbyte users
-    expect.
+    A delete record removes its row, as Airbyte users expect, instead of marking it as deleted.
     """
     mode = MODES[stream.destination_sync_mode]
     return StreamOptions(

@@ -41,9 +41,11 @@ _PASSING: Final = (JobLockError, SparkDiedError, StorageError)
 
 
 def error_body(fault: BaseException, hide: Callable[[str], str]) -> dict[str, Any]:
-    """Return the body of an Airbyte ERROR trace for an exception.
+    """Return the body of an Airbyte ERROR trace message for an exception.
 
-    ``hide`` is a function that removes secrets from a text.
+    Args:
+        fault: The exception.
+        hide: A function that removes secrets from a text.
     """
     name = type(fault).__qualname__
     return {

@@ -26,21 +26,23 @@ _decode_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class PerStreamStateFormat:
-    """Format of Airbyte states: each emitted state includes the number of rows before it.
+    """Encoding of Airbyte states for standard output and for the metadata of commits.
 
-    The count begins at the previous state of the same scope. The scope of a state is one stream, or
-    all streams for a global state.
+    A state on standard output includes the number of rows since the previous state. An Airbyte
+    state belongs to one stream or is a global state of all streams. So the rows of one stream or of
+    all streams are counted.
     """
 
     def __init__(self) -> None:
-        """Create the format with all row counts at zero."""
+        """Create the encoding, with all row counts at zero."""
         self._counted: Counter[Hashable] = Counter()
         self._rejected: Counter[Hashable] = Counter()
 
     def format_output(self, covered: CoveredState) -> bytes:
-        """Return a STATE message with the numbers of committed and of rejected rows.
+        """Return an Airbyte STATE message with the numbers of committed and rejected rows.
 
-        Rows are counted from the previous state of the same scope: one stream, or all streams.
+        The rows since the previous state of the same stream are counted. For a global state it is
+        the rows of all streams since the previous global state.
         """
         scope = covered.scope
         received = covered.rows - self._counted[scope]
@@ -52,17 +54,20 @@ class PerStreamStateFormat:
         )
 
     def format_stored(self, states: Sequence[CoveredState]) -> bytes:
-        """Return the states as a JSON list, with one state per stream or one for all streams."""
+        """Return the states as a JSON list, to store them in the metadata of a commit.
+
+        The list has one state per stream, or one state for all streams.
+        """
         return b"[%b]" % b",".join(each.state for each in states)
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
-        """Add to the number of rows of a stream that were written to its quarantine table."""
+        """Count rows of a stream that were quarantined. The next state reports them as rejected."""
         self._rejected[stream] += rows
         self._rejected[_ALL] += rows
 
 
 def _add_row_counts(state: bytes, committed: int, rejected: int) -> bytes:
-    """Return a state with the destination's row counts; existing counts are replaced."""
+    """Add the row counts of this destination to a state. Row counts in the state are replaced."""
     stats = b'{"recordCount":%d.0}' % committed
     if rejected:
         stats = stats[:-1] + b',"rejectedRecordCount":%d.0}' % rejected

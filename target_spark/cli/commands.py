@@ -61,7 +61,7 @@ _NAMED: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class ProgramCommand:
-    """A command of the program; it can be called like a click command.
+    """A command of the program, which can be used in place of a click command.
 
     Attributes:
         name: The name of the program.
@@ -80,12 +80,14 @@ class ProgramCommand:
     ) -> int:
         """Run the command and return its exit code.
 
-        In click's standalone mode (the default) the process exits with that code instead.
+        In click's standalone mode (the default) the process exits with this code instead.
 
         Args:
-            args: The command line after the program's name; None for that of this process.
+            args: The arguments, beginning with the name of the command; None for the arguments of
+                this process.
             prog_name: The program's name in messages; None for ``name``.
-            **extra: ``standalone_mode``: False to return the exit code, True to exit.
+            **extra: Only ``standalone_mode`` has an effect: False to return the exit code, True to
+                exit.
         """
         arguments = list(sys.argv[1:] if args is None else args)[1:]
         code = self.run(arguments, prog_name or self.name)
@@ -95,7 +97,7 @@ class ProgramCommand:
 
 
 def subcommand(plugin: type[CommandTarget], word: str) -> ProgramCommand:
-    """Return the command object for the subcommand ``word``: doctor, last-state or replay."""
+    """Return the command that runs the subcommand ``word``: doctor, last-state or replay."""
     return ProgramCommand(plugin.name, partial(_run, plugin, word))
 
 
@@ -124,7 +126,10 @@ def _run(plugin: type[CommandTarget], word: str, arguments: list[str], program: 
 
 
 def _create_target(plugin: type[CommandTarget], config_input: ConfigInput) -> CommandTarget:
-    """Create the target without its setting ``report``, to keep the last run's report file."""
+    """Create the target without its setting ``report``.
+
+    So the report file of the last run is not overwritten.
+    """
     config = {**config_input.config, "report": None}
     return plugin(config=config, parse_env_config=config_input.parse_env)
 

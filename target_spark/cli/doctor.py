@@ -64,7 +64,7 @@ _ROOM: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check of the configuration or the environment, with its result.
+    """The result of one check of the configuration or the environment.
 
     Attributes:
         name: The name of the check.
@@ -77,7 +77,7 @@ class Check:
     text: str
 
     def line(self) -> str:
-        """Return the check as one line of text: verdict, name and result."""
+        """The result as one line of text: verdict, name and text."""
         return f"{self.verdict:8} {self.name:14} {self.text}"
 
 
@@ -87,10 +87,11 @@ def run_checks(
     *,
     as_json: bool = False,
 ) -> int:
-    """Run all checks and print their results; return exit code 1 if a check failed, else 0.
+    """Run all checks and print their results. Return exit code 1 if a check failed, else 0.
 
     Args:
-        check: A function that returns the validated settings, or raises `ConfigurationError`.
+        check: A function that validates the configuration. It returns the settings, or raises
+            `ConfigurationError`.
         config_args: The values of the option ``--config``.
         as_json: True to print one JSON document; False to print one line per check.
     """
@@ -107,10 +108,11 @@ def run_checks(
 def checks(
     check: Callable[[ConfigInput], Mapping[str, Any]], config_args: Sequence[str]
 ) -> Iterator[Check]:
-    """Run all checks and yield each result, with secrets removed from its text.
+    """Run all checks and yield their results, with secrets removed from the texts.
 
     Args:
-        check: A function that returns the validated settings, or raises `ConfigurationError`.
+        check: A function that validates the configuration. It returns the settings, or raises
+            `ConfigurationError`.
         config_args: The values of the option ``--config``.
     """
     config, faults = _read_configuration(check, config_args)
@@ -122,9 +124,15 @@ def checks(
 def _read_configuration(
     check: Callable[[ConfigInput], Mapping[str, Any]], config_args: Sequence[str]
 ) -> tuple[Mapping[str, Any], list[str]]:
-    """Return the settings and their errors; if there are errors, the settings as read.
+    """Return the validated settings and a list of their errors.
 
-    The settings are empty if they cannot be read.
+    If there are errors, the settings are returned as they are in the configuration, without
+    validation. If the configuration cannot be read, they are empty.
+
+    Args:
+        check: A function that validates the configuration. It returns the settings, or raises
+            `ConfigurationError`.
+        config_args: The values of the option ``--config``.
     """
     config: Mapping[str, Any] = {}
     try:
@@ -157,9 +165,10 @@ def _checks(config: Mapping[str, Any], faults: Sequence[str]) -> Iterator[Check]
 
 
 def preflight_checks(config: Mapping[str, Any]) -> Iterator[Check]:
-    """Run the checks that do not start Spark, and yield each result.
+    """Run the checks that do not need a running Spark, and yield their results.
 
-    ``config`` must be valid settings.
+    Args:
+        config: The settings, which must be valid.
     """
     yield from _programs(config)
     if not config.get("remote"):  # a server's jars are checked later
@@ -189,11 +198,11 @@ def _version() -> str:
 
 
 def _jars(config: Mapping[str, Any]) -> str:
-    """Return a text that explains the origin of the table format's jars.
+    """Return a text that says from which location Spark gets the jars of the table format.
 
     Raises:
-        SparkUnavailableError: The format does not support this Spark, or a configured jar is
-            missing.
+        SparkUnavailableError: The format does not support this Spark version, or a configured jar
+            is missing.
     """
     spark_settings, version = settings.spark_settings(config), _version()
     missing = [
@@ -260,12 +269,15 @@ def _check_path(config: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _nearest_existing(folder: Path) -> Path:
-    """Return a folder if it exists, else its nearest existing parent folder."""
+    """Return a folder if it exists. Otherwise return the nearest parent folder that exists."""
     return next(each for each in (folder, *folder.absolute().parents) if each.exists())
 
 
 def _explain_not_writable(folder: Path) -> str:
-    """Return the reason if a folder cannot be created or written to; "" if it can."""
+    """Return the reason why a folder cannot be created or written to.
+
+    Return "" if it can be created or written to.
+    """
     nearest = _nearest_existing(folder)
     if not nearest.is_dir():
         return f"{nearest} is a file"
@@ -326,8 +338,10 @@ def _check_security(
 ) -> Iterator[Check]:
     """Yield a warning for each missing protection of Spark's data from other users.
 
-    The effective settings of the session ``spark`` are checked, including those in
-    ``spark-defaults.conf``. Without a session, the configured settings are checked.
+    Args:
+        config: The settings of the target.
+        spark: A running session, of which the effective settings are checked, including
+            ``spark-defaults.conf``. None to check the configured settings.
     """
     spark_settings = settings.spark_settings(config)
     if spark_settings.remote:
@@ -342,7 +356,10 @@ def _check_security(
 
 
 def _check_staging_address(staging: str, spark: SparkSession) -> Check:
-    """Check the URL for uncommitted rows: upload a file, read it with Spark, and delete it."""
+    """Check that the URL for uncommitted rows can be used.
+
+    A file is uploaded to it, read with Spark, and deleted.
+    """
     from target_spark.storage.staging_upload import StagingArea, staged_for_spark
 
     with contextlib.closing(SpoolFolder()) as folder:
@@ -361,13 +378,19 @@ def _check_staging_address(staging: str, spark: SparkSession) -> Check:
 
 
 def storage_checks(options: LoadOptions, spark: SparkSession) -> Iterator[Check]:
-    """Check that tables can be created, written, read and dropped in each configured location."""
+    """Check each configured location for tables, and yield the results.
+
+    A check creates, writes, reads and drops a table in the location.
+    """
     for table in _probe_tables(options):
         yield _storage(options, spark, table)
 
 
 def _probe_tables(options: LoadOptions) -> list[Table]:
-    """Return a table with an unused name for each location in which a stream has its table."""
+    """Return a table to create for a test in each location in which the settings put tables.
+
+    Its name is random, so that no existing table is used.
+    """
     name = f"{_PROBE}_{uuid.uuid4().hex[:8]}"
     probes: dict[str, Table] = {}
     for stream in (name, *options.streams):
@@ -396,7 +419,7 @@ def _storage(options: LoadOptions, spark: SparkSession, table: Table) -> Check:
 
 
 def _try_table(options: LoadOptions, spark: SparkSession, table: Table) -> Iterator[str]:
-    """Create, write, read and drop a table; yield the name of each step after its completion."""
+    """Create, write, read and drop a test table. Yield the name of each step that succeeded."""
     from target_spark.writers import get_writer
 
     writer = get_writer(options.format)
@@ -426,7 +449,7 @@ def _check_read_rows(rows: Sequence[tuple[Any, ...]]) -> None:
 
 @contextlib.contextmanager
 def _remove_created_afterwards(spark: SparkSession, table: Table) -> Iterator[None]:
-    """Context manager: at the end, remove the table's database and folder if they are new.
+    """Context manager: at the end, remove the database and folder that were created for a test.
 
     They are removed only if they did not exist before and are empty.
     """
@@ -446,7 +469,10 @@ def _remove_created_afterwards(spark: SparkSession, table: Table) -> Iterator[No
 
 
 def _check_tables(config: Mapping[str, Any], options: LoadOptions, spark: SparkSession) -> Check:
-    """Check that the existing tables belong to this job, and find the job's last state."""
+    """Check that the existing tables belong to this job.
+
+    The result also names the run that stored the job's last state.
+    """
     jobs = (settings.get_job_name(config), *settings.former_jobs(config))
     try:
         tables = find_recoverable_tables(options, lambda: spark)

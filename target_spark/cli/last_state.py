@@ -33,12 +33,13 @@ __all__ = ["RecoveredTable", "find_recoverable_tables", "get_job_metadata"]
 
 @dataclass(frozen=True, slots=True)
 class RecoveredTable:
-    """A table with the metadata of its newest commit.
+    """A table, with the metadata that its newest commit contains.
 
     Attributes:
         table: The name of the table.
-        marker: The commit metadata of target-spark, or None if the table has none.
-        unknown: True if the table has rows but no commit metadata.
+        marker: The metadata that target-spark stored in the commit; None if the commit has no such
+            metadata.
+        unknown: True if the table has rows but no such metadata.
     """
 
     table: str
@@ -49,9 +50,13 @@ class RecoveredTable:
 def get_job_metadata(
     jobs: Collection[str], tables: Iterable[RecoveredTable]
 ) -> CommitMetadata | None:
-    """Return the commit metadata with the last state of a job; None if no table has a state.
+    """Return the commit metadata that contains the last state of a job.
 
-    ``jobs`` are the job's name and its former names.
+    Return None if no table has a state of the job.
+
+    Args:
+        jobs: The job's name and its former names.
+        tables: The tables to search.
     """
     last = find_latest_metadata(
         each.marker for each in tables if each.marker and each.marker.job in jobs
@@ -62,10 +67,12 @@ def get_job_metadata(
 def find_recoverable_tables(
     options: LoadOptions, spark: Callable[[], SparkSession]
 ) -> list[RecoveredTable]:
-    """Find the tables in all configured locations; return each with its newest commit metadata.
+    """Find the tables in all configured locations, with the metadata of their newest commits.
 
-    ``spark`` is a function that returns a session. It is called only if tables cannot be read as
-    local files.
+    Args:
+        options: The options of the load.
+        spark: A function that returns a session. It is called only if tables cannot be read as
+            local files.
 
     Raises:
         TargetSparkError: Spark cannot start, or a table cannot be read.
@@ -81,7 +88,10 @@ def find_recoverable_tables(
 
 
 def _get_catalog_databases(options: LoadOptions) -> list[tuple[str | None, str | None]]:
-    """Return each pair of catalog and database that the settings name; both may be None."""
+    """Return the pairs of catalog and database in which the settings put tables.
+
+    Either is None if it is not set.
+    """
     options_of_streams = [
         options.every,
         *(each.with_defaults(options.every) for each in options.streams.values()),

@@ -67,8 +67,8 @@ class ReplayResult:
         found: The number of records that were in the quarantine.
         loaded: The number of records that are now in the table.
         unfit: The number of records that still do not match their schema.
-        kept: The number of records that remain in the quarantine because the table already has a
-            row with their key.
+        kept: The number of records that stay in the quarantine because the table already has a row
+            with their key.
     """
 
     stream: str
@@ -101,12 +101,13 @@ def replay(config: Mapping[str, Any], described: SchemaEvent, *, overwrite: bool
     Args:
         config: The validated settings.
         described: The schema of the stream.
-        overwrite: True to replace rows of the table with the same key; False to keep the records
-            with such a key in the quarantine.
+        overwrite: True to replace rows of the table that have the same key as a record. False to
+            leave these rows unchanged, and to keep the records in the quarantine.
 
     Raises:
         JobLockError: A run of the job is active.
-        UnsupportedError: Each run overwrites the stream, or ``dry_run`` is set.
+        UnsupportedError: The stream is configured to be overwritten by each run, or ``dry_run`` is
+            set.
         TargetSparkError: The records could not be loaded.
     """
     options = settings.load_options(config)
@@ -136,7 +137,7 @@ def reload_records(
     *,
     overwrite: bool = False,
 ) -> ReplayResult:
-    """Load the records in a stream's quarantine table again, with a Spark that is running.
+    """Load the records in a stream's quarantine table again, with a Spark that is already running.
 
     Args:
         engine: The Spark of the run.
@@ -144,10 +145,11 @@ def reload_records(
         run: The identity of the run.
         folder: The local folder for uncommitted rows.
         described: The schema of the stream.
-        overwrite: As in `replay`.
+        overwrite: True to replace rows of the table that have the same key as a record. False to
+            leave these rows unchanged, and to keep the records in the quarantine.
 
     Raises:
-        UnsupportedError: Each run overwrites the stream.
+        UnsupportedError: The stream is configured to be overwritten by each run.
         TargetSparkError: The records could not be loaded.
     """
     stream = described.stream
@@ -192,10 +194,11 @@ def _as_one_batch(options: LoadOptions) -> LoadOptions:
 
 
 class ReplayWriter(BatchWriter):
-    """Batch writer of a replay, which commits one batch.
+    """Batch writer of a replay, which loads quarantined records again in a single batch.
 
-    It marks the quarantined records with the run's id, commits their rows, and removes the records
-    from the quarantine. So an interrupted replay can be completed by the next one.
+    It marks the quarantined records with the run's id, commits their rows, and then removes the
+    records from the quarantine. If a replay is interrupted, the marks let the next replay complete
+    it.
     """
 
     def __init__(
@@ -217,14 +220,14 @@ class ReplayWriter(BatchWriter):
 
     @property
     def unreadable(self) -> int:
-        """The number of records that cannot be parsed as JSON objects."""
+        """The number of quarantined records that cannot be parsed as JSON objects."""
         return len(self._unreadable)
 
     @contextmanager
     def opened(self, table: Table) -> Iterator[int]:
-        """Context manager: copy a table's quarantine to temporary storage.
+        """Context manager: copy the quarantined records of a table to temporary storage.
 
-        Yield the number of its records.
+        Yield the number of these records.
         """
         spark, self._quarantine_table = self._engine.spark(), get_quarantine_table(table)
         if self._writer.get_column_types(spark, self._quarantine_table) is None:
@@ -241,7 +244,7 @@ class ReplayWriter(BatchWriter):
             yield count
 
     def records(self, described: SchemaEvent) -> Iterator[Rows]:
-        """Yield the quarantined records as events, in the order of their quarantine."""
+        """Yield the quarantined records as events, in the order in which they were quarantined."""
         positioned = self._source.selectExpr(
             f"`{_PLACE}` AS place", "raw", f"{_TIME} AS extracted", "version"
         )
@@ -254,7 +257,12 @@ class ReplayWriter(BatchWriter):
                 yield rows
 
     def write(self, request: CommitRequest) -> CommitResult:
-        """Mark the quarantined records, commit their rows, and remove the records.
+        """Commit the rows of the quarantined records, and remove the records from the quarantine.
+
+        The records are first marked with this run's id, so that an interrupted replay can be
+        completed.
+
+        The method can be called only once, because a replay has only one batch.
 
         Raises:
             RuntimeError: The method is called a second time.
@@ -282,7 +290,7 @@ class ReplayWriter(BatchWriter):
         return self._staged
 
     def _get_unloaded_records(self, spark: SparkSession, table: Table) -> DataFrame:
-        """Return the quarantined records that were never loaded again, each with its position."""
+        """Return the quarantined records that no replay has loaded, each with its position."""
         quarantined = self._writer.rows(spark, self._quarantine_table)
         missing = {
             name: F.lit(None).cast(ddl)
@@ -301,9 +309,10 @@ class ReplayWriter(BatchWriter):
         )
 
     def _find_existing_keys(self, spark: SparkSession, request: CommitRequest) -> frozenset[int]:
-        """Return the ordinals of the quarantined rows whose key is already in the table.
+        """Return the positions of the rows whose key is already in the table.
 
-        An ordinal is the position of a row in the input of the replay.
+        The position is the row's number in the input of the replay. If rows are appended without
+        regard to keys, the result is empty.
         """
         if (
             request.mode is WriteMode.APPEND
@@ -324,9 +333,11 @@ class ReplayWriter(BatchWriter):
         return frozenset(row[0] for row in matching.select(quote(ordinal)).toLocalIterator())
 
     def _claim_records(self, spark: SparkSession, stay: Collection[int]) -> DataFrame:
-        """Return the quarantined records, marked with this run's id except those in ``stay``.
+        """Return all quarantined records, with this run's id as a mark on the records to replay.
 
-        ``stay`` has the positions of records that remain in the quarantine.
+        Args:
+            spark: The session.
+            stay: The positions of records that are not marked, because they stay in the quarantine.
         """
         path = self._folder.new_path("stay")
         path.write_text("".join(f'{{"{_PLACE}":{place}}}\n' for place in stay), "ascii")
@@ -339,15 +350,15 @@ class ReplayWriter(BatchWriter):
         return joined.select(*SCHEMA.types)
 
     def _remove(self, spark: SparkSession) -> None:
-        """Remove the records that this run marked from the quarantine.
+        """Remove the records that this run marked from the quarantine table.
 
-        These were loaded, or quarantined again as new records.
+        They have been loaded, or they have been quarantined again as new records.
         """
         quarantined = self._writer.rows(spark, self._quarantine_table)
         self._rewrite(spark, quarantined.where(f"`replay` IS NULL OR `replay` <> '{self._run.id}'"))
 
     def _rewrite(self, spark: SparkSession, rows: DataFrame) -> None:
-        """Replace the content of the quarantine table by ``rows``, in one commit."""
+        """Replace all records in the quarantine table by ``rows``, in one commit."""
         table = self._quarantine_table
         with stage_frame(spark, self._staging_area, rows) as staged:
             marker = self._marker(table, None)
@@ -360,13 +371,13 @@ class ReplayWriter(BatchWriter):
 def _decode_record(
     described: SchemaEvent, raw: str, at: str | None, version: int | None
 ) -> Rows | None:
-    """Return a quarantined record as an event, or None if it is not a valid record.
+    """Convert a quarantined record to an event. Return None if it is not a valid record.
 
     Args:
         described: The schema of the stream.
         raw: The record as JSON.
-        at: The extraction time of the record, or None.
-        version: The table version of the record, or None.
+        at: The extraction time of the record; None if unknown.
+        version: The table version of the record; None if unknown.
     """
     head: dict[str, Any] = {"type": "RECORD", "stream": described.stream.name, "time_extracted": at}
     if version is not None:
@@ -380,9 +391,13 @@ def _decode_record(
 
 
 def _remove_rows(batch: Batch, left: Collection[int], folder: SpoolFolder) -> Batch:
-    """Return the batch without the rows with an ordinal in ``left``, in a new spool file.
+    """Return a copy of a batch without certain rows. The remaining rows are in a new file.
 
-    An ordinal is the position of a row in the input.
+    Args:
+        batch: The batch.
+        left: The positions in the input of the rows to leave out. If it is empty, the batch is
+            returned unchanged.
+        folder: The local folder for uncommitted rows.
     """
     if not left:
         return batch

@@ -17,7 +17,7 @@ __all__ = ["parse_schemas", "select_one"]
 
 
 def parse_schemas(text: str) -> list[SchemaEvent]:
-    """Return the schemas in the text of a Singer catalog or of Singer messages, in order.
+    """Return the stream schemas in the text of a Singer catalog or of Singer messages, in order.
 
     Raises:
         UnsupportedError: The text is neither a JSON document nor Singer messages.
@@ -30,7 +30,7 @@ def parse_schemas(text: str) -> list[SchemaEvent]:
 
 
 def select_one(events: Iterable[Event], stream: str) -> SchemaEvent:
-    """Return the last schema of the stream named ``stream``.
+    """Return the schema of the stream named ``stream``. If there are several, return the last one.
 
     Raises:
         UnsupportedError: There is no schema for that stream.
@@ -48,7 +48,9 @@ def select_one(events: Iterable[Event], stream: str) -> SchemaEvent:
 
 
 def _parse_documents(text: str) -> list[Any]:
-    """Return the JSON document that a text consists of, or else the SCHEMA messages in it.
+    """Parse a text that is either one JSON document or lines of Singer messages.
+
+    Return a list with the JSON document, or with the SCHEMA messages.
 
     Raises:
         UnsupportedError: A line with a SCHEMA message is not JSON.
@@ -83,7 +85,10 @@ def _of_catalog(document: Mapping[str, Any]) -> Iterator[SchemaEvent]:
 
 
 def _get_keys(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the key properties of a catalog entry, from ``key_properties`` or its metadata."""
+    """Return the key properties of a stream in a Singer catalog.
+
+    They are taken from ``key_properties`` or, if that is missing, from the stream's metadata.
+    """
     if entry.get("key_properties") is not None:
         return tuple(entry["key_properties"])
     for each in entry.get("metadata", ()):

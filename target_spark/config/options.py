@@ -43,7 +43,7 @@ _ALLOWED_WHEN_JUDGED: Final = 10
 
 
 class WriteMode(Enum):
-    """Effect of the rows of a run on the rows that are already in the table."""
+    """Effect of the rows of a run on the rows that the table already contains."""
 
     APPEND = "append"
     UPSERT = "upsert"
@@ -53,13 +53,13 @@ class WriteMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QuarantineLimit:
-    """Maximum of quarantined rows: per run as a number, or per stream as a share of its rows.
+    """Limit on quarantined rows: either a number per run, or a fraction of each stream's rows.
 
-    Without either limit, any number of rows may be quarantined.
+    Without a limit, any number of rows may be quarantined.
 
     Attributes:
         rows: The maximum number of quarantined rows in a run; None for no such limit.
-        share: The maximum share of each stream's rows, from 0 to 1; None for no such limit.
+        share: The maximum fraction of each stream's rows, from 0 to 1; None for no such limit.
     """
 
     rows: int | None = None
@@ -67,7 +67,11 @@ class QuarantineLimit:
 
     @classmethod
     def parse(cls, setting: int | str | None) -> QuarantineLimit:
-        """Return the limit for a value of the setting ``max_quarantined``; None means no limit.
+        """Return the limit for a value of the setting ``max_quarantined``.
+
+        Args:
+            setting: A number of rows, or a percentage of each stream's rows such as "0.5%"; None
+                for no limit.
 
         Raises:
             ValueError: The value is neither a number of rows nor a percentage up to 100 %.
@@ -88,14 +92,21 @@ class QuarantineLimit:
 
     @property
     def judged_from(self) -> int:
-        """Minimum number of a stream's rows before an exceeded share ends the run early."""
+        """The number of rows of a stream from which on the fraction is checked during the run.
+
+        With fewer rows the fraction is not yet meaningful, so that exceeding it does not end the
+        run early.
+        """
         return max(_FEWEST_JUDGED, ceil(_ALLOWED_WHEN_JUDGED / (self.share or 1)))
 
     def is_exceeded(self, quarantined: int, rows: int) -> bool:
-        """Return True if more of a stream's rows are quarantined than ``share`` allows.
+        """Return True if a stream has more quarantined rows than the fraction ``share`` allows.
 
-        ``quarantined`` is the number of quarantined rows, and ``rows`` the number of all rows. The
-        result is always False without a share.
+        The result is False if no fraction is set.
+
+        Args:
+            quarantined: The number of quarantined rows of the stream.
+            rows: The number of all rows of the stream.
         """
         return self.share is not None and quarantined > self.share * rows
 
@@ -113,8 +124,8 @@ class RunInfo:
         id: A unique id of the run.
         started: The start of the run, in milliseconds since 1970.
         replays: True if the run loads quarantined rows again.
-        former: Names that earlier releases gave the job. Tables and locks with these names belong
-            to the job too.
+        former: Names that earlier releases gave the job. Tables and locks with these names also
+            belong to the job.
     """
 
     job: str
@@ -131,7 +142,7 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Options of one stream or of all streams; None and empty values mean not set.
+    """Options of one stream or of all streams. None or an empty value means that it is not set.
 
     Attributes:
         write_mode: Append, upsert, overwrite or scd2.
@@ -143,9 +154,11 @@ class StreamOptions:
         sort_by: The properties to sort the rows of each file by.
         file_bytes: The target size of files in bytes.
         hard_delete: True to delete rows; False to mark them as deleted.
-        by_cursor: True to keep, of several rows with the same key, the row with the greatest cursor
-            (of equal cursors the last row). Otherwise the last row in the input is kept.
-        least_version: Rows with a version below this number are treated as the oldest ones.
+        by_cursor: The rule for several rows with the same key. True to keep the row with the
+            greatest cursor; if several rows have this cursor, the last of them is kept. False to
+            keep the last row in the input.
+        least_version: A table version. Rows with a lower version are treated as older than all
+            others.
         sync_id: Airbyte's id of the sync, for the metadata of rows.
     """
 
@@ -163,7 +176,7 @@ class StreamOptions:
     sync_id: int | None = None
 
     def with_defaults(self, general: StreamOptions) -> StreamOptions:
-        """Return a copy in which each option that is not set has the value in ``general``."""
+        """Return a copy of these options in which missing values are filled in from ``general``."""
         chosen: dict[str, Any] = {}
         for option in fields(self):
             own = getattr(self, option.name)
@@ -192,19 +205,20 @@ class LoadOptions:
         flush_rows: The maximum number of rows in a batch.
         flush_bytes: The maximum size of a batch in bytes.
         flush_seconds: The maximum age of a batch in seconds.
-        spool_bytes: The maximum size of the uncommitted rows of all streams on disk, in bytes.
-            Above it the loader stops reading until rows are committed.
+        spool_bytes: The maximum size of the uncommitted rows of all streams on disk, in bytes. If
+            it is exceeded, the loader stops reading until rows are committed.
         max_quarantined: The limit on quarantined rows.
-        always_overwrite: True if an overwrite is complete when the input ends, even if the source
-            does not confirm it.
+        always_overwrite: True to complete an overwrite when the input ends. False to complete it
+            only if the input confirms that it has all rows.
         columns: Options for columns.
         writers: The number of parallel commits.
         dry_run: True to write nothing.
         maintenance: The maintenance of tables after the last commit.
         delete_files: True to delete the files of BATCH messages after their rows are committed.
         batch_limits: Limits on the files of BATCH messages.
-        configured: Options from the protocol's catalog, which override ``streams`` and ``every``.
-        by_status: True if a stream is complete only after a status message of the source.
+        configured: Options from an Airbyte catalog, which override ``streams`` and ``every``.
+        by_status: True if a stream is complete only after a status message in the input, as in
+            Airbyte. False if a stream needs no such message.
         namespaces_as_databases: True to use a stream's namespace as its database, if a catalog but
             no database is set.
         staging: The folder or URL for uncommitted rows; None for the system's temporary folder.
@@ -237,28 +251,35 @@ class LoadOptions:
 
     @property
     def can_upsert(self) -> bool:
-        """True if the table format can replace rows by key."""
+        """True if the table format supports the upsert mode, which replaces rows by key."""
         return self.format not in APPENDING_FORMATS
 
     def of(self, stream: StreamId) -> StreamOptions:
-        """Return the options of a stream, completed with the options of all streams."""
+        """Return the options of a stream. Options that it does not set are those of all streams."""
         return self._get_stream_options(stream).with_defaults(self.every)
 
     def _get_stream_options(self, stream: StreamId) -> StreamOptions:
-        """Return the options that are set for this one stream, without those of all streams."""
+        """Return only the options that are set for this stream itself.
+
+        Options that are set for all streams are not included.
+        """
         own = self.streams.get(str(stream), StreamOptions())
         return self.configured[stream].with_defaults(own) if stream in self.configured else own
 
     def unknown(self, streams: Iterable[str]) -> list[str]:
-        """Return the stream names in the settings that are not in ``streams``, sorted."""
+        """Return the stream names in the settings that do not exist, sorted.
+
+        Args:
+            streams: The names of the streams that exist.
+        """
         return sorted({*self.streams, *self.full_refresh} - set(streams))
 
     def table(self, stream: StreamId) -> Table:
-        """Return the table of a stream: a folder below ``path``, or a name in a catalog.
+        """Return the table of a stream, which is a folder below ``path`` or a name in a catalog.
 
-        The files of a table in a catalog are below ``path`` if that is set. Otherwise the catalog
-        chooses their location. Iceberg tables without a catalog are always folders; a database is
-        then a parent folder.
+        If ``path`` is set, the files of a table in a catalog are below ``path``. Otherwise the
+        catalog chooses their location. An Iceberg table without a catalog is always a folder. If a
+        database is set, it is then the parent folder.
         """
         options = self.of(stream)
         if self.namespaces_as_databases and options.catalog and not options.database:
@@ -281,15 +302,16 @@ class LoadOptions:
     def mode(self, stream: StreamId, *, keyed: bool) -> WriteMode:
         """Return the write mode of a stream.
 
-        The default is upsert if the stream has keys and the format can replace rows, else append. A
-        stream without keys is appended even if upsert is set for all streams.
+        If none is set, it is upsert if the stream has keys and the format can replace rows, else
+        append. A stream without keys is appended if upsert or scd2 is set only for all streams, not
+        for the stream itself.
 
         Args:
             stream: The stream.
             keyed: True if the stream has keys.
 
         Raises:
-            UnsupportedError: Upsert or scd2 is set for this stream, which has no keys.
+            UnsupportedError: The stream has no keys, but upsert or scd2 is set for this stream.
         """
         if str(stream) in self.full_refresh:
             return WriteMode.OVERWRITE
@@ -306,18 +328,18 @@ class LoadOptions:
 
 
 def uses_paths(table_format: str, catalog: str | None) -> bool:
-    """Return True if tables of a format are always folders below the path.
+    """Return True if the tables of a format are always folders below the path.
 
-    That is the case for Iceberg without a catalog, even if a database is set.
+    That is the case for Iceberg if no catalog is set, even if a database is set.
     """
     return table_format == "iceberg" and not catalog
 
 
 def split_identifier(catalog: str | None, database: str | None) -> tuple[str, ...]:
-    """Return the levels of a table's name above the table: catalog and database.
+    """Return the parts of a table's SQL name before the table: catalog and database.
 
-    A dot in the database separates nested namespaces. The result is empty if neither is set; a
-    missing database is named ``default``.
+    A dot in the database separates nested namespaces. If only the catalog is set, the database is
+    ``default``. If neither is set, the result is empty.
     """
     if not catalog and not database:
         return ()

@@ -340,7 +340,9 @@ SCHEMA: Final[JsonSchema] = {
 def _require_text(name: str, **more: Any) -> JsonSchema:
     """Return a JSON Schema that requires the setting ``name`` to be a non-empty string.
 
-    ``more`` are further keywords for the value.
+    Args:
+        name: The name of the setting.
+        **more: Other JSON Schema keywords that the value must match.
     """
     return {
         "required": [name],
@@ -390,7 +392,7 @@ Spark's settings.
 
 
 def get_path(config: Mapping[str, Any]) -> str:
-    """Return the root location of the tables: ``path``, or its alias ``warehouse``.
+    """Return the root location of the tables: the setting ``path`` or its other name ``warehouse``.
 
     The result is "" if neither is set.
     """
@@ -398,9 +400,10 @@ def get_path(config: Mapping[str, Any]) -> str:
 
 
 def find_faults(config: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each error in the settings that the JSON Schema cannot express.
+    """Return a sentence for each error in the settings that the JSON Schema cannot detect.
 
-    Settings that the JSON Schema rejects are skipped, because they are reported elsewhere.
+    Settings that the JSON Schema rejects are not checked again, because they are reported
+    elsewhere.
     """
     refused = frozenset(name for name, value in config.items() if not _fits(name, value))
     return list(_faults({k: v for k, v in config.items() if k not in refused}, refused))
@@ -440,9 +443,9 @@ def _faults(config: Mapping[str, Any], refused: frozenset[str]) -> Iterator[str]
 
 
 def _check_quarantine_limit(setting: Any) -> Iterator[str]:
-    """Yield the error in the setting ``max_quarantined`` if it is an invalid text.
+    """Yield an error message if the setting ``max_quarantined`` is an invalid text.
 
-    The JSON Schema checks values that are not texts.
+    Values of other types are not checked here, because the JSON Schema checks them.
     """
     try:
         QuarantineLimit.parse(setting if isinstance(setting, str) else None)
@@ -453,22 +456,26 @@ def _check_quarantine_limit(setting: Any) -> Iterator[str]:
 def get_location(config: Mapping[str, Any]) -> str:
     """Return the common location of all tables: a folder, a URL, or ``catalog:`` and a name.
 
-    The result is "" if none is set.
+    The result is "" if the settings contain no location.
     """
     levels = split_identifier(config.get("catalog"), config.get("database"))
     return get_path(config) or (f"catalog:{'.'.join(levels)}" if levels else "")
 
 
 def get_job_name(config: Mapping[str, Any]) -> str:
-    """Return the job name: the setting ``job``, or by default a hash of format and location."""
+    """Return the job name, which is the setting ``job``.
+
+    If it is not set, the job name is a hash of the table format and the location of the tables.
+    """
     return str(config.get("job") or _default_job(config, resolve_address(get_location(config))))
 
 
 def former_jobs(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the default job names that earlier releases used for this configuration.
 
-    Up to version 0.1 the default name was a hash of the path as written in the settings; now the
-    path is resolved first. The result is empty if the name has not changed.
+    Up to version 0.1 the default name was a hash of the path as written in the settings. Now it is
+    a hash of the resolved path. The result is empty if the two names are equal, or if the setting
+    ``job`` is used.
     """
     former = _default_job(config, to_spark_uri(get_location(config)).rstrip("/"))
     return () if config.get("job") or former == get_job_name(config) else (former,)
@@ -482,7 +489,10 @@ def _default_job(config: Mapping[str, Any], location: str) -> str:
 
 
 def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings without nulls, with defaults and the values implied by ``strict``."""
+    """Return the settings completed with default values. Settings that are null are left out.
+
+    If ``strict`` is set, the settings that it implies are included.
+    """
     defaults = {
         name: setting["default"]
         for name, setting in SCHEMA["properties"].items()
@@ -552,16 +562,19 @@ def _column_options(config: Mapping[str, Any]) -> ColumnOptions:
 
 
 def _is_distributed(config: Mapping[str, Any]) -> bool:
-    """Return True if Spark's processes may run on other machines."""
+    """Return True if the settings let Spark run on other machines: a cluster or a server."""
     master = str(config.get("master") or "local")
     return bool(config.get("remote")) or not master.startswith("local")
 
 
 def shared_folders(config: Mapping[str, Any], scratch: str = "") -> dict[str, str]:
-    """Return the folders that the executors of a cluster must be able to access, by setting.
+    """Return the folders that the executors of a cluster must be able to access.
 
-    The result is empty for a local Spark. If ``scratch`` is a folder inside ``staging``, it is
-    returned in place of ``staging``.
+    The result maps the name of the setting to the folder. It is empty for a local Spark.
+
+    Args:
+        config: The settings of the target.
+        scratch: A folder inside ``staging``, returned instead of ``staging``; "" for none.
     """
     if not _is_distributed(config):
         return {}
@@ -575,8 +588,10 @@ def shared_folders(config: Mapping[str, Any], scratch: str = "") -> dict[str, st
 def spark_settings(config: Mapping[str, Any], scratch: str = "") -> SparkSettings:
     """Convert the target's settings to Spark settings.
 
-    ``scratch`` is a private folder for temporary files; "" for none. If a folder is passed,
-    executors of a cluster also test the shared folders at the start of Spark.
+    Args:
+        config: The settings of the target.
+        scratch: A private folder for temporary files. If it is set, the executors of a cluster also
+            check at the start of Spark that they can access the shared folders. "" for no folder.
     """
     return SparkSettings(
         master=config.get("master") or "local[*]",

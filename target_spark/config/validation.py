@@ -65,10 +65,10 @@ def _streams(config: _Settings) -> Iterator[tuple[str, _Settings]]:
 
 
 def _iterate_settings(config: _Settings) -> Iterator[tuple[str, _Settings]]:
-    """Yield the settings of all streams, then those set for each single stream.
+    """Yield the settings of all streams, and then the settings that each stream itself sets.
 
-    Each item is a pair: the prefix of setting names in messages, such as "streams.users.", and the
-    settings.
+    Each item is a pair. Its first part is the prefix of setting names in messages, such as
+    "streams.users.". Its second part has the settings.
     """
     yield "", config
     for name, own in _streams(config):
@@ -76,10 +76,11 @@ def _iterate_settings(config: _Settings) -> Iterator[tuple[str, _Settings]]:
 
 
 def _effective_settings(config: _Settings) -> Iterator[tuple[str, _Settings]]:
-    """Yield the settings of all streams, then the effective settings of each configured stream.
+    """Yield the settings of all streams, and then the effective settings of each configured stream.
 
-    Each item is a pair: the prefix of setting names in messages, such as "streams.users.", and the
-    settings.
+    The effective settings of a stream include the settings of all streams that it does not
+    override. Each item is a pair. Its first part is the prefix of setting names in messages, such
+    as "streams.users.". Its second part has the settings.
     """
     yield "", config
     for name, own in _streams(config):
@@ -126,7 +127,7 @@ def _of_layout(table_format: str, prefix: str, merged: _Settings) -> Iterator[st
 
 
 def _check_remote(config: _Settings) -> Iterator[str]:
-    """Yield a sentence for each setting that is invalid with a Spark Connect server."""
+    """Yield an error message for each setting that must not be used with a Spark Connect server."""
     if not config.get("remote"):
         return
     if not str(config["remote"]).startswith("sc://"):
@@ -227,7 +228,10 @@ def _of_catalog(config: _Settings, prefix: str, merged: _Settings) -> Iterator[s
 
 
 def _check_spark_catalog_location(prefix: str, merged: _Settings) -> Iterator[str]:
-    """Yield a sentence if tables in Spark's own catalog would have no permanent location."""
+    """Yield an error message if tables in Spark's own catalog would have no permanent location.
+
+    This catalog is in memory or in Hive's metastore.
+    """
     spark = merged.get("spark") or {}
     if merged.get("path") or merged.get("warehouse") or f"{_CATALOGS}{_SPARKS_CATALOG}" in spark:
         return
@@ -245,7 +249,10 @@ def _check_spark_catalog_location(prefix: str, merged: _Settings) -> Iterator[st
 
 
 def _uses_spark_catalog(merged: _Settings) -> bool:
-    """Return True if tables are in Spark's own catalog, which is in memory or Hive's metastore."""
+    """Return True if the tables are registered in Spark's own catalog.
+
+    This catalog is in memory or in Hive's metastore.
+    """
     default = (merged.get("spark") or {}).get("spark.sql.defaultCatalog")
     return (merged.get("catalog") or default or _SPARKS_CATALOG) == _SPARKS_CATALOG
 
@@ -265,7 +272,7 @@ def _of_prefix(config: _Settings) -> Iterator[str]:
 
 
 def _check_shared_tables(config: _Settings) -> Iterator[str]:
-    """Yield a sentence for each stream that is configured to use the table of another stream."""
+    """Yield an error message for each stream that is configured to use another stream's table."""
     owners: dict[str, str] = {}
     for name, own in _streams(config):
         if not own.get("table"):

@@ -68,7 +68,7 @@ class ConversionError(Exception):
 
 
 def arrow_schema(table_schema: TableSchema) -> pa.Schema:
-    """Return the Arrow schema with the columns of a table schema."""
+    """Return the Arrow schema that corresponds to the columns of a table schema."""
     return pa.schema(
         [pa.field(column.name, arrow_type(column.type)) for column in table_schema.columns]
     )
@@ -86,12 +86,12 @@ def arrow_type(type_: ColumnType) -> pa.DataType:
 
 
 class ArrowConverter:
-    """Converts records of one stream to Arrow record batches; not thread-safe.
+    """Converts the records of one stream to Arrow record batches. It is not thread-safe.
 
     Args:
         table_schema: The table schema of the stream.
         nulls: True to replace a value that cannot be converted by null, and to accept missing keys.
-            False to raise an error for both.
+            False to raise an error in both cases.
     """
 
     def __init__(self, table_schema: TableSchema, *, nulls: bool = False) -> None:
@@ -111,7 +111,7 @@ class ArrowConverter:
         self._exact_decoder = self._decoder(exact=True)
 
     def batch(self, bodies: Sequence[bytes]) -> pa.RecordBatch:
-        """Convert records, each a JSON object, to a record batch.
+        """Convert records, each given as the text of a JSON object, to a record batch.
 
         Raises:
             ConversionError: A value cannot be converted to its column's type, or a key is null or
@@ -132,7 +132,10 @@ class ArrowConverter:
             raise
 
     def _decode_records(self, bodies: Sequence[bytes]) -> list[Any]:
-        """Decode records together, with a slower decoder if a value has an unexpected type."""
+        """Decode JSON records, all at once if possible.
+
+        If a value has an unexpected type, a slower and more tolerant decoder is used.
+        """
         joined = b"[%b]" % b",".join(bodies)
         try:
             records: list[Any] = self._fast_decoder.decode(joined)
@@ -147,10 +150,14 @@ class ArrowConverter:
         return records
 
     def _decode_record(self, body: bytes) -> Any:
-        """Decode one record, column by column if a value does not have its column's structure.
+        """Decode one JSON record, column by column if necessary.
+
+        That is necessary if a value does not have the structure of its column, such as a string
+        instead of an object.
 
         Raises:
-            ConversionError: Such a value occurs, and the converter does not replace it by null.
+            ConversionError: There is such a value, and the converter does not replace it by null;
+                or the record is not valid JSON.
         """
         try:
             return self._exact_decoder.decode(b"[%b]" % body)[0]
@@ -178,7 +185,7 @@ class ArrowConverter:
 
     @cached_property
     def _column_decoders(self) -> list[msgspec.json.Decoder[Any]]:
-        """One JSON decoder for the values of each column, in column order."""
+        """The JSON decoders that decode single values: one per column, in column order."""
         wires = (
             self._decoded_type(each.type, (each.source,), exact=True) for each in self._columns
         )
@@ -202,10 +209,13 @@ class ArrowConverter:
         return msgspec.defstruct("Record", fields, gc=False)
 
     def _decoded_type(self, type_: ColumnType, path: _Path, *, exact: bool) -> Any:
-        """Return the msgspec type that decodes values of a column type at a path in the record.
+        """Return the msgspec type to decode the JSON values of a column, field or array item with.
 
-        ``exact`` is True to decode every scalar as `msgspec.Raw`, which accepts any JSON value, and
-        False to decode to Python types, which is faster but rejects unusual values.
+        Args:
+            type_: The column type of the values.
+            path: The path of the values in the record.
+            exact: True to decode every scalar as `msgspec.Raw`, which accepts any JSON value. False
+                to decode to Python types, which is faster but rejects unusual values.
         """
         if isinstance(type_, Array):
             return list[self._decoded_type(type_.element, (*path, _ITEM), exact=exact)] | None  # type: ignore[misc]
@@ -309,13 +319,13 @@ def _inside(values: list[Any], name: str) -> list[Any]:
 
 
 def _encode_json(value: Any) -> str | None:
-    """Return the JSON text of a raw value (`msgspec.Raw`); None for null."""
+    """Return the text of a raw JSON value (`msgspec.Raw`). Return None for a JSON null."""
     raw = bytes(value) if value is not None else _NULL
     return None if raw == _NULL else raw.decode()
 
 
 def _get_text(value: Any) -> str | None:
-    """Return a string's content, or the JSON text of any other value; None for null."""
+    """Return the content of a JSON string, or the JSON text of any other value; None for null."""
     if isinstance(value, msgspec.Raw):
         written = _encode_json(value)
         if written is None or written[0] != '"':
@@ -325,7 +335,7 @@ def _get_text(value: Any) -> str | None:
 
 
 def _is_not_string(value: Any) -> bool:
-    """Return True if a value is raw JSON of another type than a string or null."""
+    """Return True if a value is a raw JSON value, but neither a string nor null."""
     return isinstance(value, msgspec.Raw) and not bytes(value).startswith((_QUOTE, _NULL))
 
 
@@ -338,10 +348,10 @@ def _plain(values: list[Any], type_: ColumnType) -> pa.Array:
 
 
 def _convert_decimals(values: list[Any], type_: Any) -> pa.Array:
-    """Convert raw JSON numbers, quoted or not, to an Arrow array of decimals.
+    """Convert raw JSON numbers, with or without quotes, to an Arrow array of decimals.
 
     Raises:
-        ValueError: A number has an exponent or more digits than the type allows, or is no number.
+        ValueError: A value is not a number, or has an exponent or more digits than the type allows.
     """
     cells = pa.array([None if value is None else bytes(value) for value in values], pa.binary())
     texts = pc.ascii_trim(cells.cast(pa.string()), characters='"')
@@ -380,7 +390,7 @@ def _matching(texts: pa.Array, pattern: str) -> pa.Array:
 
 
 def _all_true(conditions: pa.Array) -> bool:
-    """Return True if every boolean of an Arrow array is true; nulls are ignored."""
+    """Return True if no boolean of an Arrow array is false. Nulls are ignored."""
     return pc.all(conditions).as_py() is not False
 
 
@@ -397,9 +407,10 @@ def _reject(_values: list[Any], _type: ColumnType) -> pa.Array:
 
 
 def _get_storage_type(type_: ColumnType) -> pa.DataType:
-    """Return the Arrow type to build an array of separately converted values with.
+    """Return the Arrow type of the array in which values are collected after their conversion.
 
-    It has the same binary representation as the final type: integers for timestamps.
+    For timestamps it is a 64-bit integer, which has the same binary representation as the final
+    type. For all other types it is the final type.
     """
     return pa.int64() if isinstance(type_, Timestamp) else arrow_type(type_)
 

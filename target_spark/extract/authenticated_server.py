@@ -32,12 +32,13 @@ _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT"
 class AuthenticatedConnections:
     """The open connections of a server whose clients must prove that they know a secret key.
 
-    If a new connection exceeds a limit, an old one is closed: the oldest one without a proof, or
-    else the proven one that has been idle longest.
+    If a new connection exceeds a limit, an old connection is closed. It is the oldest connection
+    that has not proven the key. If all have proven it, it is the connection that has been idle
+    longest.
 
     Args:
         most: The maximum number of connections.
-        most_unproven: The maximum number of connections whose client has not yet proven the key.
+        most_unproven: The maximum number of connections that have not yet proven the key.
     """
 
     def __init__(self, most: int, most_unproven: int = _MOST_UNPROVEN) -> None:
@@ -47,7 +48,10 @@ class AuthenticatedConnections:
         self._proven: OrderedDict[asyncio.StreamWriter, None] = OrderedDict()
 
     def add(self, connection: asyncio.StreamWriter) -> None:
-        """Add a connection whose client has not proven the key; at a limit, close an old one."""
+        """Add a new connection, which has not yet proven that it knows the key.
+
+        If a limit is exceeded, an old connection is closed.
+        """
         if len(self._unproven) >= self._most_unproven:
             self._close_first(self._unproven)
         elif len(self) >= self._most:
@@ -55,7 +59,7 @@ class AuthenticatedConnections:
         self._unproven[connection] = None
 
     def prove(self, connection: asyncio.StreamWriter) -> None:
-        """Mark a connection as proven, after its client has shown that it knows the key.
+        """Record that the client of a connection has proven that it knows the key.
 
         Raises:
             ConnectionAbortedError: The connection has been closed because there were too many.
@@ -66,7 +70,7 @@ class AuthenticatedConnections:
         self._proven[connection] = None
 
     def touch(self, connection: asyncio.StreamWriter) -> None:
-        """Mark a proven connection as the most recently used one.
+        """Record that a proven connection was just used, so that it is not closed as idle.
 
         Raises:
             ConnectionAbortedError: The connection has been closed because there were too many.
@@ -76,7 +80,7 @@ class AuthenticatedConnections:
         self._proven.move_to_end(connection)
 
     def discard(self, connection: asyncio.StreamWriter) -> None:
-        """Close a connection at once and remove it."""
+        """Close a connection immediately, and remove it from the open connections."""
         self._unproven.pop(connection, None)
         self._proven.pop(connection, None)
         connection.transport.abort()
@@ -91,9 +95,9 @@ class AuthenticatedConnections:
 
 
 def get_max_connections() -> int:
-    """Return the maximum number of connections: half of the process's limit of open files.
+    """Return the maximum number of connections that the server may have open.
 
-    It is at least 1 and at most 4096.
+    It is half of the number of files that the process may open, but at least 1 and at most 4096.
     """
     try:
         import resource
@@ -106,9 +110,9 @@ def get_max_connections() -> int:
 async def serve_connections(listener: socket.socket) -> AsyncIterator[socket.socket]:
     """Accept connections on a listening socket and yield each of them.
 
-    After each connection, other tasks of the event loop run. If the process has no file descriptors
-    left, a warning is logged once, and accepting is retried every second; meanwhile connections
-    wait in the operating system's queue.
+    After each connection, other tasks of the event loop run. If the process has no free file
+    descriptors, a warning is logged once, and the server retries every second. Until then new
+    connections wait in the operating system's queue.
     """
     loop = asyncio.get_running_loop()
     has_warned = False

@@ -52,7 +52,7 @@ _BEAT_SECONDS: Final = 0.5
 
 
 def run_command(plugin: type[CommandTarget]) -> ProgramCommand:
-    """Return the command `target-spark run`."""
+    """Return the command `target-spark run`, which runs a tap and loads its records."""
     return ProgramCommand(plugin.name, partial(_run, plugin))
 
 
@@ -108,7 +108,7 @@ def _load_tap(
 
 
 class _TapSync:
-    """Callable that syncs a tap and passes its records to the loader of a load session."""
+    """Callable that runs a tap in this process and passes its records to the loader."""
 
     def __init__(
         self,
@@ -127,7 +127,13 @@ class _TapSync:
         self._state = state
 
     def __call__(self, opened: LoadSession) -> None:
-        """Sync the tap completely, from the given state or the last state in the target's tables.
+        """Sync all selected streams of the tap, and pass their records to the loader.
+
+        The sync starts from the state that the user passed, or else from the last state in the
+        target's tables.
+
+        Args:
+            opened: The objects of the run, such as Spark and the loader.
 
         Raises:
             Exception: An error of the tap or the loader.
@@ -157,7 +163,7 @@ class _TapSync:
             target.call_on_interrupt(None)
 
     def _start_rate_limit_server(self, opened: LoadSession) -> None:
-        """Start the rate limit server, which counts the HTTP requests of all processes.
+        """Start the server that counts the HTTP requests of all processes for the rate limits.
 
         It is not started with Spark Connect, because executors then cannot reach this process.
         """
@@ -176,7 +182,10 @@ class _TapSync:
         return ReadingError(hide(f"The tap failed: {type(error).__name__}: {error}"))
 
     def _find_last_state(self, opened: LoadSession) -> Mapping[str, Any]:
-        """Return the last state stored in the target's tables; {} if the tables have no state."""
+        """Return the last state that is stored in the target's tables.
+
+        If the tables have no state, the result is {}.
+        """
         from target_spark.cli.last_state import find_recoverable_tables, get_job_metadata
 
         marker = get_job_metadata(
@@ -192,9 +201,9 @@ class _TapSync:
         return state
 
     def _make_distributor(self, opened: LoadSession) -> SparkDistributor | None:
-        """Return the object that distributes partitions to Spark's workers.
+        """Return the object that distributes the partitions of streams to Spark's workers.
 
-        None means that this process must read all partitions; the reason is logged.
+        Return None if this process must read all partitions; the reason is logged.
         """
         from target_spark.extract.spark_distributor import SparkDistributor
         from target_spark.storage.staging_upload import StagingArea
@@ -223,9 +232,9 @@ class _TapSync:
 
 
 class _LoaderOutput:
-    """Output of the tap: passes its events to the loader, and polls the loader regularly.
+    """Output of a tap that passes its events to the loader.
 
-    A poll lets the loader emit states and close old batches.
+    It also polls the loader regularly, so that the loader emits states and closes old batches.
     """
 
     def __init__(
@@ -249,7 +258,7 @@ class _LoaderOutput:
 
     @contextmanager
     def polling(self) -> Iterator[None]:
-        """Context manager: poll the loader twice a second, even while the source sends nothing."""
+        """Context manager: poll the loader twice a second, even while the tap emits nothing."""
         ended = threading.Event()
         thread = threading.Thread(
             target=self._run_heartbeat, args=(ended,), name="beat", daemon=True
@@ -274,10 +283,10 @@ def _leave() -> None:
 def _split_settings(
     config: Mapping[str, Any], tap_class: type[Tap], plugin: type[CommandTarget]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split the settings of one file into those of the target and those of the tap.
+    """Split the settings in one file into the target's settings and the tap's settings.
 
     Raises:
-        ConfigurationError: The target and the tap both declare a setting of the file.
+        ConfigurationError: A setting in the file is declared by both the target and the tap.
     """
     tap_names = frozenset(tap_class._full_schema()["properties"])  # noqa: SLF001
     target_names = frozenset(plugin._full_schema()["properties"])  # noqa: SLF001
@@ -292,10 +301,14 @@ def _split_settings(
 
 
 def _read_json_object(path: str | None, error: type[ConfigurationError]) -> Any:
-    """Return the JSON object in a file; return None without a path.
+    """Return the JSON object in a file. Return None if no path is given.
+
+    Args:
+        path: The path of the file.
+        error: The class of the exception to raise.
 
     Raises:
-        ConfigurationError: The file cannot be read; the exception is of the class ``error``.
+        ConfigurationError: The file cannot be read.
     """
     if not path:
         return None

@@ -81,7 +81,7 @@ class TapDataSource(DataSource):
         raise UnsupportedError(_NO_STREAMING)
 
     def _request(self) -> ReadOptions:
-        """Return the options, parsed at the first call and pickled with this object."""
+        """The parsed options. They are parsed once, and pickled together with this object."""
         options: ReadOptions | None = self.__dict__.get("_parsed")
         if options is None:
             from target_spark.extract.reader_options import parse_options
@@ -91,7 +91,7 @@ class TapDataSource(DataSource):
 
 
 class TapReader(DataSourceReader):
-    """Spark reader of a tap's stream; each DataFrame action reads the stream again."""
+    """Spark reader of a tap's stream. Each DataFrame action reads the stream again."""
 
     def __init__(self, request: ReadOptions) -> None:
         self._request = request
@@ -107,7 +107,7 @@ class TapReader(DataSourceReader):
         return [TapPartition(group) for group in plan_groups(self._request)]
 
     def read(self, partition: TapPartition) -> Iterator[Any]:  # type: ignore[override]
-        """Read the contexts of one partition in a worker; yield their rows as record batches."""
+        """Read one partition in a Spark worker, and yield its rows as record batches."""
         from target_spark.extract.partition_reader import read_batches
         from target_spark.spark.arrow_workers import reuse_worker
 
@@ -116,7 +116,10 @@ class TapReader(DataSourceReader):
 
 @dataclass
 class TapPartition(InputPartition):
-    """Spark input partition: a group of a stream's contexts that one task reads."""
+    """Spark input partition: a group of contexts that one Spark task reads.
+
+    A context is the part of a stream that the tap reads at once, such as one parent record.
+    """
 
     group: PartitionGroup
 
@@ -124,12 +127,12 @@ class TapPartition(InputPartition):
 def register_source(
     name: str, settings: Mapping[str, Any] | None = None, **preset: str
 ) -> type[TapDataSource]:
-    """Return a data source class with the format ``name``, for ``spark.dataSource.register``.
+    """Return a data source class for a tap, to pass to ``spark.dataSource.register``.
 
     Args:
-        name: The name for `spark.read.format`.
-        settings: The settings of the tap. They may contain secrets: Spark does not show them in
-            plans or logs.
+        name: The format name of the data source, for `spark.read.format`.
+        settings: The settings of the tap. They may contain secrets, because Spark does not show
+            them in plans or logs.
         **preset: Default values of the data source's options.
     """
 

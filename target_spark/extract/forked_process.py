@@ -32,12 +32,12 @@ class ProcessDiedError(SingerSDKError):
 def run_in_fork(work: Callable[[], _T]) -> _T:
     """Call a function in a forked child process and return its result.
 
-    The child sends the result or the error pickled.
+    The result or the error is pickled to pass it to this process.
 
     Raises:
         ProcessDiedError: The child was killed or exited before it sent a result.
-        BaseException: The error that ``work`` raised, or a RuntimeError with its text if the error
-            cannot be pickled.
+        BaseException: The error that ``work`` raised. If it cannot be pickled, it is replaced by a
+            RuntimeError with the same text.
     """
     with tempfile.TemporaryFile() as output:
         pid = os.fork()
@@ -60,7 +60,7 @@ def run_in_fork(work: Callable[[], _T]) -> _T:
 def _run_child(work: Callable[[], object], output: BinaryIO) -> None:
     """Call ``work`` in the child process, write its pickled result or error, and exit.
 
-    The process exits without the cleanup of the interpreter.
+    The process exits immediately, without the cleanup that Python does at a normal exit.
     """
     code = 1
     try:
@@ -86,7 +86,10 @@ def _answer(work: Callable[[], object]) -> bytes:
 
 
 def _describe_exit_code(code: int) -> str:
-    """Return an exit code as text; a negative code is a signal, whose name is returned."""
+    """Return the exit code of a process as text.
+
+    A negative exit code means that a signal killed the process. The text is then the signal's name.
+    """
     if code > 0:
         return f"exit code {code}"
     with contextlib.suppress(ValueError):

@@ -47,14 +47,14 @@ _ALL_AT_ONCE: Final = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class PartitionGroup:
-    """The contexts of a stream that one Spark partition reads, one after the other.
+    """A group of contexts that one Spark partition reads one after the other.
 
     A context is the part of a stream that the tap reads at once, such as one parent record.
 
     Attributes:
         number: The index of the group, from 0.
         of: The number of groups of the stream.
-        parts: The contexts; None means the whole stream.
+        parts: The contexts. None in place of a context means the whole stream.
     """
 
     number: int
@@ -66,9 +66,10 @@ class PartitionGroup:
 
 
 def plan_groups(request: ReadOptions) -> list[PartitionGroup]:
-    """Return the contexts of a stream, divided into at most ``request.partitions`` groups.
+    """Divide the contexts of a stream into at most ``request.partitions`` groups.
 
-    Without a maximum, each context is a separate group.
+    A context is the part of a stream that the tap reads at once, such as one parent record. If
+    ``request.partitions`` is None, each context is a separate group.
 
     Raises:
         FrameError: The tap cannot list the contexts.
@@ -99,9 +100,10 @@ def _collected(request: ReadOptions) -> list[WorkUnit | None]:
 
 
 class _ContextCollector:
-    """Replacement for the output and the distributor of a tap's sync engine.
+    """Collects the contexts of a stream, without reading their records.
 
-    It collects the contexts of a stream that the engine would read, without reading them.
+    A context is the part of a stream that the tap reads at once, such as one parent record. The
+    object is passed to the tap as its output and as the distributor of its contexts to workers.
     """
 
     most = _ALL_AT_ONCE
@@ -126,9 +128,10 @@ class _ContextCollector:
         return WorkResults((), [WorkResult(part.number) for part in parts])
 
     def read_here(self, _context: Any) -> tuple[()]:
-        """Return no records, and note that the engine reads this stream without distributing it.
+        """Return no records, and note that the tap would read this stream as a whole.
 
-        This method replaces `get_records` of the stream.
+        This method replaces `get_records` of the stream. The tap calls it only if it does not pass
+        the contexts of the stream to the distributor.
         """
         self.is_read_here = True
         return ()
@@ -139,6 +142,12 @@ class _ContextCollector:
 
 def read_batches(request: ReadOptions, group: PartitionGroup) -> Iterator[pa.RecordBatch]:
     """Read the contexts of a group, and yield their rows as Arrow record batches.
+
+    A context is the part of a stream that the tap reads at once, such as one parent record.
+
+    Args:
+        request: The options of the reader.
+        group: The contexts to read.
 
     Raises:
         FrameError: A context failed in every attempt, or a value cannot be converted to its
@@ -158,9 +167,13 @@ def read_batches(request: ReadOptions, group: PartitionGroup) -> Iterator[pa.Rec
 def _read_context(
     request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _RecordBatchOutput
 ) -> bool:
-    """Read one context and write its rows to ``sink``, with retries. Return True if it has rows.
+    """Read one context, with retries, and write its rows to ``sink``. Return True if it has rows.
 
-    With ``part=None``, the whole stream is read.
+    Args:
+        request: The options of the reader.
+        group: The group of the context.
+        part: The context; None for the whole stream.
+        sink: The output for the rows.
 
     Raises:
         FrameError: All attempts failed.
@@ -213,7 +226,10 @@ def _describe_part(request: ReadOptions, part: WorkUnit | None) -> str:
 
 
 class _RecordBatchOutput:
-    """Output of one context: writes the rows as Arrow record batches to a file."""
+    """Output for the rows of one context, which writes them to a file as Arrow record batches.
+
+    A context is the part of a stream that the tap reads at once, such as one parent record.
+    """
 
     encode = staticmethod(encode_body)
 
@@ -224,7 +240,7 @@ class _RecordBatchOutput:
         self.begin()
 
     def begin(self) -> None:
-        """Discard the rows of an earlier attempt and start with an empty file."""
+        """Discard the rows of an earlier attempt, and start with an empty file."""
         self._file.seek(0)
         self._file.truncate()
         self._writer: Any = None
@@ -257,7 +273,7 @@ class _RecordBatchOutput:
         self._bodies, self._waiting = [], 0
 
     def end(self) -> bool:
-        """Write the end of the file; return True if the file has rows."""
+        """Write the end of the file. Return True if the file has rows."""
         if self._writer is None:
             return False
         self._writer.close()

@@ -67,24 +67,25 @@ def use_job_rate_limit(tap: object, permits: RateLimitAddress | StaticShare | No
 
     Args:
         tap: The tap.
-        permits: The address of the job's rate limit server, or this worker's static share of the
-            limits. None lets the tap count its own requests only.
+        permits: The address of the job's rate limit server, or the fixed part of the rate limits
+            that this worker may use. None to let the tap count only its own requests.
     """
     if permits is not None:
         use_shared_counters(tap, permits.counters())
 
 
 class _RateLimitMessage(msgspec.Struct, frozen=True, array_like=True):
-    """A message to the rate limit server.
+    """A message to the rate limit server, which counts the HTTP requests of a Spark job.
 
-    It either reserves requests, or reports the remaining requests that the source allows.
+    The message either reserves requests, or reports the number of requests that the API still
+    allows.
 
     Attributes:
         name: The name of the limit.
         terms: The rates of the limit.
         weight: The number of requests to reserve; 0 in a report.
-        left: The number of remaining requests that the source reported, or None.
-        seconds: The seconds until the source resets the limit, or None.
+        left: The number of remaining requests that the API reported; None if unknown.
+        seconds: The seconds until the API resets the limit; None if unknown.
     """
 
     name: str
@@ -101,7 +102,9 @@ _decode_reservation: Final = msgspec.json.Decoder(Reservation).decode
 
 # ------------------------------------------------------------------------------ the driver
 class RateLimitServer:
-    """Server on the driver that counts the HTTP requests of a Spark job; a context manager.
+    """Server on the driver that counts the HTTP requests of all processes of a Spark job.
+
+    It is a context manager. The requests are counted to keep the rate limits of an API.
 
     Args:
         host: The name under which executors reach the driver (``spark.driver.host``).
@@ -127,7 +130,7 @@ class RateLimitServer:
         self.close()
 
     def open(self) -> None:
-        """Start the server in a thread; return as soon as it accepts connections.
+        """Start the server in a thread. Return as soon as it accepts connections.
 
         Raises:
             RateLimitServerError: The server cannot listen on the address.
@@ -149,11 +152,11 @@ class RateLimitServer:
 
     @classmethod
     def of(cls, spark: SparkSession) -> RateLimitServer | None:
-        """Return a server for the executors of a Spark session, not yet opened.
+        """Return a server for the executors of a Spark session. It is not yet started.
 
         It listens on the driver's address, on the port in the setting ``spark.tap.permits.port`` or
-        else any free port. Return None for Spark Connect: its driver is on another machine, and
-        executors cannot reach this process.
+        else on any free port. With Spark Connect the result is None, because the driver is on
+        another machine, and executors cannot reach this process.
 
         Raises:
             RateLimitServerError: The port is invalid.
@@ -171,7 +174,7 @@ class RateLimitServer:
 
     @property
     def address(self) -> RateLimitAddress:
-        """Host, port and key of the server, to send to the workers."""
+        """Host, port and secret key of the server, which the workers need to connect to it."""
         return RateLimitAddress(self._host, self._port, self._key)
 
     def _run(self) -> None:
@@ -184,7 +187,7 @@ class RateLimitServer:
             self._ready.set()
 
     async def _listen(self) -> None:
-        """Serve each connection in a separate task until the server is closed."""
+        """Accept connections until the server is closed, and serve each in a separate task."""
         with _bind_socket(self._bind, self._port) as listener:
             self._port = listener.getsockname()[1]
             accepting = asyncio.ensure_future(self._accept(listener))
@@ -239,10 +242,9 @@ class RateLimitServer:
 
 
 def _close(accepted: socket.socket, task: asyncio.Task[None]) -> None:
-    """Close the socket of a connection whose task has ended.
+    """Close the socket of a connection after its task has ended.
 
-    It runs even if the task was cancelled before its start, when the task could not close the
-    socket.
+    The task itself cannot close the socket if it is cancelled before its start.
     """
     accepted.close()
     if not task.cancelled():
@@ -272,7 +274,7 @@ def _proof(key: bytes, challenge: bytes) -> bytes:
 
 
 def _without_infinity(terms: RateLimits) -> RateLimits:
-    """Return rate limits in a form that JSON can represent, with -1 for unlimited requests."""
+    """Return rate limits in a form that JSON can represent: -1 means unlimited requests."""
     rates = tuple((-1.0 if math.isinf(most) else most, each) for most, each in terms.rates)
     return RateLimits(terms.kind, rates)
 
@@ -285,20 +287,23 @@ def _whole(terms: RateLimits) -> RateLimits:
 # ----------------------------------------------------------------------------- the workers
 @dataclass(frozen=True, slots=True)
 class RateLimitAddress:
-    """Host, port and secret key of a Spark job's rate limit server, sent to the workers."""
+    """Host, port and secret key of the server that counts the HTTP requests of a Spark job.
+
+    The driver sends this object to the workers.
+    """
 
     host: str
     port: int
     key: bytes = field(repr=False)
 
     def counters(self) -> RateCounterStore:
-        """Return the client of the server. All calls in a process return the same client."""
+        """Return the client of the rate limit server. All callers in a process share one client."""
         with _clients_lock:
             return _clients.setdefault((self, os.getpid()), _Client(self))
 
 
 class _Client:
-    """Client of the rate limit server, with one connection; it sends one message at a time."""
+    """Client of the rate limit server. It has one connection, and sends one message at a time."""
 
     is_shared = True
 
@@ -308,7 +313,12 @@ class _Client:
         self._wire: BinaryIO | None = None
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve ``weight`` requests; return the time to wait before sending them.
+        """Reserve HTTP requests. The result has the time to wait before they may be sent.
+
+        Args:
+            name: The name of the limit.
+            terms: The rates of the limit.
+            weight: The number of requests to reserve.
 
         Raises:
             RateLimitServerError: The server does not respond.
@@ -318,13 +328,13 @@ class _Client:
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Report to the server how many requests the source still allows.
+        """Tell the server the number of requests that the API still allows.
 
         Args:
             name: The name of the limit.
             terms: The rates of the limit.
-            left: The number of remaining requests, or None if unknown.
-            seconds: The seconds until the source resets the limit, or None if unknown.
+            left: The number of remaining requests; None if unknown.
+            seconds: The seconds until the API resets the limit; None if unknown.
 
         Raises:
             RateLimitServerError: The server does not respond.
@@ -376,10 +386,13 @@ _clients_lock = threading.Lock()
 
 
 def _call_with_retries(call: Callable[[], _T], reason: Callable[[Exception], Exception]) -> _T:
-    """Call a function; retry it after connection errors, at most three times.
+    """Call a function, and retry it up to three times after connection errors.
 
-    The pauses before the retries are 0.5, 1 and 2 seconds. If all calls fail, the exception that
-    ``reason`` returns for the last error is raised.
+    The pauses before the retries are 0.5, 1 and 2 seconds.
+
+    Args:
+        call: The function to call.
+        reason: A function that converts the last error to the exception to raise.
     """
     pause = _FIRST_PAUSE_SECONDS
     for left in reversed(range(_TRIES)):
@@ -396,23 +409,26 @@ def _call_with_retries(call: Callable[[], _T], reason: Callable[[Exception], Exc
 # -------------------------------------------------------------------- without the driver
 @dataclass(frozen=True, slots=True)
 class StaticShare:
-    """Fixed share of a rate limit, for a worker that cannot reach a rate limit server.
+    """Fixed part of a rate limit, for a worker that cannot reach a rate limit server.
 
-    Time is divided into slots, one per request that the limit allows. Every ``of``-th slot belongs
-    to this worker, beginning with slot ``number``. So all workers together stay within the limit,
-    but a worker that runs alone is slower than necessary.
+    Time is divided into slots, one for each request that the limit allows. The slots are assigned
+    to ``of`` workers in turn, and this worker has the index ``number``. So all workers together
+    keep the limit, but a worker that runs alone is slower than necessary.
     """
 
     number: int
     of: int
 
     def counters(self) -> RateCounterStore:
-        """Return a counter that reserves only the time slots of this share."""
+        """Return a counter that allows requests only in the time slots of this worker."""
         return _SlotCounter(self)
 
 
 class _SlotCounter:
-    """Counter of requests that reserves only the time slots of one `StaticShare`."""
+    """Request counter that allows requests only in the time slots that a `StaticShare` assigns.
+
+    A time slot is the period in which the rate limit allows one request.
+    """
 
     is_shared = True
 
@@ -422,7 +438,7 @@ class _SlotCounter:
         self._lock = threading.Lock()
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve time slots for ``weight`` requests.
+        """Reserve one time slot for each of ``weight`` requests.
 
         The result has the seconds to wait until the last of these slots.
         """
@@ -438,12 +454,12 @@ class _SlotCounter:
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Skip all time slots until the source resets its limit, if no more requests are allowed.
+        """If the API allows no more requests, reserve nothing until it resets its limit.
 
         Args:
             name: The name of the limit.
             terms: The rates of the limit.
-            left: The number of remaining requests that the source reported; only 0 has an effect.
+            left: The number of remaining requests that the API reported. Only 0 has an effect.
             seconds: The seconds until the reset; None for the longest period of the rates.
         """
         if left == 0:
@@ -453,9 +469,12 @@ class _SlotCounter:
 
 
 def _next_slot(after: float, slot_seconds: float, share: StaticShare) -> float:
-    """Return the start of the share's first time slot after ``after``, in seconds since 1970.
+    """Return the start of this worker's next time slot, in seconds since 1970.
 
-    ``slot_seconds`` is the length of a slot.
+    Args:
+        after: The time after which the slot must start, in seconds since 1970.
+        slot_seconds: The length of a time slot, in which the limit allows one request.
+        share: The time slots of this worker.
     """
     round_seconds = slot_seconds * share.of
     first = slot_seconds * share.number

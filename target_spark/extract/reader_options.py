@@ -59,14 +59,14 @@ class ReadOptions:
 
     Attributes:
         source: The tap.
-        stream: The tap's name of the stream.
-        name: The name of the output stream; stream maps may change the tap's name to it.
+        stream: The name of the stream in the tap.
+        name: The name of the stream after the tap's stream maps, which may rename it.
         table_schema: The table schema of the stream.
         state: The state to continue from.
         nulls: True to replace a value that cannot be converted to its column's type by null; False
             to raise an error.
         tries: The number of attempts to read a context.
-        partitions: The maximum number of Spark partitions; None means one per context.
+        partitions: The maximum number of Spark partitions; None for one partition per context.
     """
 
     source: TapSpec
@@ -79,7 +79,7 @@ class ReadOptions:
     partitions: int | None = None
 
     def tap(self) -> Tap:
-        """Create the tap, with the state loaded and only this stream selected."""
+        """Create the tap, load the state into it, and select only this stream."""
         return single_stream(self.source.new(self.state), self.stream)
 
     def describe_error(self, error: BaseException) -> str:
@@ -88,7 +88,7 @@ class ReadOptions:
 
 
 def single_stream(tap: Tap, stream: str) -> Tap:
-    """Select the stream named ``stream`` and deselect all others; return the same tap."""
+    """Select the stream named ``stream`` and deselect all others. Return the same tap."""
     for name, each in tap.streams.items():
         if each.selected != (name == stream):
             each.selected = name == stream
@@ -96,11 +96,11 @@ def single_stream(tap: Tap, stream: str) -> Tap:
 
 
 def parse_options(given: Mapping[str, str], config: Mapping[str, Any] | None = None) -> ReadOptions:
-    """Parse the options of a DataFrame reader; the stream's schema is read from the tap.
+    """Parse the options of a DataFrame reader, and get the stream's schema from the tap.
 
     Args:
         given: The options of the DataFrame reader.
-        config: The settings of a registered data source class, or None.
+        config: The settings of a registered data source class; None if no settings are given.
 
     Raises:
         UnsupportedError: An option is unknown, missing or invalid.
@@ -151,9 +151,9 @@ def _describe_error(source: TapSpec, error: BaseException) -> str:
 
 
 def _find_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
-    """Return the schema of an output stream, and the name of the tap's stream that it comes from.
+    """Find an output stream by name. Return its schema, and the name of the stream in the tap.
 
-    Stream maps may rename a stream, or make several output streams of one.
+    The two names may differ, because stream maps can rename or duplicate a stream of the tap.
 
     Raises:
         UnsupportedError: The tap has no output stream with this name.
@@ -191,11 +191,15 @@ def _column_options(options: Mapping[str, str]) -> ColumnOptions:
 def _merge_settings(
     option: str | None, class_settings: Mapping[str, Any] | None, tap: str
 ) -> dict[str, Any]:
-    """Return the settings of the tap; the option ``config`` overrides settings of the class.
+    """Combine the settings of a data source class with the settings in the option ``config``.
+
+    The option overrides the settings of the class.
 
     Args:
-        option: The option's value: a JSON object, or paths of settings files; None if not set.
-        class_settings: The settings of a registered data source class, or None.
+        option: The option's value, which is a JSON object or the paths of settings files; None if
+            the option is not set.
+        class_settings: The settings of a registered data source class; None if no settings are
+            given.
         tap: The name of the tap's class.
     """
     if option is None:
@@ -215,7 +219,8 @@ def _parse_inline_settings(text: str, schema: Mapping[str, Any]) -> dict[str, An
     """Parse settings given as a JSON text in the option ``config``.
 
     Raises:
-        UnsupportedError: The text is not JSON or contains a secret, which Spark would show.
+        UnsupportedError: The text is not valid JSON, or contains a secret. Secrets are not allowed
+            in the option, because Spark would show them.
     """
     try:
         parsed = parse_json(text.encode())
@@ -247,9 +252,12 @@ def _read_document(
 ) -> dict[str, Any] | None:
     """Return the JSON object in an option, or in the file whose path is the option's value.
 
+    Return None if the option is not set.
+
     Args:
-        given: The option's value. With None, the option is not set, and the result is None too.
-        read: A function that parses a text; its second argument names the source in errors.
+        given: The option's value; None if the option is not set.
+        read: A function that parses a JSON text. Its second argument is the name of the option or
+            file for error messages.
         option: The name of the option.
 
     Raises:

@@ -26,7 +26,10 @@ _FINAL: Final = (ConfigurationError, InvalidStreamSortException)
 
 
 class RetriesExhaustedError(Exception):
-    """Raised after the last attempt failed; the message describes the last error."""
+    """Raised if all attempts failed, or if an error cannot be retried.
+
+    The message describes the last error.
+    """
 
 
 def with_retries(
@@ -42,7 +45,7 @@ def with_retries(
         step: The function to call.
         tries: The maximum number of attempts, at least 1.
         where: A description of the work, for the log.
-        describe: A function that describes an error without secrets.
+        describe: A function that returns the text of an error, without secrets.
         final: Exceptions that are not retried, in addition to configuration errors.
 
     Raises:

@@ -53,10 +53,13 @@ _LITERALS: Final = MappingProxyType({"true": True, "false": False})
 
 
 def parse_scalar(text: str, type_: ColumnType, *, truncate: bool = False) -> Any:
-    """Convert a text to the Python value of a scalar type; a timestamp is microseconds since 1970.
+    """Convert a text to a Python value. A timestamp becomes the microseconds since 1970.
 
-    ``truncate`` is True to drop the digits after the microseconds of a date-time. With False such
-    digits are an error unless they are zeros.
+    Args:
+        text: The text.
+        type_: The scalar type of the value.
+        truncate: True to drop the digits after the microseconds of a date-time. False to raise an
+            error if these digits are not all zeros.
 
     Raises:
         ValueError: The text is not a value of this type.

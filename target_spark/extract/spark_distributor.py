@@ -68,16 +68,18 @@ _ORDINAL: Final = r"CAST(regexp_extract(value, '^\\{\"n\":([0-9]+)', 1) AS BIGIN
 class SparkDistributor:
     """Syncs partitions of a tap's streams on Spark's workers, in one Spark job at a time.
 
-    A partition is a part of a stream that can be read independently, such as one context. An
-    ordinal is the position of a row in the input.
+    A partition is a part of a stream that can be read independently, such as the rows of one parent
+    record. An ordinal is the position of a row in the input.
 
     Args:
         source: The tap with its settings and catalog.
         streams: The streams of the tap by name.
         engine: The Spark of the run.
         staging_area: Temporary storage that the workers can read and write.
-        reserve: A function that reserves ordinals for a number of rows and returns the first.
-        here: Names of streams that the user wants the driver to read; ``*`` for all.
+        reserve: A function that reserves ordinals for a number of rows, and returns the first
+            ordinal.
+        here: Names of streams that the driver must read because the user has configured it; ``*``
+            for all.
         width: The maximum number of partitions read at once; None for no limit.
     """
 
@@ -106,21 +108,21 @@ class SparkDistributor:
         self._addresses: list[str] = []
 
     def refuses(self, stream: SyncStream) -> str | None:
-        """Return why the driver must read a stream, or None if Spark's workers can read it."""
+        """Return the reason why the driver must read a stream; None if workers can read it."""
         if self._here & {"*", stream.name}:
             return "--here selects it"
         return None
 
     def sync(self, parts: Sequence[WorkUnit], *, in_order: bool) -> WorkResults:
-        """Sync partitions in one Spark job; return when their rows are in files.
+        """Sync partitions in one Spark job. Return after their rows have been written to files.
 
         Args:
             parts: The partitions.
-            in_order: True to discard all rows of partitions after the first failed one; False to
+            in_order: True to discard all rows of partitions after the first failed one. False to
                 keep the rows of every partition that succeeded.
 
         Raises:
-            PartitionsFailedError: The job failed, and none of its rows are loaded.
+            PartitionsFailedError: The Spark job failed, and none of its rows are loaded.
         """
         started = time.monotonic()
         described = self._get_output_schemas(parts)
@@ -152,16 +154,16 @@ class SparkDistributor:
         )
 
     def _reserve_ordinals(self, results: Iterable[PartResult], first: int) -> dict[int, int]:
-        """Reserve ordinals for the rows of all partitions; return each partition's first ordinal.
+        """Reserve ordinals for the rows of all partitions.
 
         An ordinal is the position of a row in the input.
 
         Args:
             results: The results of the partitions, with their row counts.
-            first: The number of the job's first partition within the run.
+            first: The number that the job's first partition has among all partitions of the run.
 
         Returns:
-            The first ordinal of each partition, by its number within the run.
+            The first ordinal of each partition, by the partition's number in the run.
         """
         counts = {each.result.number: sum(each.result.counts.values()) for each in results}
         ordinal = self._reserve(sum(counts.values()))
@@ -172,7 +174,7 @@ class SparkDistributor:
         return starts
 
     def close(self) -> None:
-        """Delete the remaining files of all jobs; a failure is ignored."""
+        """Delete the files of all Spark jobs that still exist. Errors are ignored."""
         if not self._addresses or self._engine.failure is not None:
             return
         with contextlib.suppress(Exception):  # a later run removes the files
@@ -181,7 +183,10 @@ class SparkDistributor:
                 self._staging_area.delete(spark, address)
 
     def _get_output_schemas(self, parts: Sequence[WorkUnit]) -> dict[str, SchemaEvent]:
-        """Return the schemas of all output streams of the partitions and of child streams."""
+        """Return the schemas of all streams to which the partitions may write rows.
+
+        These are the streams of the partitions and their selected child streams, after stream maps.
+        """
         family: dict[str, SyncStream] = {}
         for name in dict.fromkeys(part.stream for part in parts):
             stream = self._streams[name]
@@ -196,15 +201,23 @@ class SparkDistributor:
         return schemas
 
     def _get_table_versions(self, parts: Sequence[WorkUnit]) -> dict[str, int]:
-        """Return the table version of each output stream that has one, by stream name."""
+        """Return the table versions of the output streams, by stream name.
+
+        Streams without a table version are left out.
+        """
         by_stream = {name: version for part in parts for name, version in part.versions.items()}
         return {out: by_stream[name] for out, name in self._origins.items() if name in by_stream}
 
     def _run_with_retries(self, step: Callable[[SparkSession, str], _T]) -> tuple[_T, str]:
-        """Call a function with a new URL to write rows to. Retry transient errors with a new URL.
+        """Call a function with a new URL to write rows to, and retry it after transient errors.
+
+        Each attempt gets a different URL.
+
+        Args:
+            step: The function. It gets a Spark session and the URL.
 
         Returns:
-            The result of the function, and the URL that it wrote to.
+            The result of the function, and the URL of the successful attempt.
 
         Raises:
             PartitionsFailedError: The function failed with an error that is not transient.
@@ -252,7 +265,7 @@ class SparkDistributor:
 
 
 def _list_files(results: Sequence[PartResult], streams: Iterable[str]) -> set[tuple[int, str]]:
-    """Return the stream number and file name of each file in which a task wrote rows.
+    """Return the stream number and the name of each file that Spark tasks wrote.
 
     The number of a stream is its index in ``streams``.
     """
@@ -261,14 +274,19 @@ def _list_files(results: Sequence[PartResult], streams: Iterable[str]) -> set[tu
 
 
 def _write_blocks(blocks: DataFrame, address: str) -> None:
-    """Write spool lines (rows as lines of JSON) as text files, in one folder per stream."""
+    """Write rows to text files, with one folder per stream.
+
+    Args:
+        blocks: The stream number and the rows of each block, as lines of JSON.
+        address: The URL of the folder to write to.
+    """
     blocks.write.partitionBy("stream").option("maxRecordsPerFile", 0).text(address)
 
 
 def _copy_rows_below(spark: SparkSession, address: str, destination: str, ordinal: int) -> None:
     """Copy the rows whose position is below ``ordinal`` from one URL to another.
 
-    It is used to leave out the rows of partitions after a failed one.
+    After a failed partition, this leaves out the rows of all later partitions.
     """
     lines = spark.read.schema("value STRING, stream INT").text(address)
     rows = lines.where(f"stream <> {RESULT_STREAM}").where(f"{_ORDINAL} < {ordinal}")
@@ -282,7 +300,7 @@ def _build_events(
     versions: Mapping[str, int],
     starts: Mapping[int, int],
 ) -> Iterator[Event]:
-    """Yield the schemas that workers changed, then the rows of each stream, as events.
+    """Yield the schemas that workers changed, and then the rows of each stream, as events.
 
     Args:
         results: The results of the partitions.
@@ -324,9 +342,9 @@ def _parse_schema_event(document: Mapping[str, Any]) -> SchemaEvent:
 
 
 def _explain_failure(error: Exception) -> str:
-    """Return why a job failed, in one line.
+    """Return the reason why a Spark job failed, in one line.
 
-    If a module is missing in the workers, only that is reported.
+    If a Python module is missing in the workers, only this is reported.
     """
     lacking = re.search(r"ModuleNotFoundError: [^\n]*", str(error))
     return f"{lacking[0]}, in Spark's workers" if lacking else first_error_line(error)
@@ -338,7 +356,13 @@ def _count_task_slots(spark: SparkSession) -> int:
 
 
 def _run_cancellable(engine: LeasedSpark, step: Callable[[SparkSession], _T]) -> _T:
-    """Call a function in a thread; cancel its Spark jobs if the calling thread is interrupted.
+    """Call a function in a separate thread and wait for its result.
+
+    If the calling thread is interrupted, the Spark jobs of the function are cancelled.
+
+    Args:
+        engine: The Spark of the run.
+        step: The function. It gets a Spark session.
 
     Raises:
         BaseException: The error that the function raised.

@@ -25,17 +25,18 @@ larger than half of a heap region, which has 1 MiB in a small heap."""
 
 
 class WriteFailedError(BaseException):
-    """Raised if spool lines (rows as lines of JSON) cannot be written to disk.
+    """Raised if rows cannot be written to disk.
 
-    It is a BaseException, so that no handler mistakes it for the failure of a partition.
+    It is a BaseException, so that no handler mistakes it for an error of the tap.
     """
 
 
 class SpoolOutput:
-    """The files that one Spark task writes, one per stream, with one row per line as JSON.
+    """The files to which one Spark task writes rows, as lines of JSON. Each stream has one file.
 
-    Lines can be discarded until they are marked as complete with `keep`. All methods that write
-    raise `WriteFailedError` on failure.
+    After a failed attempt to read a partition, `drop` discards its lines. After a successful
+    attempt, `keep` marks them as complete. All methods that write raise `WriteFailedError` on
+    failure.
 
     Args:
         folder: A folder of the driver to write to. None to write temporary files, whose lines are
@@ -52,7 +53,7 @@ class SpoolOutput:
         self._kept: dict[int, int] = {}
 
     def write(self, stream: int, lines: bytes) -> None:
-        """Append lines to the file of the stream with the number ``stream``."""
+        """Append lines to the file of a stream, given by its number."""
         with _writing():
             self._open_file(stream).write(lines)
 
@@ -72,7 +73,8 @@ class SpoolOutput:
     def share(self, streams: int) -> None:
         """Open and flush the files of all streams, so that a child process can write to them.
 
-        ``streams`` is the number of streams.
+        Args:
+            streams: The number of streams.
         """
         with _writing():
             for stream in range(streams):
@@ -80,15 +82,16 @@ class SpoolOutput:
         self.flush()
 
     def flush(self) -> None:
-        """Flush the Python buffers of all files to the operating system."""
+        """Write all buffered lines to the operating system."""
         with _writing():
             for file in self._files.values():
                 file.flush()
 
     def take_blocks(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the complete lines in blocks, each with its stream number; then discard all lines.
+        """Yield the complete lines in blocks, each with its stream number. Then discard all lines.
 
-        Nothing is yielded for files in the driver's folder, because the driver reads them there.
+        If the files are in a folder of the driver, nothing is yielded, because the driver reads the
+        files.
         """
         if self._folder is not None:
             return
@@ -121,9 +124,11 @@ class SpoolOutput:
 
 
 def publish_files(folder: str, files: Iterable[tuple[int, str]]) -> None:
-    """Make the files of tasks visible to Spark's readers, by renaming them.
+    """Rename the files of tasks so that Spark's readers no longer ignore them.
 
-    ``files`` has the stream number and the name of each file.
+    Args:
+        folder: The folder of the files.
+        files: The stream number and the name of each file.
     """
     for stream, name in files:
         path = _hidden(folder, stream, name)

@@ -28,15 +28,15 @@ __all__ = ["TapSpec", "drop_cached_tap", "get_redactor", "get_tap", "import_tap_
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TapSpec:
-    """Description of a tap that can be pickled and sent to workers.
+    """Description of a tap, from which workers create the tap. It can be pickled.
 
     Attributes:
         id: A unique id of the run, so that a worker's cached tap is not used in another run.
         tap: The name of the tap's class, such as ``tap_x.tap:TapX``, or the path of a manifest.
         config: The settings.
-        catalog: The catalog, or None.
-        permits: The address of the job's rate limit server, or a static share of the rate limits.
-            None lets each process count only its own requests.
+        catalog: The catalog; None to use the catalog that the tap discovers.
+        permits: The address of the job's rate limit server, or a fixed part of the rate limits.
+            None to let each process count only its own requests.
     """
 
     id: str
@@ -46,7 +46,10 @@ class TapSpec:
     permits: RateLimitAddress | StaticShare | None = None
 
     def new(self, state: Mapping[str, Any] | None = None) -> Tap:
-        """Create the tap, and load a state if one is passed.
+        """Create the tap.
+
+        Args:
+            state: The state to load into the tap; None to load no state.
 
         Raises:
             ConfigurationError: The tap's class cannot be imported.
@@ -100,7 +103,7 @@ def _get_cached_tap(key: _CacheKey) -> Tap:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _CacheKey:
-    """Cache key of a tap; two keys are equal if they have the same run id."""
+    """Key of a tap in the cache. Two keys are equal if their taps belong to the same run."""
 
     source: TapSpec
 
@@ -112,7 +115,7 @@ class _CacheKey:
 
 
 def get_tap(source: TapSpec) -> Tap:
-    """Return this process's tap for a description; the first call creates the tap."""
+    """Return the tap for a description. It is created once per process and then cached."""
     return _get_cached_tap(_CacheKey(source))
 
 
@@ -126,8 +129,8 @@ def get_redactor(source: TapSpec) -> Callable[[str], str]:
 
 
 def drop_cached_tap() -> None:
-    """Remove the tap from the cache, so that the next partition gets a new tap.
+    """Remove the tap from the cache, so that a new tap is created for the next partition.
 
-    A tap that failed may be in an undefined state.
+    It is called after an error, because the tap may then be in an undefined state.
     """
     _get_cached_tap.cache_clear()

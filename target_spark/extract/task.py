@@ -38,14 +38,15 @@ RESULT_STREAM: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class PartResult:
-    """Result of one partition, sent from the worker to the driver as JSON.
+    """Result of reading one partition, sent from the worker to the driver as JSON.
 
     Attributes:
-        result: The row counts and bookmarks, or the error, for the sync engine.
-        file: The name of the task's file in the folder of each stream.
-        nbytes: The number of bytes of spool lines, by stream.
+        result: The row counts and bookmarks, or the error.
+        file: The name of the file that the task wrote in the folder of each stream.
+        nbytes: The size of the rows in bytes, by stream.
         deletes: The streams that may have delete records.
-        described: The schemas that the worker's tap emitted and that differ from the driver's.
+        described: The schemas that the tap emitted in the worker, if they differ from those that it
+            emitted in the driver.
     """
 
     result: WorkResult
@@ -67,13 +68,15 @@ class PartResult:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SparkTask:
-    """Function that reads partitions of a tap in a worker, called with batches of their numbers.
+    """Function that Spark calls in a worker to read partitions of a tap.
+
+    Its input is record batches with the indexes of partitions in ``parts``.
 
     Attributes:
         source: The tap.
         parts: The partitions of the Spark job.
         streams: The output streams with their schemas; the number of a stream is its index here.
-        first: The number of the job's first partition within the run.
+        first: The number that the job's first partition has among all partitions of the run.
         folder: A folder of the driver to write rows to; None to send the rows with the results.
         tries: The number of attempts to read a partition.
     """
@@ -86,11 +89,11 @@ class SparkTask:
     tries: int = 3
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Read the partitions with the given numbers, and yield record batches for the driver.
+        """Read the partitions with the given indexes, and yield record batches for the driver.
 
-        Each record batch has a stream number and bytes. For each partition, the rows come first
-        (unless they are written to a folder), and then the result, with the stream number
-        `RESULT_STREAM`.
+        Each record batch has a stream number and bytes. A partition's rows come first, unless they
+        are written to a folder. The partition's result follows, with `RESULT_STREAM` as the stream
+        number.
         """
         with closing(SpoolOutput(self.folder)) as lines:
             for batch in batches:
@@ -101,7 +104,7 @@ class SparkTask:
                     yield _build_record_batch(RESULT_STREAM, result.to_json() + b"\n")
 
     def _read_partition(self, part: WorkUnit, lines: SpoolOutput) -> PartResult:
-        """Read a partition with retries; keep only the rows of the successful attempt."""
+        """Read a partition with retries. The rows of failed attempts are discarded."""
 
         def describe(error: BaseException) -> str:
             return get_redactor(self.source)(f"{type(error).__name__}: {error}")
@@ -132,7 +135,8 @@ class SparkTask:
     ) -> Mapping[str, Any]:
         """Sync a partition in this process, or in a child process if Spark has repeated this task.
 
-        The process of the first attempt may have crashed, and a crash of a child is only an error.
+        Spark may have repeated the task because the tap crashed the process. In a child process
+        such a crash is only an error.
 
         Returns:
             The partition's bookmarks.
@@ -161,10 +165,10 @@ def _is_task_retry() -> bool:
 
 
 def sync_part(source: TapSpec, part: WorkUnit, outlet: ProtocolWriter) -> Mapping[str, Any]:
-    """Sync a partition in this process with ``outlet`` as its output; return its bookmarks.
+    """Sync a partition in this process, write its rows to ``outlet``, and return its bookmarks.
 
-    The bookmarks are by stream, as under ``bookmarks`` in a state document. If the tap fails, it is
-    discarded: it may still hold rows that would be counted for the next partition.
+    The bookmarks are by stream, as under ``bookmarks`` in a Singer state. If the tap fails, it is
+    not used again: it may still hold rows that would be counted for the next partition.
     """
     tap = get_tap(source)
     forwarder = tap.outlet
@@ -181,7 +185,7 @@ def sync_part(source: TapSpec, part: WorkUnit, outlet: ProtocolWriter) -> Mappin
 
 
 class _EventForwarder:
-    """Output of a worker's tap; it forwards each event to the output of the current partition."""
+    """Output of a worker's tap that forwards each event to the output of the current partition."""
 
     def __init__(self) -> None:
         self.encode: Callable[[Any], bytes] = encode_body
@@ -196,7 +200,7 @@ _STATISTICS: Final = ("counts", "nbytes", "deletes", "described")
 
 
 class _PartitionOutput:
-    """Output of one partition: writes rows as spool lines (lines of JSON) and counts them."""
+    """Output of one partition, which writes rows to files as lines of JSON and counts them."""
 
     encode = staticmethod(encode_body)
 
@@ -228,20 +232,23 @@ class _PartitionOutput:
         self.counts[name] += len(rows.rows)
 
     def statistics(self) -> dict[str, Any]:
-        """Return the counts and schemas of the rows written so far, by attribute name."""
+        """Return the row counts and schemas collected so far, by attribute name."""
         return {name: getattr(self, name) for name in _STATISTICS}
 
     def restore_statistics(self, statistics: Mapping[str, Any]) -> None:
-        """Replace the counts and schemas with the counts and schemas of a child process.
+        """Take over the row counts and schemas that a child process collected.
 
-        The child process wrote its rows to the same files.
+        The child process has written its rows to the same files.
         """
         for name, value in statistics.items():
             setattr(self, name, value)
 
 
 def _build_record_batch(stream: int, lines: bytes) -> Any:
-    """Return a record batch of one row: a stream number, and lines without the last newline."""
+    """Return a record batch with one row: a stream number and lines of text.
+
+    The newline after the last line is removed.
+    """
     import pyarrow as pa
 
     columns = [pa.array([stream], pa.int32()), pa.array([lines[:-1]], pa.binary())]

@@ -189,16 +189,20 @@ def _rule(key: str) -> re.Pattern[str] | None:
 
 
 def is_allowed_spark_key(key: str) -> bool:
-    """Return True if clients may set a Spark setting; only certain values may be allowed."""
+    """Return True if a gRPC call may set a Spark setting.
+
+    For some settings only certain values are allowed; this function does not check the value.
+    """
     return _rule(key) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class CallRules:
-    """Rules for the settings that a gRPC call may set, chosen by the operator of the server.
+    """Rules for the settings that a gRPC call may set. The operator of the server chooses them.
 
     Attributes:
-        allowance: Names of settings that calls may set in addition to the default ones.
+        allowance: Names of settings that calls may set, in addition to the settings that are
+            allowed by default.
         roots: Folders and URLs below which tables may be stored; empty to allow any location.
         folders: Folders from which batch files may be read; empty to allow any folder.
         roots_variable: The environment variable that sets ``roots``, for messages.
@@ -213,9 +217,11 @@ class CallRules:
 
     @classmethod
     def of(cls, plugin: str, environment: Mapping[str, str]) -> CallRules:
-        """Return the rules that the server's environment variables set.
+        """Return the rules that the operator has set in environment variables of the server.
 
-        ``plugin`` is the program's name; the names of the variables begin with it.
+        Args:
+            plugin: The name of the program. The names of the variables begin with it.
+            environment: The environment variables.
         """
         roots, folders = (
             get_variable_name(plugin, "ALLOW_PATHS"),
@@ -241,11 +247,11 @@ class CallRules:
             )
 
     def check(self, config: Mapping[str, Any]) -> None:
-        """Check that a call may set all settings in ``config``.
+        """Check that a call is allowed to set all settings in ``config``.
 
         Raises:
             ConfigurationError: A setting or its value is not allowed. The message names all such
-                settings, without their values, and explains how the operator can allow them.
+                settings, without their values, and explains to the operator the way to allow them.
         """
         spark = config.get(_SPARK)
         keys: Mapping[str, Any] = spark if isinstance(spark, Mapping) else {}
@@ -260,7 +266,7 @@ class CallRules:
             raise ConfigurationError("; ".join(faults))
 
     def check_file(self, path: str) -> str:
-        """Return the path of a batch file, with links resolved, if the file may be read.
+        """Check that a batch file may be read, and return its path with symbolic links resolved.
 
         If all folders are allowed, the path is returned unchanged.
 
@@ -280,7 +286,10 @@ class CallRules:
     def _find_disallowed_values(
         self, config: Mapping[str, Any], keys: Mapping[str, Any]
     ) -> Iterator[str]:
-        """Yield a message for each setting or Spark setting with a value that is not allowed."""
+        """Yield a message for each setting with a value that a call may not set.
+
+        The Spark settings of the call are included.
+        """
         for key, value in keys.items():
             rule = _rule(key)
             if rule is None or self.allowance.allows(key):
@@ -303,9 +312,9 @@ class CallRules:
         yield from self._find_untyped_catalogs(keys)
 
     def _find_untyped_catalogs(self, keys: Mapping[str, Any]) -> Iterator[str]:
-        """Yield a message for each Iceberg catalog without a type.
+        """Yield a message for each Iceberg catalog that is configured without a type.
 
-        Spark would use Hive for such a catalog, which is not allowed.
+        For such a catalog Spark would use Hive, which is not allowed.
         """
         for key, value in keys.items():
             is_catalog = re.fullmatch(_CATALOG, key) and "iceberg" in str(value).lower()
@@ -334,7 +343,7 @@ class CallRules:
 
 
 def _iterate_strings(value: Any) -> Iterator[str]:
-    """Yield the strings in a JSON value at any depth, including the keys of objects."""
+    """Yield all strings in a JSON value, at any depth. The keys of objects are included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -351,9 +360,10 @@ def _is_odd(text: str) -> bool:
 
 
 def _is_below(address: str, root: str) -> bool:
-    """Return True if a path or URL is equal to ``root`` or inside it.
+    """Return True if a path or URL is equal to ``root`` or is inside it.
 
-    Paths with ``..`` are never inside, because Python and Hadoop may resolve them differently.
+    A path that contains ``..`` is never inside, because Python and Hadoop may resolve it
+    differently.
     """
     if ".." in unquote(address).replace("\\", "/").split("/"):
         return False

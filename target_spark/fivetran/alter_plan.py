@@ -29,10 +29,11 @@ class AlterPlan:
         now: The table's columns before the change.
         after: The table's columns after the change.
         added: New columns.
-        widened: Columns whose type the table format can change without rewriting values.
-        converted: Columns whose values must be rewritten.
-        narrowed: Columns whose new Fivetran type allows fewer values than their type in the table,
-            which stays the same.
+        widened: Columns with a new type, if the table format can change the type without rewriting
+            values.
+        converted: Columns with a new type, if their values must be rewritten.
+        narrowed: Columns that keep their type in the table, although their new Fivetran type allows
+            fewer values.
         dropped: Columns to remove.
     """
 
@@ -46,21 +47,28 @@ class AlterPlan:
 
     @property
     def changes_columns(self) -> bool:
-        """True if columns are added, dropped or get another type; False if only metadata does."""
+        """True if columns are added, removed or get another type in the table.
+
+        False if only the Fivetran metadata of the table changes.
+        """
         return bool(self.added or self.widened or self.converted or self.dropped)
 
     @property
     def unproven_keys(self) -> tuple[DestinationColumn, ...]:
-        """The key columns, if their values must be checked for duplicates and nulls, else empty.
+        """The key columns to check for duplicates and nulls.
 
-        A check is needed if the key or the values of a key column change.
+        They are all key columns if the key or the values of a key column change. Otherwise the
+        result is empty, because no check is needed.
         """
         keys, before = _keys(self.after), {column.column for column in _keys(self.now)}
         same = {column.column for column in keys} == before
         return () if same and not set(keys) & set(self.converted) else keys
 
     def describe(self) -> list[str]:
-        """Return a sentence for each planned change; the list is empty if nothing changes."""
+        """Return a sentence for each planned change, for the log.
+
+        The list is empty if nothing changes.
+        """
         return list(self._sentences())
 
     def _sentences(self) -> Iterator[str]:
@@ -90,16 +98,16 @@ def plan_changes(
     drops: bool,
     reserved: Collection[str] = (),
 ) -> AlterPlan:
-    """Return the changes that give a table the requested columns.
+    """Return the changes that are necessary to give a table the requested columns.
 
     Args:
         now: The table's current columns.
         types: The DDL type of each of the table's columns, by name.
         requested_schema: The requested columns.
         table_format: The format of the table.
-        widens: A function that returns True if the format can change one DDL type to another
-            without rewriting values.
-        drops: True to drop columns that are not requested; False to keep them, but not as keys.
+        widens: A function that gets an old and a new DDL type. It returns True if the format can
+            change the type without rewriting values.
+        drops: True to drop columns that are not requested. False to keep them as non-key columns.
         reserved: Names that new columns must not have.
     """
     requested, current = requested_schema.by_name, now.by_name
@@ -132,10 +140,14 @@ def plan_changes(
 def _apply_request(
     old: DestinationColumn, requested_schema: DestinationColumn | None
 ) -> DestinationColumn:
-    """Return a column of the table with the requested type.
+    """Return a column of the table after the request.
 
-    A DECIMAL that is requested without precision and scale keeps its current ones. A column that is
-    not requested (None) is kept, but is no longer a key.
+    A DECIMAL that is requested without precision and scale keeps its current precision and scale.
+
+    Args:
+        old: The column before the request.
+        requested_schema: The requested column. None if the column is not requested: it is then
+            kept, but is no longer a key.
     """
     if requested_schema is None:
         return replace(old, is_key=False)

@@ -51,18 +51,19 @@ def apply_plan(
 ) -> None:
     """Make the changes of an `AlterPlan` to a table.
 
+    If an error is raised, nothing has been changed.
+
     Args:
         spark: The session of the calling thread.
         options: The options of the load.
         stream: The stream of the table.
-        existing: The table, as it was looked up.
+        existing: The table before the change.
         plan: The changes.
 
     Raises:
         TableError: A value would be lost, or the new key would not be unique or would contain
-            nulls; nothing is changed.
-        UnsupportedError: The change is not possible with the table's partitioning; nothing is
-            changed.
+            nulls.
+        UnsupportedError: The change is not possible with the table's partitioning.
     """
     is_rewritten = _is_rewritten(plan, options.format)
     old = (
@@ -95,9 +96,10 @@ def apply_plan(
 
 
 def _is_rewritten(plan: AlterPlan, table_format: str) -> bool:
-    """Return True if the change must rewrite all rows.
+    """Return True if the changes require that all rows of the table are rewritten.
 
-    Columns with converted values require it, and for Delta so do dropped columns.
+    This is the case if values of a column must be converted. In a Delta table it is also the case
+    if a column is dropped.
     """
     return bool(plan.converted or (plan.dropped and table_format == "delta"))
 
@@ -149,7 +151,10 @@ def _check_keys(changed: DataFrame, stream: StreamId, plan: AlterPlan) -> None:
 def _columns(
     rows: DataFrame, existing: ExistingTable, plan: AlterPlan, table_format: str
 ) -> Iterator[str]:
-    """Yield the SQL of each column of the changed table, including columns not from Fivetran."""
+    """Yield the SQL expression of each column of the changed table.
+
+    Columns that do not come from Fivetran are included.
+    """
     dropped = {column.column for column in plan.dropped}
     ddl = {column.column: to_ddl(column, table_format) for column in plan.after.columns}
     converted = {column.column for column in plan.converted}
@@ -172,9 +177,10 @@ def _columns(
 def _build_properties(
     existing: ExistingTable, plan: AlterPlan, table_format: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield the table properties to set before the columns change.
+    """Yield the names and values of the table properties to set before the columns change.
 
-    These are the Fivetran metadata, and for Delta the required table features.
+    They contain the Fivetran metadata. For a Delta table they also enable the table features that
+    the changes need.
     """
     schemas = (plan.after, plan.now) if plan.changes_columns else (plan.after,)
     yield TABLE_PROPERTY, dump_metadata(*schemas)
@@ -202,7 +208,7 @@ def _add_generated_columns(
     plan: AlterPlan,
     parts: Sequence[PartitionSpec],
 ) -> DataFrame:
-    """Return the rows with the generated partition columns of a Delta table recomputed.
+    """Return the rows with the generated partition columns of a Delta table computed again.
 
     Raises:
         UnsupportedError: The expression of a generated column is not known.
@@ -231,8 +237,8 @@ def _add_generated_columns(
 def _rewrite_delta(spark: SparkSession, existing: ExistingTable, changed: DataFrame) -> None:
     """Replace all rows of a Delta table by ``changed``, in one commit.
 
-    Delta's transaction reads the rows, so rows of other writers are not lost. Partitioning is kept;
-    clustering is set again, because the rewrite removes it.
+    The rows are read in Delta's transaction, so rows that other writers add at the same time are
+    not lost. The partitioning is kept. The rewrite removes clustering, so clustering is set again.
 
     Raises:
         ConflictError: Another writer has added values that the new types cannot hold.

@@ -57,10 +57,10 @@ def read_files(
 ) -> DataFrame:
     """Return the rows of batch files as a DataFrame with one partition per file.
 
-    Besides the columns of the table, the DataFrame has the columns `OP` (the kind of the file, as a
-    number) and `ORDINAL` (a unique number that increases from file to file). If there are update
-    files, it also has a boolean column for each non-key column (see `unmodified_flag`), true if the
-    row leaves that value unchanged.
+    Besides the columns of the table, the DataFrame has two columns. `OP` is the kind of the file,
+    as a number. `ORDINAL` is a unique number that increases from row to row and from file to file.
+    If there are update files, there is also a boolean column for each non-key column. It is true if
+    the row does not change the column's value in the table; see `unmodified_flag`.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -71,9 +71,12 @@ def read_files(
 
 
 def find_file_error(error: BaseException) -> BatchFileLoadError | None:
-    """Return the error of a batch file if it made a Spark action fail, else None.
+    """Return the error of a batch file that caused a failed Spark action.
 
-    ``error`` is the error of the action.
+    Return None if the action failed for another reason.
+
+    Args:
+        error: The error of the Spark action.
     """
     for each in iterate_causes(error):
         if isinstance(each, BatchFileLoadError):
@@ -93,14 +96,23 @@ class _WorkerError(Exception):
 def _read_rows(
     reader: RowReader, files: Sequence[RequestFile], batches: Iterator[Any]
 ) -> Iterator[Any]:
-    """Yield the rows of the files whose indexes are in ``batches``; runs in Spark's workers."""
+    """Yield the rows of batch files as record batches. This function runs in Spark's workers.
+
+    Args:
+        reader: The reader of the files.
+        files: All files of the batch.
+        batches: Record batches with the indexes of the files to read.
+    """
     for batch in batches:
         for number in batch.column(0).to_pylist():
             yield from _iterate_rows_safely(files[number], reader.rows(files[number], number))
 
 
 def _iterate_rows_safely(file: RequestFile, rows: Iterator[Any]) -> Iterator[Any]:
-    """Yield the rows of a file; convert errors to `_WorkerError` without content of the file."""
+    """Yield the rows of a file, and raise each error as a `_WorkerError`.
+
+    Its message contains no content of the file.
+    """
     try:
         yield from rows
     except BatchFileLoadError as error:

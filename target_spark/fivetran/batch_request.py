@@ -14,9 +14,9 @@ __all__ = ["BatchRequest", "FileKind", "FileParams", "RequestFile"]
 
 
 class FileKind(IntEnum):
-    """Kind of a batch file: the effect of its rows on the table.
+    """Kind of a batch file, which determines the effect of its rows on the table.
 
-    Within a batch, files of a lower kind are applied first.
+    Within a batch, files of a kind with a lower number are applied first.
     """
 
     EARLIEST_START = 0
@@ -27,7 +27,10 @@ class FileKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequestFile:
-    """A batch file of a request: its path, its kind, and its AES key, or None if unencrypted."""
+    """A batch file of a request, with its path and kind.
+
+    ``key`` is the AES key to decrypt the file with; None if the file is not encrypted.
+    """
 
     path: str
     kind: FileKind
@@ -42,7 +45,7 @@ class FileParams:
         compression: The compression of the files.
         encryption: The encryption of the files.
         null: The cell text that means NULL.
-        unmodified: The cell text that means that the table's value is kept.
+        unmodified: The cell text that means that the row keeps its value in the table.
     """
 
     compression: Compression = Compression.OFF

@@ -38,11 +38,12 @@ _INEXACT: Final = (DataType.FLOAT, DataType.DOUBLE)
 
 @dataclass(frozen=True, slots=True)
 class BatchStats:
-    """Row counts of a batch, and the result of the search for repeated keys.
+    """Row counts of a batch, and the result of the search for keys that occur several times.
 
     Attributes:
-        rows: The number of rows by kind of file; kinds without rows are left out.
-        repeats: True if a key may occur more than once, False if all compared keys are unique.
+        rows: The number of rows by kind of file. Kinds without rows are left out.
+        repeats: True if a key may occur more than once. False if all keys that were compared are
+            unique.
     """
 
     rows: Mapping[FileKind, int]
@@ -65,14 +66,14 @@ def count_rows(
     fivetran_schema: FivetranSchema,
     compared: Collection[FileKind] = frozenset(FileKind),
 ) -> BatchStats:
-    """Count the rows of batch files, and search for repeated keys.
+    """Count the rows of batch files, and search for keys that occur several times.
 
     Args:
         files: The files.
         params: The format of the files.
         fivetran_schema: The columns of the table.
-        compared: The kinds of files whose keys are compared; the rows of other kinds are only
-            counted.
+        compared: The kinds of files in which to search for repeated keys. Rows of other kinds are
+            only counted.
 
     Raises:
         BatchFileLoadError: A file cannot be parsed.
@@ -96,9 +97,10 @@ def count_rows(
 
 
 class _KeyCollector:
-    """The keys of rows, collected to find repeated ones, with at most 64 MiB of memory.
+    """Collects the keys of rows to find keys that occur several times.
 
-    With more keys, or keys that cannot be compared exactly, repeated keys are assumed.
+    It uses at most 64 MiB of memory. If the keys need more memory, or cannot be compared exactly,
+    it assumes that a key occurs several times.
     """
 
     def __init__(self, fivetran_schema: FivetranSchema) -> None:
@@ -109,7 +111,11 @@ class _KeyCollector:
         self._is_unsure = any(column.type in _INEXACT for column in self._columns)
 
     def add(self, cells: Sequence[Any]) -> None:
-        """Add the keys of some rows, given as one array of texts per key column."""
+        """Add the keys of a block of rows.
+
+        Args:
+            cells: One array of texts per key column.
+        """
         if self._is_unsure:
             return
         try:
@@ -124,7 +130,7 @@ class _KeyCollector:
             self._batches.append(pa.record_batch(values, names=self._names))
 
     def repeat(self) -> bool:
-        """Return True if a key may have been added twice; False if all keys are unique."""
+        """Return True if a key may have been added several times; False if all keys are unique."""
         if self._is_unsure or not self._batches:
             return self._is_unsure
         keys = pa.Table.from_batches(self._batches)
@@ -138,9 +144,9 @@ def _read_cells(
     fivetran_schema: FivetranSchema,
     columns: Sequence[DestinationColumn],
 ) -> Iterator[list[Any]]:
-    """Yield the values of the given columns of a batch file, block by block.
+    """Yield the cell texts of the given columns of a batch file, block by block.
 
-    Each block is a list of text arrays, one per column.
+    Each block is a list with one text array per column.
     """
     blocks = read_blocks(file, params)
     try:

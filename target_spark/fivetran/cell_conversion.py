@@ -26,11 +26,11 @@ __all__ = ["CellConversionError", "arrow_type", "convert_column", "find_first_fa
 
 
 class CellConversionError(Exception):
-    """Raised if a cell of a batch file is not a value of its column's type.
+    """Raised if a cell of a batch file does not contain a value of its column's type.
 
     Attributes:
-        row: The index of the row in the converted array, from 0.
-        words: The reason, as a phrase such as "is not base64", to follow the name of the cell.
+        row: The index of the row in the array that was converted, from 0.
+        words: The reason as a phrase that follows the name of the cell, such as "is not base64".
     """
 
     def __init__(self, row: int, words: str) -> None:
@@ -55,14 +55,17 @@ _TYPES: Final[Mapping[DataType, Any]] = {
 
 
 def arrow_type(column: DestinationColumn) -> Any:
-    """Return the Arrow type for a column; it is string for NAIVE_TIME, XML and JSON."""
+    """Return the Arrow type for the values of a column.
+
+    Values of the types NAIVE_TIME, XML and JSON are strings.
+    """
     if column.type is DataType.DECIMAL:
         return pa.decimal128(*column.digits)
     return _TYPES.get(column.type, pa.string())
 
 
 def convert_column(column: DestinationColumn, texts: Any) -> Any:
-    """Convert an array of texts to an array of the column's type; nulls stay null.
+    """Convert an array of texts to an array of the column's type. Nulls stay null.
 
     Raises:
         CellConversionError: A text is not a value of the type.
@@ -78,10 +81,11 @@ def convert_column(column: DestinationColumn, texts: Any) -> Any:
 
 
 def find_first_failure(values: Any, use: Callable[[Any], Any]) -> int:
-    """Return the index of the first value of an array for which ``use`` raises ValueError.
+    """Return the index of the first value in an array that makes a function fail.
 
-    ``use`` is called with slices of the array. The caller must ensure that it fails for the whole
-    array.
+    Args:
+        values: The array. The function must fail for the whole array.
+        use: The function, which is called with slices of the array. It fails by raising ValueError.
     """
     start, length = 0, len(values)
     while length > 1:
@@ -121,7 +125,7 @@ def _some_have(texts: Any, sign: str) -> bool:
 
 
 def _all_true(conditions: Any) -> bool:
-    """Return True if every boolean of an Arrow array is true; nulls are ignored."""
+    """Return True if no boolean of an Arrow array is false. Nulls are ignored."""
     return pc.all(conditions).as_py() is not False
 
 
@@ -144,10 +148,10 @@ def _decimals(texts: Any, column: DestinationColumn) -> Any:
 
 
 def _are_exact_in_arrow(texts: Any, precision: int, scale: int) -> bool:
-    """Return True if Arrow's decimal parser either reads these texts exactly or rejects them.
+    """Return True if it is safe to parse these texts with Arrow's decimal parser.
 
-    For other texts it may silently return a wrong number: those with an exponent, with too many
-    digits, or with more digits before the point than the column has.
+    The parser may return a wrong number, without an error, for a text that has an exponent, too
+    many digits, or more digits before the decimal point than the column allows.
     """
     if _some_have(texts, "e") or _some_have(texts, "E"):
         return False
@@ -192,14 +196,14 @@ def _floats(texts: Any, column: DestinationColumn) -> Any:
 
 
 def _replace_infinite_floats(texts: Any, values: Any, overflown: Any) -> Any:
-    """Replace values that overflowed to infinity by the largest FLOAT.
+    """Replace numbers that became infinite when they were parsed by the largest FLOAT.
 
-    Fivetran writes the largest FLOAT rounded up, which overflows when it is parsed.
+    Fivetran rounds the largest FLOAT up when it writes it. The parsed value is then infinite.
 
     Args:
         texts: The texts of the numbers.
         values: The parsed numbers.
-        overflown: True for each number that overflowed.
+        overflown: True for each number that became infinite.
 
     Raises:
         ValueError: A number is larger than the largest FLOAT as Fivetran writes it.
@@ -241,7 +245,7 @@ def _instants(texts: Any, _column: DestinationColumn) -> Any:
 
 
 def _truncate_to_micros(texts: Any) -> Any:
-    """Return date-time texts without the digits after the microseconds.
+    """Remove the digits after the microseconds from date-time texts.
 
     Raises:
         ValueError: A text is too long for another reason.
@@ -255,9 +259,10 @@ def _truncate_to_micros(texts: Any) -> Any:
 
 
 def _slice_bytes(texts: Any, end: int) -> Any:
-    """Return the first ``end`` bytes of each text; a negative ``end`` counts from the end.
+    """Return the first ``end`` bytes of each text. A negative ``end`` counts from the text's end.
 
-    The texts must be ASCII for the result to be complete characters; a later cast rejects others.
+    Only ASCII texts are cut correctly. Other texts may be cut inside a character; the later
+    conversion of the result rejects them.
     """
     return pc.binary_slice(texts.cast(pa.binary()), 0, end).cast(pa.string())
 

@@ -18,7 +18,7 @@ __all__ = ["destination_command"]
 
 
 def destination_command(name: str, plugin: type[CommandTarget]) -> PortCommand:
-    """Return the command that runs a gRPC server for Fivetran on a port."""
+    """Return the command that runs a Fivetran destination: a gRPC server that Fivetran calls."""
 
     def serve_at(address: ListenAddress) -> int:
         from tap_core.protocols.fivetran.grpc_server import serve

@@ -68,11 +68,13 @@ _OURS: Final = {"report": None, "dry_run": None}
 
 
 def parse_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a gRPC call, without those for the command line only.
+    """Convert the configuration of a gRPC call to settings of the target.
+
+    Settings that are only for the command line are left out.
 
     Raises:
-        ConfigurationError: The Spark settings are not a JSON object; the message does not contain
-            them.
+        ConfigurationError: The Spark settings are not a JSON object. The message does not contain
+            their text.
     """
     if isinstance(given.get("spark"), str):
         raise ConfigurationError(

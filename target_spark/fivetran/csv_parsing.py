@@ -34,14 +34,15 @@ _LISTED: Final = 5
 class FileFaultError(Exception):
     """Raised if a batch file is invalid.
 
-    The message is a phrase such as "names a column twice", to follow the name of the file.
+    The message is a phrase that follows the name of the file, such as "names a column twice".
     """
 
 
 def read_header(block: bytes) -> tuple[list[str], bytes]:
-    """Return the column names in a file's header, and the rest of ``block``.
+    """Return the column names in a file's header, and the content of ``block`` after the header.
 
-    ``block`` is the start of the file and must contain the whole header.
+    Args:
+        block: The start of the file, which must contain the whole header.
 
     Raises:
         FileFaultError: The header is not UTF-8 text.
@@ -67,11 +68,11 @@ def _end_of_first_row(block: bytes) -> int:
 def match_columns(
     names: Sequence[str], fivetran_schema: FivetranSchema, kind: FileKind
 ) -> tuple[DestinationColumn, ...]:
-    """Return the table column for each name in a file's header, in the header's order.
+    """Return the table column for each column name in a file's header, in the same order.
 
     Raises:
-        FileFaultError: The header contains an unknown name or a name twice, or lacks a column that
-            a file of this kind must have.
+        FileFaultError: The header contains an unknown name, contains a name twice, or lacks a
+            column that a file of this kind must have.
     """
     by_name, counts = fivetran_schema.by_name, Counter(names)
     if by_name.keys().isdisjoint(counts):
@@ -99,7 +100,8 @@ def _list(names: list[str]) -> str:
 def key_columns(fivetran_schema: FivetranSchema, kind: FileKind) -> tuple[DestinationColumn, ...]:
     """Return the columns that identify a row in a file of the given kind.
 
-    In a table with history, the start time is one of them, except in a delete file.
+    In a table in history mode they include the start time of a version. In a delete file they do
+    not, because a deletion concerns the current version.
     """
     if kind is FileKind.DELETE:
         return tuple(column for column in fivetran_schema.keys if column.name != START)
@@ -129,7 +131,7 @@ def read_columns(
         count: The number of columns in the header.
         null: The cell text that means NULL.
         rows_before: The number of rows before the block, for error messages.
-        only: The indexes of the columns to return, which is faster; None for all columns.
+        only: The indexes of the columns to return; None for all columns. Fewer columns are faster.
 
     Raises:
         FileFaultError: A row has more or fewer cells than the header, or is not UTF-8.
@@ -161,15 +163,15 @@ def _parse_columns(
     null: str,
     handle_uneven_row: Callable[[Any], str],
 ) -> list[Any]:
-    """Return the columns of a CSV block at the given indexes, as Arrow arrays.
+    """Return selected columns of a CSV block as Arrow arrays.
 
     Args:
         block: Complete rows of the file, without the header.
         count: The number of columns in the header.
-        wanted: The Arrow type of each column to return, by index.
+        wanted: The indexes of the columns to return, each with its Arrow type.
         null: The cell text that means NULL.
-        handle_uneven_row: A function called for each row with more or fewer cells than the header;
-            it returns "error" or "skip".
+        handle_uneven_row: A function called for each row with more or fewer cells than the header.
+            It returns "error" to fail or "skip" to leave out the row.
     """
     if block.startswith(_MARK):
         block = _MARK + block  # Arrow removes one mark, but this one is in a cell
@@ -194,7 +196,9 @@ def _parse_columns(
 
 
 def _find_first_invalid_utf8(block: bytes, count: int, wanted: Iterable[int], null: str) -> int:
-    """Return the index of the first row with a cell that is not UTF-8.
+    """Return the index of the first row that has a cell with invalid UTF-8.
+
+    Only the columns in ``wanted`` are checked.
 
     Raises:
         FileFaultError: A row has more or fewer cells than the header.

@@ -53,7 +53,7 @@ def make_service(
     Args:
         plugin: The target's class.
         sparks: The Spark that all calls share.
-        journal: The server's log handler, which removes the secrets of calls.
+        journal: The log handler of the server. It removes the secrets of calls from log messages.
         rules: Rules for the settings that a call may set.
     """
     calls = _Calls(plugin, sparks, journal, rules)
@@ -112,7 +112,7 @@ class _Calls:
         raise find_refusal(error) or error
 
     def describe(self, request: Any, call: RpcCall) -> Any:
-        """Handle DescribeTable: return the columns of a table, or that it does not exist."""
+        """Handle DescribeTable: return the columns of a table, or report that it does not exist."""
         with self._tables(request) as tables:
             existing = tables.described(request.schema_name, request.table_name)
         call.note(str(_get_stream_id(request.schema_name, request.table_name)))
@@ -160,7 +160,7 @@ class _Calls:
         return self._write(write_batch, request, files, call)
 
     def write_history(self, request: Any, call: RpcCall) -> Any:
-        """Handle WriteHistoryBatch: write batch files to a table with all versions of rows."""
+        """Handle WriteHistoryBatch: write batch files to a table that keeps all row versions."""
         from target_spark.fivetran.write_history_batch import write_history_batch
 
         files = self._iterate_files(request, *FileKind)
@@ -190,7 +190,10 @@ class _Calls:
     # Steps of every call
 
     def _validate_config(self, request: Any) -> Mapping[str, Any]:
-        """Return the validated settings of a call, after registering their secrets with the log.
+        """Return the validated settings of a call.
+
+        The secrets among them are registered with the log handler first, so that no log message
+        shows them.
 
         Raises:
             ConfigurationError: A setting is invalid, or a call may not set it.
@@ -221,7 +224,10 @@ class _Calls:
     def _lock_table(
         self, request: Any, name: str, call: RpcCall
     ) -> Iterator[tuple[TableService, str]]:
-        """Context manager: hold a table's lock; yield the table operations and the table's name."""
+        """Context manager: hold the lock of a table while a call uses it.
+
+        Yield the operations on the destination's tables, and the name of the table.
+        """
         stream = _get_stream_id(request.schema_name, name)
         call.note(str(stream))
         with self._tables(request) as tables:

@@ -49,9 +49,9 @@ _WORDS: Final = {
 
 
 def explain_error(error: BaseException) -> str:
-    """Return the message that Fivetran shows for an error: complete sentences with a remedy.
+    """Return the message that Fivetran shows to the user for an error.
 
-    The message has less than 8 kB.
+    It consists of complete sentences, includes a remedy, and has less than 8 kB.
     """
     refused = find_refusal(error)
     if refused is not None:
@@ -62,7 +62,10 @@ def explain_error(error: BaseException) -> str:
 
 
 def find_refusal(error: BaseException) -> TargetSparkError | None:
-    """Return an error that explains a missing permission, if that caused ``error``, else None."""
+    """Return an error that explains a missing permission, if that is the cause of ``error``.
+
+    Return None if ``error`` has another cause.
+    """
     if not any(map(_is_refusal, iterate_causes(error))):
         return None
     details = f" ({error})" if isinstance(error, TargetSparkError) else ""

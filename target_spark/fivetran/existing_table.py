@@ -31,12 +31,12 @@ __all__ = ["ExistingTable", "TableLookup", "committing"]
 
 @dataclass(frozen=True, slots=True)
 class ExistingTable:
-    """An existing table of a destination, with its identity and columns at the time of lookup.
+    """A table of a destination as it was when it was looked up.
 
     Attributes:
         table: The location and name of the table.
         format: The table format.
-        id: The unique id that the format gave the table.
+        id: The unique id that the table format gave the table.
         ref: The quoted SQL name.
         fivetran_schema: The columns with their Fivetran types, in table order.
         types: The DDL type of each column, by its name in the table.
@@ -50,7 +50,7 @@ class ExistingTable:
     types: Mapping[str, str]
 
     def match_columns(self, requested: FivetranSchema) -> FivetranSchema:
-        """Return the requested columns, with the names that they have in this table.
+        """Return the requested columns with their names in this table.
 
         Raises:
             TableError: The table does not have one of the requested columns.
@@ -67,7 +67,10 @@ class ExistingTable:
 
 
 class TableLookup:
-    """Looks up a table during a call, and ensures that each lookup finds the same table."""
+    """Looks up one table during a call.
+
+    If the table has been replaced by another one since the first lookup, a later lookup fails.
+    """
 
     def __init__(self, spark: SparkSession, options: LoadOptions, stream: StreamId) -> None:
         self._spark = spark
@@ -76,11 +79,12 @@ class TableLookup:
         self._id: str | None = None
 
     def load(self) -> ExistingTable | None:
-        """Return the table with its current columns, or None if it does not exist.
+        """Return the table with its current columns. Return None if it does not exist.
 
         Raises:
-            TableError: There are files or a catalog entry but no table of the format, the stored
-                metadata cannot be read, or the table of an earlier lookup has been replaced.
+            TableError: The location or the catalog entry contains something else than a table of
+                the format, the stored metadata cannot be read, or the table has been replaced since
+                an earlier lookup.
         """
         spark, table = self._spark, self._table
         self._id = _check_id(spark, table, self._format, self._id)
@@ -106,10 +110,10 @@ class TableLookup:
 
 @contextmanager
 def committing(spark: SparkSession, existing: ExistingTable) -> Iterator[None]:
-    """Context manager: check before and after a commit that the table was not replaced.
+    """Context manager: check before and after a commit that the table has not been replaced.
 
     Raises:
-        TableError: The table was removed or replaced after its lookup.
+        TableError: The table was removed or replaced after it was looked up.
     """
     _check_id(spark, existing.table, existing.format, existing.id)
     try:
@@ -123,9 +127,13 @@ def committing(spark: SparkSession, existing: ExistingTable) -> Iterator[None]:
 def _check_id(
     spark: SparkSession, table: Table, table_format: str, known: str | None
 ) -> str | None:
-    """Return the current id of a table, or None if the table does not exist.
+    """Return the current id of a table. Return None if the table does not exist.
 
-    ``known`` is the id that an earlier lookup returned; None to accept any id.
+    Args:
+        spark: The session.
+        table: The table.
+        table_format: The format of the table.
+        known: The id that an earlier lookup returned; None to accept any id.
 
     Raises:
         TableError: The current id differs from ``known``.

@@ -42,16 +42,21 @@ _OTHER_KEY: Final = "The key belongs to another file, or the file is damaged"
 
 
 def get_reading_lock() -> AbstractContextManager[object]:
-    """Return the lock that allows only one call at a time to read files in the server process.
+    """Return the lock that lets only one call at a time read batch files in the server process.
 
-    The lock limits memory: a decompressor may need 128 MB, and a row several times 64 MB. Spark's
-    workers are separate processes and do not use the lock.
+    The lock limits the use of memory: a decompressor may need 128 MB, and a row several times 64
+    MB. Spark's workers are separate processes and do not use the lock.
     """
     return _READING
 
 
 def file_error(file: RequestFile, words: str) -> BatchFileLoadError:
-    """Return the error for a batch file. ``words`` is a phrase that follows the file's name."""
+    """Return the error to raise for an invalid batch file.
+
+    Args:
+        file: The file.
+        words: The reason as a phrase that follows the file's name.
+    """
     return BatchFileLoadError(f"The batch file {PurePath(file.path).name} {words}.")
 
 
@@ -79,12 +84,12 @@ def split_rows(
 
     Args:
         chunks: The content of the file, in pieces of any size.
-        faulty: A function that returns the exception to raise for a message.
+        faulty: A function that converts an error message to the exception to raise.
         longest: The maximum number of bytes in a row.
 
     Raises:
-        Exception: The exception that ``faulty`` returned, because a quoted cell does not end or a
-            row is too long.
+        Exception: The result of ``faulty``, because a quoted cell does not end or a row is too
+            long.
     """
     held: list[bytes] = []
     is_open = False
@@ -107,10 +112,15 @@ def split_rows(
 
 
 def _find_last_row_end(chunk: bytes, is_open: bool) -> tuple[int, bool]:
-    """Return the end of a chunk's last complete row, and the quote state at the chunk's end.
+    """Find the end of the last complete row in a part of a CSV file.
 
-    The end is 0 if no row ends in the chunk. The quote state is True if the position is inside a
-    quoted cell; ``is_open`` is the quote state at the start of the chunk.
+    Args:
+        chunk: The part of the file.
+        is_open: True if the part begins inside a quoted cell.
+
+    Returns:
+        The position after the last complete row, which is 0 if no row ends in the part; and True if
+        the part ends inside a quoted cell.
     """
     is_open_after = is_inside = is_open ^ bool(chunk.count(_QUOTE) & 1)
     end = len(chunk)
@@ -130,13 +140,13 @@ def _find_last_row_end(chunk: bytes, is_open: bool) -> tuple[int, bool]:
 def _open_content(
     file: RequestFile, params: FileParams, size: int, stack: ExitStack
 ) -> Iterator[bytes]:
-    """Return an iterator over the decrypted, decompressed content of a file.
+    """Return an iterator over the decrypted and decompressed content of a batch file.
 
     Args:
         file: The file.
         params: The format of the file.
-        size: The maximum number of bytes in an item.
-        stack: The stack that closes the file.
+        size: The maximum number of bytes that the iterator returns at once.
+        stack: An exit stack that closes the file later.
 
     Raises:
         BatchFileLoadError: The file cannot be opened or is empty, or its key is invalid.
@@ -174,7 +184,7 @@ def _read_chunk(
 class _Decrypted:
     """File object that decrypts a batch file while it is read.
 
-    The encrypted file begins with the initialization vector.
+    The encrypted file begins with the initialization vector of the encryption.
     """
 
     closed = False
@@ -201,7 +211,7 @@ class _Decrypted:
         self._is_done = False
 
     def read(self, size: int) -> bytes:
-        """Return about ``size`` decrypted bytes, at least one; b"" only at the end of the file."""
+        """Return about ``size`` decrypted bytes. Return b"" only at the end of the file."""
         whole = max(size // _AES_BLOCK, 1) * _AES_BLOCK
         while encrypted := self._raw.read(whole):
             if plain := self._padding.update(self._cipher.update(encrypted)):
@@ -223,7 +233,7 @@ class _Decrypted:
 
 
 def _explain_read_error(error: OSError) -> str:
-    """Return why a file cannot be read, as a phrase that follows the name of the file."""
+    """Return the reason why a file cannot be read, as a phrase that follows the file's name."""
     if isinstance(error, FileNotFoundError):
         return "does not exist. It must be on this server until the response to the call"
     if isinstance(error, PermissionError):
@@ -232,9 +242,12 @@ def _explain_read_error(error: OSError) -> str:
 
 
 def _explain_decompression_error(error: OSError, params: FileParams) -> str:
-    """Return why a file cannot be decompressed, as a phrase that follows the name of the file.
+    """Return the reason why a file cannot be decompressed, as a phrase that follows its name.
 
-    ``error`` is an OSError of the decompressor, which has no error number.
+    Args:
+        error: An error of the decompressor. Unlike errors of the file system, it has no error
+            number.
+        params: The format of the file.
     """
     name = params.compression.name
     if "runcated" in str(error):

@@ -52,7 +52,7 @@ class VersionedSchema:
     """Columns of a table in Fivetran's history mode, which keeps all versions of a row.
 
     Attributes:
-        fivetran_schema: All columns; those that identify a version are marked as keys.
+        fivetran_schema: All columns. The columns that identify a version are marked as keys.
         row: The columns that identify a row. Together with ``start`` they identify a version.
         start: The column with the start time of a version.
         end: The column with the end time of a version.
@@ -82,19 +82,21 @@ class VersionedSchema:
 
     @property
     def history(self) -> HistoryMerge:
-        """The builder of the MERGE statement that applies changes to the table's versions."""
+        """The object that builds the MERGE statement for changes to the table's versions."""
         columns = [column.column for column in self.fivetran_schema.columns]
         ended = {column.column: source_column(column.column) for column in (self.end, self.active)}
         return HistoryMerge(columns, self.key_names, ended)
 
 
 def parse_versioned_schema(fivetran_schema: FivetranSchema, table: str) -> VersionedSchema:
-    """Return the schema of a table in history mode, with the roles of its columns.
+    """Find the columns that history mode requires, such as the start time, among a table's columns.
 
-    ``table`` is the name of the table, for messages.
+    Args:
+        fivetran_schema: The columns of the table.
+        table: The name of the table, for messages.
 
     Raises:
-        TableError: A history column or a key of the rows is missing.
+        TableError: A required column is missing or has a wrong type, or the rows have no key.
     """
     by_name = fivetran_schema.by_name
     for name, types in _NEEDED.items():
@@ -119,14 +121,15 @@ def _no_versions(table: str, why: str) -> TableError:
 
 
 def versions_in_batch(rows: DataFrame) -> DataFrame:
-    """Return the rows of a batch that insert or update versions."""
+    """Return the rows of a batch that insert or update versions of a row."""
     return rows.where(F.col(OP).isin(int(FileKind.REPLACE), int(FileKind.UPDATE)))
 
 
 def fill_unmodified(versions: DataFrame, table: DataFrame, schema: VersionedSchema) -> DataFrame:
-    """Return complete versions: unmodified values are copied from the row's previous version.
+    """Complete the versions in a batch with the values that they do not change.
 
-    An update of a row that has no previous version is left out.
+    These values are copied from the previous version of the row. An update of a row that has no
+    previous version is left out.
 
     Args:
         versions: The versions that the batch inserts or updates.
@@ -155,11 +158,12 @@ def fill_unmodified(versions: DataFrame, table: DataFrame, schema: VersionedSche
 def _find_base_versions(
     versions: DataFrame, table: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Return, for each row, the table's version that supplies unmodified values.
+    """Return, for each row in a batch, the version in the table that supplies unmodified values.
 
-    It is the version with the start time of the row's first version in the batch, if the table has
-    it: the batch was written before. Otherwise it is the active version, unless the batch contains
-    that version. Otherwise it is the last version that starts before the batch's first one.
+    If the table has a version with the same start time as the row's first version in the batch, it
+    is that version, because the batch has been written before. Otherwise it is the active version,
+    if the batch does not contain it too. Otherwise it is the last version that starts before the
+    row's first version in the batch.
     """
     start = column_ref(schema.start)
     batch_starts = versions.groupBy(*schema.row_keys).agg(
@@ -189,7 +193,7 @@ def _find_base_versions(
 def build_steps(
     rows: DataFrame, versions: DataFrame, table: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Return the changes that a batch makes to the versions of a table.
+    """Return the changes that a batch makes to the versions in a table.
 
     Args:
         rows: All rows of the batch.
@@ -198,7 +202,8 @@ def build_steps(
         schema: The columns of the table.
 
     Returns:
-        One row per change, with the columns that `target_spark.writers.history_merge` requires.
+        A DataFrame with one row per change, and the columns that
+        `target_spark.writers.history_merge` requires.
     """
     version_ends = _aggregate_version_ends(rows, schema)
     ended = _build_end_steps(versions, table, version_ends, schema)
@@ -208,10 +213,11 @@ def build_steps(
 
 
 def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFrame:
-    """Return, for each row, the earliest start time and the deletion time in a batch.
+    """Return the times at which a batch ends the versions of each row.
 
-    Versions of the row that started at or after the earliest start time are to be removed. The
-    deletion time ends its active version.
+    These are the earliest start time of the row in the batch, and its deletion time. Versions that
+    started at or after the earliest start time must be removed. The active version must be ended
+    just before the earliest start time, or else at the deletion time.
     """
     is_earliest = F.col(OP) == int(FileKind.EARLIEST_START)
     is_deleted = F.col(OP) == int(FileKind.DELETE)
@@ -231,7 +237,7 @@ def _build_write_steps(
 ) -> DataFrame:
     """Return the changes that insert or update the versions in a batch.
 
-    An active version in the batch is ended if the batch also deletes its row.
+    If the batch also deletes a row, the active version of the row in the batch is ended.
     """
     active, end = column_ref(schema.active), column_ref(schema.end)
     is_over = active & F.col(_ENDED).isNotNull()
@@ -249,9 +255,9 @@ def _build_write_steps(
 def _build_end_steps(
     versions: DataFrame, table: DataFrame, version_ends: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Return the changes that remove or end versions of the table.
+    """Return the changes that remove or end versions that are already in the table.
 
-    Versions that the batch itself writes are left out.
+    Versions that are also in the batch are left out, because the batch writes them.
     """
     keys = [*schema.row_keys, column_ref(schema.start)]
     is_affected = F.col(_EARLIEST).isNotNull() | F.col(_ENDED).isNotNull()

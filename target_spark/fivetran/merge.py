@@ -68,7 +68,7 @@ def cast_to_table(
 ) -> DataFrame:
     """Convert the rows of a batch to the column types of a table.
 
-    If a type cannot hold a value, the Spark action on the result fails, and `find_cast_failure`
+    If a type cannot hold a value, the Spark action on the result fails. `find_cast_failure` then
     explains the error.
     """
     converted = {}
@@ -87,7 +87,7 @@ def cast_to_table(
 def find_cast_failure(
     error: BaseException, name: str, existing: ExistingTable, fivetran_schema: FivetranSchema
 ) -> TableError | None:
-    """Return the error for a value that its column cannot hold, if that caused ``error``.
+    """Return an error that explains that a column cannot hold a value, if that caused ``error``.
 
     Return None if ``error`` has another cause.
 
@@ -114,14 +114,14 @@ def collapse_by_key(
 ) -> DataFrame:
     """Combine the rows of a batch that have the same key into one row with the same effect.
 
-    Rows are applied in the order of their file kinds. So a deletion is last, and an update changes
-    the values of a replacement.
+    Rows are applied in the order of the kinds of their files: replacements, then updates, then
+    deletions.
 
     Args:
         rows: The rows of the batch.
         fivetran_schema: The columns of the batch.
-        has_flags: True if the rows have boolean columns that mark unmodified values; False if the
-            last row of a key replaces all others.
+        has_flags: True if the rows have boolean columns that mark unmodified values. False if each
+            row has all values, so that the last row of a key replaces the earlier ones.
     """
     if not has_flags:
         return latest_by_key(
@@ -143,10 +143,10 @@ def collapse_by_key(
 
 
 def _last_set_value(column: DestinationColumn) -> Expression:
-    """Return the last value of a column that the rows of a key set, as a struct.
+    """Return the last value that the rows with the same key set in a column, as a struct.
 
-    The struct distinguishes a value that was set to null from a value that no row sets, for which
-    the result is null.
+    If no row sets a value, the result is null. If a row sets the value to null, the result is a
+    struct that contains null.
     """
     is_set = ~F.col(quote(unmodified_flag(column)))
     value = F.struct(column_ref(column).alias("is"))
@@ -159,17 +159,17 @@ def _all_done() -> Expression:
 
 
 def append_rows(spark: SparkSession, rows: DataFrame, existing: ExistingTable) -> None:
-    """Append rows to a table in one commit; columns missing in the rows are null."""
+    """Append rows to a table in one commit. Columns that the rows do not have become null."""
     writer = _add_missing_columns(rows, existing).writeTo(existing.ref)
     with committing(spark, existing):
         (writer.options(**FANOUT_OPTIONS) if existing.format == "iceberg" else writer).append()
 
 
 def fill(spark: SparkSession, rows: DataFrame, existing: ExistingTable) -> bool:
-    """Append rows to a table if it is empty, and return True; otherwise return False.
+    """Append rows to a table if it is empty. Return True if the rows were appended.
 
-    If another writer adds rows at the same time, a conflict is raised. The caller's next attempt
-    then finds a table with rows.
+    If another writer adds rows at the same time, a conflict is raised. The caller then tries again
+    and finds a table with rows.
     """
     if existing.format == "iceberg":
         is_empty, empty_at = find_empty_snapshot(spark, existing.table)
@@ -187,7 +187,7 @@ def fill(spark: SparkSession, rows: DataFrame, existing: ExistingTable) -> bool:
 
 
 def _add_missing_columns(rows: DataFrame, existing: ExistingTable) -> DataFrame:
-    """Return the rows with all columns of the table; columns missing in the rows are null."""
+    """Return the rows with all columns of the table. Columns that the rows do not have are null."""
     present = set(rows.columns)
     return rows.select(
         *(
@@ -200,13 +200,14 @@ def _add_missing_columns(rows: DataFrame, existing: ExistingTable) -> DataFrame:
 def build_merge(
     target: str, fivetran_schema: FivetranSchema, kinds: Collection[FileKind], *, has_flags: bool
 ) -> Merge:
-    """Return the MERGE statement that applies a batch with one row per key to a table.
+    """Return the MERGE statement that applies a batch to a table. The batch has one row per key.
 
     Args:
         target: The SQL name of the table.
         fivetran_schema: The columns of the batch.
         kinds: The kinds of files in the batch.
-        has_flags: True if the rows have boolean columns that mark unmodified values.
+        has_flags: True if the rows have boolean columns that mark values to keep. False if each row
+            has all values.
     """
 
     def put(column: DestinationColumn) -> str:
@@ -234,8 +235,8 @@ def _does(kind: FileKind) -> str:
 def merge_rows(spark: SparkSession, rows: DataFrame, merge: Merge, existing: ExistingTable) -> None:
     """Merge rows, at most one per key, into a table in one commit.
 
-    The rows are computed only once, although MERGE reads them twice: Delta Lake stores them during
-    the merge, and for Iceberg they are persisted.
+    MERGE reads the rows twice, but they are computed only once. Delta Lake stores them during the
+    merge. For Iceberg they are persisted on disk.
     """
     if existing.format == "delta":
         with committing(spark, existing), spark_conf(spark, MATERIALIZE_SOURCE_CONF):
@@ -248,7 +249,7 @@ def merge_rows(spark: SparkSession, rows: DataFrame, merge: Merge, existing: Exi
 
 @contextmanager
 def persisted(rows: DataFrame) -> Iterator[DataFrame]:
-    """Context manager: persist a DataFrame on disk, so that it is computed only once."""
+    """Context manager: keep the rows of a DataFrame on disk, to compute them only once."""
     stored = rows.persist(StorageLevel.DISK_ONLY)
     try:
         yield stored

@@ -44,7 +44,7 @@ _FIRST_LOOK: Final = 64 << 10
 
 
 def unmodified_flag(column: DestinationColumn) -> str:
-    """Return the name of the boolean column that is true if a row keeps a column's old value."""
+    """Return the name of the boolean column that marks rows that keep a column's old value."""
     return f"__fivetran_kept_{column.column}"
 
 
@@ -65,13 +65,13 @@ def check_header(file: RequestFile, params: FileParams, fivetran_schema: Fivetra
 
 @dataclass(frozen=True, slots=True)
 class RowReader:
-    """Reader of batch files, which converts their rows to Arrow record batches.
+    """Reader of batch files that converts their rows to Arrow record batches.
 
     Attributes:
         params: The format of the files.
         fivetran_schema: The columns of the table.
-        has_updates: True if the call has update files, which may keep old values of a row. The
-            record batches then have boolean columns that mark unmodified values.
+        has_updates: True if the call has update files, in which a cell can mean that the value is
+            kept. The record batches then have boolean columns that mark these cells.
     """
 
     params: FileParams
@@ -87,9 +87,9 @@ class RowReader:
 
     @property
     def flagged(self) -> tuple[DestinationColumn, ...]:
-        """The columns with a boolean column that marks unmodified values.
+        """The columns that have a boolean column to mark unmodified values in the record batches.
 
-        They are the non-key columns, or none if the call has no update files.
+        They are the non-key columns. Without update files in the call, there are no such columns.
         """
         return self.fivetran_schema.non_key_columns if self.has_updates else ()
 
@@ -99,7 +99,7 @@ class RowReader:
         Args:
             file: The file.
             number: The index of the file within its call. Rows of a file with a higher index have
-                higher ordinals (positions).
+                higher positions.
             size: The approximate number of CSV bytes per record batch.
 
         Raises:
@@ -146,9 +146,10 @@ class _FileRowReader:
         kind: The kind of the file.
         names: The column names in the file's header.
         columns: The columns of the table.
-        keys: The columns that must have a value.
-        flagged: The columns with a boolean column that marks unmodified values.
-        unmodified: The cell text that means that the old value is kept; "" if the file has none.
+        keys: The columns that must have a value in each row.
+        flagged: The columns for which a boolean column marks unmodified values.
+        unmodified: The cell text that means that the old value is kept; "" if no text has this
+            meaning.
     """
 
     kind: FileKind
@@ -159,9 +160,11 @@ class _FileRowReader:
     unmodified: str
 
     def values(self, texts: list[Any], count: int) -> Iterator[Any]:
-        """Yield the arrays of all columns of a record batch, except the ordinal.
+        """Yield the arrays of all columns of a record batch, except the column with row positions.
 
-        ``texts`` are the columns as text; ``count`` is the number of earlier rows in the file.
+        Args:
+            texts: The columns of the file as text.
+            count: The number of earlier rows in the file.
         """
         rows = len(texts[0])
         cells = dict(zip(self.names, texts, strict=True))
@@ -188,10 +191,12 @@ class _FileRowReader:
             raise FileFaultError(f"has no value in row {row:,}, column {key.name}, which is a key")
 
     def _unmodified_flags(self, cells: Any | None, rows: int) -> Any:
-        """Return a boolean array that is true for each cell whose old value is kept.
+        """Return a boolean array that is true for each row that keeps its old value in a column.
 
-        Pass None as ``cells`` for a column that is not in the file. In an update file all its
-        values are kept.
+        Args:
+            cells: The cells of the column; None if the column is not in the file. An update file
+                keeps all values of such a column.
+            rows: The number of rows.
         """
         if cells is None or not self.unmodified:
             return pa.repeat(self.kind is FileKind.UPDATE and cells is None, rows)
@@ -199,9 +204,11 @@ class _FileRowReader:
 
 
 def _null_unmodified(cells: Any | None, is_kept: Any | None) -> Any | None:
-    """Return a column's cells with the unmodified ones replaced by null.
+    """Replace the cells that mean "keep the old value" by null.
 
-    ``is_kept`` is true for each unmodified cell; None if no cell can be unmodified.
+    Args:
+        cells: The cells of a column; None if the column is not in the file.
+        is_kept: True for each cell with this meaning; None if no cell of the file can have it.
     """
     if cells is None or is_kept is None or not pc.any(is_kept).as_py():
         return cells

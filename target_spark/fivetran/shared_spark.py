@@ -47,12 +47,12 @@ _REFLECTION: Final = ("reflect", "try_reflect", "java_method")
 
 
 def _raise_permission_error(*_: object) -> str:
-    """Raise PermissionError; registered in place of SQL functions that call Java methods."""
+    """Raise PermissionError. It replaces SQL functions that call Java methods, to disable them."""
     raise PermissionError("SQL may not call Java in this server.")
 
 
 class SharedSpark:
-    """The Spark that all calls of a destination server share, and a lock for each table."""
+    """The Spark that all calls of a destination server share. It also has a lock for each table."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -68,8 +68,8 @@ class SharedSpark:
     def session(self, config: Mapping[str, Any]) -> Iterator[SparkSession]:
         """Context manager: yield a Spark session with a call's settings, for the current thread.
 
-        Spark is started if necessary. If it runs with other settings, it is restarted as soon as no
-        other call uses it.
+        Spark is started if necessary. If Spark is running with other settings, it is restarted as
+        soon as no other call uses it.
 
         Raises:
             TargetSparkError: Spark cannot be started, or ended while the call used it.
@@ -90,7 +90,11 @@ class SharedSpark:
 
     @contextmanager
     def table_lock(self, table: str) -> Iterator[None]:
-        """Context manager: hold the lock of the table with the key ``table``."""
+        """Context manager: hold the lock of a table, so that no other call changes the table.
+
+        Args:
+            table: The text that identifies the table.
+        """
         with self._changed:
             lock = self._tables[table]
         with lock:
@@ -104,10 +108,10 @@ class SharedSpark:
         self._closing.close()
 
     def _disable_reflection(self, spark: SparkSession) -> SparkSession:
-        """Disable the SQL functions that call Java methods in a session; return the session.
+        """Disable the SQL functions that call Java methods in a session, and return the session.
 
-        Otherwise a table chosen by a client could call Java methods, because its defaults and
-        constraints may contain such functions.
+        Otherwise a client could choose a table with such functions in its defaults or constraints,
+        and so call Java methods.
         """
         if spark not in self._are_guarded:
             for name in _REFLECTION:
@@ -116,10 +120,10 @@ class SharedSpark:
         return spark
 
     def _register_user(self, config: Mapping[str, Any]) -> Session:
-        """Return a Spark with the settings of a call, and count the call as its user.
+        """Return a Spark with the settings of a call, and count the call as one of its users.
 
-        Spark is started if necessary. If it runs with other settings, the method waits until no
-        call uses it.
+        Spark is started if necessary. If Spark is running with other settings, the method waits
+        until no call uses it, and restarts it.
         """
         location = settings.get_location(config)
         requested = settings.spark_settings(config)
@@ -142,7 +146,12 @@ class SharedSpark:
     def _replace_session(
         self, requested: SparkSettings, location: str, staging: str | None
     ) -> Session:
-        """Stop the current Spark and start a new one in the background.
+        """Stop the current Spark, and start a new one with other settings in the background.
+
+        Args:
+            requested: The Spark settings of the new Spark.
+            location: The location of the tables.
+            staging: The folder for Spark's temporary data; None for the system's temporary folder.
 
         Raises:
             UnsupportedError: The settings name a Spark Connect server.

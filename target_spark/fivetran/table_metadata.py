@@ -27,7 +27,10 @@ TABLE_PROPERTY: Final = "target_spark.fivetran"
 
 
 def dump_metadata(*fivetran_schemas: FivetranSchema) -> str:
-    """Return schemas as the text to store in the table property, the newest schema first."""
+    """Return Fivetran schemas as the text to store in a table property.
+
+    The newest schema must be first.
+    """
     document = [
         [_as_list(column) for column in fivetran_schema.columns]
         for fivetran_schema in fivetran_schemas
@@ -36,7 +39,10 @@ def dump_metadata(*fivetran_schemas: FivetranSchema) -> str:
 
 
 def load_metadata(text: str | None) -> tuple[FivetranSchema, ...]:
-    """Parse the schemas stored in the table property; return () if ``text`` is not set.
+    """Parse the Fivetran schemas that are stored in a table property.
+
+    Args:
+        text: The text of the property. If it is None, the result is empty.
 
     Raises:
         ValueError: The text cannot be parsed.
@@ -55,8 +61,9 @@ def reconcile(
 ) -> FivetranSchema:
     """Return the Fivetran schema of a table, from its actual columns and its stored schemas.
 
-    If no stored schema matches the actual columns, each column's Fivetran type is taken from a
-    stored column that matches it, or else derived from its DDL type.
+    The first stored schema that matches the actual columns is used. If no stored schema matches,
+    each column is treated separately: its Fivetran type is the type of a stored column that matches
+    it, or else it is derived from the DDL type.
 
     Args:
         types: The DDL type of each actual column, in table order.

@@ -48,8 +48,8 @@ class DestinationColumn:
     Attributes:
         name: The column's name in Fivetran.
         type: The column's Fivetran type.
-        is_key: True for a column of the primary key.
-        decimal: The precision and scale of a DECIMAL, or None if not declared.
+        is_key: True if the column belongs to the primary key.
+        decimal: The precision and scale of a DECIMAL; None if not declared.
         column: The column's name in the table.
     """
 
@@ -61,19 +61,23 @@ class DestinationColumn:
 
     @property
     def digits(self) -> tuple[int, int]:
-        """The precision and scale of a DECIMAL; (38, 10) if not declared."""
+        """The precision and scale of a DECIMAL column. It is (38, 10) if they are not declared."""
         return self.decimal or _USUAL
 
 
 @dataclass(frozen=True, slots=True)
 class FivetranSchema:
-    """The columns of a destination table in order, with their Fivetran types."""
+    """The columns of a destination table, in the order of the table, with their Fivetran types."""
 
     columns: tuple[DestinationColumn, ...]
 
     @property
     def keys(self) -> tuple[DestinationColumn, ...]:
-        """The key columns; without keys, Fivetran's generated id column if the table has it."""
+        """The key columns.
+
+        If no column is marked as a key, Fivetran's generated id column ``_fivetran_id`` is the key.
+        If the table lacks this column too, the result is empty.
+        """
         keys = tuple(column for column in self.columns if column.is_key)
         return keys or tuple(column for column in self.columns if column.name == FIVETRAN_ID)
 
@@ -92,8 +96,10 @@ class FivetranSchema:
 def parse_columns(columns: Iterable[Any], reserved: Iterable[str] = ()) -> FivetranSchema:
     """Convert the columns of a protobuf request to a schema.
 
-    A column whose name is in ``reserved`` (names used by the table format) gets another name in the
-    table.
+    Args:
+        columns: The columns of the request.
+        reserved: Names that the table format uses. A column with such a name gets another name in
+            the table.
 
     Raises:
         ValueError: A name occurs twice, or a column has no valid type.

@@ -51,7 +51,7 @@ class TableService:
         self.format = options.format
 
     def described(self, schema: str, name: str) -> ExistingTable | None:
-        """Look up a table; return None if it does not exist.
+        """Look up a table, and return it with its columns. Return None if it does not exist.
 
         Raises:
             TableError: There are files at the table's location, but no table of the format.
@@ -59,11 +59,14 @@ class TableService:
         return self.lookup(StreamId(name, schema or None)).load()
 
     def lookup(self, stream: StreamId) -> TableLookup:
-        """Return a lookup of a table, for one operation that must not see another table."""
+        """Return an object that looks up a table several times during one operation.
+
+        It fails if the table has been replaced by another one since the first lookup.
+        """
         return TableLookup(self.spark, self.options, stream)
 
     def create(self, schema: str, name: str, fivetran_schema: FivetranSchema) -> None:
-        """Create an empty table, and its database if necessary.
+        """Create an empty table. Its database is created too if it does not exist.
 
         Raises:
             TableError: The table exists, or the request has no columns.
@@ -93,13 +96,14 @@ class TableService:
     def alter(
         self, schema: str, name: str, fivetran_schema: FivetranSchema, *, drops: bool
     ) -> list[str]:
-        """Change a table to the requested columns; return a description of each change.
+        """Change a table to the requested columns. Return a description of each change.
 
         Args:
             schema: The schema of the table; may be empty.
             name: The name of the table.
             fivetran_schema: The requested columns.
-            drops: True to drop columns that are not requested; False to keep them, but not as keys.
+            drops: True to drop columns that are not requested. False to keep them as non-key
+                columns.
 
         Raises:
             TableError: The table does not exist, a value would be lost, or the new key would not be
@@ -115,17 +119,17 @@ class TableService:
     def truncate(
         self, schema: str, name: str, synced: str, before: datetime | None, soft: str | None
     ) -> int:
-        """Delete the rows synced before a time, or mark them as deleted; return their number.
+        """Delete the rows synced before a time, or mark them as deleted.
 
-        The result is 0 if the table does not exist.
+        Return the number of these rows. It is 0 if the table does not exist.
 
         Args:
             schema: The schema of the table; may be empty.
             name: The name of the table.
             synced: The column with the sync time.
             before: The time; None for all rows.
-            soft: The boolean column that marks deleted rows; it is added if the table lacks it.
-                None to delete the rows.
+            soft: The boolean column that marks deleted rows. The column is added if the table lacks
+                it. None to delete the rows.
 
         Raises:
             TableError: One of the columns has the wrong type, or ``synced`` is missing.

@@ -28,13 +28,14 @@ _INSTANTS: Final = (DataType.UTC_DATETIME, DataType.NAIVE_DATETIME)
 def matching_rows(
     existing: ExistingTable, stream: StreamId, synced: str, before: datetime | None
 ) -> str:
-    """Return the SQL condition for rows synced before a time; "true" without a time.
+    """Return the SQL condition that a row was synced before a time.
 
     Args:
         existing: The table.
         stream: The stream of the table, for messages.
         synced: The column with the sync time.
-        before: The time, in UTC if it has no time zone; None for all rows.
+        before: The time, in UTC if it has no time zone. None for all rows: the condition is then
+            "true".
 
     Raises:
         TableError: The table has no such column, or the column does not contain timestamps.
@@ -54,10 +55,14 @@ def matching_rows(
 def delete_rows(
     spark: SparkSession, existing: ExistingTable, condition: str, mark: DestinationColumn | None
 ) -> int:
-    """Delete the rows that match a SQL condition; return their number.
+    """Delete the rows that match a SQL condition, or mark them as deleted. Return their number.
 
-    ``mark`` is a boolean column to set to true instead of deleting the rows, or None. Rows that are
-    already marked are not counted.
+    Args:
+        spark: The session.
+        existing: The table.
+        condition: The SQL condition.
+        mark: The boolean column to set to true instead of deleting the rows. Rows that are already
+            marked are not counted. None to delete the rows.
     """
     if mark is not None:
         marked = quote(mark.column)

@@ -30,9 +30,10 @@ _SPECIAL: Final = "('NaN', 'Infinity', '-Infinity')"
 
 
 class Conversion(NamedTuple):
-    """SQL conversion of a column: the new value, and a condition that the old value is lost.
+    """SQL that converts the values of a column to another type.
 
-    The condition is true if the new type cannot hold the old value.
+    ``value`` is the SQL of the new value. ``lost`` is a SQL condition that is true if the new type
+    cannot hold the old value.
     """
 
     value: str
@@ -40,7 +41,11 @@ class Conversion(NamedTuple):
 
 
 class _ConversionStep(NamedTuple):
-    """SQL conversion of a non-null value, and a condition that the new value equals the old one."""
+    """SQL that converts a value that is not null to another type.
+
+    ``value`` is the SQL of the new value. ``same`` is a SQL condition that is true if the new value
+    equals the old value.
+    """
 
     value: str
     same: str
@@ -50,9 +55,12 @@ _Converter: TypeAlias = Callable[[str, str, str], _ConversionStep]
 
 
 def get_conversion(value: str, old: str, new: str) -> Conversion:
-    """Return the SQL that converts a value from the DDL type ``old`` to the DDL type ``new``.
+    """Return the SQL that converts a value from one DDL type to another.
 
-    ``value`` is the SQL of the value.
+    Args:
+        value: The SQL of the value.
+        old: The DDL type of the value.
+        new: The DDL type to convert to.
     """
     step = _get_converter(_kind(old), _kind(new))(value, old.lower(), new)
     # Spark fails on a coalesce of conditions that it pushes down to Iceberg.
@@ -61,7 +69,7 @@ def get_conversion(value: str, old: str, new: str) -> Conversion:
 
 
 def _get_converter(old: str, new: str) -> _Converter:
-    """Return the function that converts values of the kind ``old`` to the kind ``new``.
+    """Return the function that builds the SQL of conversions from one kind of types to another.
 
     A kind is a group of similar types, such as "whole" for all integer types.
     """
@@ -106,9 +114,9 @@ def _from_text(value: str, _old: str, new: str) -> _ConversionStep:
 
 
 def _to_binary_number(text: str, new: str) -> _ConversionStep:
-    """Return the conversion of a text to a float or double.
+    """Return the SQL that converts a text to a float or double.
 
-    A number whose digits would change is lost.
+    If the number has other digits after the conversion, its value counts as lost.
     """
     number = f"if({exact_cast(text, Double())} IS NOT NULL, try_cast({text} AS {new}), NULL)"
     special = f"CAST({text} AS {new})"
@@ -119,9 +127,10 @@ def _to_binary_number(text: str, new: str) -> _ConversionStep:
 
 
 def _build_digits_sql(number: str) -> str:
-    """Return the SQL of a number's significant digits, without leading and trailing zeros.
+    """Return the SQL of a number's digits without leading and trailing zeros.
 
-    ``number`` is the SQL of the number as text.
+    Args:
+        number: The SQL of the number as text.
     """
     mantissa = f"substring_index(lower({number}), 'e', 1)"
     return f"rtrim('0', ltrim('0', replace(replace({mantissa}, '.', ''), '-', '')))"
@@ -167,12 +176,15 @@ def _to_truth(value: str, _old: str, _new: str) -> _ConversionStep:
 
 
 def _lose_all(_value: str, _old: str, new: str) -> _ConversionStep:
-    """Return the conversion between types that have no values in common: each value is lost."""
+    """Return the conversion between types that have no values in common.
+
+    The new value is always null, and the old value counts as lost.
+    """
     return _ConversionStep(f"CAST(NULL AS {new})", "false")
 
 
 def _exact_step(converted: str) -> _ConversionStep:
-    """Return a conversion whose SQL is null for each value that the new type cannot hold."""
+    """Return a conversion from SQL that is null if the new type cannot hold the value."""
     return _ConversionStep(converted, f"({converted}) IS NOT NULL")
 
 

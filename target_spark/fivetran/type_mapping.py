@@ -63,9 +63,12 @@ _NESTED: Final = re.compile(r"(struct|array|map)\s*<")
 
 
 def to_ddl(column: DestinationColumn, table_format: str = "") -> str:
-    """Return the DDL type of a Fivetran column in a table of the given format.
+    """Return the DDL type of a Fivetran column.
 
-    Without a format, return the DDL type with exactly the values of the column's type.
+    Args:
+        column: The column.
+        table_format: The format of the table. If the format lacks the exact type, the result is a
+            wider type that the format has. Without a format, the result is always the exact type.
     """
     if column.type is DataType.DECIMAL:
         return "decimal({},{})".format(*column.digits)
@@ -73,7 +76,10 @@ def to_ddl(column: DestinationColumn, table_format: str = "") -> str:
 
 
 def column_from_ddl(name: str, ddl: str) -> DestinationColumn:
-    """Return the Fivetran column for a table column, derived from its name and DDL type only."""
+    """Return a column with the Fivetran type that corresponds to a DDL type.
+
+    It is used if no Fivetran type is stored with the table.
+    """
     lowered = ddl.lower()
     if match := _DECIMAL.fullmatch(lowered):
         return DestinationColumn(
@@ -85,7 +91,10 @@ def column_from_ddl(name: str, ddl: str) -> DestinationColumn:
 
 
 def to_fivetran_type(column: DestinationColumn) -> str:
-    """Return the name of a column's Fivetran type, with the precision and scale of a DECIMAL."""
+    """Return the name of a column's Fivetran type.
+
+    For a DECIMAL it includes precision and scale.
+    """
     if column.type is DataType.DECIMAL:
         return "DECIMAL({}, {})".format(*column.digits)
     return column.type.name

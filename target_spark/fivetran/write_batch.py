@@ -39,7 +39,7 @@ __all__ = ["BatchResult", "BatchTarget", "write_batch", "write_with_retry"]
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """The number of rows and of files in a batch."""
+    """The number of rows and the number of files in a batch that was written."""
 
     rows: int
     files: int
@@ -47,13 +47,13 @@ class BatchResult:
 
 @dataclass(frozen=True, slots=True)
 class BatchTarget:
-    """The existing table that a batch is written to, and the columns of the batch.
+    """The existing table to which a batch is written, and the columns of the batch.
 
     Attributes:
         tables: The table operations of the call.
         name: The name of the table, for messages.
-        existing: The table, as it was looked up.
-        fivetran_schema: The columns of the batch, with the table's keys and column names.
+        existing: The table as it was when it was looked up.
+        fivetran_schema: The columns of the batch, with the keys and column names of the table.
     """
 
     tables: TableService
@@ -69,17 +69,24 @@ def write_batch(
     fivetran_schema: FivetranSchema,
     batch: BatchRequest,
 ) -> BatchResult:
-    """Write a batch of files to a table; return its number of rows and files.
+    """Write a batch of files to a table. Return the number of rows and files.
 
-    ``fivetran_schema`` has the columns of the request. If it has no key columns, the keys stored
-    with the table are used, or else ``_fivetran_id``.
+    If the request names no key columns, the keys stored with the table are used. If the table has
+    no stored keys either, the key is ``_fivetran_id``.
+
+    Args:
+        tables: The table operations of the call.
+        schema: The schema of the table; may be empty.
+        name: The name of the table.
+        fivetran_schema: The columns of the request.
+        batch: The files.
 
     Raises:
         TableError: The table does not exist, lacks a column, or has a column that cannot hold a
             value.
         BatchFileLoadError: A file or its key is invalid.
         UnsupportedError: The batch changes rows of a table without keys.
-        StorageError: No attempt could write the table.
+        StorageError: All attempts to write the table failed.
     """
     return write_with_retry(tables, StreamId(name, schema or None), fivetran_schema, batch, _write)
 
@@ -93,14 +100,21 @@ def write_with_retry(
 ) -> BatchResult:
     """Write a batch by calling ``write``, and retry after transient errors.
 
-    Each attempt starts from the current version of the table. ``write`` gets the table, the files
-    and their format, and returns the number of rows.
+    Each attempt starts with the current version of the table.
+
+    Args:
+        tables: The table operations of the call.
+        stream: The stream of the table.
+        fivetran_schema: The columns of the request.
+        batch: The files.
+        write: A function that writes files to a table. It gets the table, the files and their
+            format, and returns the number of rows.
 
     Raises:
         TableError: The table does not exist, lacks a column, or has a column that cannot hold a
             value.
         BatchFileLoadError: A file or its key is invalid.
-        StorageError: No attempt could write the table.
+        StorageError: All attempts to write the table failed.
     """
     files = sorted(batch.files, key=lambda file: file.kind)
     if not files:
@@ -151,7 +165,7 @@ def _target(
 def _use_table_keys(
     fivetran_schema: FivetranSchema, keys: Sequence[DestinationColumn], stream: StreamId
 ) -> FivetranSchema:
-    """Return the requested columns, with the keys of the table marked as keys.
+    """Return the requested columns, with exactly the table's key columns marked as keys.
 
     Raises:
         TableError: A key of the table is not among the requested columns.

@@ -54,13 +54,15 @@ def write_history_batch(
     fivetran_schema: FivetranSchema,
     batch: BatchRequest,
 ) -> BatchResult:
-    """Write a batch of files to a table in history mode; return its number of rows and files.
+    """Write a batch of files to a table in history mode, which keeps all versions of a row.
+
+    Return the number of rows and files.
 
     Raises:
         TableError: The table does not exist, is not in history mode, lacks a column, or has a
             column that cannot hold a value.
         BatchFileLoadError: A file or its key is invalid.
-        StorageError: No attempt could write the table.
+        StorageError: All attempts to write the table failed.
     """
     return write_with_retry(tables, StreamId(name, schema or None), fivetran_schema, batch, _write)
 
@@ -111,7 +113,10 @@ def _merge(
 
 
 def _get_actions(stats: BatchStats) -> frozenset[str]:
-    """Return the MERGE actions that a batch needs: begin, end or remove versions."""
+    """Return the actions that the MERGE statement of a batch needs, from the kinds of its files.
+
+    An action inserts, ends or removes versions of a row.
+    """
     actions: set[str] = set()
     if stats.kinds & _SAYING:
         actions.add(BEGIN)

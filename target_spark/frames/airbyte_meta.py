@@ -40,8 +40,9 @@ _NODE = 12
 def constant_columns(sync_id: int | None) -> tuple[str, ...]:
     """Return the SQL definitions of two helper columns that are constant within a batch.
 
-    `` `_meta` `` is the beginning of the JSON in ``_airbyte_meta``, and `` `_ids` `` the random
-    prefix of ``_airbyte_raw_id``. The SQL returned by `build_meta` and `raw_id` reads them.
+    The column `` `_meta` `` is the beginning of the JSON in ``_airbyte_meta``. The column `` `_ids`
+    `` is the random prefix of ``_airbyte_raw_id``. The SQL returned by `build_meta` and `raw_id`
+    reads these columns.
 
     Args:
         sync_id: Airbyte's id of the sync; None to omit it from the JSON.
@@ -54,15 +55,19 @@ def constant_columns(sync_id: int | None) -> tuple[str, ...]:
 
 
 def raw_id() -> str:
-    """Return the SQL of ``_airbyte_raw_id``: a random prefix per batch, and the row's position."""
+    """Return the SQL expression for ``_airbyte_raw_id``, a unique id for each row.
+
+    The id consists of a random prefix, which is the same for all rows of a batch, and the position
+    of the row in the input.
+    """
     return f"concat(`_ids`, substring(CAST(`n` + {10**_NODE}L AS STRING), 2))"
 
 
 def get_extracted_at() -> str:
-    """Return the SQL of the column ``_airbyte_extracted_at``.
+    """Return the SQL expression for ``_airbyte_extracted_at``, the extraction time of a record.
 
-    It is the extraction time of the record, in UTC if it has no time zone. For a record without a
-    valid extraction time it is the time at which the batch began.
+    A time without a time zone is read as UTC. For a record without a valid extraction time, the
+    result is the time at which the first row of the batch was received.
     """
     return "coalesce(try_cast(substring_index(`t`, 'Z', 1) AS TIMESTAMP), `_received_at`)"
 
@@ -70,18 +75,23 @@ def get_extracted_at() -> str:
 def meta_prefix(sync_id: int | None) -> str:
     """Return the beginning of the JSON in ``_airbyte_meta``, up to the list of changes.
 
-    It is the same in all rows of a sync. ``sync_id`` is Airbyte's id of the sync; None omits it.
+    All rows of a sync have the same beginning.
+
+    Args:
+        sync_id: Airbyte's id of the sync; None to omit it from the JSON.
     """
     sync = "" if sync_id is None else f'"sync_id":{sync_id},'
     return f'{{{sync}"changes":'
 
 
 def build_meta(changes: str | None) -> str:
-    """Return the SQL of the column ``_airbyte_meta``.
+    """Return the SQL expression for the column ``_airbyte_meta``, a JSON object.
+
+    The object lists the changes that the Airbyte source and this destination made to the row.
 
     Args:
         changes: The SQL of a JSON list of the changes that this destination made to the row; None
-            if it makes none.
+            if this destination changes no values.
     """
     source = _source_changes()
     if changes is None:
@@ -94,21 +104,21 @@ def build_meta(changes: str | None) -> str:
 
 
 def _source_changes() -> str:
-    """Return the SQL of the changes that the source recorded for a row, as a JSON list.
+    """Return the SQL of a JSON list of the changes that the Airbyte source made to a row.
 
-    The SQL reads the key ``changes`` of the source's metadata, a JSON object in the column `` `m`
-    ``. The list is ``[]`` if the source recorded no changes.
+    The changes are read from the metadata that the source attached to the row, a JSON object in the
+    column `` `m` ``. If it contains no changes, the list is empty.
     """
     changes = "get_json_object(`m`, '$.changes')"
     return f"if(coalesce(startswith({changes}, '['), false), {changes}, '[]')"
 
 
 def change_entry(fields: str, field: str, reason: str) -> str:
-    """Return the SQL of an array of Airbyte change entries, one for each field that became null.
+    """Return the SQL of an array of Airbyte change entries, with one entry per field set to null.
 
     Args:
         fields: The SQL of an array with one item per field.
-        field: The SQL that returns the path of a field from its array item, called `` `f` ``.
+        field: The SQL that returns the path of a field. It refers to the array item as `` `f` ``.
         reason: The reason to report, such as `UNCASTABLE`.
     """
     change = f"named_struct('field', {field}, 'change', 'NULLED', 'reason', {sql_literal(reason)})"
@@ -118,6 +128,10 @@ def change_entry(fields: str, field: str, reason: str) -> str:
 def changes_in_json(changes: list[str]) -> str:
     """Return the SQL that joins arrays of change entries into one JSON list without duplicates.
 
-    A nested value that also has a separate column is reported twice: it is null in both columns.
+    Duplicates occur if a nested value is also copied to a separate column, because each of the two
+    columns then reports the same change.
+
+    Args:
+        changes: The SQL of each array.
     """
     return f"to_json(array_distinct(concat({', '.join(changes)})))"

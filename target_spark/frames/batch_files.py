@@ -75,14 +75,14 @@ _TO_JSON: Final = (
 class BatchFileFrame:
     """The spool files that Spark wrote from the files of BATCH messages.
 
-    A spool line is a received row as one line of JSON. An ordinal is the position of a row or
-    message in the input.
+    Spool files hold rows on disk until they are committed, with one row per line as JSON. An
+    ordinal is the position of a row or message in the input.
 
     Attributes:
         paths: The folders of the spool files.
-        rows: The number of spool lines.
-        ordinal_offsets: Pairs of the ordinal of a BATCH message and its number of file lines. The
-            lines increase the ordinals of all later messages by that number.
+        rows: The number of rows in the spool files.
+        ordinal_offsets: For each BATCH message, a pair of its ordinal and its number of file lines.
+            The ordinals of all later messages are increased by this number of lines.
         nans_replaced: The number of rows in which NaN or an infinity was replaced by null.
         has_deletes: True if some rows may be delete records.
     """
@@ -96,16 +96,17 @@ class BatchFileFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A block of a file: the part that one Spark task reads.
+    """The part of a file that one Spark task reads.
 
     Attributes:
         file: The URL of the file.
-        block: The offset of the block in bytes; 0 for Parquet.
-        first: The id that Spark gave to the first line; the ids within a block are consecutive.
+        block: The position in the file where the block begins, in bytes; 0 for Parquet.
+        first: The id that Spark gave to the first line. The ids within a block are consecutive.
         line_count: The number of lines, including blank lines.
         rows: The number of lines that are not blank.
         deletes: The number of lines that may be delete records.
-        broken: Spark's id of the first line that is not a JSON object, or None.
+        broken: Spark's id of the first line that is not a JSON object; None if all lines are JSON
+            objects.
         is_singer: True if all lines are Singer RECORD messages instead of plain records.
     """
 
@@ -128,7 +129,9 @@ _Numbers: TypeAlias = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """Files that Spark reads as one DataFrame; a file that occurs several times is read once.
+    """A group of files that Spark reads as one DataFrame.
+
+    A file that occurs several times in the input is read only once.
 
     Attributes:
         numbers: For each file, its indexes in the list of all files.
@@ -148,14 +151,16 @@ def spool_lines_from_files(
     path: str,
     ordinal_shift: int,
 ) -> BatchFileFrame:
-    """Write the rows of the files of BATCH messages to spool files, as one line of JSON each.
+    """Read the files of BATCH messages, and write their rows to spool files as lines of JSON.
+
+    Spool files hold rows on disk until they are committed.
 
     Args:
         spark: The session of the calling thread.
         files: The files, in the order of the messages.
         path: The folder for the spool files.
-        ordinal_shift: The number to add to all ordinals (positions in the input) for the lines of
-            files in earlier batches.
+        ordinal_shift: The number of file lines in earlier batches. It is added to each ordinal
+            (position in the input).
 
     Raises:
         FilesError: A file is missing or truncated, or does not have the declared format.
@@ -186,17 +191,18 @@ def assign_ordinals(
     ordinal_offsets: Sequence[tuple[int, int]],
     ordinal_shift: int,
 ) -> None:
-    """Copy spool files, with ordinals that count the lines of batch files as rows.
+    """Copy spool files, and renumber their rows so that each line of a batch file counts as a row.
 
-    A spool line holds the ordinal of its message, its position among the messages of the input. The
-    copy adds the number of lines in all batch files before the message.
+    A spool file holds rows as lines of JSON until they are committed. In the original, a row has
+    the ordinal (position) of its message among all messages of the input. In the copy, this number
+    is increased by the number of lines in all batch files before the message.
 
     Args:
         spark: The session of the calling thread.
         paths: The spool files to copy.
         path: The folder for the copies.
-        ordinal_offsets: The numbers of lines by BATCH message, as in `BatchFileFrame`.
-        ordinal_shift: The number of lines in the files of earlier batches.
+        ordinal_offsets: For each BATCH message, a pair of its ordinal and its number of file lines.
+        ordinal_shift: The number of lines in the batch files of earlier batches.
     """
     lines = spark.read.option("lineSep", "\n").text(list(paths))
     digits = r"""regexp_extract(`value`, r'\A\{"n":([0-9]+)', 1) AS `digits`"""
@@ -211,9 +217,9 @@ def assign_ordinals(
 
 
 def _group_files(files: Sequence[BatchFile]) -> list[list[int]]:
-    """Group files that can be read together: same format, same columns that contain JSON as text.
+    """Group the files that Spark can read together. Each group is a list of indexes in ``files``.
 
-    Each group is a list of indexes in ``files``.
+    The files of a group have the same format, and the same columns that contain JSON as text.
     """
     groups: dict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
     for number, file in enumerate(files):
@@ -224,10 +230,15 @@ def _group_files(files: Sequence[BatchFile]) -> list[list[int]]:
 def _create_scans(
     spark: SparkSession, files: Sequence[BatchFile], group: Sequence[int]
 ) -> Iterator[_Scan]:
-    """Yield the scans that read the files with the indexes in ``group``.
+    """Yield the DataFrames (as `_Scan` objects) that read one group of files.
 
-    A scan is one DataFrame that reads several files together. Usually one scan reads all files. If
-    Parquet files have incompatible types, each file has a separate scan.
+    Usually one DataFrame reads all files of the group. If Parquet files of the group have
+    incompatible types, each file gets a separate DataFrame.
+
+    Args:
+        spark: The session.
+        files: All files.
+        group: The indexes of the group's files in ``files``.
     """
     numbers: dict[str, list[int]] = defaultdict(list)
     for number in group:
@@ -276,9 +287,9 @@ def _check_formats(files: Sequence[BatchFile], numbers: _Numbers, blocks: Sequen
 def _compute_ordinals(
     files: Sequence[BatchFile], scans: Sequence[_Scan], ordinal_shift: int
 ) -> tuple[list[_BlockStarts], tuple[tuple[int, int], ...]]:
-    """Number the lines of all files consecutively, starting from the ordinals of their messages.
+    """Number the lines of all files consecutively, starting from the positions of their messages.
 
-    An ordinal is the position of a row in the input.
+    The number is called ordinal: the position of a row in the input.
 
     Args:
         files: The files of all BATCH messages, in order.
@@ -286,8 +297,8 @@ def _compute_ordinals(
         ordinal_shift: The number of lines in the files of earlier batches.
 
     Returns:
-        For each scan, the first ordinal of each block; and for each BATCH message, a pair of its
-        ordinal and its number of lines, which increases the ordinals of later messages.
+        A tuple of two items. The first item has the first ordinal of each block, for each scan. The
+        second item has a pair for each BATCH message: its ordinal and its number of lines.
     """
     parts_by_file: dict[int, list[tuple[int, _Block]]] = defaultdict(list)
     for scan_number, scan in enumerate(scans):
@@ -305,10 +316,12 @@ def _compute_ordinals(
 
 
 def _build_offset_sql(ordinal_offsets: Sequence[tuple[int, int]], base_offset: int = 0) -> str:
-    """Return the SQL that counts the lines in batch files before the message number `` `n` ``.
+    """Return the SQL that counts the lines of all batch files before the message number `` `n` ``.
 
-    The SQL is a binary search over ``ordinal_offsets``, pairs of the number (ordinal) of a BATCH
-    message and its count of lines. ``base_offset`` is the count of lines before the first pair.
+    Args:
+        ordinal_offsets: For each BATCH message, a pair of its number in the input and its number of
+            file lines. The SQL is a binary search over these pairs.
+        base_offset: The number of lines before the first of these messages.
     """
     if not ordinal_offsets:
         return str(base_offset)
@@ -332,7 +345,11 @@ def _text_lines(text: DataFrame) -> DataFrame:
 
 
 def _find_text_blocks(lines: DataFrame) -> list[_Block]:
-    """Return the blocks of JSONL files, each with its line counts and its first invalid line."""
+    """Return the blocks of JSONL files.
+
+    A block is the part of a file that one Spark task reads. Each block has its line counts and its
+    first invalid line.
+    """
     is_blank = "`value` = ''"
     has_rows = f"count_if(NOT {is_blank}) > 0"
     is_object = "startswith(`value`, '{') AND endswith(`value`, '}')"
@@ -362,7 +379,7 @@ def _parquet_lines(frame: DataFrame, in_json: Collection[str]) -> DataFrame:
 
 
 def _find_parquet_blocks(frame: DataFrame) -> list[_Block]:
-    """Return one block per Parquet file, with its number of rows."""
+    """Return one block for each Parquet file, with its number of rows."""
     deletes = int(DELETED_AT in frame.columns)
     files = frame.selectExpr("`_metadata`.`file_path` AS `file`").groupBy("file").count()
     blocks = (_Block(row[0], 0, 0, row[1], row[1], deletes) for row in files.collect())
@@ -380,15 +397,14 @@ def _expression(sql: str) -> Column:
 
 
 def _write_spool_lines(spark: SparkSession, read: DataFrame, starts: str, path: str) -> int:
-    """Write lines to the folder ``path``; return the number of lines in which NaN became null.
+    """Write rows to a folder as lines of JSON. Return the number of rows in which NaN became null.
 
-    The observation that counts these lines also keeps Spark from computing an expression again for
-    each of its uses.
+    Infinities become null too, and are included in the number.
 
     Args:
         spark: The session.
-        read: The lines to write.
-        starts: The SQL of a table with the first ordinal of each block.
+        read: The rows to write.
+        starts: The SQL of a table with the first ordinal (position in the input) of each block.
         path: The folder to write to.
     """
     from pyspark.sql import Observation
@@ -421,7 +437,10 @@ def _write_spool_lines(spark: SparkSession, read: DataFrame, starts: str, path: 
 
 
 def _build_starts_table(starts: _BlockStarts) -> str:
-    """Return the SQL of an inline table with the first ordinal and table version of each block."""
+    """Return the SQL of an inline table with the first ordinal and the table version of each block.
+
+    An ordinal is the position of a row in the input.
+    """
     rows = []
     for block, start, version in (
         (block, *each) for block, times in starts.items() for each in times
@@ -444,8 +463,10 @@ def _encode_as_json(value: str) -> str:
 def _build_record_sql(schema: StructType, in_json: Collection[str]) -> str:
     """Return the SQL that converts a Parquet row to a JSON object.
 
-    A string column in ``in_json`` may contain JSON. Its value is inserted unquoted if it is valid
-    JSON, and as a JSON string otherwise.
+    Args:
+        schema: The schema of the Parquet file.
+        in_json: Names of string columns that may contain JSON. A value that is valid JSON is
+            inserted unquoted. Any other value is inserted as a JSON string.
     """
     texts = [
         each.name
@@ -473,10 +494,13 @@ def _spliced(name: str) -> str:
 
 
 def _replace_nan(value: str, type_: DataType, depth: int = 0) -> str:
-    """Return the SQL of a value in which NaN and infinities are null, because JSON has neither.
+    """Return the SQL that replaces NaN and infinities in a value by null, because JSON has neither.
 
-    ``depth`` is the number of enclosing lambda functions, which makes the names of their arguments
-    unique.
+    Args:
+        value: The SQL of the value.
+        type_: The type of the value.
+        depth: The number of enclosing lambda functions. It makes the names of lambda arguments
+            unique.
     """
     kind: Any = type_
     name = type_.typeName()
@@ -519,7 +543,7 @@ def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
 
 
 def _restore_original_paths(files: Sequence[BatchFile], text: str) -> str:
-    """Replace the paths of local file copies in an error text by the original addresses."""
+    """Replace the paths of local file copies in an error text by the files' original addresses."""
     names = {
         "/".join(Path(file.copy).parts[-2:]): file.redacted_address for file in files if file.copy
     }

@@ -67,11 +67,11 @@ class ErrorColumns(NamedTuple):
     """SQL expressions that find the conversion errors in the values of a parsed line.
 
     Attributes:
-        precomputed: Column definitions to add before the other expressions are used.
+        precomputed: Definitions of columns that the other expressions use.
         any: A condition that is true if the line must be quarantined.
         reasons: An array of texts that describe the errors.
-        changes: A JSON list with an Airbyte change entry for each value that became null; None if
-            the schema quarantines lines with errors instead of keeping them.
+        changes: A JSON list with an Airbyte change entry for each value that became null. None if
+            lines with errors are quarantined instead of stored with nulls.
     """
 
     precomputed: tuple[str, ...]
@@ -81,9 +81,9 @@ class ErrorColumns(NamedTuple):
 
 
 class _Fault(NamedTuple):
-    """One possible conversion error: the SQL condition that detects it, its path, and its reason.
+    """A possible conversion error: the SQL condition that detects it, its path, and its reason.
 
-    The condition is never null.
+    The path locates the value inside the column. The condition is true or false, never null.
     """
 
     condition: str
@@ -93,7 +93,11 @@ class _Fault(NamedTuple):
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def build_error_columns(table_schema: TableSchema) -> ErrorColumns:
-    """Return the SQL that finds all conversion errors of a line, for a table schema."""
+    """Return the SQL that finds all conversion errors of a line.
+
+    Args:
+        table_schema: The schema that the values must fit.
+    """
     columns = converted_columns(table_schema)
     each = partial(_faults_of_a_value, truncate=table_schema.truncate_timestamps)
     precomputed, fault_arrays = by_type(columns, each, "_faults", source_expression)
@@ -132,9 +136,10 @@ def _faults_of_a_value(type_: ColumnType, *, truncate: bool) -> str:
 
 
 def _build_reasons_sql(faults: Mapping[str, str]) -> str:
-    """Return the SQL of an array with the text of each error whose condition is true.
+    """Return the SQL of an array with the texts of the errors that occurred.
 
-    ``faults`` maps each text to its SQL condition.
+    Args:
+        faults: The SQL condition that detects each error, by error text.
     """
     cases = (
         f"CASE WHEN {condition} THEN {sql_literal(reason)} END"
@@ -144,9 +149,9 @@ def _build_reasons_sql(faults: Mapping[str, str]) -> str:
 
 
 def _find_line_errors(table_schema: TableSchema) -> dict[str, str]:
-    """Return the errors that quarantine a whole line: each error text with its SQL condition.
+    """Return the SQL conditions of errors that always quarantine the whole line, by error text.
 
-    Such errors are a null record, a missing key, or an empty string in a partition column.
+    Such errors include a null record, a missing key, and an empty string in a partition column.
     """
     faults = {"the record is null": "(`_corrupt` IS NULL AND `r` IS NULL)"}
     if table_schema.keeps_whole:
@@ -164,12 +169,12 @@ def _find_line_errors(table_schema: TableSchema) -> dict[str, str]:
 class UnparsedReasons(NamedTuple):
     """SQL that explains why Spark's JSON reader could not parse a record.
 
-    It reads the record from the column ``raw``, and is computed for lines whose column ``unread``
-    is true.
+    The SQL reads the record as text from the column ``raw``. It is applied to lines whose column
+    ``unread`` is true.
 
     Attributes:
         record: Column definitions to add first.
-        precomputed: Column definitions to add next; they use the columns in ``record``.
+        precomputed: Column definitions to add next. They use the columns in ``record``.
         reasons: An array of texts that describe the errors.
     """
 
@@ -183,7 +188,7 @@ def build_unparsed_reasons(table_schema: TableSchema) -> UnparsedReasons:
     """Return the SQL that finds the values of a record that do not have the declared structure.
 
     Each value is first parsed as a variant (Spark's type for any JSON value), which distinguishes
-    the string ``"5"`` from the number 5. The value alone is then parsed as its declared type.
+    the string ``"5"`` from the number 5. Then each value is separately parsed as its declared type.
     """
     columns = structured_columns(table_schema)
     unknown = f"array({sql_literal(_UNREADABLE)})"
@@ -232,7 +237,10 @@ def _faults_inside(
 
 
 def describe_expected_type(type_: ColumnType) -> str:
-    """Return the error text for a value that is not of a scalar type, such as "not base64"."""
+    """Return the error text for a value that cannot be converted to a scalar type.
+
+    An example is "not base64".
+    """
     if isinstance(type_, Integer):
         return f"not an integer of {type_.bits} bits"
     if isinstance(type_, Decimal):

@@ -81,18 +81,19 @@ READER_OPTIONS: Mapping[str, str] = MappingProxyType(
 def read_lines(
     spark: SparkSession, paths: Sequence[str], record: str, *, meta: bool = False
 ) -> DataFrame:
-    """Read spool files as a DataFrame with one row per line.
+    """Read spool files (rows as lines of JSON) as a DataFrame with one row per line.
 
     Args:
         spark: The session to use.
         paths: The spool files.
         record: The DDL type to parse records as.
-        meta: True to read the source's metadata of each row too.
+        meta: True to read also the metadata that an Airbyte source attached to each row; False to
+            omit it.
 
     Returns:
-        The columns ``n`` (the position in the input), ``t`` (the extraction time), ``v`` (the table
-        version), with ``meta`` also ``m`` (the metadata), then ``_corrupt`` (a line that could not
-        be parsed, else null) and ``r`` (the record).
+        A DataFrame with the columns ``n`` (the position in the input), ``t`` (the extraction time),
+        ``v`` (the table version), ``m`` (the metadata, only if ``meta`` is True), ``_corrupt`` (the
+        line if it could not be parsed, else null) and ``r`` (the record).
     """
     meta_field = "`m` STRING, " if meta else ""
     schema = f"`n` BIGINT, `t` STRING, `v` BIGINT, {meta_field}`_corrupt` STRING, `r` {record}"
@@ -100,10 +101,12 @@ def read_lines(
 
 
 def record_type(table_schema: TableSchema, *, usual: bool = False) -> str:
-    """Return the DDL type that Spark's JSON reader parses records of a table schema as.
+    """Return the DDL type with which Spark reads the records of a stream from JSON.
 
-    ``usual`` is True to parse numbers as numbers, so that a record with a number in another
-    spelling, such as quotes, cannot be parsed. With False, numbers are read as text.
+    Args:
+        table_schema: The table schema of the stream.
+        usual: True to read numbers as numbers. A record with a number in another spelling, such as
+            a number in quotes, then cannot be parsed. False to read numbers as text.
     """
     if table_schema.keeps_whole:
         return "STRING"
@@ -111,19 +114,27 @@ def record_type(table_schema: TableSchema, *, usual: bool = False) -> str:
 
 
 def record_in_text(table_schema: TableSchema) -> str:
-    """Return the SQL that parses the properties of a record that was read as text."""
+    """Return the SQL that parses the properties of a record that was read as one text.
+
+    This is the case if the table stores the whole record in a column.
+    """
     return from_json(quote("r"), _struct_type(table_schema))
 
 
 def from_json(text: str, schema: str) -> str:
-    """Return the SQL that parses a JSON text as the DDL type ``schema``, with `READER_OPTIONS`."""
+    """Return the SQL that parses a JSON text as the DDL type ``schema``.
+
+    The SQL uses `READER_OPTIONS`, so that it parses like Spark's JSON reader does with these
+    options.
+    """
     return _from_json(text, schema, READER_OPTIONS)
 
 
 def variants_from_json(text: str, schema: str) -> str:
-    """Return the SQL that parses a JSON text as a DDL type with variants (values of any JSON type).
+    """Return the SQL that parses a JSON text as a DDL type that contains variants.
 
-    A text that is nested more than 1000 levels deep becomes null.
+    A variant is Spark's type for any JSON value. A text with more than 1000 levels of nesting
+    becomes null.
     """
     return _from_json(text, schema, {**READER_OPTIONS, "maxNestingDepth": _DEEPEST_VARIANT})
 
@@ -134,9 +145,11 @@ def _from_json(text: str, schema: str, options: Mapping[str, str]) -> str:
 
 
 def record_fields(table_schema: TableSchema, *, usual: bool = False) -> dict[str, str]:
-    """Return the properties of a record to parse, each with the DDL type to parse it as.
+    """Return the properties of a record to read, each with the DDL type to read it as.
 
-    ``usual`` is True to parse numbers as numbers, and False to read them as text.
+    Args:
+        table_schema: The table schema of the stream.
+        usual: True to read numbers as numbers; False to read them as text.
     """
     fields = {
         column.source: source_type(column.type, usual=usual)
@@ -154,14 +167,21 @@ def _struct_type(table_schema: TableSchema, *, usual: bool = False) -> str:
 
 
 def needs_record(columns: Sequence[Column]) -> bool:
-    """Return True if the columns include the deletion time, which is read from the record."""
+    """Return True if the columns include the deletion time.
+
+    The deletion time is the only metadata column that is read from the record.
+    """
     return any(c.feed is ColumnSource.METADATA and c.source == DELETED_AT for c in columns)
 
 
 def source_type(type_: ColumnType, *, usual: bool = False) -> str:
-    """Return the DDL type that Spark's JSON reader parses a value as, before its exact conversion.
+    """Return the DDL type with which Spark reads a column's values from JSON.
 
-    ``usual`` is True to parse numbers as numbers, and False to read them as text.
+    The values are converted to the exact column type afterwards.
+
+    Args:
+        type_: The type of the column.
+        usual: True to read numbers as numbers; False to read them as text.
     """
     if isinstance(type_, Boolean):
         return "BOOLEAN"

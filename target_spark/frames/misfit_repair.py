@@ -35,12 +35,12 @@ _NOTHING: Final = "CAST(array() AS ARRAY<STRING>)"
 
 
 class RepairPlan(NamedTuple):
-    """SQL that replaces the values of a wrong structure in a record by null.
+    """SQL that replaces values with a wrong structure, such as a string for an object, by null.
 
     Attributes:
-        steps: Groups of column definitions, added one group after the other; each may use the
-            columns of earlier groups.
-        replaced: Definitions of columns that replace existing columns after all steps.
+        steps: Groups of column definitions, to be added one group after the other. A group may use
+            the columns of earlier groups.
+        replaced: Definitions of columns that replace existing columns after all groups are added.
     """
 
     steps: tuple[tuple[str, ...], ...]
@@ -48,9 +48,9 @@ class RepairPlan(NamedTuple):
 
 
 def structured_columns(table_schema: TableSchema) -> list[Column]:
-    """Return the columns of booleans, structs and arrays.
+    """Return the columns with booleans, structs or arrays.
 
-    Only in these columns can a value make Spark's JSON reader reject the whole record.
+    Only in these columns can a wrong value make Spark's JSON reader reject the whole record.
     """
     return [
         column
@@ -62,14 +62,20 @@ def structured_columns(table_schema: TableSchema) -> list[Column]:
 
 
 def is_unreadable(type_: ColumnType) -> str:
-    """Return the SQL condition that the JSON text in `` `i` `` cannot be parsed as a type."""
+    """Return the SQL condition that a JSON text cannot be parsed as a type.
+
+    The SQL refers to the JSON text as `` `i` ``.
+    """
     alone = "concat('{\"c\":', `i`, '}')"
     read = from_json(alone, f"`c` {source_type(type_)}, `_corrupt` STRING")
     return f"{read}.`_corrupt` IS NOT NULL"
 
 
 def build_repair(table_schema: TableSchema) -> RepairPlan:
-    """Return the SQL that replaces values of a wrong structure by null, for streams of Airbyte."""
+    """Return the SQL that replaces values with a wrong structure by null.
+
+    It is used for streams of Airbyte, whose rows are kept even if some values do not fit.
+    """
     columns = structured_columns(table_schema)
     if not columns or table_schema.keeps_whole:
         return RepairPlan(((f"{_NOTHING} AS `_nulled`",),), ())

@@ -16,9 +16,9 @@ _NOTHING = "CAST(NULL AS STRING)"
 
 
 def extract_nested(table_schema: TableSchema) -> tuple[str, ...]:
-    """Return the column definitions that extract nested values from a parsed record.
+    """Return the definition of the helper column with nested keys and cursors of a parsed record.
 
-    The tuple is empty if the schema has no nested keys or cursors.
+    The result is an empty tuple if the schema has no nested keys or cursors.
     """
     nested = [
         column

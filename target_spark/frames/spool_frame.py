@@ -62,10 +62,10 @@ class BatchMetadata:
         batched_at: The time when the batch was closed.
         sync_started_at: The start of the run, in milliseconds since 1970; later runs have larger
             values.
-        sync_id: Airbyte's id of the sync, or None.
-        starts: The first ordinal (position in the input) of each spool file that Spark's workers
-            wrote, by file number. Lines of such a file have the file number in place of the
-            ordinal.
+        sync_id: Airbyte's id of the sync; None if it is unknown.
+        starts: The first ordinal (position in the input) of each file of rows that Spark's workers
+            wrote, by file number. In these files each row has the file number and its position in
+            the file instead of its ordinal.
     """
 
     received_at: datetime
@@ -77,11 +77,11 @@ class BatchMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts that Spark observed while it computed the good rows of a batch.
+    """Counts that Spark made while it computed the valid rows of a batch.
 
     Attributes:
         rows: The number of rows.
-        zoneless: For each column, the number of date-times without a time zone, which were read as
+        zoneless: For each column, the number of date-times without a time zone. They were read as
             UTC.
         nulled: The number of rows in which a value that does not fit its column became null.
     """
@@ -94,11 +94,13 @@ class Counts:
 def read_spool(
     spark: SparkSession, paths: Sequence[str], table_schema: TableSchema, metadata: BatchMetadata
 ) -> SpoolFrame:
-    """Return the rows in spool files, as good and bad rows for a table schema.
+    """Return the rows in spool files, to be divided into rows that fit a table schema and bad rows.
+
+    Spool files hold rows on disk until they are committed, with one row per line as JSON.
 
     Args:
         spark: The session.
-        paths: The spool files, with one received row per line, as JSON.
+        paths: The spool files.
         table_schema: The schema that the rows must fit.
         metadata: The values of the metadata columns.
     """
@@ -106,10 +108,12 @@ def read_spool(
 
 
 class SpoolFrame:
-    """The rows of one batch, read from spool files with one received row per line, as JSON.
+    """The rows of one batch, read from spool files and divided into good and bad rows.
 
-    A good row fits its table schema: every value can be converted exactly to the type of its
-    column. All other rows are bad.
+    Spool files hold rows on disk until they are committed, with one row per line as JSON. A good
+    row can be written to the table. A bad row must be quarantined, because a value cannot be
+    converted exactly to the type of its column. If the schema allows it, such values become null
+    instead.
     """
 
     def __init__(
@@ -128,9 +132,11 @@ class SpoolFrame:
 
     @property
     def rows(self) -> DataFrame:
-        """All rows: the columns that the target fills, the row's position, and ``reasons``.
+        """All rows, with the columns that the target fills, ``ordinal`` and ``reasons``.
 
-        ``reasons`` is null in a good row. In a bad row it is an array of error texts, which is
+        ``ordinal`` is the position of the row in the input.
+
+        ``reasons`` is null in a good row. In a bad row it is an array of error texts. The array is
         empty if Spark's JSON reader could not parse the record. Values with errors are null.
         """
         faults = build_error_columns(self._table_schema)
@@ -141,15 +147,15 @@ class SpoolFrame:
         )
 
     def good(self, strict: bool) -> DataFrame:
-        """Return the good rows: the columns that the target fills, and the ordinal.
+        """Return the good rows, with the columns that the target fills and the ordinal.
 
         The columns are in table order, followed by the ordinal, the row's position in the input.
         After the first action on the result, `counts` returns the counts of that action.
 
         Args:
-            strict: True to fail the Spark job, with `BAD_ROWS_MARKER` in the error, at the first
-                row that is bad or has a value in an unusual spelling, such as a number in quotes.
-                False to leave out bad rows.
+            strict: True for a fast read that fails the Spark job, with `BAD_ROWS_MARKER` in the
+                error, if a row is bad or has a value in an unusual spelling, such as a number in
+                quotes. False to convert unusual spellings and to leave out bad rows.
         """
         if strict:
             plan = fast_plan(self._table_schema)
@@ -184,8 +190,8 @@ class SpoolFrame:
         """Return the counts of the DataFrame that `good` returned last, after its first action.
 
         Args:
-            expected: The expected number of rows, or None if unknown. If Spark observed another
-                number, the rows are counted again.
+            expected: The expected number of rows; None if unknown. If Spark counted another number,
+                the rows are counted again.
 
         Raises:
             RuntimeError: `good` was not called before.
@@ -230,10 +236,10 @@ class SpoolFrame:
         )
 
     def _convert_lines(self) -> DataFrame:
-        """Return the lines with converted values and error columns, each computed only once.
+        """Return the lines with converted values and error columns.
 
-        Spark would otherwise repeat a conversion for each use of its result. A call of ``observe``
-        after the conversions prevents that.
+        Each conversion is computed only once. Otherwise Spark would repeat it for each use of its
+        result; a call of ``observe`` after the conversions prevents this.
         """
         from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
@@ -248,11 +254,10 @@ class SpoolFrame:
     def _parse_lines(self, *, usual: bool = False) -> DataFrame:
         """Return the parsed lines, with the batch's constants and extracted nested values added.
 
-        If the schema keeps rows with errors, values of a wrong structure are replaced by null.
-
         Args:
-            usual: True to parse only the usual spellings of values, which is faster; no value is
-                replaced then.
+            usual: True to accept only the usual spellings of values, which is faster. False to read
+                numbers as text, which accepts other spellings, such as quoted numbers. Then values
+                with a wrong structure become null if the schema keeps rows with errors.
         """
         lines = self._read(usual=usual)
         if self._table_schema.nulls_misfits and not usual:
@@ -281,9 +286,12 @@ class SpoolFrame:
         )
 
     def _read_lines(self, record: str, *, meta: bool = False) -> DataFrame:
-        """Read the spool lines, with the record parsed as the DDL type ``record``.
+        """Read the rows in the spool files (lines of JSON), and parse each record as a DDL type.
 
-        ``meta`` is True to read the source's metadata of each row too.
+        Args:
+            record: The DDL type of the record.
+            meta: True to read also the metadata that an Airbyte source attached to each row; False
+                to omit it.
         """
         lines = read_lines(self._spark, self._paths, record, meta=meta)
         if not self._metadata.starts:
@@ -293,7 +301,10 @@ class SpoolFrame:
 
 
 def latest_by_key(df: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return, for each key, the row that was received last: the one with the greatest ordinal."""
+    """Return only the last received row of each key.
+
+    The last row is the row with the greatest ordinal, its position in the input.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812 - the usual name
 

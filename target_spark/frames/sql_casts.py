@@ -69,9 +69,10 @@ class _Conversion(NamedTuple):
     """SQL conversion of a text to a scalar type.
 
     Attributes:
-        pattern: The regular expression of the usual spellings.
+        pattern: The regular expression that matches the usual spellings of a value.
         value: The SQL that converts a text that matches the pattern.
-        rare: The SQL that converts any other text; null if the text is not a value of the type.
+        rare: The SQL that converts a text that does not match the pattern. Its result is null if
+            the text is not a value of the type.
     """
 
     pattern: str
@@ -80,7 +81,10 @@ class _Conversion(NamedTuple):
 
 
 def is_converted(type_: ColumnType) -> bool:
-    """Return True if values of a type need a conversion after Spark's JSON reader has read them."""
+    """Return True if values need a conversion after Spark's JSON reader has read them.
+
+    This depends only on the type of the values.
+    """
     if isinstance(type_, Array):
         return is_converted(type_.element)
     if isinstance(type_, Struct):
@@ -89,9 +93,9 @@ def is_converted(type_: ColumnType) -> bool:
 
 
 def is_scalar(type_: ColumnType) -> bool:
-    """Return True if a type is scalar and `exact_cast` can convert to it.
+    """Return True if a type is one of the scalar types that `exact_cast` converts to.
 
-    These are all scalar types except booleans and text, which need no conversion.
+    Booleans and text are not among them, because they need no conversion.
     """
     return isinstance(
         type_, Integer | Decimal | Double | Timestamp | LocalTimestamp | Date | Binary
@@ -99,25 +103,30 @@ def is_scalar(type_: ColumnType) -> bool:
 
 
 def exact_cast(text: str, type_: ColumnType, *, truncate: bool = False) -> str:
-    """Return the SQL that converts a text to a type; null if the text is not a value of that type.
+    """Return the SQL that converts a text exactly to a type; null if that is not possible.
 
-    ``truncate`` is True to drop the digits after the microseconds of a date-time. With False, such
-    digits make the result null unless they are zeros.
+    Args:
+        text: The SQL of the text.
+        type_: The type to convert to.
+        truncate: True to drop the digits after the microseconds of a date-time. False to return
+            null if these digits are not all zeros.
     """
     conversion = _conversion(text, type_, truncate=truncate)
     return _when(text, conversion.pattern, conversion.value, conversion.rare)
 
 
 def fast_cast(value: str, type_: ColumnType, *, truncate: bool = False) -> str:
-    """Return the SQL that converts the usual spellings of a type; null for all other texts.
+    """Return the SQL that converts values in their usual spellings; null for all other spellings.
 
-    The SQL is about a quarter as long as that of `exact_cast`, which also converts unusual
+    The SQL is about a quarter as long as the SQL of `exact_cast`, which also converts unusual
     spellings.
 
     Args:
-        value: The SQL of the value: a number for integers and doubles, a text for other types.
+        value: The SQL of the value, which is a number for integers and doubles, and a text for
+            other types.
         type_: The type to convert to.
-        truncate: As in `exact_cast`.
+        truncate: True to drop the digits after the microseconds of a date-time. False to return
+            null if these digits are not all zeros.
     """
     if isinstance(type_, Integer):
         return value if type_.bits == _READ_BITS else _cast(value, type_)
@@ -128,7 +137,11 @@ def fast_cast(value: str, type_: ColumnType, *, truncate: bool = False) -> str:
 
 
 def has_no_timezone(text: str) -> str:
-    """Return the SQL condition that a text with a valid date-time has no time zone."""
+    """Return the SQL condition that a date-time has no time zone.
+
+    Args:
+        text: The SQL of a text that contains a valid date-time.
+    """
     zoned = (
         f"endswith({text}, 'Z') OR contains({text}, '+') OR endswith({text}, 'z')"
         f" OR locate('-', {text}, 11) > 0"
@@ -151,7 +164,7 @@ def _conversion(text: str, type_: ColumnType, *, truncate: bool) -> _Conversion:
 
 
 def _convert_integer(text: str, type_: Integer) -> _Conversion:
-    """Return the SQL conversion to an integer, which accepts ``1.0`` and ``1e3`` too."""
+    """Return the SQL that converts a text to an integer; ``1.0`` and ``1e3`` are valid too."""
     return _Conversion(
         f"{_WHOLE}([.]0+)?",
         f"try_cast(substring_index({text}, '.', 1) AS {type_.ddl})",
@@ -167,8 +180,7 @@ def _decimal(text: str, type_: Decimal) -> _Conversion:
 def _convert_scientific(text: str, type_: Decimal) -> str:
     """Return the SQL that converts a number with an exponent, such as ``1.5e3``, to a decimal type.
 
-    The result is null if the type's scale is too small. The required scale is the number of decimal
-    places of the mantissa, minus the exponent, minus the trailing zeros of the mantissa.
+    The result is null if the type has too few decimal places for the number.
     """
     mantissa = f"substring_index(lower({text}), 'e', 1)"
     exponent = f"int(substring_index(lower({text}), 'e', -1))"

@@ -79,12 +79,12 @@ _Value: TypeAlias = Callable[[Column], str]
 
 @dataclass(frozen=True, slots=True)
 class SelectPlan:
-    """SQL expressions that convert parsed spool lines to table rows.
+    """SQL expressions that convert parsed lines to table rows.
 
     Attributes:
-        precomputed: Column definitions to add first; ``values`` may use them.
-        values: The expressions of the table columns, in table order, without columns that the
-            target does not fill.
+        precomputed: Definitions of columns to add first, for use in ``values``.
+        values: The expressions of the table columns, in table order. Columns that the target does
+            not fill are left out.
     """
 
     precomputed: tuple[str, ...]
@@ -93,9 +93,9 @@ class SelectPlan:
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def fast_plan(table_schema: TableSchema) -> SelectPlan:
-    """Return the plan for values in their usual spellings; any other value fails the Spark job.
+    """Return the SQL that converts values in their usual spellings.
 
-    A number in quotes, for example, is an unusual spelling.
+    Any other value, such as a number in quotes, fails the Spark job.
     """
     wide = len(converted_columns(table_schema)) > _WIDE
     truncate = table_schema.truncate_timestamps
@@ -108,7 +108,10 @@ def fast_plan(table_schema: TableSchema) -> SelectPlan:
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def tolerant_plan(table_schema: TableSchema) -> SelectPlan:
-    """Return the plan that converts all allowed spellings, and replaces any other value by null."""
+    """Return the SQL that converts values in all allowed spellings.
+
+    A value that cannot be converted becomes null.
+    """
     convert = partial(exact_cast, truncate=table_schema.truncate_timestamps)
     changes = "`_changes`" if table_schema.nulls_misfits else None
     return _plan(table_schema, convert, convert, in_groups=True, changes=changes)
@@ -129,10 +132,10 @@ def _or_end(value: str, converted: str) -> str:
 
 
 def build_row_check(table_schema: TableSchema) -> str:
-    """Return a SQL condition that is true for a valid line and fails the Spark job for any other.
+    """Return a SQL condition that is true for a valid line, and fails the Spark job otherwise.
 
-    A valid line was parsed, has a value for each key, and has no empty string in a partition
-    column. The values of other columns are not checked.
+    A line is valid if it could be parsed, has a value for each key, and has no empty string in a
+    partition column. The values of other columns are not checked.
     """
     fits = ["`_corrupt` IS NULL", "`r` IS NOT NULL"]
     fits += (f"{value} IS NOT NULL" for value in key_values(table_schema).values())
@@ -143,7 +146,7 @@ def build_row_check(table_schema: TableSchema) -> str:
 
 
 def key_values(table_schema: TableSchema) -> dict[str, str]:
-    """Return the SQL of each key's parsed value, by the name of the key property."""
+    """Return the SQL expression of each key's parsed value, by key property."""
     columns = {
         column.source: column
         for column in table_schema.columns
@@ -153,10 +156,10 @@ def key_values(table_schema: TableSchema) -> dict[str, str]:
 
 
 def find_corrupted_keys(table_schema: TableSchema) -> dict[str, str]:
-    """Return, by key, the SQL condition that the JSON reader may have changed the key's value.
+    """Return the SQL condition that the JSON reader may have changed a key's value, for each key.
 
     In records that are read as text, the reader replaces an unpaired surrogate (an invalid Unicode
-    escape) by a question mark. The result is empty if records are not read as text.
+    escape) by a question mark. If records are not read as text, the result is empty.
     """
     if not table_schema.keeps_whole:
         return {}
@@ -167,7 +170,7 @@ def find_corrupted_keys(table_schema: TableSchema) -> dict[str, str]:
 
 
 def converted_columns(table_schema: TableSchema) -> list[Column]:
-    """Return the columns filled from properties whose values need a conversion."""
+    """Return the columns whose values are read from the record and then need a conversion."""
     columns = [column for column in table_schema.columns if column.feed is ColumnSource.PROPERTY]
     if needs_record(table_schema.columns):
         columns.append(Column(DELETED_AT, DELETED_AT, METADATA_COLUMNS[DELETED_AT]))
@@ -177,18 +180,18 @@ def converted_columns(table_schema: TableSchema) -> list[Column]:
 def by_type(
     columns: Iterable[Column], each: Callable[[ColumnType], str], name: str, value: _Value
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the SQL that applies a conversion to the columns of a type together, as one array.
+    """Return the SQL that converts all columns of the same type together, as one array per type.
 
     Args:
-        columns: The columns to process.
-        each: A function that returns the SQL of the result for a type. The SQL refers to the value
-            as `` `i` ``.
+        columns: The columns to convert.
+        each: A function that returns the SQL of the conversion for a type. The SQL refers to the
+            value as `` `i` ``.
         name: The prefix of the names of the arrays.
         value: A function that returns the SQL of a column's value.
 
     Returns:
-        The definition of one array column per type, and for each property the SQL of its item in an
-        array.
+        A tuple of two items: the definitions of the array columns, and the SQL of each converted
+        value, by property.
     """
     groups: dict[ColumnType, list[Column]] = {}
     for column in columns:
@@ -205,7 +208,7 @@ def by_type(
 
 
 def source_expression(column: Column) -> str:
-    """Return the SQL of a column's value as the JSON reader parsed it, before conversion."""
+    """Return the SQL of a column's value before its conversion, as the JSON reader parsed it."""
     return quote("_inside" if column.path else "r", column.source)
 
 
@@ -297,7 +300,7 @@ def _field(value: str, field: Column, convert: _Convert, depth: int) -> str:
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def count_missing_timezones(table_schema: TableSchema) -> Mapping[str, str]:
-    """Return, by column, the SQL that counts the date-times without a time zone in a row.
+    """Return the SQL that counts the date-times without a time zone in a row, by column.
 
     Such date-times are read as UTC. Columns that cannot contain date-times are left out.
     """

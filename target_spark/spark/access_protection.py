@@ -52,14 +52,15 @@ first pattern, and parts of texts that match the second."""
 
 
 def is_local_master(master: str) -> bool:
-    """Return True if all executors of a Spark master URL run on this machine."""
+    """Return True if a Spark master URL means that all executors run on this machine."""
     return master.startswith(_HERE)
 
 
 def protective_conf(master: str) -> dict[str, str]:
-    """Return the Spark settings that protect data and secrets; user settings override them.
+    """Return Spark settings that protect rows and secrets from other users.
 
-    For a local master they include a random secret, which every client must know.
+    The user's settings override them. For a local master they include a random secret, which every
+    client of this Spark must know.
     """
     conf = dict(_REDACTION)
     if master.startswith("local"):  # Spark makes no secret for local-cluster[…]
@@ -70,9 +71,12 @@ def protective_conf(master: str) -> dict[str, str]:
 def loopback_environment(master: str, environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment variables that make Spark's web UI listen on loopback only.
 
-    Spark has no setting for the address of its web UI. The result is empty if the executors are on
-    other machines, or if the variable ``SPARK_LOCAL_IP`` is already set in ``environ`` (default:
-    the environment of this process).
+    Spark has no setting for the address of its web UI. The result is empty if the executors run on
+    other machines, or if the variable ``SPARK_LOCAL_IP`` is already set.
+
+    Args:
+        master: Spark's master URL.
+        environ: The environment variables to check; None for those of this process.
     """
     variables = os.environ if environ is None else environ
     return (
@@ -87,9 +91,13 @@ def warn_if_open(master: str, conf: Mapping[str, str]) -> None:
 
 
 def find_weaknesses(master: str, conf: Mapping[str, str]) -> Iterator[str]:
-    """Yield a text for each missing protection of Spark's data, with the setting that adds it.
+    """Yield a warning for each way in which others could access Spark's data or run code in Spark.
 
-    ``conf`` has the effective settings; before Spark has started, the configured settings.
+    Each warning names the setting that prevents the access.
+
+    Args:
+        master: Spark's master URL.
+        conf: The effective settings of Spark; before Spark has started, the configured settings.
     """
     if master.startswith("local"):
         if not _is_on(conf, _AUTHENTICATE, default=True):
@@ -144,10 +152,12 @@ def _options_of_executors(conf: Mapping[str, str]) -> Iterator[str]:
 
 
 def find_weaknesses_of_remote(remote: str) -> Iterator[str]:
-    """Yield a text if the connection to a Spark Connect server is not encrypted.
+    """Yield a warning if the connection to a Spark Connect server is not encrypted.
 
-    ``remote`` is the connection string, such as ``sc://host:15002/;use_ssl=true``. A server on this
-    machine needs no encryption.
+    A server on this machine needs no encryption.
+
+    Args:
+        remote: The connection string, such as ``sc://host:15002/;use_ssl=true``.
     """
     address = urlsplit(remote)
     parameters = dict(

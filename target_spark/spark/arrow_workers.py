@@ -21,11 +21,11 @@ _T = TypeVar("_T")
 
 
 def reuse_worker(results: Iterator[_T]) -> Iterator[_T]:
-    """Yield the results of a task, then clean up its worker so that the next task starts fast.
+    """Yield the results of a task, then clean up the worker so that its next task starts fast.
 
-    The cleanup removes zip archives from Python's import cache. Spark clears the import caches of a
-    worker before each task, and Python 3.10 and 3.11 then read the directory of every cached
-    archive again. For PySpark's large archive this takes 0.15 s, longer than a small task.
+    The cleanup removes zip archives from Python's import cache. Otherwise, before each task, Python
+    3.10 and 3.11 would read the directory of every cached archive again. For PySpark's large
+    archive this takes 0.15 s, longer than a small task.
     """
     try:
         yield from results
@@ -45,13 +45,14 @@ def map_in_arrow(
     schema: Any,
     name: str = "mapped",
 ) -> DataFrame:
-    """Return the DataFrame that results from applying a function to Arrow record batches.
+    """Return a DataFrame with the result of applying a function to a DataFrame's record batches.
 
-    Unlike `DataFrame.mapInArrow`, this function does not require pandas, except with Spark Connect.
+    Unlike `DataFrame.mapInArrow`, it requires pandas only with Spark Connect.
 
     Args:
         frame: The input.
-        change: A function from an iterator of record batches to an iterator of record batches.
+        change: The function. It gets an iterator of record batches, and returns an iterator of
+            record batches.
         schema: The Spark schema of the result.
         name: The name of the function in query plans.
     """

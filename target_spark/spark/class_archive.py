@@ -29,12 +29,12 @@ _ROWS = 2_000
 
 
 def build_archive(archive: Path) -> None:
-    """Load sample rows in a child process, which writes an archive of the Java classes it used.
+    """Create a class archive: a file of loaded Java classes that lets a later JVM start faster.
 
-    A later JVM starts faster with the archive.
+    A child process loads sample rows, and then writes the classes that it used to the archive.
 
     Raises:
-        RuntimeError: The load failed; the message has the end of its log.
+        RuntimeError: The load failed. The message contains the end of its log.
     """
     archive.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     temporary = archive.with_suffix(f".{os.getpid()}")
@@ -60,7 +60,10 @@ def build_archive(archive: Path) -> None:
 
 
 def _messages() -> Iterator[str]:
-    """Yield Singer messages with columns of all types, and one row that its schema rejects."""
+    """Yield the Singer messages of the sample load that determines the classes in the archive.
+
+    They have columns of all types, and one row that does not match its schema.
+    """
     properties = {
         "id": {"type": "integer"},
         "text": {"type": ["string", "null"]},
@@ -91,7 +94,7 @@ def _messages() -> Iterator[str]:
 
 
 def main() -> int:
-    """Build the class archive for the installed Java and Spark; return the exit code."""
+    """Build the class archive for the installed Java and Spark. Return the exit code."""
     home = spark_home(SparkSettings().master, metadata.version("pyspark"))
     archive = archive_file(check_java(), home)
     if archive.is_file():

@@ -30,7 +30,8 @@ def check_server(spark: SparkSession, table_format: str) -> None:
     """Check that a Spark Connect server can write tables of a format.
 
     Raises:
-        SparkUnavailableError: The server cannot; the message has the options to start it with.
+        SparkUnavailableError: The server cannot write such tables. The message has the options with
+            which the server must be started.
     """
     version = spark.version
     if tuple(map(int, version.split(".")[:2])) < _LEAST:

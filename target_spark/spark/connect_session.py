@@ -95,9 +95,9 @@ class ConnectSession:
 
         Args:
             settings: The Spark settings of the run.
-            leftover_sessions: Ids of the sessions of an earlier run that was killed. These sessions
-                are ended first.
-            on_sessions: A function called whenever a session begins or ends, with the ids of all
+            leftover_sessions: Ids of sessions that remain on the server from an earlier run that
+                was killed. They are ended first.
+            on_sessions: A function called whenever a session begins or ends. It gets the ids of all
                 sessions that may still run operations on the server.
         """
         session = cls(settings, leftover_sessions=leftover_sessions, on_sessions=on_sessions)
@@ -105,7 +105,7 @@ class ConnectSession:
         return session
 
     def spark(self) -> SparkSession:
-        """Return the calling thread's session, waiting until the server has responded.
+        """Return the calling thread's session. Wait until the server has responded.
 
         A session that has ended is replaced by a new one.
 
@@ -128,7 +128,10 @@ class ConnectSession:
         return session
 
     def thread_session(self) -> SparkSession:
-        """Return the calling thread's session, like `spark`."""
+        """Return the calling thread's session.
+
+        It does the same as `spark`, and exists so that this class has the methods of `Session`.
+        """
         return self.spark()
 
     @property
@@ -138,16 +141,23 @@ class ConnectSession:
 
     @property
     def application(self) -> str | None:
-        """The application id of the server's Spark; None until the server has responded."""
+        """The application id of the server's Spark. It is None until the server has responded."""
         return self._application
 
     @property
     def failure(self) -> TargetSparkError | None:
-        """The error that prevented the connection, or None until one occurs; never waits."""
+        """The error that prevented the connection. It is None if no error has occurred yet.
+
+        Reading it never waits for the server.
+        """
         return self._failure
 
     def stop(self, wait_seconds: float = 30) -> None:  # noqa: ARG002  (nothing here takes long)
-        """End all sessions of this run; the server keeps running."""
+        """End all sessions of this run. The server continues to run.
+
+        Args:
+            wait_seconds: Has no effect here; it is a parameter of `Session.stop`.
+        """
         self._thread.join()
         self._is_up = False
         with self._guard:
@@ -157,7 +167,7 @@ class ConnectSession:
         os.environ.pop(_MODE, None)
 
     def kill(self) -> None:
-        """Interrupt all operations of this run on the server; wait at most one second."""
+        """Interrupt all operations of this run on the server. Wait at most one second."""
         with self._guard:
             sessions = list(self._sessions)
 
@@ -202,7 +212,10 @@ class ConnectSession:
         self._is_up = True
 
     def _create_session(self) -> SparkSession:
-        """Create a session with the user's settings and those that keep values exact."""
+        """Create a session with the user's Spark settings.
+
+        The session also gets the settings that ensure that values are stored exactly.
+        """
         spark = self._connected(self._settings.remote or "")
         with self._guard:
             self._sessions.append(spark)
@@ -245,7 +258,10 @@ class ConnectSession:
         return spark
 
     def _end_session(self, spark: SparkSession) -> None:
-        """End a session on the server; if the server cannot be reached, keep its id for later."""
+        """End a session on the server.
+
+        If the server cannot be reached, the id of the session is kept, to end the session later.
+        """
         with self._guard:
             if spark in self._sessions:
                 self._sessions.remove(spark)
@@ -268,7 +284,7 @@ class ConnectSession:
     def _end_unreachable_sessions(self) -> None:
         """End the sessions that could not be ended earlier because the server was unreachable.
 
-        A write that is still running in such a session would conflict with its retry.
+        Otherwise a write that is still running in such a session could conflict with its retry.
         """
         with self._guard:
             unreachable = list(self._unreachable)
@@ -286,7 +302,10 @@ class ConnectSession:
 
 
 def _is_usable(spark: SparkSession) -> bool:
-    """Return True if a session responds and still has the settings made at its start."""
+    """Return True if a session responds and still has the settings made when it was created.
+
+    A session without these settings was replaced by the server.
+    """
     try:
         return spark.conf.get(ZONE_KEY, None) == ZONE
     except Exception:  # noqa: BLE001  (the next session raises the reason)
@@ -299,7 +318,7 @@ def _get_client(spark: Any) -> Any:
 
 
 def _get_session_name(spark: Any) -> str:
-    """Return the id that the server uses for a session."""
+    """Return the id by which the server identifies a session."""
     return str(spark.session_id)
 
 
@@ -309,13 +328,16 @@ def redact_address(url: str) -> str:
 
 
 def _collect_parameters(url: str) -> Secrets:
-    """Return the parameter values of a server's connection string as secrets to redact."""
+    """Return the parameter values in a server's connection string, to remove them from messages."""
     _, _, parameters = url.partition(";")
     return Secrets.from_values(each.partition("=")[2] for each in parameters.split(";"))
 
 
 def _set_user_conf(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[str]:
-    """Set the user's Spark settings in a session; yield the keys that a session cannot set."""
+    """Set the user's Spark settings in a session.
+
+    Yield the names of the settings that can be set only when the server is started.
+    """
     from pyspark.errors import PySparkException
 
     for key, value in conf.items():

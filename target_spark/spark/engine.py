@@ -30,15 +30,19 @@ def start_spark(
     leftover_sessions: Sequence[str] = (),
     on_sessions: Callable[[Sequence[str]], None] | None = None,
 ) -> Session | ConnectSession:
-    """Start a local Spark, or connect to a server, in the background; return at once.
+    """Start a local Spark, or connect to a Spark Connect server. Return at once.
+
+    The start continues in the background.
 
     Args:
         settings: The Spark settings of the run. If ``remote`` is set, it is the server to connect
             to.
-        pass_fds: File descriptors that a local JVM inherits; see `Session.start`.
+        pass_fds: File descriptors that a local JVM inherits, such as the descriptor of a lock.
         on_jvm: A function called with the process id of a local JVM.
-        leftover_sessions: Ids of a killed run's sessions on the server; see `ConnectSession.start`.
-        on_sessions: A function called with the ids of the current sessions on the server.
+        leftover_sessions: Ids of sessions that remain on the server from a run that was killed.
+            They are ended first.
+        on_sessions: A function called with the ids of the current sessions on the server, whenever
+            a session begins or ends.
     """
     if settings.remote:
         return ConnectSession.start(
@@ -48,13 +52,13 @@ def start_spark(
 
 
 class LeasedSpark:
-    """The Spark of a run, which starts when first needed and is protected by a lock.
+    """The Spark of a run, together with the lock of the job. Spark starts when it is first needed.
 
     The lock prevents two runs of the same job at the same time.
 
     Args:
         settings: The Spark settings of the run.
-        warehouse: The location of the tables; None if the run writes to no table and needs no lock.
+        warehouse: The location of the tables. None if the run writes to no table and needs no lock.
         run: The job and the id of the run.
     """
 
@@ -67,17 +71,17 @@ class LeasedSpark:
 
     @property
     def started(self) -> bool:
-        """True if `begin` was called."""
+        """True if `begin` has been called."""
         return self._session is not None
 
     @property
     def application(self) -> str | None:
-        """Spark's application id; None until Spark has started."""
+        """Spark's application id. It is None until Spark has started."""
         return None if self._session is None else self._session.application
 
     @property
     def version(self) -> str:
-        """Spark's version, such as ``4.1.1``; valid once Spark has started."""
+        """Spark's version, such as ``4.1.1``. It is available once Spark has started."""
         if isinstance(self._session, ConnectSession):
             return self._session.version
         from pyspark.version import __version__
@@ -86,11 +90,13 @@ class LeasedSpark:
 
     @property
     def failure(self) -> TargetSparkError | None:
-        """The error that prevented the start or ended Spark, or None if none is known yet."""
+        """The error that prevented the start of Spark or ended Spark; None if no error is known."""
         return None if self._session is None else self._session.failure
 
     def begin(self) -> None:
-        """Acquire the job's lock and start Spark in the background; later calls do nothing.
+        """Acquire the job's lock and start Spark in the background.
+
+        If this method has been called before, nothing happens.
 
         Raises:
             JobLockError: Another run of the job is active.
@@ -122,7 +128,7 @@ class LeasedSpark:
             lease.record_sessions(names)
 
     def spark(self) -> SparkSession:
-        """Return the calling thread's session, waiting until Spark has started.
+        """Return the calling thread's session. Wait until Spark has started.
 
         Raises:
             SparkUnavailableError: Spark cannot start; the message has the reason.
@@ -133,27 +139,33 @@ class LeasedSpark:
         return self._session.thread_session()
 
     def close(self) -> None:
-        """Stop the local Spark, or end the sessions on the server; then release the lock."""
+        """Stop the local Spark, or end the sessions on the server. Then release the job's lock."""
         if self._session is not None:
             self._session.stop()
         while self._leases:
             self._leases.pop().release()
 
     def stop_waiting(self) -> None:
-        """Kill the JVM if it is still waiting for executors of its cluster; else do nothing."""
+        """Kill the JVM if it is still waiting for the executors of its cluster.
+
+        If Spark has already started, nothing happens.
+        """
         if isinstance(self._session, Session):
             self._session.stop_waiting()
 
     def kill(self) -> None:
-        """Kill the JVM, or interrupt the operations on the server, even during a commit."""
+        """Kill the JVM, or interrupt the run's operations on the Spark Connect server.
+
+        This happens even if a commit is in progress.
+        """
         if self._session is not None:
             self._session.kill()
 
 
 def collect_garbage(spark: SparkSession) -> None:
-    """Run the JVM's garbage collector, so that large rows of earlier batches free their memory.
+    """Run the JVM's garbage collector, to free the memory that large rows of earlier batches used.
 
-    Nothing happens with Spark Connect.
+    With Spark Connect nothing happens.
     """
     if not is_remote_session(spark):
         spark.sparkContext._jvm.java.lang.System.gc()  # type: ignore[union-attr]  # noqa: SLF001

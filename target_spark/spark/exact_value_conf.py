@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """Required value of a Spark setting that affects stored data.
+    """The value that a Spark setting must have so that data is stored exactly.
 
     Attributes:
         value: The required value.
@@ -177,7 +177,10 @@ _LEGACY_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def get_needed(key: str) -> Needed | None:
-    """Return the required value of a Spark setting; None if no value of it changes stored data."""
+    """Return the value that a Spark setting must have so that data is stored exactly.
+
+    Return None if the setting may have any value.
+    """
     if _MERGE_ISOLATION.fullmatch(key):
         return _SERIALIZABLE
     if not key.startswith(_LEGACY):
@@ -187,14 +190,16 @@ def get_needed(key: str) -> Needed | None:
 
 
 def exact_conf() -> dict[str, str]:
-    """Return the Spark settings that every session sets so that values are stored unchanged."""
+    """Return the Spark settings that every session sets so that values are stored exactly."""
     return {key: needed.value for key, needed in NEEDED.items() if needed.is_set}
 
 
 def find_conflicts(conf: Mapping[str, str]) -> Iterator[tuple[str, Needed]]:
-    """Yield each setting in ``conf`` that differs from its required value, and that value.
+    """Yield each setting in ``conf`` with a value that could change stored data.
 
-    Upper and lower case are not distinguished.
+    Each item is a pair of the setting's name and the value that it must have.
+
+    The comparison with the required value ignores case.
     """
     for key, value in conf.items():
         needed = get_needed(key)
@@ -203,7 +208,10 @@ def find_conflicts(conf: Mapping[str, str]) -> Iterator[tuple[str, Needed]]:
 
 
 def describe_conflict(key: str, value: str, needed: Needed) -> str:
-    """Return the error message for a setting with a wrong value, with the reason and the remedy."""
+    """Return the error message for a Spark setting that could change stored values.
+
+    The message explains the effect of the value and names the required value.
+    """
     return (
         f"{key} is {value!r} and must be {needed.value!r}: {needed.why}. Remove it, or set it to"
         f" {needed.value}"

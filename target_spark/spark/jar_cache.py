@@ -44,15 +44,21 @@ _OF_RESOLVER: Final = (
 
 
 def ivy_folder(setting: str | None) -> Path:
-    """Return the folder for downloaded jars: ``setting``, or the default below the user's cache."""
+    """Return the folder for downloaded jars.
+
+    It is ``setting`` if that is set, else the default folder inside the user's cache folder.
+    """
     return Path(setting) if setting else cache_folder() / "ivy"
 
 
 def cached(folder: Path, coordinates: Sequence[str]) -> list[str] | None:
-    """Return the paths of cached jars, or None if a jar is missing or incomplete.
+    """Return the paths of cached jars. Return None if a jar is missing or incomplete.
 
-    The content of each jar is compared with the published jar. ``coordinates`` are Maven
-    coordinates such as ``io.delta:delta-storage:4.4.0``.
+    Each cached jar is compared with the published jar by a digest.
+
+    Args:
+        folder: The cache folder.
+        coordinates: Maven coordinates of the jars, such as ``io.delta:delta-storage:4.4.0``.
 
     Raises:
         SparkUnavailableError: Another user can change the cache, or a jar differs from the
@@ -122,7 +128,10 @@ def _check_jar(folder: Path, coordinates: str, jar: Path) -> None:
 
 
 def sha256(file: BinaryIO) -> str:
-    """Return the SHA-256 digest of an open file, from the current position, in hexadecimal."""
+    """Return the SHA-256 digest of an open file, in hexadecimal.
+
+    The file is read from its current position.
+    """
     digest = hashlib.sha256()
     while chunk := file.read(_CHUNK):
         digest.update(chunk)
@@ -131,10 +140,11 @@ def sha256(file: BinaryIO) -> str:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[int]:
-    """Context manager: hold the exclusive lock of the cache folder; yield its file descriptor.
+    """Context manager: hold the exclusive lock of the cache folder, and yield its file descriptor.
 
     The folder is created if it does not exist. The lock is necessary because Spark's resolver does
-    not coordinate with other processes. A child process inherits the lock through the descriptor.
+    not prevent several processes from writing the same file. A child process that inherits the
+    descriptor also holds the lock.
 
     Raises:
         SparkUnavailableError: The folder cannot be written.
@@ -158,9 +168,9 @@ def locked(folder: Path) -> Iterator[int]:
 
 
 def fetch(conf: Mapping[str, str], home: Path, lock: int) -> bool:
-    """Download the jars in ``spark.jars.packages`` into the cache with Spark's resolver.
+    """Download the jars in ``spark.jars.packages`` into the cache, with Spark's resolver.
 
-    The resolver runs in a separate process and executes no class of a downloaded jar. Its log is
+    The resolver runs in a separate process, and runs no code of the downloaded jars. Its log is
     written to standard error.
 
     Args:
@@ -169,7 +179,7 @@ def fetch(conf: Mapping[str, str], home: Path, lock: int) -> bool:
         lock: The file descriptor of the cache's lock, which the resolver's process inherits.
 
     Returns:
-        True on success.
+        True if the download succeeded.
     """
     properties = {key: conf[key] for key in _OF_RESOLVER if key in conf}
     properties |= {"spark.master": "local[1]", "spark.submit.deployMode": "client"}

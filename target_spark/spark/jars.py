@@ -142,11 +142,11 @@ _WAYS_OUT = (
 
 
 class Library(NamedTuple):
-    """A set of jars that are used together, as Maven coordinates.
+    """A set of jars that are used together, given by their Maven coordinates.
 
     Attributes:
-        requested: The artifacts to request from Spark's resolver.
-        all_jars: The requested artifacts and all their dependencies.
+        requested: The jars to request from Spark's resolver, which adds their dependencies.
+        all_jars: The requested jars and all their dependencies.
         excludes: Dependencies that the resolver must not download.
     """
 
@@ -156,28 +156,40 @@ class Library(NamedTuple):
 
 
 def format_library(artifacts: tuple[str, ...]) -> Library:
-    """Return the jars of a table format; only the first of ``artifacts`` is requested.
+    """Return the jars of a table format as a `Library`.
 
-    The others are its dependencies.
+    Args:
+        artifacts: The Maven coordinates of the jars. The first one is requested from Spark's
+            resolver. The others are its dependencies.
     """
     return Library(artifacts[:1], artifacts)
 
 
 def s3_library(hadoop: str, sdk: str) -> Library:
-    """Return the jars for object storage, given the versions of hadoop-aws and of Amazon's SDK."""
+    """Return the jars for object storage (S3) as a `Library`.
+
+    Args:
+        hadoop: The version of hadoop-aws.
+        sdk: The version of Amazon's SDK.
+    """
     modules = tuple(f"{_SDK}:{name}:{sdk}" for name in (*_ASKED_OF_SDK, *_BESIDE_THEM))
     all_jars = (f"{_HADOOP_AWS}:{hadoop}", *modules, *_OF_OTHERS)
     return Library(all_jars[: 1 + len(_ASKED_OF_SDK)], all_jars, _EXCLUDES_FOR_S3)
 
 
 def every_library() -> Iterator[Library]:
-    """Yield the jars of all table formats and of object storage, for each supported Spark."""
+    """Yield the jars of all table formats and of object storage (S3), for all Spark versions.
+
+    Only Spark versions that the target supports are included.
+    """
     yield from map(format_library, ARTIFACTS.values())
     yield from (s3_library(*releases) for releases in HADOOP_AWS.values())
 
 
 def required_jars(table_format: str, spark_version: str) -> tuple[str, ...]:
-    """Return the Maven coordinates of the jars that a table format needs; none for Parquet.
+    """Return the Maven coordinates of the jars that a table format needs.
+
+    The result is empty for Parquet.
 
     Raises:
         SparkUnavailableError: The format does not support this version of Spark.
@@ -202,10 +214,10 @@ def uses_s3(addresses: Iterable[str], conf: Mapping[str, str]) -> bool:
 
 
 def required_s3_jars(spark_version: str) -> tuple[str, ...]:
-    """Return the Maven coordinates of the jars for object storage, for a version of Spark.
+    """Return the Maven coordinates of the jars that Spark needs for object storage (S3).
 
     Raises:
-        SparkUnavailableError: No matching version of hadoop-aws is known.
+        SparkUnavailableError: No version of hadoop-aws is known for this version of Spark.
     """
     versions = HADOOP_AWS.get(_line(spark_version))
     if versions is None:
@@ -225,18 +237,19 @@ def format_conf(
     spark_version: str,
     addresses: Iterable[str] = (),
 ) -> dict[str, str]:
-    """Return the Spark settings that add a table format, and support for object storage if needed.
+    """Return the Spark settings that add a table format, and object storage (S3) if it is used.
 
-    Jars come from local paths (``jars``, or ``spark.jars`` in ``conf``) or from the cache. The
-    setting ``spark.jars.packages`` lists those that must be downloaded. User values of these
-    settings are kept and extended.
+    Jars are taken from local paths (``jars``, or ``spark.jars`` in ``conf``) or from the cache. The
+    setting ``spark.jars.packages`` in the result lists the jars to download. The user's values of
+    these settings are kept and extended.
 
     Args:
         table_format: The table format.
         conf: The user's Spark settings.
         jars: Paths of local jars, from the target's setting ``jars``.
         spark_version: The version of Spark.
-        addresses: The known addresses of the run's tables and files.
+        addresses: The known addresses of the run's tables and files. They show if object storage is
+            used.
     """
     out = _get_format_settings(table_format, conf)
     packages, ivy = conf.get("spark.jars.packages"), conf.get("spark.jars.ivy")
@@ -279,13 +292,13 @@ def _find_required_libraries(
 
 
 def with_fetched(conf: Mapping[str, str], home: Path) -> dict[str, str]:
-    """Return Spark's settings with the jars of formats and storage listed by their local paths.
+    """Return Spark's settings with local paths of the jars for table formats and object storage.
 
-    Missing jars are downloaded, and all are verified. Other packages of the user stay in the
-    settings, and Spark downloads them at its start.
+    Missing jars are downloaded, and all are verified. Other packages that the user has configured
+    stay in the settings, and Spark downloads them when it starts.
 
     Raises:
-        SparkUnavailableError: A jar cannot be downloaded or differs from the published one.
+        SparkUnavailableError: A jar cannot be downloaded, or differs from the published one.
     """
     packages = conf.get("spark.jars.packages", "").split(",")
     libraries = [library for library in every_library() if set(library.requested) <= set(packages)]
@@ -311,10 +324,12 @@ def with_fetched(conf: Mapping[str, str], home: Path) -> dict[str, str]:
 def _get_verified_jars(
     conf: Mapping[str, str], libraries: Sequence[Library], home: Path
 ) -> list[str]:
-    """Return the paths of verified jars; jars that are not in the cache are downloaded.
+    """Return the paths of jars in the cache, after comparing them with the published jars.
+
+    Missing jars are downloaded first.
 
     Raises:
-        SparkUnavailableError: A jar cannot be downloaded or differs from the published one.
+        SparkUnavailableError: A jar cannot be downloaded, or differs from the published one.
     """
     folder = Path(conf["spark.jars.ivy"])
 
@@ -343,9 +358,9 @@ def _without_packages(conf: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def resolve_lock(conf: Mapping[str, str]) -> Iterator[None]:
-    """Context manager: hold the cache's lock while Spark downloads packages.
+    """Context manager: hold the lock of the jar cache while Spark downloads packages.
 
-    Without packages to download, no lock is taken.
+    If no packages are configured, the lock is not acquired.
     """
     if "spark.jars.packages" not in conf or "spark.jars.ivy" not in conf:
         yield
@@ -355,7 +370,10 @@ def resolve_lock(conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def jars_hint(table_format: str, conf: Mapping[str, str]) -> str:
-    """Return the remedy for jars that could not be downloaded; "" if none had to be downloaded."""
+    """Return a hint for an error message: the jars that were probably not downloaded, and a remedy.
+
+    The hint is "" if Spark had no jars to download.
+    """
     packages = conf.get("spark.jars.packages")
     if not packages:
         return ""
@@ -375,7 +393,10 @@ def _line(spark_version: str) -> str:
 
 
 def _get_format_settings(table_format: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """Return the SQL extensions and catalogs of a table format; the user's catalogs are kept."""
+    """Return the Spark settings for a table format's SQL extensions and catalogs.
+
+    Catalogs that the user has configured are kept.
+    """
     out = {key: conf.get(key, value) for key, value in SPARK_WORDS.get(table_format, {}).items()}
     if _EXTENSIONS in out:
         out[_EXTENSIONS] = _joined(SPARK_WORDS[table_format][_EXTENSIONS], conf.get(_EXTENSIONS))
@@ -388,7 +409,7 @@ def _get_format_settings(table_format: str, conf: Mapping[str, str]) -> dict[str
 
 
 def _has_artifact(coordinates: str, jars: Iterable[str | None]) -> bool:
-    """Return True if the user's jars include an artifact, in any version."""
+    """Return True if the user's jars include the jar with the given coordinates, in any version."""
     artifact = re.split(r"[-_]\d", coordinates.split(":")[1])[0]
     return any(artifact in jar for jar in jars if jar)
 

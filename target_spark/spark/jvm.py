@@ -58,11 +58,12 @@ def cache_folder() -> Path:
 
 
 def spark_home(master: str, spark_version: str) -> Path:
-    """Return the installation folder to start Spark from; the variable `SPARK_HOME` has priority.
+    """Return the installation folder to start Spark from.
 
-    For a local master it is a folder of links to the installed PySpark without its machine learning
-    jar, so that Spark starts faster. The folder is created if the Python environment is writable.
-    For any other master it is the installed package, because workers use the same path.
+    If the environment variable `SPARK_HOME` is set, it is used. Otherwise, for a local master, it
+    is a folder of links to the installed PySpark without its machine learning jar, so that Spark
+    starts faster. This folder is created if the Python environment is writable. For any other
+    master it is the installed package, because workers use the same path.
     """
     from_environment = os.environ.get("SPARK_HOME")
     if from_environment:
@@ -85,8 +86,9 @@ def spark_home(master: str, spark_version: str) -> Path:
 def archive_file(java: str, home: Path) -> Path:
     """Return the path of the class archive for a Java program and a Spark folder.
 
-    A class archive makes a JVM start faster. It is stored in the folder of the Python environment,
-    because it works only with the jars of that environment. The file may not exist.
+    A class archive is a file of loaded Java classes that lets a JVM start faster. It is stored in
+    the folder of the Python environment, because it works only with the jars of that environment.
+    The file may not exist.
     """
     return _share() / f"classes-{_key(os.path.realpath(java), str(home))}.jsa"
 
@@ -97,8 +99,9 @@ def jvm_options(given: str, *, small_runs: bool, archive: Path | None) -> Iterat
     Args:
         given: The user's JVM options. If they choose a garbage collector or a class archive, no
             option for that purpose is yielded.
-        small_runs: True to optimize for a fast start, False for long runs.
-        archive: The path of the class archive, used if the file exists; None for no archive.
+        small_runs: True to optimize for a fast start; False to optimize for long runs.
+        archive: The path of a class archive, a file of loaded Java classes. It is used if the file
+            exists. None for no archive.
     """
     yield from _WITHOUT_SECOND_COMPILER if small_runs else _PATIENT
     if not _COLLECTOR.search(given):
@@ -114,9 +117,13 @@ def _share() -> Path:
 
 
 def _is_trusted(path: Path, *beside: Path) -> bool:
-    """Return True if only this user, root or the environment's owner can write the paths.
+    """Return True if only this user, root or the owner of the Python environment can write files.
 
-    If not, a warning names the path. Java executes the content of the files.
+    Otherwise log a warning. The check is necessary because Java executes the content of the files.
+
+    Args:
+        path: The file to check. Its folder is checked too.
+        *beside: Other files to check.
     """
     owners = {Path(sys.prefix).stat().st_uid}
     for each in (path.parent, path, *beside):
@@ -133,9 +140,10 @@ def _key(*what: str) -> str:
 
 
 def _link_all_but_ml(package: Path, home: Path) -> None:
-    """Create a folder of links to all of Spark except its machine learning jar, atomically.
+    """Create a folder of links to all files of Spark except its machine learning jar.
 
-    It is no error if another process creates the folder first.
+    The folder appears only when it is complete. If another process creates it first, that folder is
+    used.
     """
     home.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f"{home.name}.", dir=home.parent))

@@ -44,16 +44,16 @@ _NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]")
 def launch_environment(
     conf: Mapping[str, str], java: str, environ: Mapping[str, str] | None = None
 ) -> Iterator[dict[str, str]]:
-    """Context manager: write Spark's settings to private files; yield environment variables.
+    """Context manager: write Spark's settings to private files, and yield environment variables.
 
     The variables make Spark read the files, so that no setting is visible on its command line.
-    Settings in the variables ``PYSPARK_SUBMIT_ARGS`` and ``SPARK_SUBMIT_OPTS`` of the environment
-    remain effective and are moved to the files too.
+    Settings in the variables ``PYSPARK_SUBMIT_ARGS`` and ``SPARK_SUBMIT_OPTS`` stay effective and
+    are moved to the files too.
 
     Args:
-        conf: Spark settings; they override ``spark-defaults.conf``, as usual.
+        conf: Spark settings. They override ``spark-defaults.conf``.
         java: The path of the Java program that Spark will start.
-        environ: Environment variables; None means those of this process.
+        environ: The environment variables to read; None for those of this process.
 
     Raises:
         SparkUnavailableError: Java options contain an unpaired quotation mark or backslash.
@@ -90,11 +90,11 @@ def launch_environment(
 def _get_library_path(
     java: str, conf: Mapping[str, str], environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the ``LD_LIBRARY_PATH`` that keeps ``java`` from executing itself again, or {}.
+    """Return the ``LD_LIBRARY_PATH`` to start Java with, so that no option becomes visible.
 
-    If the library path begins with another folder than its own, ``java`` puts its own folder first
-    and executes itself again, with the contents of option files visible on the command line. The
-    returned path already begins with that folder. The result is {} if no library path is set.
+    If a library path is set and does not begin with Java's own folder, Java adds this folder and
+    starts itself again. The new command line would show the contents of option files. The returned
+    path already begins with the folder. The result is {} if no library path is set.
     """
     library_path = environ.get(_LIBRARIES)
     jvm_folder = Path(java).resolve().parent.parent / "lib" / "server"
@@ -104,7 +104,10 @@ def _get_library_path(
 
 
 def _parse_submit_arguments(text: str) -> tuple[argparse.Namespace, list[str]]:
-    """Parse spark-submit arguments; return those that hold settings, and all other arguments."""
+    """Parse spark-submit arguments.
+
+    Return the arguments that contain settings as a namespace, and all other arguments as a list.
+    """
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False, exit_on_error=False)
     parser.add_argument("--conf", "-c", action="append", default=[])
     parser.add_argument("--properties-file")
@@ -113,9 +116,10 @@ def _parse_submit_arguments(text: str) -> tuple[argparse.Namespace, list[str]]:
 
 
 def _hide_options(key: str, text: str, file: Path) -> str:
-    """Move Java options that have values to a private file; return the remaining options.
+    """Move Java options that have values to a private file, to hide them from other users.
 
-    If the file was written, the remaining options include a reference to it.
+    Return the options that stay on the command line. If the file was written, the returned options
+    include a reference to it.
 
     Args:
         key: The name of the setting, for the error message.
@@ -151,13 +155,13 @@ def _unquote(option: str) -> str:
 
 
 def _quote_for_java(option: str) -> str:
-    """Return an option quoted as one argument for an argument file of ``java``."""
+    """Return an option as one quoted argument for a Java argument file (``java @file``)."""
     escaped = option.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'.replace("\n", "\\n").replace("\r", "\\r")
 
 
 def _format_properties(settings: Mapping[str, str]) -> str:
-    """Return settings in the file format of `java.util.Properties`."""
+    """Return settings as the text of a Java properties file."""
     lines = (f"{_escape(key)}={_escape(value)}\n" for key, value in settings.items())
     return "".join(lines)
 
@@ -170,7 +174,7 @@ def _escape(text: str) -> str:
 
 
 def _write_privately(file: Path, text: str) -> None:
-    """Create a file that no other user can read at any time."""
+    """Create a file that only this user can read, from its creation on."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with os.fdopen(os.open(file, flags, 0o600), "w", encoding="utf-8") as out:
         out.write(text)

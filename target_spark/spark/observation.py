@@ -29,17 +29,18 @@ def get_observation(
     again: Callable[[], DataFrame],
     expected: int | None = None,
 ) -> Mapping[str, Any]:
-    """Return the metrics of a Spark observation, counted again if they may be wrong.
+    """Return the metrics of a Spark observation. Compute them again if they may be wrong.
 
-    Call it after the action that computes the observation.
+    The metrics can be missing with Spark Connect, and too high if an executor is lost. Call the
+    function after the action that computes the observation.
 
     Args:
         spark: The session.
         observation: The observation.
-        again: A function that returns a DataFrame with the same metrics in one row, used to count
+        again: A function that returns a DataFrame with the same metrics in one row, to compute them
             again.
-        expected: The expected value of the metric ``rows``; None if unknown. Metrics with another
-            value are counted again.
+        expected: The expected value of the metric ``rows``; None if unknown. If the metric has
+            another value, the metrics are computed again.
     """
     metrics: Mapping[str, Any] = observation.get
     is_reliable = _has_no_executors(spark) if expected is None else metrics.get("rows") == expected
@@ -49,9 +50,12 @@ def get_observation(
 def get_row_count(
     spark: SparkSession, observation: Observation, written: Callable[[], DataFrame]
 ) -> int:
-    """Return the metric ``rows`` of a Spark observation, counted again if it may be wrong.
+    """Return the metric ``rows`` of a Spark observation. Count again if it may be wrong.
 
-    ``written`` is a function that returns a DataFrame with the same rows, used to count again.
+    Args:
+        spark: The session.
+        observation: The observation.
+        written: A function that returns a DataFrame with the same rows, to count them again.
     """
     rows: int = get_observation(
         spark, observation, lambda: written().selectExpr("count(1) AS rows")
@@ -60,11 +64,15 @@ def get_row_count(
 
 
 def counted(df: DataFrame, rows: int | None) -> tuple[DataFrame, Count]:
-    """Return a DataFrame whose rows are counted, and a function that returns their number.
+    """Return a DataFrame that counts its rows during an action, and a function to get the count.
 
-    Call the function after an action on the DataFrame, with the number of rows expected. It returns
-    ``rows`` if that is not None. Otherwise Spark counts the rows during the action, and the
-    function counts again if that count differs from the expected number.
+    Call the function after the action, with the expected number of rows. If Spark counted another
+    number, the function counts the rows again.
+
+    Args:
+        df: The DataFrame.
+        rows: The number of rows if it is known. Spark then counts nothing, and the function returns
+            this number. None if it is unknown.
     """
     if rows is not None:
         return df, lambda _: rows

@@ -19,21 +19,22 @@ _BROKEN: Final = {"Py4JNetworkError", "OSError"}
 
 
 class _DisconnectFilter(logging.Filter):
-    """Log filter that drops py4j's records about a broken connection to a JVM that has ended."""
+    """Log filter that drops py4j's messages about a lost connection after the JVM has ended."""
 
     def __init__(self, is_gone: Callable[[], bool]) -> None:
         super().__init__()
         self._is_gone = is_gone
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return True if the record is to be logged."""
+        """Return True to keep a log record, or False to drop it."""
         return not (_is_broken_connection(record) and self._is_gone())
 
 
 def silence_disconnects(is_gone: Callable[[], bool]) -> logging.Filter:
-    """Suppress py4j's log records about broken connections to a JVM that has ended.
+    """Suppress py4j's log messages about a lost connection after the JVM has ended.
 
-    ``is_gone`` is a function that returns True if the JVM has ended.
+    Args:
+        is_gone: A function that returns True if the JVM has ended.
 
     Returns:
         The log filter, to be passed to `restore`.
@@ -46,7 +47,7 @@ def silence_disconnects(is_gone: Callable[[], bool]) -> logging.Filter:
 
 
 def restore(quiet: logging.Filter) -> None:
-    """Remove the log filter that `silence_disconnects` returned."""
+    """Remove the filter that `silence_disconnects` returned, so that py4j logs normally again."""
     for name in _LOGGERS:
         logging.getLogger(name).removeFilter(quiet)
 

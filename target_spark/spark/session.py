@@ -110,13 +110,13 @@ class SparkSettings:
     Attributes:
         master: Spark's master URL.
         remote: The connection string of a Spark Connect server; None for a local JVM.
-        conf: The user's ``spark.*`` settings. They override the target's defaults, except settings
-            that could change stored values.
+        conf: The user's ``spark.*`` settings. They override the target's defaults, but a setting
+            must not change stored values.
         format: The table format.
-        small_runs: True to optimize the JVM for a fast start.
+        small_runs: True to optimize the JVM for a fast start; False to optimize it for long runs.
         jars: Paths of local jars for the table format, used instead of downloaded ones.
-        addresses: The addresses of the run's tables and files; an object storage may need more
-            jars.
+        addresses: The addresses of the run's tables and files. Addresses in object storage require
+            additional jars.
         app_name: The name of the application in Spark.
         scratch: A private folder for temporary files of a local Spark, which contain rows in plain
             text; "" for Spark's default.
@@ -136,10 +136,10 @@ class SparkSettings:
     shared: Mapping[str, str] = field(default_factory=dict)
 
     def with_task_retries(self) -> SparkSettings:
-        """Return a copy of the settings in which a local Spark retries failed tasks.
+        """Return a copy of the settings in which Spark retries failed tasks.
 
-        The number of attempts is part of a local master's URL. A cluster retries by default, so its
-        URL is not changed.
+        For a local master the number of attempts is part of the master URL, so the URL is changed.
+        A cluster retries by default.
         """
         local = _LOCAL.fullmatch(self.master)
         return replace(self, master=f"local[{local[1] or 1},{_TRIES}]") if local else self
@@ -148,9 +148,12 @@ class SparkSettings:
 def load_libraries(*, connect: bool = False) -> None:
     """Import Spark's Python libraries under a lock.
 
-    Without the lock, two threads that import these modules at the same time could see partly
-    initialized modules, because the modules import each other. ``connect`` is True to import the
-    Spark Connect client instead of the libraries for a local JVM.
+    These libraries import each other. Without the lock, two threads that import them at the same
+    time could see partly initialized modules.
+
+    Args:
+        connect: True to import the Spark Connect client; False to import the libraries for a local
+            JVM.
     """
     with _LIBRARIES:
         import pyspark.logger
@@ -165,9 +168,10 @@ def load_libraries(*, connect: bool = False) -> None:
 
 
 def check_java(environ: Mapping[str, str] | None = None) -> str:
-    """Return the path of the Java program that Spark will use, after checking its version.
+    """Check the version of the Java program that Spark will use, and return the program's path.
 
-    ``environ`` are environment variables; None means those of this process.
+    Args:
+        environ: The environment variables to read; None for those of this process.
 
     Raises:
         SparkUnavailableError: Java is missing, does not run, or is too old.
@@ -203,13 +207,14 @@ def check_java(environ: Mapping[str, str] | None = None) -> str:
 def spark_conf(
     settings: SparkSettings, spark_version: str, archive: Path | None = None
 ) -> dict[str, str]:
-    """Return all settings to start a local or cluster Spark with.
+    """Return all settings to start a local Spark or the driver of a cluster with.
 
     Args:
-        settings: The settings of the run. The user's ``conf`` overrides the target's defaults,
-            except settings that could change stored values.
+        settings: The settings of the run. The user's ``conf`` overrides the target's defaults, but
+            not the settings that keep stored values exact.
         spark_version: The version of Spark.
-        archive: The path of a class archive, used if the file exists; None for no archive.
+        archive: The path of a class archive, a file of loaded Java classes that lets the JVM start
+            faster. It is used if it exists. None for no archive.
     """
     conf = _small_spark_conf(settings.master) | _build_upload_buffer_conf(settings)
     conf["spark.sql.warehouse.dir"] = _get_default_database(settings.scratch)
@@ -229,7 +234,10 @@ def spark_conf(
 
 
 def _small_spark_conf(master: str) -> dict[str, str]:
-    """Return the target's default settings: little memory, no web UI, few partitions if local."""
+    """Return the target's default Spark settings, which suit small loads.
+
+    They set a small memory and no web UI; for a local master also few shuffle partitions.
+    """
     conf = {
         _MEMORY: "1g",
         "spark.ui.enabled": "false",
@@ -248,20 +256,21 @@ def _small_spark_conf(master: str) -> dict[str, str]:
 
 
 def _get_default_database(scratch: str) -> str:
-    """Return the folder URL of Spark's default database, in which no table is ever stored.
+    """Return the URL of a folder for Spark's default database, in which no table is ever stored.
 
-    It is a new folder in ``scratch``. If ``scratch`` is "", it is an existing folder instead,
-    because Spark creates a missing one.
+    It is a new folder inside ``scratch``. If ``scratch`` is "", it is a folder that already exists,
+    so that Spark does not create one.
     """
     folder = Path(scratch, "warehouse") if scratch else Path(__file__).parent
     return to_spark_uri(str(folder))
 
 
 def _build_upload_buffer_conf(settings: SparkSettings) -> dict[str, str]:
-    """Return the setting that puts upload buffers for object storage into the scratch folder.
+    """Return the setting that makes uploads to object storage use the private scratch folder.
 
-    Hadoop's default folder is readable by all users. The result is empty without a scratch folder,
-    without object storage, or on a cluster, where executors use their own folders.
+    All users can read Hadoop's default folder. The result is empty if no scratch folder is
+    configured, if object storage is not used, or on a cluster, where executors use their own
+    folders.
     """
     is_fit = (
         settings.scratch and "," not in settings.scratch and settings.master.startswith("local")
@@ -272,10 +281,10 @@ def _build_upload_buffer_conf(settings: SparkSettings) -> dict[str, str]:
 
 
 def _build_scratch_environment(settings: SparkSettings) -> dict[str, str]:
-    """Return the variable that puts Spark's temporary files into the scratch folder.
+    """Return the environment variable that makes Spark write temporary files to the scratch folder.
 
-    Spark's default folder is readable by all users. The result is empty without a scratch folder,
-    on a cluster, or if the user has set another folder.
+    All users can read Spark's default folder. The result is empty if no scratch folder is
+    configured, on a cluster, or if the user has configured another folder.
     """
     is_fit = settings.scratch and "," not in settings.scratch  # a comma would separate folders
     is_set = "spark.local.dir" in settings.conf or "SPARK_LOCAL_DIRS" in os.environ
@@ -285,7 +294,7 @@ def _build_scratch_environment(settings: SparkSettings) -> dict[str, str]:
 
 
 class Session:
-    """A Spark driver in a JVM of this machine, started in the background by `start`."""
+    """A Spark driver in a JVM on this machine. The method `start` starts it in the background."""
 
     def __init__(
         self,
@@ -314,11 +323,11 @@ class Session:
         pass_fds: Sequence[int] = (),
         on_jvm: Callable[[int], None] | None = None,
     ) -> Session:
-        """Start Spark in the background and return at once; `spark` waits until it has started.
+        """Start Spark in the background and return at once. The method `spark` waits for the start.
 
         Args:
             settings: The Spark settings of the run.
-            pass_fds: File descriptors that the JVM inherits, such as that of a lock, which is then
+            pass_fds: File descriptors that the JVM inherits. If one belongs to a lock, the lock is
                 held until the JVM ends.
             on_jvm: A function called with the JVM's process id before Spark can write anything.
         """
@@ -327,7 +336,7 @@ class Session:
         return session
 
     def spark(self) -> SparkSession:
-        """Return the first Spark session, waiting until Spark has started.
+        """Return the Spark session that was created at the start. Wait until Spark has started.
 
         Raises:
             SparkUnavailableError: Spark cannot start; the message has the reason.
@@ -340,7 +349,10 @@ class Session:
         return self._spark
 
     def thread_session(self) -> SparkSession:
-        """Return the calling thread's own session, with separate settings and temporary views."""
+        """Return a Spark session for the calling thread.
+
+        Each thread has one session, with separate settings and temporary views.
+        """
         spark = self.spark()
         session: SparkSession | None = getattr(self._local, "spark", None)
         if session is None:
@@ -352,18 +364,18 @@ class Session:
 
     @property
     def jvm_pid(self) -> int | None:
-        """The JVM's process id; None before the JVM has started."""
+        """The JVM's process id. It is None before the JVM has started."""
         process = self._process()
         return None if process is None else process.pid
 
     @property
     def application(self) -> str | None:
-        """Spark's application id; None until Spark has started."""
+        """Spark's application id. It is None until Spark has started."""
         return self._application
 
     @property
     def failure(self) -> TargetSparkError | None:
-        """The error that prevented the start or ended Spark, or None until one occurs.
+        """The error that prevented the start of Spark or ended Spark; None if there is no error.
 
         Reading it never waits.
         """
@@ -377,7 +389,10 @@ class Session:
         return self._failure
 
     def stop(self, wait_seconds: float = 30) -> None:
-        """Stop Spark and wait until its JVM has ended; kill the JVM after ``wait_seconds``."""
+        """Stop Spark and wait until its JVM has ended.
+
+        If the JVM has not ended after ``wait_seconds``, it is killed.
+        """
         self._thread.join()
         self._closing = True
         if self._spark is not None:
@@ -399,20 +414,26 @@ class Session:
             process.wait()
 
     def kill(self) -> None:
-        """Kill the JVM at once. A commit that is in progress may or may not be completed."""
+        """Kill the JVM at once.
+
+        If a commit is in progress, it may be completed or lost.
+        """
         pid = self.jvm_pid
         if pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
 
     def stop_waiting(self) -> None:
-        """Kill the JVM if it is still waiting for a cluster's executors at the start."""
+        """Kill the JVM if Spark is still waiting for the executors of its cluster.
+
+        If Spark has already started, nothing happens.
+        """
         if self._is_waiting:
             self._failure = SparkUnavailableError(_STILL_WAITING)
             self.kill()
 
     def _is_application_ended(self) -> bool:
-        """Return True if a cluster has ended the application although the JVM still runs."""
+        """Return True if the cluster has ended the application while the JVM still runs."""
         spark = self._spark
         if spark is None or self._closing or self._settings.master.startswith("local"):
             return False
@@ -426,7 +447,7 @@ class Session:
         return getattr(self._gateway, "proc", None)
 
     def _wait_for_jvm_exit(self) -> bool:
-        """Wait at most ten seconds until the JVM has ended; return True if it has."""
+        """Wait at most ten seconds for the end of the JVM. Return True if it has ended."""
         try:
             self._process().wait(_DEATH_SECONDS)
         except subprocess.TimeoutExpired:
@@ -468,7 +489,9 @@ class Session:
             return self._connect(conf)
 
     def _check_shared(self, spark: SparkSession) -> None:
-        """Check that the executors of a cluster can access the shared folders.
+        """Check that the executors of a cluster can access the folders in ``shared``.
+
+        ``shared`` is an attribute of the Spark settings.
 
         Raises:
             TableError: An executor cannot access a folder.
@@ -488,7 +511,7 @@ class Session:
             self._is_waiting = False
 
     def _launch(self, conf: Mapping[str, str], home: Path, java: str) -> None:
-        """Start the JVM, with the settings in private files instead of on its command line.
+        """Start the JVM, with its settings in private files to keep them off the command line.
 
         Raises:
             SparkUnavailableError: The JVM ended before it was ready.
@@ -569,7 +592,7 @@ def _check_values(conf: Mapping[str, str]) -> None:
 
 
 def _explain_failure(error: Exception, master: str) -> str:
-    """Return a short text that explains why Spark did not start, without Java stack traces."""
+    """Return a short explanation of a failed start of Spark, without Java stack traces."""
     text = str(error)
     if _STOPPED not in text or master.startswith("local"):
         return text.partition("\n\tat ")[0]
@@ -581,7 +604,10 @@ def _explain_failure(error: Exception, master: str) -> str:
 
 
 def _explain_jvm_exit(code: int, settings: SparkSettings) -> SparkDiedError:
-    """Return the error for a JVM that ended during the run; the message explains its exit code."""
+    """Return the error to raise after the JVM has ended during a run.
+
+    The message explains the JVM's exit code.
+    """
     memory = settings.conf.get(_MEMORY) or _small_spark_conf(settings.master)[_MEMORY]
     if code in _OUT_OF_MEMORY:
         why = f"it ran out of memory: {_MEMORY} is {memory}. Set more of it (in spark)"
@@ -601,7 +627,10 @@ def _explain_jvm_exit(code: int, settings: SparkSettings) -> SparkDiedError:
 
 
 def _get_executor_python(conf: Mapping[str, str]) -> dict[str, str]:
-    """Return the variable that sets the executors' Python; empty if the user configured none."""
+    """Return the environment variable that sets the Python program of the executors.
+
+    The result is empty if the user has not configured a Python program.
+    """
     python = conf.get("spark.pyspark.python")
     return {"PYSPARK_PYTHON": python} if python else {}
 
@@ -622,9 +651,9 @@ def _set_environment(**values: str) -> Iterator[None]:
 
 
 def _get_output_descriptor() -> int:
-    """Return the file descriptor for the JVM's output: standard error, or the null device.
+    """Return the file descriptor for the JVM's output, which is normally standard error.
 
-    The null device is used if standard error is closed.
+    If standard error is closed, it is the null device.
     """
     try:
         os.fstat(2)
