@@ -74,9 +74,10 @@ Condition: TypeAlias = Annotated[bool | Callable[[TemplateScope], bool], "condit
 
 
 def resolve(given: Any, scope: TemplateScope) -> Any:
-    """Return the value of a field: render its template with the variables in ``scope``.
+    """Return the value of a field; if the field is a template, render it with ``scope``.
 
-    Templates inside dicts and lists are rendered too. A plain value is returned unchanged.
+    ``scope`` holds the template variables. Templates inside dicts and lists are rendered too. A
+    plain value is returned unchanged.
     """
     if callable(given):
         return given(scope)

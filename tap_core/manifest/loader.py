@@ -226,7 +226,7 @@ def _compose(text: str) -> yaml.Node | None:
 
 
 class _Reader:
-    """Converter of YAML nodes to manifest nodes; all aliases of an anchor share one object."""
+    """Converter of YAML nodes to manifest nodes; all aliases of an anchor give the same object."""
 
     def __init__(self, duplicate_keys: list[tuple[int, str]]) -> None:
         self._words = yaml.constructor.SafeConstructor()

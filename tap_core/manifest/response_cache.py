@@ -135,7 +135,10 @@ class ResponseCache:
 
 
 def _build_key(request: requests.PreparedRequest) -> bytes | None:
-    """Return the cache key of a request, equal for equal requests; None if the body is a stream."""
+    """Return the cache key of a request; equal requests have the same key.
+
+    Return None if the body of the request is a stream.
+    """
     body: object = request.body or b""
     if not isinstance(body, (str, bytes)):
         return None

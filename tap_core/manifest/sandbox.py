@@ -92,7 +92,7 @@ def running() -> Iterator[_Rendering]:
 def bounded(
     render: Callable[[Mapping[str, Any]], str],
 ) -> Callable[[Mapping[str, Any]], str]:
-    """Return a function that calls ``render`` within the limits for one rendering."""
+    """Return a function that calls ``render`` within one set of limits on time and size."""
 
     def run(scope: Mapping[str, Any]) -> str:
         with running():
@@ -117,7 +117,7 @@ def _check_deadline() -> Bounds:
 
 
 def _count_size(value: Any) -> Any:
-    """Add the size of a value to the total of the rendering; return the value unchanged."""
+    """Add the size of a value to the total size of the rendering; return the value unchanged."""
     run: _Rendering | None = getattr(_current, "run", None)
     if run is not None and isinstance(value, (str, bytes, *_HOLDERS)):
         run.made += len(value)

@@ -96,7 +96,10 @@ class StreamComponents:
 
     @property
     def incremental_node(self) -> Mapping[str, Any]:
-        """Part of the manifest that declares the incremental sync."""
+        """Part of the manifest that declares the incremental sync.
+
+        For a StateDelegatingStream it is the incremental stream, otherwise the stream itself.
+        """
         found: Mapping[str, Any] = self.node.get("incremental_stream", self.node)
         return found
 
@@ -150,7 +153,7 @@ class StreamComponents:
 
     @property
     def parent_names(self) -> list[str]:
-        """Names of the stream's parent streams and of their parents."""
+        """Names of the stream's parent streams, their parents, and so on."""
         parents = iterate_parent_nodes(self.incremental_node)
         return [self.build(one.get("name"), str, get_parameters(one)) or "" for one in parents]
 
@@ -167,7 +170,7 @@ class StreamComponents:
 
     @property
     def retriever(self) -> SimpleRetriever:
-        """SimpleRetriever of the stream, also if it is part of another type of retriever."""
+        """SimpleRetriever of the stream; for another type of retriever, the one inside it."""
         found = self.declared.retriever
         return found if isinstance(found, SimpleRetriever) else found.simple
 

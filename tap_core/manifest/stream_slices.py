@@ -28,9 +28,9 @@ __all__ = ["StreamSlices"]
 
 
 class StreamSlices:
-    """Slices of a stream in the current run, and the state of the slices as a whole.
+    """Slices of a stream in the current run, and the state that these slices share.
 
-    That state is the positions of parent streams and the global cursor.
+    That state consists of the positions of parent streams and the global cursor.
     """
 
     def __init__(self, stream: SyncStream) -> None:
@@ -91,9 +91,10 @@ class StreamSlices:
             )
 
     def limit_end(self, end: dt.datetime) -> dt.datetime:
-        """Return the end for a slice that shares its cursor: at most the end of the first slice.
+        """Return the end of the period to read, for a slice that shares its cursor with others.
 
-        The shared state does not pass that end; later records would be read again in the next sync.
+        It is ``end``, but at most the end of the first slice in this run. The shared state does not
+        pass that end, so later records would be read again in the next sync.
         """
         run = self._stream._tap.document.runs
         if self._end is None or self._end[0] != run:

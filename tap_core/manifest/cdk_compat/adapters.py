@@ -118,7 +118,10 @@ def _adapt_added_field(one: transformations.AddedFieldDefinition) -> CdkAddedFie
 
 
 class _ExtractorAdapter(RecordExtractor):
-    """Adapter with airbyte-cdk's RecordExtractor interface; response bodies must be JSON."""
+    """Adapter with airbyte-cdk's RecordExtractor interface for a record extractor of this SDK.
+
+    Response bodies must be JSON.
+    """
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -130,7 +133,7 @@ class _ExtractorAdapter(RecordExtractor):
 
 
 class _BackoffAdapter(CdkBackoffStrategy):
-    """Adapter with airbyte-cdk's BackoffStrategy interface."""
+    """Adapter with airbyte-cdk's BackoffStrategy interface for a backoff strategy of this SDK."""
 
     def __init__(self, inner: Any, config: Mapping[str, Any]) -> None:
         self._inner = inner
@@ -147,7 +150,7 @@ class _BackoffAdapter(CdkBackoffStrategy):
 
 
 class _ErrorHandlerAdapter(_BackoffAdapter):
-    """Adapter with airbyte-cdk's ErrorHandler interface.
+    """Adapter with airbyte-cdk's ErrorHandler interface for an error handler of this SDK.
 
     Custom code may set additional attributes on it.
     """
@@ -163,7 +166,7 @@ class _ErrorHandlerAdapter(_BackoffAdapter):
 
 
 class _AuthenticatorAdapter(AuthBase):
-    """Adapter with the interface of a requests authenticator (``AuthBase``)."""
+    """Adapter with the interface of requests (``AuthBase``) for an authenticator of this SDK."""
 
     def __init__(self, inner: Any, owner: StreamOwner, config: Mapping[str, Any]) -> None:
         self._inner = inner

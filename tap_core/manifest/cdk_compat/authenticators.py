@@ -230,8 +230,8 @@ class CdkSelectiveAuthenticator(DeclarativeAuthenticator):
 class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     """Authenticator that refreshes OAuth 2.0 access tokens (RFC 6749, section 6).
 
-    The overridable methods are those of airbyte-cdk. If the server returns a new refresh token, it
-    is not written to the config; use the manifest's OAuthAuthenticator for that.
+    A subclass may override the same methods as in airbyte-cdk. A new refresh token in the token
+    response is not written to the config; use the manifest's OAuthAuthenticator for that.
     """
 
     config: Mapping[str, Any]

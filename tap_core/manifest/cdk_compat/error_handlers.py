@@ -36,7 +36,7 @@ _RETRIES = 5
 
 
 def to_resolution(resolution: ResponseResolution) -> CdkErrorResolution:
-    """Convert this package's resolution of a response to airbyte-cdk's ErrorResolution."""
+    """Convert the resolution of a response, its action and message, to an ErrorResolution."""
     return CdkErrorResolution(
         CdkResponseAction(resolution.action.value),
         FailureType(resolution.failure_type) if resolution.failure_type else None,
@@ -117,16 +117,16 @@ class CdkConstantBackoffStrategy(CdkBackoffStrategy):
 
 
 class CdkHttpResponseFilter:
-    """Response filter with airbyte-cdk's interface."""
+    """Adapter with airbyte-cdk's HttpResponseFilter interface for a response filter of this SDK."""
 
     def __init__(self, inner: ours.HttpResponseFilter, config: Mapping[str, Any]) -> None:
         self.inner: ours.HttpResponseFilter = inner
         self.config: Mapping[str, Any] = config
 
     def matches(self, response_or_exception: Any) -> CdkErrorResolution | None:
-        """Return the resolution for a response that matches the filter; None for any other.
+        """Return the resolution for a response that matches the filter.
 
-        An exception never matches.
+        Return None for any other response and for an exception.
         """
         if not isinstance(response_or_exception, requests.Response):
             return None
@@ -142,9 +142,9 @@ class DefaultHttpResponseFilter:
         self.parameters: Mapping[str, Any] = parameters
 
     def matches(self, response_or_exception: Any) -> CdkErrorResolution | None:
-        """Return the default resolution for a response; for a connection error, a retry.
+        """Return the default resolution for a response; for a connection error, return a retry.
 
-        None for any other exception.
+        Return None for any other exception.
         """
         if isinstance(response_or_exception, requests.Response):
             return to_resolution(ours.default_resolution(response_or_exception))

@@ -94,7 +94,7 @@ class CdkStream:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """State that the parent stream has reached; {} until a state to resume from is set."""
+        """State that the parent stream has reached; {} if no state was set to resume from."""
         if self._resumed is None:
             return {}
         key = str(self.cursor_field)
@@ -320,7 +320,8 @@ def _get_injected_values(
 ) -> Mapping[str, Any]:
     """Return what a request option adds to one part of a request, for example to its headers.
 
-    {} if the option is None or belongs to a part other than ``kind``, or if the value is empty.
+    Return {} if ``option`` is None, if it sets another part than ``kind``, or if ``value`` is
+    empty.
     """
     target: MutableMapping[str, Any] = {}
     if option is not None and option.inject_into == kind and value:

@@ -236,9 +236,9 @@ class TypeTransformer:
     def registerCustomTransform(  # noqa: N802  (airbyte-cdk's name)
         self, normalization_callback: Callable[[Any, dict[str, Any]], Any]
     ) -> Callable[[Any, dict[str, Any]], Any]:
-        """Register a custom function, which converts a value by its schema.
+        """Register a custom function that converts the values of a record.
 
-        The function receives the value and the schema, and returns the new value.
+        The function receives a value and the value's JSON schema, and returns the new value.
 
         Raises:
             ValueError: the config does not include CustomSchemaNormalization.

@@ -110,7 +110,7 @@ class UnlimitedCallRatePolicy:
 
     @property
     def limits(self) -> RateLimits | None:
-        """Always None: requests of this policy are not limited."""
+        """Always None: the number of requests is not limited."""
         return None
 
 
@@ -190,7 +190,7 @@ _CallRatePolicy: TypeAlias = (
 
 @dataclass(frozen=True, kw_only=True)
 class HTTPAPIBudget:
-    """Rate limit policies of a source (``api_budget``), shared by its streams and threads."""
+    """Rate limit policies of a connector (``api_budget``), shared by its streams and threads."""
 
     policies: list[FixedWindowCallRatePolicy | MovingWindowCallRatePolicy | UnlimitedCallRatePolicy]
     ratelimit_reset_header: str = "ratelimit-reset"
@@ -260,7 +260,10 @@ class HTTPAPIBudget:
 
 
 def _get_weight(policy: _CallRatePolicy, request: requests.PreparedRequest) -> int:
-    """Return the number of requests that one request counts as; 0 if the policy does not match."""
+    """Return the number of requests that ``request`` counts as under a policy.
+
+    It is 0 if the policy does not apply to the request.
+    """
     if not policy.matchers:
         return 1
     for matcher in policy.matchers:
@@ -276,10 +279,10 @@ def _sleep(seconds: float) -> float:
 
 
 def _seconds_until(number: int | None) -> float | None:
-    """Convert the number in a rate limit reset header to the seconds until the reset.
+    """Return the seconds until the reset time in a rate limit header.
 
-    A number greater than 366 days in seconds is a Unix timestamp, a smaller one a number of
-    seconds. None is returned unchanged.
+    ``number`` is the number in the header. Above 366 days in seconds it is a Unix timestamp,
+    otherwise it is already the seconds until the reset. None is returned unchanged.
     """
     return number if number is None or number <= _LONGEST_DELAY else number - time.time()
 

@@ -402,7 +402,7 @@ class OAuthAuthenticator:
     def _configured_token(self) -> tuple[str, datetime | None] | None:
         """Access token from the config, and the token's expiry time (None if unknown).
 
-        The whole pair is None if the config has no access token.
+        The property is None if the config has no access token.
         """
         updater = self.refresh_token_updater
         if updater is not None:
@@ -571,9 +571,9 @@ class SessionTokenAuthenticator:
 
 
 def _sign_request(request: HTTPRequest, auth: Auth) -> HTTPRequest:
-    """Return a copy of a request to which the credentials are already added.
+    """Return a copy of a request that already contains the credentials.
 
-    It is for senders that add no credentials themselves.
+    It is for code that sends the request without an authenticator.
     """
     body = build_body_arguments(request.data, as_json=bool(request.as_json))
     headers = {**body.pop("headers", {}), **request.headers}

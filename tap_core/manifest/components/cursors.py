@@ -77,7 +77,8 @@ class _NumberComparator(ReplicationKeyComparator):
 class IncrementingCountCursor:
     """Cursor over an integer field: each sync starts at the highest value of the previous one.
 
-    That value is included. Source: Airbyte declarative component schema, IncrementingCountCursor.
+    Records with exactly that value are read again. Source: Airbyte declarative component schema,
+    IncrementingCountCursor.
     """
 
     cursor_field: str
@@ -90,7 +91,10 @@ class IncrementingCountCursor:
         stream: str,
         usual: ReplicationKeyComparator,  # noqa: ARG002
     ) -> ReplicationKeyComparator:
-        """Return the comparator of bookmarks and cursor values of a stream."""
+        """Return a comparator that compares the stream's bookmarks and cursor values as numbers.
+
+        ``usual``, the comparator that a stream without this cursor uses, is ignored.
+        """
         return _NumberComparator(ValueKind.NUMBER, stream=stream)
 
     def make_reader(
@@ -173,7 +177,7 @@ class CustomIncrementalSync(Custom):
     )
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for a class or fields with which no slice could be read."""
+        """Raise ManifestError if the class lacks a method, or a field is missing or invalid."""
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
         for name in self.METHODS:
@@ -234,7 +238,10 @@ class CustomIncrementalSync(Custom):
         stream: str,  # noqa: ARG002  (as all cursors)
         usual: ReplicationKeyComparator,
     ) -> ReplicationKeyComparator:
-        """Return a comparator that ignores cursor values, so that they never become bookmarks."""
+        """Return a comparator that ignores cursor values, so that they never become bookmarks.
+
+        ``usual`` is the comparator that a stream without this cursor uses.
+        """
         return _IgnoringComparator(usual.kind)
 
     def make_reader(

@@ -116,7 +116,7 @@ class Custom:
     def owner(self) -> StreamOwner:
         """Reference to the stream that uses this component.
 
-        Parent streams and authenticators in the component's fields send requests through it.
+        The component's parent streams and authenticators use this stream to send their requests.
         """
         return StreamOwner()
 
@@ -125,15 +125,18 @@ class Custom:
         return []
 
     def remember_stream(self, scope: TemplateScope) -> None:
-        """Store the ``stream_name`` of a template scope, for the class's field ``name``."""
+        """Store the variable ``stream_name`` of a template, for the class's field ``name``.
+
+        ``scope`` holds the template variables. Only the first name is stored.
+        """
         if not self._streams and (name := scope.get("stream_name")):
             self._streams.append(str(name))
 
     @property
     def _name(self) -> str:
-        """Name of the stream from the first template scope.
+        """Name of the stream, as stored by `remember_stream`.
 
-        Before a scope was passed, it is the parameter ``name``, or "" without one.
+        Until a name is stored, it is the parameter ``name``, or "" without that parameter.
         """
         return self._streams[0] if self._streams else str(self.parameters.get("name", ""))
 
@@ -170,7 +173,7 @@ def _describe_error(error: Exception) -> str:
 
 
 def _make_request_arguments(scope: TemplateScope) -> dict[str, Any]:
-    """Return the keyword arguments for airbyte-cdk's request methods, taken from a template scope.
+    """Return the keyword arguments for airbyte-cdk's request methods, from the template variables.
 
     They are ``stream_state``, ``stream_slice`` and ``next_page_token``.
     """
@@ -224,7 +227,7 @@ class CustomRecordFilter(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("filter_records",)
 
     def keeps(self, record: Record, scope: TemplateScope) -> bool:
-        """Return True if the class does not filter out the record."""
+        """Return True if the class keeps the record; False if it filters the record out."""
         kept = self.instance.filter_records([record], **_make_request_arguments(scope))
         return any(True for _ in kept)
 

@@ -65,8 +65,9 @@ class DeclarativeStream:
     def get_restricted_names(node: Mapping[str, Any]) -> Collection[str]:
         """Return the restricted variables that the templates of this stream may use.
 
-        The result is ``stream_state`` for a stream with a custom cursor. Other streams have none,
-        because the format of their state is not airbyte-cdk's.
+        Restricted variables are available only in some components. The result is ``stream_state``
+        for a stream with a custom cursor, because the format of its state is airbyte-cdk's. Other
+        streams have no restricted variables.
         """
         own = node.get("incremental_sync")
         is_own = isinstance(own, Mapping) and own.get("type") == CustomIncrementalSync.__name__

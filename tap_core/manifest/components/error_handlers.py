@@ -105,7 +105,10 @@ _MESSAGE_FIELDS: Final = (
 
 
 def matches_action(action: str, handler: object) -> bool:
-    """Return True if a handler, or one of its nested handlers, has a filter with the action."""
+    """Return True if a response filter of ``handler`` has the action ``action``.
+
+    The handlers inside a CompositeErrorHandler are searched too.
+    """
     if isinstance(handler, CompositeErrorHandler):
         return any(matches_action(action, one) for one in handler.error_handlers)
     filters = handler.response_filters if isinstance(handler, DefaultErrorHandler) else ()
@@ -124,7 +127,7 @@ def make_response_error(
 ) -> SyncError:
     """Return the exception for a failed response, with ``message`` as its text.
 
-    The action of the resolution decides if the exception is retriable or fatal.
+    The action in ``resolution`` decides if the exception is retriable or fatal.
     """
     kind = RetriableAPIError if resolution.action in _RETRIED else FatalAPIError
     error: SyncError = kind(message, response=response)
@@ -278,10 +281,11 @@ class CompositeErrorHandler:
         return max((each.max_seconds or 0.0 for each in self.error_handlers), default=None)
 
     def interpret(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
-        """Return the first resolution other than FAIL and RATE_LIMITED, in order of the handlers.
+        """Return the first resolution whose action is neither FAIL nor RATE_LIMITED.
 
-        If there is none, return the first handler's resolution. However, if that is FAIL and a
-        later handler returns RATE_LIMITED, return RATE_LIMITED.
+        The handlers are tried in order. If no handler returns such a resolution, return the first
+        handler's. However, if that is FAIL and a later handler returns RATE_LIMITED, return
+        RATE_LIMITED.
         """
         usual = kept = default_resolution(response)
         for handler in self.error_handlers:

@@ -112,7 +112,7 @@ class PageSizeState:
 def validate_reduction(reduction: PageSizeReduction | None, requester: Any, paginator: Any) -> None:
     """Raise ManifestError if a retriever does not support its page size reduction.
 
-    Logs a warning if no response filter has the action ``REDUCE_PAGE_SIZE``.
+    Log a warning if no response filter has the action ``REDUCE_PAGE_SIZE``.
 
     Args:
         reduction: The page size reduction; None if the retriever has none.
@@ -120,7 +120,7 @@ def validate_reduction(reduction: PageSizeReduction | None, requester: Any, pagi
         paginator: The retriever's paginator.
 
     Raises:
-        ManifestError: requester or paginator cannot be combined with a reduction, or a response
+        ManifestError: the requester or paginator cannot be combined with a reduction, or a response
             filter has the action but there is no reduction.
     """
     is_asked = matches_action(_ACTION, getattr(requester, "error_handler", None))

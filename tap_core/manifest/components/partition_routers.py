@@ -62,7 +62,7 @@ class PartitionSlice(dict[str, Any]):
         """Values for templates, ``stream_slice.extra_fields``; not part of the state."""
 
     def __missing__(self, name: str) -> Any:
-        """Return {} if ``parent_slice`` is missing, as templates expect.
+        """Return {} for a missing ``parent_slice``, because templates expect this key to exist.
 
         Raises:
             KeyError: another key is missing.
@@ -304,7 +304,7 @@ def _collect_keys(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _make_response(records: Any) -> requests.Response:
-    """Return a response with a JSON body that contains child records from a parent record."""
+    """Return an artificial response with the child records that a parent record contains."""
     made = requests.Response()
     made.status_code = 200
     made.headers["Content-Type"] = "application/json"

@@ -93,7 +93,7 @@ class PropertyChunking:
 
     @property
     def merging(self) -> GroupByKeyMergeStrategy:
-        """Strategy that merges the partial records; by default by the field ``id``."""
+        """Strategy for merging the partial records of several requests; default: by field ``id``."""
         return self.record_merge_strategy or _BY_ID
 
     def make_chunks(
@@ -104,8 +104,8 @@ class PropertyChunking:
         Args:
             names: All property names.
             always: Names that every request contains.
-            chosen: The selected names; None selects all names. Ignored without a
-                `property_limit`: then one request contains all names.
+            chosen: The names selected in the catalog; None selects all names. Without a
+                `property_limit`, ``chosen`` is ignored and one request contains all names.
         """
         if not self.property_limit:
             yield [*names, *always]

@@ -60,12 +60,16 @@ class ComponentMappingDefinition:
 
     @staticmethod
     def get_restricted_names(node: Mapping[str, Any]) -> Collection[str]:  # noqa: ARG004  the same for all
-        """Return the restricted variables that templates of this component may use."""
+        """Return the restricted variables that the templates of a component mapping may use.
+
+        Templates of other components cannot use ``components_values`` and
+        ``stream_template_config``.
+        """
         return ("components_values", "stream_template_config")
 
     @staticmethod
     def literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ...]]:
-        """Return the types that a literal in ``value`` may be parsed as, by its ``value_type``.
+        """Return the types that a literal in the option ``value`` may have, given ``value_type``.
 
         Literals of other types stay strings. The builder calls this method with the node's options.
         """
@@ -248,10 +252,10 @@ def _has_component(given: Any) -> bool:
 
 
 def _merge_items(combination: Iterable[tuple[int, Any]]) -> dict[str, Any]:
-    """Merge the items of one combination, which has one item from each list of the config.
+    """Merge one item from each list of the config into a dict.
 
-    Items are paired with their index in the list. An item that is not a mapping is stored, with its
-    index, under the key ``source_config_<number of the list>``.
+    ``combination`` holds each item with its index in its list. A mapping is merged into the dict.
+    Any other item is stored with its index, under the key ``source_config_<number of the list>``.
     """
     made: dict[str, Any] = {}
     for place, (number, value) in enumerate(combination):

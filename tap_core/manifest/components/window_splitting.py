@@ -83,8 +83,8 @@ def validate_splitting(retriever: Any, cursor: Any) -> None:
     """Raise ManifestError if a retriever splits time windows that its cursor cannot split.
 
     Raises:
-        ManifestError: the cursor does not support splitting, or a response filter has the
-            action ``SPLIT_REQUEST_WINDOW`` but the retriever declares no splitting.
+        ManifestError: the cursor does not support splitting, or a response filter has the action
+            ``SPLIT_REQUEST_WINDOW`` but the retriever declares no splitting.
     """
     splitting = getattr(retriever, "request_window_splitting", None)
     requester = getattr(retriever, "requester", None)
