@@ -25,7 +25,7 @@ __all__ = [
 
 
 class _Unknown:
-    """Type of `UNKNOWN`, the marker for a value that is not known yet; a copy is the same marker."""
+    """Type of `UNKNOWN`, the marker for values not known yet; copies are the same object."""
 
     def __deepcopy__(self, memo: Any) -> _Unknown:
         return self

@@ -133,7 +133,10 @@ class ErrorHandler(Protocol):
     def interpret(
         self, response: requests.Response, scope: TemplateScope
     ) -> ResponseResolution | None:
-        """Return the resolution for a response; None applies the default for its HTTP status."""
+        """Return the resolution (action and message) for a response.
+
+        None applies the default resolution for the HTTP status of the response.
+        """
 
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
@@ -212,7 +215,7 @@ class PartitionRouter(Protocol):
     """Partition router: generates the slices of a stream, each with its partition values."""
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterable[Context]:
-        """Yield the contexts of the slices lazily.
+        """Yield the contexts of the slices lazily; a context is a dict of partition values.
 
         The keys of a context are the partition fields, and ``parent_slice`` if the parent has
         slices. ``stream`` is the stream to read; parent streams are read through it.
@@ -253,7 +256,10 @@ class DeclarativeStreamProtocol(Protocol):
         """
 
     def slices(self) -> Iterable[Context | None]:
-        """Return the contexts of this stream's slices; [None] if it has no partition routers."""
+        """Return the contexts (partition values) of this stream's slices.
+
+        Return [None] if the stream has no partition routers.
+        """
 
     def read_slice(self, context: Context | None) -> Iterable[Record]:
         """Yield the transformed records of a slice, from which a child stream makes its slices.
@@ -272,8 +278,8 @@ class DeclarativeStreamProtocol(Protocol):
     ) -> DeclarativeStreamProtocol:
         """Return a copy of the stream that sends the requests of another retriever.
 
-        The copy has no slices. With ``into_file`` True, response bodies are stored in files, for
-        large downloads.
+        The copy has no slices. With ``into_file`` True, response bodies are stored in files, which
+        suits large downloads.
         """
 
     def send_request(self) -> requests.Response:
@@ -294,10 +300,16 @@ class DeclarativeStreamProtocol(Protocol):
         """Selection in the catalog: a bool for each property path, True if selected."""
 
     def find_parent_state(self, parent: str) -> Any:
-        """Return the stored position (state) of a parent stream; None in the first sync."""
+        """Return the stored position (state) of a parent stream; None in the first sync.
+
+        ``parent`` is the name of the parent stream.
+        """
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Store the position of a parent stream once all slices yielded so far are synced."""
+        """Store the position of a parent stream once all slices yielded so far are synced.
+
+        ``parent`` is the name of the parent stream.
+        """
 
     def resume_from(self, position: Any) -> DeclarativeStreamProtocol:
         """Return a copy of a parent stream that reads only changes after a stored position."""

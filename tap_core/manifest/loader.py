@@ -162,7 +162,7 @@ def read_manifest(source: Path | str) -> Manifest:
 
 
 def get_template_names(dynamic_streams: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the names of dynamic streams; ``dynamic_stream_<index>`` for one without a name."""
+    """Return the names of dynamic streams; one without a name is ``dynamic_stream_<index>``."""
     return [
         str(one.get("name") or f"dynamic_stream_{place}")
         for place, one in enumerate(dynamic_streams)

@@ -135,7 +135,7 @@ def _join(parts: Iterable[str]) -> str:
 
 
 class Sandbox(SandboxedEnvironment):
-    """Jinja environment in which all templates are compiled."""
+    """Jinja sandbox in which all templates are compiled; it limits time and size of renderings."""
 
     intercepted_binops = frozenset({"+", "*", "%", "**"})
     concat = staticmethod(_join)

@@ -125,7 +125,7 @@ class SharedResources:
     def caching_parents(self, names: Iterable[str]) -> Iterator[None]:
         """Cache the responses of the named parent streams during the ``with`` block.
 
-        It is used before the streams of the tap are known.
+        It is used before the tap has determined the parents of all selected streams.
         """
         before, self._names_in_use = self._names_in_use, frozenset(names)
         try:

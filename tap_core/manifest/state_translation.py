@@ -158,7 +158,10 @@ def to_parent_state(state: Mapping[str, Any] | None, cursor_field: str) -> dict[
 
 
 def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Convert the state of a stream to airbyte-cdk's format; other formats stay unchanged."""
+    """Convert the state of a stream to airbyte-cdk's format.
+
+    A state that is not in the format of this SDK is returned unchanged.
+    """
     if not _is_own_format(state):
         return state
     if "partitions" not in state:

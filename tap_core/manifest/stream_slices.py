@@ -50,6 +50,8 @@ class StreamSlices:
     ) -> PartitionCache | None:
         """Return the contexts of the slices in the current run, generated lazily.
 
+        A context is the dict of a slice's partition values.
+
         Args:
             routers: One function per partition router, which yields the router's contexts.
 

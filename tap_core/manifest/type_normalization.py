@@ -35,7 +35,7 @@ def make_normalizer(schema: JsonSchema) -> Callable[[Record], None]:
 
 
 class _Compiler:
-    """Compiler of the conversions for one schema; a recursive definition is compiled once."""
+    """Compiler of the conversions for one schema; it compiles a recursive definition only once."""
 
     def __init__(self, root: JsonSchema) -> None:
         self._root = root
@@ -130,9 +130,9 @@ def _make_conversion(schema: Mapping[str, Any]) -> _Convert | None:
 
 
 def _make_list_conversion(schema: Mapping[str, Any]) -> _Convert | None:
-    """Return a function that converts a single scalar value to a list of one item.
+    """Return a function that converts a scalar value to a list with that one item.
 
-    None if the list's items are not scalars.
+    Return None if the schema's list items are not scalars.
     """
     items = schema.get("items")
     types: Any = items.get("type", ()) if isinstance(items, Mapping) else ()

@@ -161,7 +161,7 @@ class _ErrorHandlerAdapter(_BackoffAdapter):
         return int(self._inner.max_tries) - 1
 
     def interpret_response(self, response_or_exception: Any) -> Any:
-        """Return the error handler's resolution for a response as airbyte-cdk's ErrorResolution."""
+        """Return the error handler's resolution (action and message) for a response."""
         return to_resolution(self._inner.interpret(response_or_exception, {"config": self._config}))
 
 

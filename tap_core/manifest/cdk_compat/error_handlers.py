@@ -175,7 +175,10 @@ class CdkDefaultErrorHandler(CdkErrorHandler):
             self.max_retries = int(evaluate(self.max_retries, self.config, parameters))
 
     def interpret_response(self, response_or_exception: Any) -> CdkErrorResolution:
-        """Return the resolution of the first response filter that matches, or the default one."""
+        """Return the resolution (action and message) for a response or exception.
+
+        It comes from the first response filter that matches, or is the default resolution.
+        """
         for each in self.response_filters or ():
             found = each.matches(response_or_exception=response_or_exception)
             if found is not None:
@@ -184,9 +187,9 @@ class CdkDefaultErrorHandler(CdkErrorHandler):
         return usual or create_fallback_error_resolution(response_or_exception)
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int = 0) -> float | None:
-        """Return the seconds to wait, from the first backoff strategy that returns a number.
+        """Return the seconds to wait, from the first backoff strategy that returns more than 0.
 
-        None means the default wait: no strategy returned a number.
+        Return None, the default wait, if no strategy does.
         """
         strategies: Any = self.backoff_strategies or []
         for strategy in strategies if is_list(strategies) else [strategies]:

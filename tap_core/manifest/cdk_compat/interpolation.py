@@ -95,8 +95,9 @@ class InterpolatedString(_Parametrized):
         self.default = self.default or self.string
 
     def eval(self, config: Mapping[str, Any], **kwargs: Any) -> Any:
-        """Render the string; return it, or the value of the Python literal in it, such as a number.
+        """Render the template in the string and return the result.
 
+        If the result is a Python literal, such as a number, return the value of the literal.
         ``kwargs`` are additional template variables, such as ``record`` or ``stream_slice``.
         """
         return _value(self.string, "value", config, self._parameters, kwargs)

@@ -243,7 +243,10 @@ class CdkListPartitionRouter(CdkPartitionRouter):
 
 @dataclass
 class CdkParentStreamConfig:
-    """Parent stream, each of whose records becomes one slice of the child (ParentStreamConfig)."""
+    """Parent stream of a child stream: each parent record becomes one slice of the child stream.
+
+    The type name in manifests is ParentStreamConfig.
+    """
 
     stream: Any
     parent_key: Any

@@ -147,7 +147,7 @@ class RecordTransformation:
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
-        """Return True if the other transformation has equal attributes."""
+        """Return True if the attributes of the other transformation are equal."""
         return other.__dict__ == self.__dict__
 
     __hash__ = None  # type: ignore[assignment]  # its attributes may be unhashable

@@ -229,8 +229,9 @@ class HTTPAPIBudget:
     ) -> None:
         """Reduce the remaining budget to the value in the rate limit headers of a response.
 
-        If the header is missing and the status is one of `status_codes_for_ratelimit_hit`, no
-        requests are left.
+        If the response has no such value and its status is in `status_codes_for_ratelimit_hit`, the
+        remaining budget becomes 0. ``counters`` are counters shared with other processes; None uses
+        the counters of this process.
         """
         found = self._find_policy(request)
         if found is not None:

@@ -145,7 +145,10 @@ class CountReader:
 
 @dataclass(frozen=True, slots=True)
 class _IgnoringComparator(ReplicationKeyComparator):
-    """Comparator that ignores cursor values, for custom cursors, whose class provides the state."""
+    """Comparator that ignores cursor values.
+
+    It is for custom cursors: the state comes from their Python class, not from cursor values.
+    """
 
     @property
     def is_declared(self) -> bool:
@@ -275,7 +278,7 @@ class CustomCursorReader:
         """State at the beginning of the current slice, ``stream_state`` in templates."""
 
     def slices(self) -> Iterator[CdkStreamSlice]:
-        """Yield the slices of the class; request each one only after the previous one is closed."""
+        """Yield the slices of the class; get the next one only after the current one is closed."""
         for given in self._cursor.stream_slices():
             stream_slice = given
             if not isinstance(stream_slice, CdkStreamSlice):

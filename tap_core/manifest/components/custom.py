@@ -239,7 +239,7 @@ class CustomTransformation(Custom):
 
     @cached_property
     def transform(self) -> Any:
-        """Function that changes a record in place, called with the record and its scope."""
+        """Function that changes a record in place, given the record and the template variables."""
         change = partial(self.instance.transform, config=self.config, stream_state=_NO_STATE)
         last: list[tuple[Any, CdkStreamSlice]] = []
 
@@ -362,7 +362,10 @@ class CustomErrorHandler(Custom):
     def interpret(
         self, response: requests.Response, scope: TemplateScope
     ) -> ResponseResolution | None:
-        """Return the resolution that the class returns for a response; None if it has no action."""
+        """Return the resolution (action and message) that the class returns for a response.
+
+        Return None if the class returns no action.
+        """
         found = self.instance.interpret_response(response)
         if found is None or found.response_action is None:
             return None
@@ -453,7 +456,7 @@ class CustomPaginationStrategy(Custom):
     def takes_page_size(self) -> bool:
         """True if ``next_page_token`` has the parameter ``page_size_override``.
 
-        The class is then called with the reduced page size.
+        After a page size reduction, the method is called with the reduced size in this parameter.
         """
         cls: Any = load_class(self.class_name, self.folder)
         return "page_size_override" in inspect.signature(cls.next_page_token).parameters

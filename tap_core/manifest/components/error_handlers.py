@@ -177,7 +177,10 @@ class HttpResponseFilter:
     def find_resolution(
         self, response: requests.Response, scope: TemplateScope
     ) -> ResponseResolution | None:
-        """Return the filter's resolution for a response, or None if the response does not match."""
+        """Return the filter's resolution (action and message) for a response.
+
+        Return None if the response does not match.
+        """
         if self.action is None or not self._matches(response, scope):
             return None
         usual = _TABLE.get(response.status_code, _UNKNOWN)
@@ -231,9 +234,10 @@ class DefaultErrorHandler:
         return _LONGEST
 
     def interpret(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
-        """Return the resolution for a response.
+        """Return the resolution (action and message) for a response.
 
-        If no filter matches, a status below 400 is a success.
+        If no filter matches, a status below 400 is a success. Other statuses have a default
+        resolution.
         """
         for each in self.response_filters or ():
             resolution = each.find_resolution(response, scope)
@@ -244,9 +248,9 @@ class DefaultErrorHandler:
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait, from the first backoff strategy that returns a number.
+        """Return the seconds to wait, from the first backoff strategy that returns more than 0.
 
-        None means the default wait: no strategy returned a number.
+        Return None, the default wait, if no strategy does.
         """
         for strategy in self.backoff_strategies or ():
             if seconds := strategy.compute_wait(response, tries, scope):
@@ -302,9 +306,10 @@ class CompositeErrorHandler:
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait, from the first backoff strategy that returns a number.
+        """Return the seconds to wait, from the first backoff strategy that returns more than 0.
 
-        The strategies of all handlers are tried in order. None means the default wait.
+        The strategies of all handlers are tried in order. Return None, the default wait, if no
+        strategy returns more than 0.
         """
         for handler in self.error_handlers:
             if seconds := handler.compute_wait(response, tries, scope):
@@ -325,9 +330,9 @@ class ConstantBackoffStrategy:
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return `backoff_time_in_seconds` plus a random jitter.
+        """Return `backoff_time_in_seconds`, plus a random jitter if one is declared.
 
-        The jitter is 0 to 2 times `jitter_range_in_seconds`.
+        The jitter is between 0 and 2 times `jitter_range_in_seconds`.
         """
         return _add_jitter(self.backoff_time_in_seconds, self.jitter_range_in_seconds)
 
@@ -342,9 +347,9 @@ class ExponentialBackoffStrategy:
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return `factor` times 2 to the power of ``tries``, plus a random jitter.
+        """Return `factor` times 2 to the power of ``tries``, plus a random jitter if declared.
 
-        The jitter is 0 to 2 times `jitter_range_in_seconds`.
+        The jitter is between 0 and 2 times `jitter_range_in_seconds`.
         """
         return _add_jitter(self.factor * 2.0**tries, self.jitter_range_in_seconds)
 

@@ -120,7 +120,7 @@ class ListPartitionRouter:
 
 @dataclass(frozen=True)
 class ParentStreamConfig:
-    """Parent stream of a substream: each of its records becomes one slice of the child stream."""
+    """Parent stream of a child stream: each parent record becomes one slice of the child stream."""
 
     stream: Annotated[Mapping[str, Any], "node"]
     parent_key: str
@@ -171,7 +171,11 @@ class ParentStreamConfig:
                 )
 
     def _get_extra_fields(self, record: Record) -> dict[str, Any]:
-        """Return the extra fields of the slice that is created from a parent record."""
+        """Return values of a parent record as the extra fields of the slice, for templates.
+
+        With a `lazy_read_pointer`, also return the child records in the parent record, as a
+        response.
+        """
         more: dict[str, Any] = {}
         if self.lazy_read_pointer:
             more[CHILD_RESPONSE] = _make_response(self._records(record))

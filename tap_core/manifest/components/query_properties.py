@@ -69,7 +69,7 @@ class PropertiesFromEndpoint:
 
 @dataclass(frozen=True)
 class GroupByKeyMergeStrategy:
-    """Strategy that merges the partial records of several requests by the values of key fields."""
+    """Strategy for merging partial records, which come from several requests, by key fields."""
 
     key: str | list[str]
 
@@ -93,7 +93,7 @@ class PropertyChunking:
 
     @property
     def merging(self) -> GroupByKeyMergeStrategy:
-        """Strategy for merging the partial records of several requests; default: by field ``id``."""
+        """Strategy for merging the partial records of several requests, by default by ``id``."""
         return self.record_merge_strategy or _BY_ID
 
     def make_chunks(

@@ -132,7 +132,7 @@ class HttpComponentsResolver(_Resolver):
     def scopes(self, read: ParsedValue) -> Iterator[TemplateScope]:
         """Yield each stream's template variables, with the record as ``components_values``.
 
-        ``read`` is the function that reads the records of the retriever.
+        ``read`` is a function that returns the records of a retriever, each with its slice.
         """
         for one, record in read(self.retriever):
             yield {"components_values": record, "stream_slice": one}
@@ -175,7 +175,10 @@ class ConfigComponentsResolver(_Resolver):
     HAS_CONDITIONS: ClassVar[bool] = True
 
     def scopes(self, read: ParsedValue) -> Iterator[TemplateScope]:  # noqa: ARG002  nothing is asked for
-        """Yield each stream's template variables, with the config item as ``components_values``."""
+        """Yield each stream's template variables, with the config item as ``components_values``.
+
+        ``read`` is not used: nothing is requested from the API.
+        """
         given = self.stream_config
         parts = given if isinstance(given, list) else [given]
         for combination in product(*(enumerate(one.values(self.config)) for one in parts)):

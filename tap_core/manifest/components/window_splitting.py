@@ -44,7 +44,7 @@ class RequestWindowSplitting:
 
     @cached_property
     def _min_window(self) -> timedelta:
-        """Window length up to which windows are not split further; 0 if the manifest sets none."""
+        """Maximum length of a window that is not split further; 0 if the manifest sets none."""
         return timedelta() if self.min_split_window is None else parse_length(self.min_split_window)
 
     def split(
