@@ -327,7 +327,7 @@ class Builder:
         return made
 
     def _depends_on_unknown(self, bound: Any, position: _Position) -> bool:
-        """Return True if a template uses config or parameters whose values are still unknown."""
+        """Return True if a template uses the config or parameters before their values are known."""
         names = bound.template.names
         if "parameters" in names and any(one is UNKNOWN for one in position.parameters.values()):
             return True

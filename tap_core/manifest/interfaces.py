@@ -286,7 +286,7 @@ class DeclarativeStreamProtocol(Protocol):
         """Send the one request of a copy from `with_request_only`; return the response."""
 
     def request_records(self, context: None, /) -> Iterable[Record]:
-        """Yield the records of all pages; the stream has a single slice."""
+        """Yield the records of all pages, for a stream that has only one slice."""
 
     def iterate_records(self, retriever: Any) -> Iterable[Record]:
         """Yield the records of another retriever, read as a single slice."""
@@ -297,7 +297,7 @@ class DeclarativeStreamProtocol(Protocol):
 
     @property
     def mask(self) -> Mapping[tuple[str, ...], bool]:
-        """Selection in the catalog: a bool for each property path, True if selected."""
+        """Selection in the catalog: for each property path, True if selected, otherwise False."""
 
     def find_parent_state(self, parent: str) -> Any:
         """Return the stored position (state) of a parent stream; None in the first sync.
@@ -318,5 +318,5 @@ class DeclarativeStreamProtocol(Protocol):
     def resume_position(self) -> Any:
         """Position that a parent stream has reached, as a JSON value for `resume_from`.
 
-        None if the position is unknown.
+        The property is None if the position is unknown.
         """

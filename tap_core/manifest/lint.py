@@ -149,7 +149,7 @@ def _check_template(
 ) -> Iterator[tuple[str | None, MappingNode]]:
     """Check the streams that a template generates; yield the name and the node of each.
 
-    The name is None if it comes from the config or an API. Problems are appended to ``problems``.
+    The name is None if it comes from the config or an API. Problems are added to ``problems``.
     """
     template = _build_template(manifest, node)
     if template is None:

@@ -43,7 +43,7 @@ _TOO_DEEP: Final = "this is nested too deeply after its references are resolved:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Manifest as written (`raw`), and with references and defaults resolved (`tree`)."""
+    """Manifest, as written (`raw`) and with references and defaults resolved (`tree`)."""
 
     name: str
     """File name of the manifest, for messages."""

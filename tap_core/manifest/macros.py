@@ -188,7 +188,7 @@ def _base64binascii_decode(value: str) -> str:
 
 
 def _to_quoted_json(value: Any) -> str:
-    """Return a value as a quoted JSON string, so that it is not parsed as a literal.
+    """Return a value as a quoted JSON string, so that it is not parsed as a Python literal.
 
     A text is returned unchanged.
     """

@@ -37,7 +37,7 @@ class PageToken:
 
 @dataclass(slots=True)
 class _PageCounts:
-    """Record counts of the page that is being read, and its last record."""
+    """Counts of the current page's records, before and after filtering, and its last record."""
 
     size: int = 0
     kept: int = 0
@@ -92,7 +92,7 @@ class PageLoop:
 
     @property
     def current_value(self) -> PageToken:
-        """Page to request next."""
+        """Page to request next, with the variables for the templates of its request."""
         return PageToken(self._cursor, {**self._scope, "next_page_token": self._cursor.token})
 
     def reduce(self, error: SyncError) -> None:
@@ -108,7 +108,7 @@ class PageLoop:
         self._comes_again = True
 
     def parse(self, response: requests.Response) -> Iterator[Record]:
-        """Yield the records of a response; none if the page must be requested again."""
+        """Yield the records of a response; yield nothing if the page must be requested again."""
         if self._comes_again:
             return
         counts = self._counts = _PageCounts()

@@ -82,7 +82,7 @@ class RestartLimiter:
         """Add the size of a page to the record count; called before the next page is requested.
 
         Raises:
-            RestartPagination: the record limit of one pagination is reached.
+            RestartPagination: the number of records has reached the limit of one pagination.
         """
         self._read += size
         if self._limit is not None and self._read >= self._limit:

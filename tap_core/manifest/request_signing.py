@@ -80,7 +80,7 @@ class InjectedCredential(APIAuthenticatorBase):
 
 
 def _parse_body_fields(request: requests.PreparedRequest) -> tuple[bool, dict[str, Any] | None]:
-    """Return True for a JSON body (False otherwise), and the fields of the body.
+    """Return a pair: True for a JSON body (False for any other), and the fields of the body.
 
     The fields are None if the body has no fields.
     """

@@ -62,7 +62,7 @@ def _bounds() -> Bounds:
 
 
 class _Rendering:
-    """Deadline and size limits for rendering one template."""
+    """Deadline and size limits that apply while one template is rendered."""
 
     __slots__ = ("bounds", "deadline", "made")
 
@@ -127,7 +127,7 @@ def _count_size(value: Any) -> Any:
 
 
 def _join(parts: Iterable[str]) -> str:
-    """Join the output parts of a template, after checking their total size."""
+    """Check the total size of the output parts of a template, and join them."""
     items = list(parts)
     _check_deadline().check(sum(map(len, items)))
     text: str = _count_size("".join(items))
@@ -301,7 +301,7 @@ def _estimate_join(value: Any, arguments: list[Any], bounds: Bounds) -> int:
 
 
 def _estimate_lines(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
-    """Estimate the size of a text after a filter adds characters to each line or word."""
+    """Estimate the size of a text to which a filter adds characters in each line or word."""
     text = str(value)
     more = sum(one if isinstance(one, int) else len(str(one)) for one in arguments)
     return len(text) + (text.count("\n") + text.count(" ") + text.count("\t") + 1) * more

@@ -180,7 +180,7 @@ def _is_own_format(state: Mapping[str, Any]) -> bool:
 
 
 def iterate_parent_nodes(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the nodes of a stream's parent streams, and recursively those of their parents."""
+    """Yield the nodes of a stream's parent streams, of their parents, and so on."""
     own = stream.get("incremental_sync")
     for router in (*_routers(stream), own if isinstance(own, Mapping) else {}):
         for one in router.get("parent_stream_configs") or ():

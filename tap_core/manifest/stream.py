@@ -130,8 +130,8 @@ class ManifestStream(_HTTPStream[PageToken]):
         Args:
             tap: Tap of the stream, a `ManifestTap`.
             node: Part of the manifest that declares the stream.
-            is_description: True for an internal stream, from whose records other streams are
-                generated. Its responses are cached, and its records keep fields that are null.
+            is_description: True for an internal stream with records from which other streams are
+                generated. Its responses are cached, and its records keep null fields.
         """
         shared: SharedResources = tap.shared
         self._shared = shared

@@ -108,7 +108,7 @@ class StreamSlices:
     def find_parent_state(self, parent: str) -> Any:
         """Return the stored position of a parent, up to which all child records are synced.
 
-        None in the first sync.
+        Return None in the first sync.
         """
         kept = get_stream_state(self._stream).get("parent_state")
         return kept.get(parent) if isinstance(kept, Mapping) else None
@@ -120,7 +120,7 @@ class StreamSlices:
     def start_at_global_cursor(self, context: Context, cursor: DatetimeBasedCursor | None) -> None:
         """Set the bookmark of a new slice to the global cursor minus the lookback window.
 
-        Nothing is set if the slice has a bookmark or the global cursor is invalid.
+        Nothing is set if the slice already has a bookmark or the global cursor is invalid.
         """
         stream, manager = self._stream, self._stream.state_manager
         known = manager.stream_state.get(GLOBAL_CURSOR)

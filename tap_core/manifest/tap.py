@@ -147,7 +147,7 @@ class ManifestTap(Tap):
                 read_one_record(self.streams[name])
 
     def _try_declared(self, names: Sequence[str]) -> bool:
-        """Read one record of each stream and return True, if none comes from a template.
+        """Read one record of each stream and return True, if no stream comes from a template.
 
         Otherwise return False without reading anything.
         """

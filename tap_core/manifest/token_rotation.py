@@ -43,9 +43,9 @@ _SKEW: Final = timedelta(seconds=60)
 
 @dataclass(slots=True)
 class _QuotaState:
-    """Number of requests that a token has left under a quota, until the quota window ends.
+    """Number of requests that a token may still send under a quota in its current window.
 
-    If `is_counted` is False, the API does not track the token, and nothing is counted.
+    If `is_counted` is False, the API reports no quota for the token, and nothing is counted.
     """
 
     remaining: int
@@ -193,7 +193,7 @@ class TokenRotator:
     def _compute_delay(self, quota: TokenQuota) -> float:
         """Return the seconds to delay a request, to spread the requests over the quota window.
 
-        The result is 0 while any token has more requests left than its declared reserve.
+        The result is 0 as long as any token has more requests left than its declared reserve.
         """
         declared, known = self._declared, self._get_states(quota)
         share, least = declared.budget_reserve_fraction, declared.budget_min_reserve

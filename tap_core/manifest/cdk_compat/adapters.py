@@ -142,7 +142,7 @@ class _BackoffAdapter(CdkBackoffStrategy):
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
         """Return the wait in seconds after attempt number ``attempt_count``.
 
-        None means the default wait.
+        Return None to use the default wait.
         """
         answer = None if isinstance(response_or_exception, Exception) else response_or_exception
         found = self._inner.compute_wait(answer, attempt_count, {"config": self._config})

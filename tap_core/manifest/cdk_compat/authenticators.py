@@ -260,7 +260,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     _lock: Any = field(init=False, repr=False, compare=False, default_factory=threading.RLock)
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the parameters; read the access token and its expiry date, if they are declared."""
+        """Store the parameters, and read the access token and its expiry date if declared."""
         self._parameters = parameters or {}
         self._token_expiry_date = ab_datetime_now() - timedelta(days=1)
         if self.token_expiry_date:

@@ -38,8 +38,8 @@ class DeclarativeCursor(StreamSlicer):
     def close_slice(self, stream_slice: CdkStreamSlice, *args: Any) -> None:
         """Update the state; called after all records of a slice were emitted.
 
-        ``args`` is empty, or contains the latest record of the slice if the overriding method
-        accepts it, as in older versions of airbyte-cdk.
+        By default ``args`` is empty. It contains the latest record of the slice if the overriding
+        method accepts it, as in older versions of airbyte-cdk.
         """
         raise NotImplementedError
 

@@ -41,7 +41,7 @@ class AirbyteDateTime(datetime):
         """Return the datetime in ISO 8601 format.
 
         A fraction of a second has 3 digits, or 6 if it is not a whole number of milliseconds. There
-        is no fraction if it is zero.
+        is no fraction if the datetime has whole seconds.
         """
         if not self.microsecond:
             kind = "seconds"

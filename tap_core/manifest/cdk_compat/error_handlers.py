@@ -59,7 +59,7 @@ class CdkBackoffStrategy:
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
         """Return the seconds to wait after attempt number ``attempt_count``; None for the default.
 
-        Older classes implement ``backoff`` instead, which is called for responses, but not for
+        Older classes implement ``backoff`` instead. It is called for responses, but not for
         exceptions.
         """
         older = getattr(self, "backoff", None)

@@ -220,7 +220,7 @@ class _Importer:
         names: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """Import a module and return it; the arguments are those of ``__import__``."""
+        """Import a module and return it; the arguments are the same as for ``__import__``."""
         root = name.partition(".")[0]
         if level == 0 and root == _CDK:
             return self._make_cdk_module(name, names or ())

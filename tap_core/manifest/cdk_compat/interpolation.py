@@ -174,7 +174,10 @@ class InterpolatedRequestInputProvider(_Parametrized):
         valid_key_types: Any = None,  # noqa: ARG002  (airbyte-cdk's signature)
         valid_value_types: Any = None,  # noqa: ARG002
     ) -> Any:
-        """Return the evaluated value; members that are None or an empty string are omitted."""
+        """Return the evaluated value; members that are None or an empty string are omitted.
+
+        ``valid_key_types`` and ``valid_value_types`` are ignored.
+        """
         found = evaluate(
             self.request_inputs or {},
             self.config,

@@ -51,7 +51,7 @@ class StreamOwner:
 
 
 class CdkPartition:
-    """Slice of a parent stream, whose records are read on demand."""
+    """Slice of a parent stream; its records are requested from the API by `read`."""
 
     def __init__(self, stream: CdkStream, stream_slice: CdkStreamSlice) -> None:
         self._stream = stream
@@ -207,7 +207,7 @@ class StreamSlicer:
 
 @dataclass
 class CdkPartitionRouter(StreamSlicer):
-    """Base class of partition routers, whose slices divide a stream into partitions."""
+    """Base class of partition routers, which divide a stream into partitions, one per slice."""
 
     def get_stream_state(self) -> Mapping[str, Any] | None:
         """Return None: the stream, not the router, keeps the state of the slices."""

@@ -74,7 +74,7 @@ class RecordExtractor:
     """Base class of record extractors, which find the records in a response."""
 
     def extract_records(self, response: requests.Response) -> Iterable[Any]:
-        """Return the records of a response, whose body is not decoded yet."""
+        """Return the records of a response; this method also decodes the response body."""
         raise NotImplementedError
 
 

@@ -97,7 +97,7 @@ class CdkHttpRequester(Requester):
         return str(evaluate(text or "", self.config, self._parameters, **seen))
 
     def get_authenticator(self) -> Any:
-        """Return the authenticator of the requests; None if there is none."""
+        """Return the authenticator of the requests; None if the manifest declares none."""
         return self._authenticator
 
     def get_url(

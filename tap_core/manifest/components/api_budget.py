@@ -250,7 +250,8 @@ class HTTPAPIBudget:
     def _find_policy(self, request: requests.PreparedRequest) -> tuple[str, RateLimits, int] | None:
         """Return the first policy that matches a request, as name, limits and the request's weight.
 
-        None if no policy matches the request, or if the matching policy is unlimited.
+        The weight is the number of requests that this request counts as. Return None if no policy
+        matches, or if the first policy that matches is unlimited.
         """
         for number, policy in enumerate(self.policies):
             weight = _get_weight(policy, request)

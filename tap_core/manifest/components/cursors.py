@@ -55,7 +55,7 @@ class _NumberComparator(ReplicationKeyComparator):
 
     @property
     def is_declared(self) -> bool:
-        """Always True: a value that is not a number is skipped instead of raising an error."""
+        """Always True, so that a value that is not a number is skipped without raising an error."""
         return True
 
     def is_usable(self, value: Any) -> bool:
@@ -152,7 +152,7 @@ class _IgnoringComparator(ReplicationKeyComparator):
 
     @property
     def is_declared(self) -> bool:
-        """Always True: cursor values are skipped without an error."""
+        """Always True, so that cursor values are skipped without raising an error."""
         return True
 
     def is_usable(self, value: Any) -> bool:  # noqa: ARG002  (the base's)
@@ -330,7 +330,7 @@ CursorReader: TypeAlias = CountReader | CustomCursorReader
 
 
 def _accepts_record(close: Any) -> bool:
-    """Return True if ``close_slice`` has a second parameter, the latest record of the slice.
+    """Return True if ``close_slice`` has a second parameter, for the latest record of the slice.
 
     Older versions of airbyte-cdk pass that record.
     """

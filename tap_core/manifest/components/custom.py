@@ -423,9 +423,9 @@ class CustomPaginationStrategy(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("next_page_token",)
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for a class whose ``next_page_token`` takes ``last_records``.
+        """Raise ManifestError if ``next_page_token`` of the class takes ``last_records``.
 
-        That is the signature of airbyte-cdk before version 6.
+        This parameter was used before version 6 of airbyte-cdk and is not supported.
         """
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
@@ -512,12 +512,12 @@ class CustomRequester(Custom):
 
     @cached_property
     def properties(self) -> QueryProperties | None:
-        """Query properties of the requests; None if there are none."""
+        """Query properties of the requests; None if the manifest declares none."""
         return get_request_properties(self.fields)
 
     @property
     def authenticator(self) -> Authenticator | None:
-        """Authenticator of the requests; None if there is none."""
+        """Authenticator of the requests; None if the manifest declares none."""
         return cast("Authenticator | None", self.fields.get("authenticator"))
 
     @property
@@ -541,7 +541,7 @@ class CustomRequester(Custom):
 
     @property
     def limits(self) -> Any:
-        """Limits on the size and duration of a response, as in `HttpRequester.limits`."""
+        """Limits of a response: bytes in memory, bytes in a file, seconds; None for the default."""
         return tuple(map(self.fields.get, ANSWER_LIMITS))
 
     def find_base_url(self, scope: TemplateScope) -> str:

@@ -118,7 +118,8 @@ class CheckStream:
 class CheckDynamicStream:
     """Connection check that reads one record from each of the first `stream_count` streams.
 
-    With `use_check_availability: false` nothing is read: the check succeeds if there is any stream.
+    With `use_check_availability: false` nothing is read; the check then succeeds if there is at
+    least one stream.
     """
 
     stream_count: int

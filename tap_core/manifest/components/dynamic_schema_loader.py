@@ -141,7 +141,7 @@ _TWO: Final = 2
 
 @dataclass(frozen=True)
 class DynamicSchemaLoader:
-    """Schema loader that builds a schema from a description of the fields, sent by the API."""
+    """Schema loader that builds a schema from the API's description of the fields."""
 
     retriever: Retriever
     schema_type_identifier: SchemaTypeIdentifier

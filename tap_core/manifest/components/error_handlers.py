@@ -501,7 +501,7 @@ def _parse_json_body(response: requests.Response, otherwise: Any) -> Any:
 def _get_error_message(response: requests.Response) -> str:
     """Return the error message in a body, for example its field ``message``.
 
-    If the body is not JSON, the whole body is the message. "" if there is no message.
+    If the body is not JSON, the whole body is the message. If there is no message, return "".
     """
     document = _parse_json_body(response, None)
     if document is None:

@@ -151,7 +151,7 @@ def _is_too_small(reduction: PageSizeReduction, _requester: Any, paginator: Any)
 
 
 def _stops_at_reduced_page(_reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
-    """Return True if the stop condition would mistake a page of reduced size for the last page."""
+    """Return True if the stop condition could mistake a page of reduced size for the last page."""
     template = getattr(getattr(_strategy(paginator), "stop_condition", None), "template", None)
     if template is None or "page_size" in template.names:
         return False

@@ -78,7 +78,7 @@ class PartitionSlice(dict[str, Any]):
 
     @property
     def _partition(self) -> PartitionSlice:
-        """This slice, for older manifests, whose templates use ``stream_slice._partition``."""
+        """This slice itself; templates of older manifests use ``stream_slice._partition``."""
         return self
 
     def merge(self, other: Mapping[str, Any]) -> PartitionSlice:

@@ -74,7 +74,7 @@ class GroupByKeyMergeStrategy:
     key: str | list[str]
 
     def group(self, record: Record) -> tuple[str, ...] | None:
-        """Return the key values of a record as strings; None if any of the values is empty."""
+        """Return the values of a record's key fields as strings; None if one of them is empty."""
         names = [self.key] if isinstance(self.key, str) else self.key
         values = [record.get(name) for name in names]
         return tuple(map(str, values)) if all(values) else None

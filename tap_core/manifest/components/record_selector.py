@@ -112,9 +112,9 @@ RecordPredicate: TypeAlias = RecordFilter | CustomRecordFilter
 
 @dataclass(frozen=True)
 class _RecordSteps:
-    """Processing steps for each record: transformations, filter, normalization, in this order.
+    """Processing steps for each record: transformations, filter, normalization.
 
-    Transformations before the filter are in ``before``, those after it in ``after``.
+    Transformations before the filter are in ``before``, transformations after it in ``after``.
     """
 
     before: _Changes = field(default_factory=list)
@@ -202,7 +202,8 @@ class RecordSelector:
     ) -> Callable[[Record], None] | None:
         """Return a function that converts a record's values to the schema's types, in place.
 
-        Return None if the manifest declares no normalization or the schema is empty.
+        Return None if the manifest declares no normalization. Also return None if the schema is
+        empty and the normalization is ``Default``.
         """
         asked = self.schema_normalization
         if asked == "None":

@@ -187,7 +187,7 @@ class HttpRequester:
 
     @cached_property
     def properties(self) -> QueryProperties | None:
-        """Query properties of the requests; None if there are none."""
+        """Query properties of the requests; None if the manifest declares none."""
         return get_request_properties(vars(self))
 
     @property
@@ -287,7 +287,7 @@ def find_property_parameters(params: Any) -> list[str]:
 
 
 def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:
-    """Return the query properties among the fields of a requester; None if there are none."""
+    """Return the query properties in the fields of a requester; None if there are no properties."""
     for name in find_property_parameters(fields.get("request_parameters")):
         found: QueryProperties = fields["request_parameters"][name]
         return found

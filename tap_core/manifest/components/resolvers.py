@@ -115,7 +115,7 @@ class _Resolver:
                 )
 
     def keeps_text(self, mapping: ComponentMappingDefinition) -> bool:  # noqa: ARG002
-        """Return True if a mapping's string value stays a string; False if it is parsed as YAML."""
+        """Return True if a mapping's string value stays a string, False if it is parsed as YAML."""
         return not self.READS_YAML
 
 
@@ -191,7 +191,7 @@ class ConfigComponentsResolver(_Resolver):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamParametersDefinition:
-    """List in the manifest with one entry per stream: the values of that stream."""
+    """List in the manifest with one entry per stream; an entry holds the values of its stream."""
 
     list_of_parameters_for_stream: Annotated[Any, "draft"]
 

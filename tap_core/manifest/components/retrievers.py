@@ -62,7 +62,7 @@ class SimpleRetriever:
     def routers(self) -> list[PartitionRouter]:
         """Partition routers of the stream.
 
-        With several routers, each slice combines a slice of each.
+        If there are several, each slice combines one slice of each router.
         """
         found = self.partition_router
         if found is None:

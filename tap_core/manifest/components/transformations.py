@@ -115,8 +115,9 @@ class RemoveFields:
     def transform(self) -> _Change:
         """Function that removes fields from a record in place.
 
-        With a condition the paths are ignored, as in airbyte-cdk: the condition is evaluated for
-        each scalar value, as the variable ``property``, and removes the value if true.
+        With a condition the paths are ignored, as in airbyte-cdk. The condition is then evaluated
+        for each scalar value, which is the variable ``property``. If it is true, the value is
+        removed.
         """
         if self.condition is not None:
             return self._remove_by_value
@@ -241,7 +242,7 @@ class DpathFlattenFields:
 class FlattenFields:
     """Transformation that moves all nested values to the top level of the record.
 
-    Names that would occur twice are prefixed with the name of the parent field.
+    A name that would occur twice is prefixed with the name of the parent field.
     """
 
     flatten_lists: bool = True
@@ -252,7 +253,7 @@ class FlattenFields:
 
 
 def _add_field_name(name: str, error: ManifestError) -> ManifestError:
-    """Return an error whose message begins with the name of the field."""
+    """Return an error with the name of the field at the beginning of its message."""
     return ManifestError(f"field '{name}': {error}")
 
 
