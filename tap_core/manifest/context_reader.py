@@ -179,7 +179,7 @@ class ManifestReader(WindowReader):
     # State of a custom or counting cursor
 
     def _find_position(self, context: Context | None) -> dict[str, Any]:
-        """Return the stored state of a context in the cursor's format; {} without a stored state."""
+        """Return the stored state of a context in the cursor's format; {} without stored state."""
         stream, manager = self.stream, self.stream.state_manager
         if stream.replication_method != REPLICATION_INCREMENTAL:
             return {}

@@ -89,7 +89,10 @@ def resolve(given: Any, scope: TemplateScope) -> Any:
 
 
 def resolve_mapping(given: Any, scope: TemplateScope) -> dict[str, Any]:
-    """Render the templates of a mapping; return {} if the result is not a mapping."""
+    """Render the templates of a mapping; return {} if the result is not a mapping.
+
+    ``scope`` holds the template variables.
+    """
     found = resolve(given, scope)
     return dict(cast(Mapping[str, Any], found)) if isinstance(found, Mapping) else {}
 

@@ -474,7 +474,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     ) -> ManifestStream:
         """Return a copy of the stream that sends the requests of another retriever, without slices.
 
-        ``scope`` holds template variables; ``into_file`` stores response bodies in files.
+        ``scope`` holds template variables; ``into_file`` True stores response bodies in files.
         """
         made = self._copy_with_retriever(retriever)
         selection = retriever.record_selector.make_selection()

@@ -486,9 +486,9 @@ def _make_filter_scope(response: requests.Response, scope: TemplateScope) -> Tem
 
 
 def _parse_json_body(response: requests.Response, otherwise: Any) -> Any:
-    """Return the JSON document of a body, or ``otherwise`` if the body is not JSON.
+    """Return the JSON document of a body; if the body is not JSON, return ``otherwise``.
 
-    The document is cached on the response.
+    A JSONResponse caches the document, so that it is parsed only once.
     """
     try:
         if isinstance(response, JSONResponse):

@@ -276,7 +276,8 @@ def _add_slice_value(
 ) -> None:
     """Add the value of a partition field to a request.
 
-    Nothing is added if the option is None or the value is empty, as in airbyte-cdk.
+    Nothing is added if ``option`` is None or the value is empty, as in airbyte-cdk. ``name`` is the
+    name of the partition field.
     """
     if option is not None:
         value = scope.get("stream_partition", {}).get(name)
