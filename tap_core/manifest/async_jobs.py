@@ -58,10 +58,10 @@ class JobLimiter:
 
     @contextmanager
     def hold_slot(self, check: Callable[[], object]) -> Iterator[None]:
-        """Wait for a free job slot, and hold it for the duration of the ``with`` block.
+        """Wait until a job may be started, and count it as running during the ``with`` block.
 
-        During the wait, ``check`` is called every 0.1 seconds; an error that it raises ends the
-        wait.
+        During the wait, ``check`` is called every 0.1 seconds. It raises an error to end the wait,
+        for example because the run has failed.
         """
         while not self._free.acquire(timeout=_LOOK_SECONDS):
             check()
@@ -93,7 +93,7 @@ def _check(run: SyncRun) -> None:
 
 @dataclass(slots=True)
 class _JobResponses:
-    """Responses of the API about one job, as variables for the templates of later requests."""
+    """Responses of the API about one job; templates of later requests use them as variables."""
 
     known: dict[str, Any]
     in_slice: dict[str, Any] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class _JobResponses:
 
 @dataclass(frozen=True, slots=True)
 class AsyncJobReader:
-    """Reader that gets the records of one slice with an asynchronous job (AsyncRetriever)."""
+    """Reader of one slice's records for an AsyncRetriever: creates a job and reads its results."""
 
     stream: DeclarativeStreamProtocol
     retriever: AsyncRetriever
@@ -134,9 +134,10 @@ class AsyncJobReader:
     # Creation and polling
 
     def _run_job(self) -> _JobResponses | None:
-        """Run the job until it completes, and repeat it after a failure; return its responses.
+        """Run the job until it completes, and return the API's responses about it.
 
-        None if the API skipped the job.
+        A job that fails or times out is created again. Return None if the status of the job is
+        ``skipped``.
 
         Raises:
             FatalSyncError: all attempts ended with a failure or a timeout.
@@ -153,7 +154,10 @@ class AsyncJobReader:
         raise self._make_error(f"its job ended {_TRIES} times with status '{status}'")
 
     def _wait_for_retry(self, job: _JobResponses | None, status: JobStatus) -> None:
-        """Log a warning about a job that failed or timed out; wait before the next attempt."""
+        """Log a warning that a job failed or timed out, and wait before the next attempt.
+
+        ``job`` is None if no job could be created; then nothing is logged.
+        """
         wait = None
         if job is not None:
             message = "%s: its job ended with status '%s' and is created again."
@@ -163,9 +167,12 @@ class AsyncJobReader:
         poll_sleep(self.run, wait or _USUAL_WAIT)
 
     def _create_job(self, *, is_last: bool) -> _JobResponses | None:
-        """Create a job and return its responses; None if the request failed and can be retried.
+        """Send the request that creates a job, and return the response.
 
-        With ``is_last`` True, the error of the request is raised instead of returning None.
+        Return None if the request failed and may be repeated.
+
+        Args:
+            is_last: True for the last attempt: its error is raised instead of returning None.
         """
         try:
             response = self.stream.with_request_only(
@@ -187,7 +194,10 @@ class AsyncJobReader:
         return _JobResponses({"creation_response": context}, {"create_job_response": response})
 
     def _follow_job(self, job: _JobResponses) -> JobStatus:
-        """Poll a job until it ends; return its status. On a timeout or an error, abort the job."""
+        """Poll a job until it ends; return its status.
+
+        On a timeout or an error, the job is aborted. An error is then raised.
+        """
         try:
             status = self._poll_job(job)
         except BaseException:
@@ -240,7 +250,7 @@ class AsyncJobReader:
         """Return the download targets (URLs or ids) of a completed job.
 
         Each target is downloaded with a separate request. Without a ``download_target_extractor``
-        there is a single, empty target.
+        the job has a single result, and the only target is an empty string.
         """
         retriever, response = self.retriever, cast("requests.Response", job.polled)
         extractor, targets = retriever.target_extractor, retriever.targets
@@ -262,8 +272,9 @@ class AsyncJobReader:
 
         Args:
             job: The responses about the job.
-            more: Additional variables.
-            in_slice: Additional values for ``stream_slice``; only older manifests use them.
+            more: Additional variables, such as ``download_target``.
+            in_slice: Additional values for ``stream_slice``. They are used only if the manifest has
+                the older option ``urls_extractor``.
         """
         responses = {**job.known, **(more or {})}
         stream_slice = self.scope["stream_slice"]
@@ -281,7 +292,7 @@ class AsyncJobReader:
         Args:
             retriever: The retriever of the request; None sends nothing.
             job: The responses about the job.
-            done: The participle in the message, for example "aborted".
+            done: The action in the past tense for the warning, for example "aborted".
         """
         if retriever is None:
             return
@@ -304,7 +315,7 @@ def _decoder(retriever: SimpleRetriever) -> Decoder:
 def _build_template_context(
     response: requests.Response, retriever: SimpleRetriever
 ) -> dict[str, Any]:
-    """Return the template variable for a response: its JSON object, ``headers`` and ``request``."""
+    """Return a response as a template variable: its JSON members, ``headers`` and ``request``."""
     document = next(_decoder(retriever).decode(response), None)
     known: Mapping[str, Any] = document if isinstance(document, Mapping) else {}
     return {"headers": response.headers, "request": response.request, **known}

@@ -95,7 +95,8 @@ class _Position:
     def for_component(self, cls: Any, node: MappingNode) -> _Position:
         """Return this position with the restricted variables that a component class allows.
 
-        A class allows them with a static method ``get_restricted_names``.
+        Restricted variables, such as ``stream_state``, are available only in the templates of some
+        components. A class lists them with a static method ``get_restricted_names``.
         """
         get_names = getattr(cls, "get_restricted_names", None)
         return (
@@ -128,7 +129,7 @@ class Builder:
     def build(self, node: Any, expected: Any, parameters: Mapping[str, Any] | None = None) -> Any:
         """Build what a node declares; return None if the node has a problem.
 
-        The arguments are those of `build_component`.
+        The arguments are the same as in `build_component`.
 
         Raises:
             ManifestError: the node has a problem, and `problems` is None.
@@ -172,7 +173,10 @@ class Builder:
         return made(shape, node, position)
 
     def _convert_data(self, shape: FieldType, node: DataMapping, position: _Position) -> Any:
-        """Convert a mapping from a response or the config to plain values, never to a component."""
+        """Convert a mapping from a response or the config to plain values.
+
+        Such a mapping is never built as a component, even if it has a ``type``.
+        """
         if shape.kind:
             return str(node) if shape.kind == "text" else to_plain(node)
         if shape.value is None:
@@ -185,9 +189,9 @@ class Builder:
         }
 
     def _keep_unbuilt(self, node: Any, position: _Position) -> Any:
-        """Return a component's node without building it; the user of the option builds it later.
+        """Return a component's node unchanged; the component that uses it builds it later.
 
-        If problems are collected, the node is also built once to find its problems.
+        If this builder collects problems, it also builds the node now, only to find its problems.
         """
         if not isinstance(node, MappingNode):
             return self._report(position, "a component must be a mapping with a `type`.")
@@ -236,7 +240,7 @@ class Builder:
         )
 
     def _convert_nested_value(self, shape: FieldType, node: Any, position: _Position) -> Any:
-        """Return a value inside a mapping or list; a text that renders as empty becomes None."""
+        """Convert a value inside a mapping or list; an empty text becomes None."""
         if isinstance(node, str):
             return self._build_interpolated(shape, node, position, empty=None)
         return self._convert(shape, node, position)
@@ -259,10 +263,10 @@ class Builder:
     def _build_interpolated(
         self, shape: FieldType, node: Any, position: _Position, *, empty: Any = ""
     ) -> Any:
-        """Return the value of a field that may contain templates.
+        """Return the value of a field that may contain a template.
 
-        A template that cannot be rendered yet is returned as a callable, a bound template.
-        ``empty`` is the value of an empty text.
+        If the template cannot be rendered yet, return a `BoundTemplate`, a callable that renders it
+        later. ``empty`` is the value to return for an empty text.
         """
         if not isinstance(node, str):
             return str(node) if shape.kind == "text" and not isinstance(node, MappingNode) else node
@@ -289,9 +293,17 @@ class Builder:
         types: tuple[type, ...] = (),
         empty: Any = "",
     ) -> Any:
-        """Compile a template for its position; return UNKNOWN if the template has a problem.
+        """Compile the template of a field and return it as a `BoundTemplate`.
 
-        Jinja is imported when the first template is compiled.
+        Return UNKNOWN after reporting a problem in the template. Jinja is imported when the first
+        template is compiled.
+
+        Args:
+            text: The text of the template.
+            position: The position of the field in the manifest.
+            kind: The kind of the field: ``text``, ``value`` or ``condition``.
+            types: The types that a literal in the result may have; () allows all types.
+            empty: The value of the field if the template renders as an empty text.
         """
         from tap_core.manifest.interpolation import (
             RESTRICTED_NAMES,
@@ -315,17 +327,17 @@ class Builder:
         return made
 
     def _depends_on_unknown(self, bound: Any, position: _Position) -> bool:
-        """Return True if a template uses config or parameters whose values are still unknown."""
+        """Return True if a template uses the config or parameters before their values are known."""
         names = bound.template.names
         if "parameters" in names and any(one is UNKNOWN for one in position.parameters.values()):
             return True
         return self.config is None and "config" in names
 
     def _build_plain(self, shape: FieldType, node: Any, position: _Position) -> Any:
-        """Return the value of a field whose template is rendered before any request is sent.
+        """Return the value of an option that is evaluated before any request is sent.
 
-        If the field accepts a function from config to value, such a function may be returned.
-        UNKNOWN is returned if the config is missing or the value has a problem.
+        If the config is not known yet, return a function from config to value if the option accepts
+        one, otherwise UNKNOWN. Also return UNKNOWN if the value has a problem.
         """
         text = ""
         if isinstance(node, str) and has_template(node):
@@ -418,10 +430,10 @@ class Builder:
     def _get_option_types(
         kind: type, plan: ComponentPlan, node: MappingNode
     ) -> Iterable[tuple[str, FieldType]]:
-        """Yield the name and the type of each option of a component class.
+        """Return the name and the type of each option of a component class.
 
-        A class may have a static method ``literal_types``, which restricts the literals of an
-        option depending on the other options of the node.
+        A class may restrict the types of literals in an option, depending on the other options of
+        the node. For this it has a static method ``literal_types``.
         """
         get_from_class = getattr(kind, "literal_types", None)
         if get_from_class is None:
@@ -504,9 +516,9 @@ class Builder:
         return self._instantiate(cls, plan, {"class_name": name, "fields": fields}, position)
 
     def _build_custom_field(self, node: Any, position: _Position) -> Any:
-        """Return the value of a custom class's option.
+        """Return the value of an option of a custom class (``class_name``).
 
-        A component is built; any other value is returned unchanged.
+        A component in the value is built; any other value is returned unchanged.
         """
         if isinstance(node, list):
             lines = node.lines if isinstance(node, ListNode) else []
@@ -530,17 +542,17 @@ def _has_unknown(values: Iterable[Any]) -> bool:
 
 
 def _must_stay_unrendered(bound: Any, position: _Position) -> bool:
-    """Return True if a template must stay unrendered because its output may contain config data.
+    """Return True if a template of a component mapping uses the config and so is rendered later.
 
-    Rendering it later keeps config data distinguishable from the manifest's own text.
+    The later rendering marks config data, so that it is not mistaken for text of the manifest.
     """
     return "components_values" in position.restricted_names and "config" in bound.template.names
 
 
 def _is_code_from_data(node: MappingNode) -> bool:
-    """Return True if the Python class to run (``class_name``) is named by a response or the config.
+    """Return True if a response or the config names the Python class to run.
 
-    Only the manifest itself may name it.
+    This is not allowed: only the manifest itself may set ``class_name``.
     """
     kind = node.get(_TYPE)
     is_custom = isinstance(kind, DataText) and kind.startswith(_CUSTOM)
@@ -553,7 +565,7 @@ def _is_component(node: MappingNode) -> bool:
 
 
 def _is_accepted(cls: type, expected: type) -> bool:
-    """Return True if an option of type ``expected`` accepts the component class ``cls``."""
+    """Return True if an option of type ``expected`` accepts components of the class ``cls``."""
     if not getattr(expected, "_is_protocol", False):
         return issubclass(cls, expected)
     if cls.__name__.startswith(_CUSTOM):

@@ -37,11 +37,11 @@ _PUBLISHED: Final[Mapping[str, frozenset[str]]] = {
 def unknown_options(
     node: MappingNode, options: Collection[Any], parameters: Collection[Any]
 ) -> list[tuple[Any, bool]]:
-    """Return the unknown options of a component, each with a bool: True for an error.
+    """Return each unknown option of a component, with True for an error or False for a warning.
 
-    False is a warning, for an option that is known from another component, from an older version,
-    or as a parameter. If a node has such an option, its other unknown options are warnings too,
-    unless they look like a misspelled option.
+    It is a warning if the name is known from another component, from an older version of Airbyte's
+    manifests, or as a parameter. If the component has such an option, its other unknown options are
+    warnings too. However, an option that looks like a misspelling is then still an error.
 
     Args:
         node: The component's node.

@@ -138,8 +138,8 @@ def _run(arguments: _ParsedArguments) -> int:
 def _config_file(arguments: Sequence[str]) -> Path | None:
     """Return the path of the config file if ``--config`` names exactly one file; otherwise None.
 
-    The path is needed before the tap parses its arguments: stream discovery may refresh a token,
-    which is then written to the config file.
+    The path is needed before the tap parses its arguments: stream discovery may refresh a token and
+    write it to the config file.
     """
     words = iter(arguments)
     pairs = (word.partition("=") for word in words)

@@ -23,6 +23,8 @@ _SHOWN: Final = 60
 def coerce_scalar(shape: FieldType, value: Any) -> Any:
     """Convert a value to one of the scalar types or literals that an option accepts.
 
+    ``shape`` describes the accepted types.
+
     Raises:
         ValueError: the value has another type.
     """
@@ -71,7 +73,10 @@ def _format_value(value: Any) -> str:
 
 
 def describe_expected_type(shape: FieldType) -> str:
-    """Describe the types that an option accepts, for messages, such as "an integer"."""
+    """Describe the types that an option accepts, for messages, such as "an integer".
+
+    ``shape`` contains the accepted types.
+    """
     parts = [*map(repr, shape.literals), *(_NAMES[one] for one in _NAMES if one in shape.scalars)]
     if shape.kind:
         parts.append("a text" if shape.kind == "text" else "a value")

@@ -51,7 +51,7 @@ class CursorSlice(NamedTuple):
 
 
 class ManifestReader(WindowReader):
-    """Reader of the contexts (partitions) of one stream of a manifest.
+    """Reader of the contexts of a manifest's stream, where a context is the values of a partition.
 
     It reads time windows or cursor slices one after the other, and stores their state.
     """
@@ -79,7 +79,11 @@ class ManifestReader(WindowReader):
     # Windows
 
     def make_edge_error(self, message: str, name: str) -> ConfigurationError:
-        """Return the error for an invalid start or end, with the config keys in the template."""
+        """Return the error for an invalid start or end of the cursor.
+
+        The message names the config keys that the template of the option uses. ``name`` is
+        ``start`` or ``end``.
+        """
         node = self._components.incremental_node.get("incremental_sync") or {}
         given = node.get(f"{name}_datetime")
         texts = given.values() if isinstance(given, Mapping) else [given]
@@ -98,7 +102,7 @@ class ManifestReader(WindowReader):
     def find_edges(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
         """Return the start and the end of the period to read.
 
-        With ``global_substream_cursor`` all slices end where the first slice ends.
+        With ``global_substream_cursor`` no slice is read beyond the end of the first slice.
         """
         start, end = super().find_edges(cursor)
         return start, self._slices.limit_end(end) if cursor.global_substream_cursor else end
@@ -106,7 +110,7 @@ class ManifestReader(WindowReader):
     def find_stored(
         self, cursor: DatetimeBasedCursor, context: Context | None
     ) -> dt.datetime | None:
-        """Return the datetime up to which a context is synced; None without a bookmark."""
+        """Return the datetime up to which a slice is already synced; None without a bookmark."""
         found = super().find_stored(cursor, context)
         if found is None or not cursor.global_substream_cursor or cursor.lookback_window:
             return found
@@ -116,7 +120,7 @@ class ManifestReader(WindowReader):
     # Slices of a custom or counting cursor
 
     def read(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a context, one window or cursor slice after the other."""
+        """Yield the records of a context, one time window or cursor slice after the other."""
         cursor = self._components.other_cursor
         return super().read(context) if cursor is None else self._read_slices(cursor, context)
 
@@ -166,16 +170,16 @@ class ManifestReader(WindowReader):
 
     @property
     def state_scope(self) -> Mapping[str, Any]:
-        """State of a custom cursor, as the template variable ``stream_state``.
+        """State of a custom cursor, as a mapping with the template variable ``stream_state``.
 
-        {} outside of a slice.
+        The mapping is empty while no slice is read.
         """
         return {} if self.current_slice is None else {STATE: self.current_slice.reader.state}
 
     # State of a custom or counting cursor
 
     def _find_position(self, context: Context | None) -> dict[str, Any]:
-        """Return the stored state of a context in the cursor's format; {} in the first sync."""
+        """Return the stored state of a context in the cursor's format; {} without stored state."""
         stream, manager = self.stream, self.stream.state_manager
         if stream.replication_method != REPLICATION_INCREMENTAL:
             return {}
@@ -186,7 +190,7 @@ class ManifestReader(WindowReader):
     def _close_slice(self, context: Context | None, state: Mapping[str, Any] | None) -> None:
         """Store the state of a cursor as soon as all records of its slice are written.
 
-        ``state`` None stores nothing, because the cursor uses an ordinary bookmark.
+        If ``state`` is None, nothing is stored, because the cursor uses an ordinary bookmark.
         """
         stream = self.stream
         if state is None or stream.replication_method != REPLICATION_INCREMENTAL:

@@ -22,9 +22,9 @@ __all__ = ["add_base_origin", "is_template_origin", "make_component_route", "mak
 
 
 def is_template_origin(node: Mapping[str, Any], origin: Origin) -> bool:
-    """Return True if the stream template contains the origin (scheme, host, port).
+    """Return True if the template of a generated stream contains an origin (scheme, host, port).
 
-    Always True for a stream that is declared without a template.
+    Always True for a stream that is declared without a template. ``node`` is the stream.
     """
     origins = getattr(node, "origins", None)
     return origins is None or origin in origins
@@ -39,8 +39,9 @@ def make_trusted_scope(
         scope: The template variables of the current request.
         config: The config of the connector.
         stream: The name of the stream.
-        routers: The partition routers of the stream. The slice is kept if all of them are
-            ListPartitionRouters, whose values do not come from responses. None drops the slice.
+        routers: The partition routers of the stream. If all of them are ListPartitionRouters, the
+            slice is kept, because its values do not come from responses. Otherwise, or for None,
+            the slice is dropped.
     """
     is_own = routers is not None and all(isinstance(one, ListPartitionRouter) for one in routers)
     slices: Any = scope.get("stream_slice") if is_own else None

@@ -97,7 +97,8 @@ class BoundedReader:
     def bound(self, data: object = None) -> Bound:
         """Return the size limit for reading a stream.
 
-        It is the limit of the decoder, or of the outer stream ``data`` if the decoder has none.
+        It is the decoder's own limit, if that is set. Otherwise it is the limit of ``data``, the
+        stream of the outer decoder, or the default if ``data`` has no limit.
         """
         if self.max_unpacked_bytes is not None:
             return Bound(self.max_unpacked_bytes, f"{_SETTING} of the decoder")
@@ -145,7 +146,7 @@ class _CountingStream(io.RawIOBase):
 
 
 class _ByteCounter:
-    """Counter of the decompressed bytes of a response, including nested archives."""
+    """Counter of the decompressed bytes of a response; it includes archives inside archives."""
 
     def __init__(
         self, bound: Bound, packed: Callable[[], int], outer: _ByteCounter | None = None
@@ -156,8 +157,8 @@ class _ByteCounter:
         """Add a number of decompressed bytes to the total.
 
         Raises:
-            InputTooLargeError: the total exceeds the limit, and also `RATIO` times the
-                compressed size.
+            InputTooLargeError: the total exceeds both the limit and `RATIO` times the compressed
+                size.
         """
         if self._outer is not None:
             self._outer.add(size)
@@ -178,7 +179,10 @@ def open_body(response: requests.Response) -> IO[bytes]:
 
 
 def decompress(data: IO[bytes], bound: Bound) -> IO[bytes]:
-    """Return a stream of the decompressed bytes; data other than gzip is returned unchanged."""
+    """Return a stream of the decompressed bytes; bytes that are not gzip are not changed.
+
+    ``bound`` is the size limit for the decompressed bytes.
+    """
     packed = _ResponseStream(cast("io.RawIOBase", data), _PACKED_BLOCK)
     time: ReadingTime | None = getattr(data, "time", None)
     packed.bound, packed.time = bound, time
@@ -213,7 +217,7 @@ def _stream(
 
 
 class _ArchiveFile:
-    """File object for zipfile that limits the size of the zip archive's directory."""
+    """Wrapper of a zip file for the module zipfile; limits the size of the archive's file list."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

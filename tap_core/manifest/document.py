@@ -25,7 +25,7 @@ __all__ = [
 
 
 class _Unknown:
-    """Type of `UNKNOWN`, the marker for values that are not known yet; copies are identical."""
+    """Type of `UNKNOWN`, the marker for values not known yet; copies are the same object."""
 
     def __deepcopy__(self, memo: Any) -> _Unknown:
         return self
@@ -43,7 +43,7 @@ any other parameters.
 
 
 class MappingNode(dict[Any, Any]):
-    """Mapping in a manifest, with its position and parameters."""
+    """Mapping in a manifest, with its line numbers, its path and the parameters it may use."""
 
     __slots__ = ("filled", "line", "lines", "origins", "parameters", "path")
 
@@ -105,9 +105,9 @@ class ListNode(list[Any]):
 
 
 def is_larger(value: Any, most: int) -> bool:
-    """Return True if a value has more than ``most`` nodes.
+    """Return True if a value, with all values nested in it, consists of more than ``most`` values.
 
-    A node that is used several times counts each time.
+    A value that several parents share is counted once for each parent.
     """
     return _size(value, most, {}) > most
 
@@ -122,7 +122,7 @@ def _size(value: Any, most: int, known: dict[int, int]) -> int:
 
 
 def to_plain(value: Any) -> Any:
-    """Convert a node to plain dicts and lists; keys become strings, as in JSON."""
+    """Convert a part of a manifest to plain dicts and lists; keys become strings, as in JSON."""
     if isinstance(value, dict):
         return {_key(key): to_plain(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -135,9 +135,9 @@ def _key(key: Any) -> str:
 
 
 def to_nodes(value: Any, line: int) -> Any:
-    """Convert plain dicts and lists to manifest nodes.
+    """Convert plain dicts and lists to a part of a manifest, with line numbers.
 
-    Parts that are nodes already keep their line numbers; all others get ``line``.
+    Parts that already have line numbers keep them; all others get ``line``.
     """
     if isinstance(value, DataMapping):
         return value

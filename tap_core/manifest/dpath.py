@@ -51,9 +51,10 @@ def has_wildcard(path: Sequence[str]) -> bool:
 
 
 def make_getter(path: Sequence[str]) -> Callable[[Any], Any]:
-    """Return a function that gets the value at a path; `MISSING` if the path does not exist.
+    """Return a function that gets the value at ``path`` in a document.
 
-    The function raises ManifestError if a path with wildcards matches several values.
+    The function returns `MISSING` if the path does not exist. It raises ManifestError if a path
+    with wildcards matches several values.
     """
     steps = tuple(map(str, path))
     if has_wildcard(steps):
@@ -90,7 +91,7 @@ def _make_single_getter(steps: Sequence[str]) -> Callable[[Any], Any]:
 
 
 def find_all(path: Sequence[str]) -> Callable[[Any], list[Any]]:
-    """Return a function that gets all values at a path, in document order."""
+    """Return a function that gets all values in a document that match ``path``, in order."""
     find = _make_finder(tuple(map(str, path)))
     return lambda document: [holder[name] for holder, name in find(document)]
 
@@ -105,7 +106,7 @@ def make_locator(path: Sequence[str]) -> Callable[[Any], list[_Location]]:
 
 
 def make_remover(path: Sequence[str]) -> Callable[[Any], None]:
-    """Return a function that removes all values at a path from a document, in place."""
+    """Return a function that removes all values that match ``path`` from a document, in place."""
     steps = tuple(map(str, path))
     if len(steps) == 1 and not has_wildcard(steps):
         only = steps[0]
@@ -149,7 +150,10 @@ def delete_at(location: _Location) -> None:
 
 
 def _get_or_create(holder: Any, step: str, empty: Any) -> Any:
-    """Return the container at a key or index; if it is missing or None, set it to ``empty``."""
+    """Return the value at ``step``, which is a key or index of the container ``holder``.
+
+    If the value is missing or None, it is first set to ``empty``.
+    """
     below = _get_child(holder, step)
     if below is MISSING or below is None:
         _set(holder, step, empty)
@@ -169,7 +173,7 @@ def _set(holder: Any, step: str, value: Any) -> None:
 
 
 def _get_child(holder: Any, step: str) -> Any:
-    """Return the value at a key or index of a container, or `MISSING`."""
+    """Return the value at ``step``, a key or index of ``holder``; `MISSING` without a value."""
     if isinstance(holder, dict):
         return cast(dict[str, Any], holder).get(step, MISSING)
     if isinstance(holder, list):
@@ -221,7 +225,10 @@ def _iterate_locations(document: Any) -> Iterator[_Location]:
 
 
 def _make_finder(steps: tuple[str, ...]) -> _Find:
-    """Return a function that yields the locations matching a path, which must not be empty."""
+    """Return a function that yields the locations (container and key) that match a path.
+
+    ``steps`` are the parts of the path; there must be at least one.
+    """
     if "**" in steps:
         at = steps.index("**")
         return _make_deep_finder(steps[:at], steps[at + 1 :])
@@ -241,7 +248,8 @@ def _make_finder(steps: tuple[str, ...]) -> _Find:
 def _make_deep_finder(before: tuple[str, ...], after: tuple[str, ...]) -> _Find:
     """Return a function that yields the locations matching a path with ``**``.
 
-    ``**`` matches any number of levels. ``before`` and ``after`` are the parts around it.
+    ``**`` matches any number of levels. ``before`` and ``after`` are the parts of the path before
+    it and after it.
     """
     start = _make_finder(before) if before else None
     end = _make_finder(after) if after else None

@@ -36,7 +36,9 @@ _TOKEN_ENDPOINT: Final = "token_refresh_endpoint"  # noqa: S105  (an option's na
 def generate_streams(
     tap: Any, shared: SharedResources, taken: Collection[str]
 ) -> Iterator[tuple[str, MappingNode]]:
-    """Yield each generated stream as the name of its dynamic stream and the stream's node.
+    """Generate the streams of all dynamic streams in the manifest.
+
+    Yield each as a pair: the name of the dynamic stream, and the node that declares the stream.
 
     Args:
         tap: The tap, for the internal streams that read from the API.
@@ -126,7 +128,8 @@ def _check_token_endpoints(
 ) -> None:
     """Raise ManifestError if data from a response changed the origin of a token endpoint.
 
-    Token requests contain the client secret, so the template itself must name the origin.
+    Token requests contain the client secret, so they are sent only to an origin (scheme, host,
+    port) that the stream template itself contains. ``origins`` are these origins.
 
     Raises:
         ManifestError: the template does not contain the origin of the token endpoint.

@@ -14,8 +14,8 @@ __all__ = ["FailedRecordsError", "ManifestError"]
 class ManifestError(ConfigurationError):
     """Error in a manifest that cannot be read, or that declares something unsupported.
 
-    ``message`` is the problem without its position; ``line`` (0 if unknown) and ``path`` are the
-    position.
+    ``message`` is the problem without its position in the manifest. The position is ``line`` (0 if
+    unknown) and ``path``.
     """
 
     def __init__(self, message: str, *, place: str = "", line: int = 0, path: str = "") -> None:
@@ -28,4 +28,4 @@ class ManifestError(ConfigurationError):
 
 
 class FailedRecordsError(DataError):
-    """Error for a context in which templates failed on some records; all others were emitted."""
+    """Error for a slice with records on which a template failed; its other records were emitted."""

@@ -25,7 +25,7 @@ _MOST: Final = 1_000
 
 
 class FailedRecords:
-    """Collector of the records of one context on which templates failed; thread-safe."""
+    """Counter and logger of the records of one slice on which a template failed; thread-safe."""
 
     def __init__(self, stream: str, keys: Sequence[str], log: Callable[..., None]) -> None:
         self.count = 0
@@ -61,7 +61,7 @@ class FailedRecords:
             raise self._error("The context was not read to its end.")
 
     def check(self) -> None:
-        """Raise FailedRecordsError if any record failed; called at the end of the context."""
+        """Raise FailedRecordsError if any record failed; called at the end of the slice."""
         if self.count:
             raise self._error("All others were read.")
 

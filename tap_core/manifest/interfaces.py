@@ -74,9 +74,10 @@ Condition: TypeAlias = Annotated[bool | Callable[[TemplateScope], bool], "condit
 
 
 def resolve(given: Any, scope: TemplateScope) -> Any:
-    """Return the value of a field: render its template with the variables in ``scope``.
+    """Return the value of a field; if the field is a template, render it with ``scope``.
 
-    Templates inside dicts and lists are rendered too. A plain value is returned unchanged.
+    ``scope`` holds the template variables. Templates inside dicts and lists are rendered too. A
+    plain value is returned unchanged.
     """
     if callable(given):
         return given(scope)
@@ -88,7 +89,10 @@ def resolve(given: Any, scope: TemplateScope) -> Any:
 
 
 def resolve_mapping(given: Any, scope: TemplateScope) -> dict[str, Any]:
-    """Render the templates of a mapping; return {} if the result is not a mapping."""
+    """Render the templates of a mapping; return {} if the result is not a mapping.
+
+    ``scope`` holds the template variables.
+    """
     found = resolve(given, scope)
     return dict(cast(Mapping[str, Any], found)) if isinstance(found, Mapping) else {}
 
@@ -132,7 +136,10 @@ class ErrorHandler(Protocol):
     def interpret(
         self, response: requests.Response, scope: TemplateScope
     ) -> ResponseResolution | None:
-        """Return the resolution for a response; None applies the default for its HTTP status."""
+        """Return the resolution (action and message) for a response.
+
+        None applies the default resolution for the HTTP status of the response.
+        """
 
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
@@ -211,7 +218,7 @@ class PartitionRouter(Protocol):
     """Partition router: generates the slices of a stream, each with its partition values."""
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterable[Context]:
-        """Yield the contexts of the slices lazily.
+        """Yield the contexts of the slices lazily; a context is a dict of partition values.
 
         The keys of a context are the partition fields, and ``parent_slice`` if the parent has
         slices. ``stream`` is the stream to read; parent streams are read through it.
@@ -252,7 +259,10 @@ class DeclarativeStreamProtocol(Protocol):
         """
 
     def slices(self) -> Iterable[Context | None]:
-        """Return the contexts of this stream's slices; [None] if it has no partition routers."""
+        """Return the contexts (partition values) of this stream's slices.
+
+        Return [None] if the stream has no partition routers.
+        """
 
     def read_slice(self, context: Context | None) -> Iterable[Record]:
         """Yield the transformed records of a slice, from which a child stream makes its slices.
@@ -271,15 +281,15 @@ class DeclarativeStreamProtocol(Protocol):
     ) -> DeclarativeStreamProtocol:
         """Return a copy of the stream that sends the requests of another retriever.
 
-        The copy has no slices. With ``into_file`` True, response bodies are stored in files, for
-        large downloads.
+        The copy has no slices. With ``into_file`` True, response bodies are stored in files, which
+        suits large downloads.
         """
 
     def send_request(self) -> requests.Response:
         """Send the one request of a copy from `with_request_only`; return the response."""
 
     def request_records(self, context: None, /) -> Iterable[Record]:
-        """Yield the records of all pages; the stream has a single slice."""
+        """Yield the records of all pages, for a stream that has only one slice."""
 
     def iterate_records(self, retriever: Any) -> Iterable[Record]:
         """Yield the records of another retriever, read as a single slice."""
@@ -290,13 +300,19 @@ class DeclarativeStreamProtocol(Protocol):
 
     @property
     def mask(self) -> Mapping[tuple[str, ...], bool]:
-        """Selection in the catalog: a bool for each property path, True if selected."""
+        """Selection in the catalog: for each property path, True if selected, otherwise False."""
 
     def find_parent_state(self, parent: str) -> Any:
-        """Return the stored position (state) of a parent stream; None in the first sync."""
+        """Return the stored position (state) of a parent stream; None in the first sync.
+
+        ``parent`` is the name of the parent stream.
+        """
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Store the position of a parent stream once all slices yielded so far are synced."""
+        """Store the position of a parent stream once all slices yielded so far are synced.
+
+        ``parent`` is the name of the parent stream.
+        """
 
     def resume_from(self, position: Any) -> DeclarativeStreamProtocol:
         """Return a copy of a parent stream that reads only changes after a stored position."""
@@ -305,5 +321,5 @@ class DeclarativeStreamProtocol(Protocol):
     def resume_position(self) -> Any:
         """Position that a parent stream has reached, as a JSON value for `resume_from`.
 
-        None if the position is unknown.
+        The property is None if the position is unknown.
         """

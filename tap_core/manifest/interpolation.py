@@ -77,7 +77,7 @@ _Result = TypeVar("_Result")
 
 
 class Template:
-    """Compiled template; equal texts share it, regardless of position and parameters."""
+    """Compiled template, shared by all options that have the same template text."""
 
     __slots__ = ("_render", "is_volatile", "names", "text")
 
@@ -108,7 +108,7 @@ class Template:
 
     @property
     def is_fixed(self) -> bool:
-        """True if the result depends on config and parameters only."""
+        """True if all renderings with the same config and parameters give the same result."""
         return not self.is_volatile and self.names <= _FIXED
 
     @property
@@ -132,7 +132,9 @@ class Template:
         return self._render_with(self._render, scope, constants)
 
     def render_parts(self, scope: Mapping[str, Any], constants: Mapping[str, Any]) -> list[str]:
-        """Render the template in parts: its own text as str, inserted data as `DataText`.
+        """Render the template and return the result in parts.
+
+        Text of the template is a str, data that was inserted into it is a `DataText`.
 
         Raises:
             Exception: see `render`.
@@ -175,7 +177,7 @@ class Template:
         raise ManifestError(f"the template {self.text!r} uses '{name}', which is not known here.")
 
     def describe_error(self, error: Exception) -> str:
-        """Return the message of an error; only the type if the message may contain secrets."""
+        """Return the message of an error, or only its type if the message may contain secrets."""
         is_hidden = _CONFIG in self.names or not are_rows_shown()
         return type(error).__name__ if is_hidden else _format_error(error)
 
@@ -208,10 +210,12 @@ class BoundTemplate:
     def __call__(self, scope: Mapping[str, Any]) -> Any:
         """Render the template with the variables in ``scope`` and return the value of the field.
 
-        A condition that compares incompatible types is true, as in airbyte-cdk.
+        A condition that compares incompatible types is true, as in airbyte-cdk. A condition that
+        accesses an attribute of an undefined value is false.
 
         Raises:
-            ManifestError: the template fails, or accesses an attribute of an undefined value.
+            ManifestError: the template fails, or a template other than a condition accesses an
+                attribute of an undefined value.
         """
         try:
             text = self.template.render(scope, self.constants)
@@ -231,7 +235,9 @@ class BoundTemplate:
         return parse_plain(text, self.kind, self.types, self.empty)
 
     def render_parts(self, scope: Mapping[str, Any]) -> list[str]:
-        """Render the template in parts: its own text as str, inserted data as `DataText`.
+        """Render the template and return the result in parts.
+
+        Text of the template is a str, data that was inserted into it is a `DataText`.
 
         Raises:
             ManifestError: the template fails, or accesses an attribute of an undefined value.
@@ -370,12 +376,15 @@ def _compile_jinja(tree: nodes.Template) -> Callable[[Mapping[str, Any]], str]:
 
 
 def _mark_text(value: Any) -> str:
-    """Convert an output value to text: OwnText stays OwnText, data becomes _DataOutput."""
+    """Convert an output value to text that shows its origin.
+
+    `OwnText` becomes ordinary text; any other value is data and becomes `_DataOutput`.
+    """
     return str(value) if value.__class__ is OwnText else _DataOutput(decimals_to_floats(value))
 
 
 class _DataOutput(str):
-    """Piece of output that is data; Jinja's conversion to text keeps this type."""
+    """Piece of a template's output that is data; Jinja's conversion to text keeps this type."""
 
     __slots__ = ()
 
@@ -406,7 +415,10 @@ def _compile_parts(text: str) -> Callable[[Mapping[str, Any]], list[str]]:
 def _compile_fast(
     tree: nodes.Template, names: frozenset[str]
 ) -> Callable[[Mapping[str, Any]], str] | None:
-    """Return a fast renderer without Jinja; None if the template is more than plain look-ups."""
+    """Return a fast function that renders a template without Jinja.
+
+    Return None if the template contains more than text and plain look-ups, such as a filter.
+    """
     if len(tree.body) != 1 or not isinstance(tree.body[0], nodes.Output):
         return None
     parts: list[str | _Part] = []

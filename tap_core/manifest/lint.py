@@ -149,7 +149,7 @@ def _check_template(
 ) -> Iterator[tuple[str | None, MappingNode]]:
     """Check the streams that a template generates; yield the name and the node of each.
 
-    The name is None if it comes from the config or an API. Problems are appended to ``problems``.
+    The name is None if it comes from the config or an API. Problems are added to ``problems``.
     """
     template = _build_template(manifest, node)
     if template is None:
@@ -172,9 +172,10 @@ def _check_template(
 
 
 def _build_template(manifest: Manifest, node: MappingNode) -> StreamTemplate | None:
-    """Build a stream template and its resolver; return None if the resolver has problems.
+    """Return the stream template that a dynamic stream declares, with its resolver built.
 
-    The builder has already reported these problems.
+    Return None if the template or the resolver has problems, which the builder has already
+    reported.
     """
     template, given = node.get("stream_template"), node.get("components_resolver")
     if not isinstance(template, MappingNode) or not isinstance(given, MappingNode):
@@ -209,7 +210,7 @@ def _get_stream_name(stream: MappingNode, problems: list[ManifestProblem]) -> st
 def _warn_of_unused_mappings(
     template: StreamTemplate, node: MappingNode
 ) -> Iterator[ManifestProblem]:
-    """Yield a warning for each component mapping with a path that matches nothing."""
+    """Yield a warning for each component mapping with a path that the template does not contain."""
     given = node["components_resolver"]["components_mapping"]
     for number in replace(template, known_names={"parameters"}).find_unused_mappings():
         ending = "; `create_or_update: true` creates it" if template.resolver.CREATES else ""

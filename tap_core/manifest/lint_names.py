@@ -133,7 +133,7 @@ def _value_at(schema: Any, steps: Iterable[Any]) -> Any:
 
 
 def _find_line(schema: MappingNode, steps: Iterable[Any]) -> int:
-    """Return the line of a part of a schema, or of the nearest parent with a line number.
+    """Return the line of a part of a schema, or of its nearest parent with a known line.
 
     ``steps`` is the path of the part.
     """

@@ -43,7 +43,7 @@ _TOO_DEEP: Final = "this is nested too deeply after its references are resolved:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Manifest as written (`raw`), and with references and defaults resolved (`tree`)."""
+    """Manifest, as written (`raw`) and with references and defaults resolved (`tree`)."""
 
     name: str
     """File name of the manifest, for messages."""
@@ -162,7 +162,7 @@ def read_manifest(source: Path | str) -> Manifest:
 
 
 def get_template_names(dynamic_streams: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the names of dynamic streams; ``dynamic_stream_<index>`` for one without a name."""
+    """Return the names of dynamic streams; one without a name is ``dynamic_stream_<index>``."""
     return [
         str(one.get("name") or f"dynamic_stream_{place}")
         for place, one in enumerate(dynamic_streams)
@@ -226,7 +226,7 @@ def _compose(text: str) -> yaml.Node | None:
 
 
 class _Reader:
-    """Converter of YAML nodes to manifest nodes; all aliases of an anchor share one object."""
+    """Converter of YAML nodes to manifest nodes; all aliases of an anchor give the same object."""
 
     def __init__(self, duplicate_keys: list[tuple[int, str]]) -> None:
         self._words = yaml.constructor.SafeConstructor()

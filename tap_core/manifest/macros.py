@@ -183,12 +183,12 @@ def _base64decode(value: str) -> str:
 
 
 def _base64binascii_decode(value: str) -> str:
-    """Encode a text as base64; despite its name, airbyte-cdk's filter does the same."""
+    """Encode a text as base64, as airbyte-cdk's filter of this name does in spite of the name."""
     return base64.standard_b64encode(value.encode("ascii")).decode("ascii")
 
 
 def _to_quoted_json(value: Any) -> str:
-    """Return a value as a quoted JSON string, so that it is not parsed as a literal.
+    """Return a value as a quoted JSON string, so that it is not parsed as a Python literal.
 
     A text is returned unchanged.
     """

@@ -37,7 +37,7 @@ class PageToken:
 
 @dataclass(slots=True)
 class _PageCounts:
-    """Record counts of the page that is being read, and its last record."""
+    """Counts of the current page's records, before and after filtering, and its last record."""
 
     size: int = 0
     kept: int = 0
@@ -53,7 +53,8 @@ class PageLoop:
         decode: Function that yields the documents of a response.
         select: Function that yields the records of documents.
         is_pristine: True if processing the records never changes the documents.
-        documents: Function that yields the documents to select records from, if not ``decode``.
+        documents: Function that yields the documents from which records are selected; None uses
+            ``decode``.
         on_page_read: Function called with each page's record count before the paginator moves on.
         page_sizes: Current page size, if the manifest declares a page size reduction.
         admits: Client-side record filter: a function that returns True to keep a record.
@@ -91,7 +92,7 @@ class PageLoop:
 
     @property
     def current_value(self) -> PageToken:
-        """Page to request next."""
+        """Page to request next, with the variables for the templates of its request."""
         return PageToken(self._cursor, {**self._scope, "next_page_token": self._cursor.token})
 
     def reduce(self, error: SyncError) -> None:
@@ -107,7 +108,7 @@ class PageLoop:
         self._comes_again = True
 
     def parse(self, response: requests.Response) -> Iterator[Record]:
-        """Yield the records of a response; none if the page must be requested again."""
+        """Yield the records of a response; yield nothing if the page must be requested again."""
         if self._comes_again:
             return
         counts = self._counts = _PageCounts()
@@ -128,9 +129,9 @@ class PageLoop:
             yield record
 
     def _keep_first(self, documents: Iterator[Any]) -> Iterator[Any]:
-        """Yield the documents unchanged; store the first one as a template variable.
+        """Yield the documents unchanged, and store the first one for later template variables.
 
-        It is stored only if processing the records never changes documents.
+        It is not stored if processing the records may change documents.
         """
         self._first = None
         for document in documents:

@@ -82,7 +82,7 @@ class RestartLimiter:
         """Add the size of a page to the record count; called before the next page is requested.
 
         Raises:
-            RestartPagination: the record limit of one pagination is reached.
+            RestartPagination: the number of records has reached the limit of one pagination.
         """
         self._read += size
         if self._limit is not None and self._read >= self._limit:
@@ -96,10 +96,10 @@ class RestartLimiter:
     def next_window(
         self, restart: RestartPagination, current: TimeWindow | None
     ) -> TimeWindow | None:
-        """Return the time window to read after a restart; None for a stream without windows.
+        """Return the time window to read after a restart; None if the stream has no time windows.
 
         Raises:
-            SyncError: a restart would repeat the same requests, or there were too many restarts.
+            SyncError: the restart would repeat the same requests, or there were too many restarts.
         """
         self._read = 0
         self._begun += 1

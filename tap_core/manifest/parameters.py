@@ -138,9 +138,12 @@ def expand_component(
 def _merge_parameters(
     own: Any, inherited: Mapping[str, Any], *, parents_win: bool
 ) -> Mapping[str, Any]:
-    """Return a component's parameters merged with those of the enclosing components.
+    """Return a component's own parameters merged with the inherited ones.
 
-    With ``parents_win`` True, the enclosing components' values override the component's own.
+    Args:
+        own: The component's own parameters.
+        inherited: The parameters of the enclosing components.
+        parents_win: True if inherited parameters override own ones, False for the reverse.
     """
     if own is UNKNOWN:
         own = {UNKNOWN: UNKNOWN}
@@ -150,9 +153,9 @@ def _merge_parameters(
 
 
 def _find_inherited_options(own: Any, component: MappingNode) -> list[Any]:
-    """Return the options whose value equals the component's parameter of the same name.
+    """Return the options of a component that may have been filled in by an earlier expansion.
 
-    Such options may have been filled in by an earlier expansion.
+    These are the options with the same value as the component's parameter of the same name.
     """
     if not isinstance(own, Mapping):
         return []
@@ -171,7 +174,8 @@ def _expand_option(
 ) -> Any:
     """Return the value of a component's option, with nested components expanded.
 
-    With ``parents_win`` True, ``parameters`` override the nested components' own.
+    If ``parents_win`` is True, ``parameters`` override the nested components' own parameters. If it
+    is False, the nested components' own parameters have priority.
     """
     value, field, path = (
         component[key],
@@ -209,7 +213,8 @@ def _expand_nested_components(
 ) -> MappingNode:
     """Expand the components in a mapping that is not a component; return the mapping.
 
-    With ``parents_win`` True, outer parameters override the components' own.
+    If ``parents_win`` is True, outer parameters override the components' own parameters. If it is
+    False, the components' own parameters have priority.
     """
     for key, value in mapping.items():
         if isinstance(value, MappingNode) and value.get("type"):

@@ -20,9 +20,10 @@ __all__ = ["PartitionCache", "cartesian_product"]
 
 
 class PartitionCache(Iterable["Context"]):
-    """Cache of contexts that are generated on demand; thread-safe to iterate over.
+    """Cache of contexts, the partition values of slices; several threads may iterate over it.
 
-    The first iteration yields contexts with their extra fields, later ones as plain dicts.
+    Contexts are generated on demand. The first iteration yields them with their extra fields, later
+    iterations yield them as plain dicts.
     """
 
     def __init__(self, contexts: Iterator[Context]) -> None:

@@ -21,7 +21,7 @@ __all__ = ["PropertyChunkReader"]
 
 
 class PropertyChunkReader(PageLoop):
-    """Pagination in which each page takes several requests, one per chunk of properties."""
+    """Pagination in which each page takes several requests, one per group of properties."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class PropertyChunkReader(PageLoop):
 
     @property
     def current_value(self) -> PageToken:
-        """Page to request next, with the current chunk of properties as a template variable."""
+        """Page to request next, with the current group of properties as a template variable."""
         token = super().current_value
         return PageToken(token.cursor, inject_properties(token.scope, self._chunks[self._place]))
 
@@ -48,7 +48,7 @@ class PropertyChunkReader(PageLoop):
         return self._place + 1 == len(self._chunks)
 
     def parse(self, response: requests.Response) -> Iterator[Record]:
-        """Yield the records of a page after its last chunk was requested.
+        """Yield the records of a page once the requests for all groups of properties are done.
 
         Records that could not be merged come first, then the merged ones.
         """
@@ -74,7 +74,7 @@ class PropertyChunkReader(PageLoop):
         return key is not None
 
     def advance(self, response: requests.Response) -> None:
-        """Move to the next chunk, or after the last chunk to the next page."""
+        """Move to the next group of properties, or after the last group to the next page."""
         if self._is_last:
             self._place = 0
             super().advance(response)

@@ -29,7 +29,9 @@ class References:
         self._open: list[str] = []
 
     def resolve(self, node: Any, line: int = 0) -> Any:
-        """Return a part of the document with its references resolved.
+        """Return a part of the document with its references replaced by their targets.
+
+        ``line`` is the line for error messages.
 
         Raises:
             ManifestError: a reference has no target, or is circular.

@@ -80,7 +80,7 @@ class InjectedCredential(APIAuthenticatorBase):
 
 
 def _parse_body_fields(request: requests.PreparedRequest) -> tuple[bool, dict[str, Any] | None]:
-    """Return True for a JSON body (False otherwise), and the fields of the body.
+    """Return a pair: True for a JSON body (False for any other), and the fields of the body.
 
     The fields are None if the body has no fields.
     """
@@ -113,9 +113,9 @@ def _write_body(request: requests.PreparedRequest, asked: HTTPRequest, *, is_jso
 class ExpiringToken:
     """Token that is obtained on demand and cached until shortly before it expires.
 
-    ``get`` returns a new token and the datetime of its expiry, or None if the expiry is unknown.
-    After a response with status 401 the stream renews the token, unless another thread has already
-    done so (``access_token`` differs from the rejected token).
+    ``get`` is a function that returns a pair: a new token, and the datetime of its expiry (None if
+    unknown). After a response with status 401 the stream renews the token. It does not if another
+    thread has already done so, that is, if ``access_token`` differs from the rejected token.
     """
 
     def __init__(self, get: Callable[[], tuple[str, datetime | None]]) -> None:
@@ -156,10 +156,10 @@ class CachedToken(OAuthAuthenticator):
         body: Function that returns the fields of the token request.
         headers: Headers of the token request.
         names: Names of the fields in the token response.
-        in_query: True if the fields are sent in the query string instead of the body.
-        end_format: Datetime format of the expiry; None if the server sends a lifetime in seconds.
+        in_query: True if the fields are sent in the query string, False for the body.
+        end_format: Datetime format of the expiry; None if the API sends a lifetime in seconds.
         known: Token of an earlier run with its expiry; None if there is none.
-        keep_in: Config paths at which the token and its expiry are stored; None to not store them.
+        keep_in: Config paths at which the token and its expiry are stored; None stores nothing.
         client_secret: The client secret, which is removed from messages.
     """
 

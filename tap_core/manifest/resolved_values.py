@@ -30,7 +30,9 @@ _CLOSING: Final = ("}}", "%}", "#}")
 
 
 def insert_value(given: Any, scope: TemplateScope, *, reads_yaml: bool) -> Any:
-    """Return the value of a component mapping, in which data of a response or the config is marked.
+    """Return the value of a component mapping; data from a response or the config is marked.
+
+    Marked data is never read as a template.
 
     Args:
         given: The value, or a template for it.
@@ -83,8 +85,10 @@ def _resolve_value(bound: BoundTemplate, scope: TemplateScope, *, reads_yaml: bo
 def _restore_data(value: Any, pieces: Sequence[str], *, reads_yaml: bool) -> Any:
     """Return a parsed value with its placeholders replaced by data.
 
-    ``pieces`` holds the data; a placeholder contains the index in it. With ``reads_yaml`` True, a
-    value that is only a placeholder is parsed as YAML.
+    Args:
+        value: The parsed value.
+        pieces: The data; a placeholder contains the index of its data in this sequence.
+        reads_yaml: True to parse data as YAML if its placeholder is a whole string in the value.
     """
     if isinstance(value, dict):
         return {
@@ -107,7 +111,7 @@ def _restore_data(value: Any, pieces: Sequence[str], *, reads_yaml: bool) -> Any
 
 
 def _embed_data(parts: Sequence[str]) -> str:
-    """Return a template that renders to the concatenated parts; data in it is escaped."""
+    """Return a template that renders to the joined parts; data in them is escaped."""
     made = ""
     for number, one in enumerate(parts):
         if not isinstance(one, DataText):

@@ -30,7 +30,7 @@ _IsGood: TypeAlias = Callable[[requests.Response], bool]
 
 @dataclass
 class _Entry:
-    """Cache entry of one request; the thread that sends the request holds the lock ``turn``."""
+    """Cache entry of one request; while a thread sends the request, it holds the lock ``turn``."""
 
     turn: threading.Lock = field(default_factory=threading.Lock)
     kept: _CachedResponse | None = None
@@ -63,13 +63,13 @@ class ResponseCache:
     ) -> requests.Response:
         """Return the response to a request from the cache, or send the request with ``send``.
 
-        A request whose body is a stream is always sent.
+        If the body of the request is a stream, the request is always sent.
 
         Args:
             request: The request.
             send: Function that sends the request and returns its response.
-            is_good: Function that returns True if a response with a success status may be
-                cached; None caches all of them.
+            is_good: Function that returns True if a response with a success status may be cached;
+                None caches all of them.
         """
         key = _build_key(request)
         if key is None:
@@ -135,7 +135,10 @@ class ResponseCache:
 
 
 def _build_key(request: requests.PreparedRequest) -> bytes | None:
-    """Return the cache key of a request, equal for equal requests; None if the body is a stream."""
+    """Return the cache key of a request; equal requests have the same key.
+
+    Return None if the body of the request is a stream.
+    """
     body: object = request.body or b""
     if not isinstance(body, (str, bytes)):
         return None

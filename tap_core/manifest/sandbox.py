@@ -62,7 +62,7 @@ def _bounds() -> Bounds:
 
 
 class _Rendering:
-    """Deadline and size limits for rendering one template."""
+    """Deadline and size limits that apply while one template is rendered."""
 
     __slots__ = ("bounds", "deadline", "made")
 
@@ -92,7 +92,7 @@ def running() -> Iterator[_Rendering]:
 def bounded(
     render: Callable[[Mapping[str, Any]], str],
 ) -> Callable[[Mapping[str, Any]], str]:
-    """Return a function that calls ``render`` within the limits for one rendering."""
+    """Return a function that calls ``render`` within one set of limits on time and size."""
 
     def run(scope: Mapping[str, Any]) -> str:
         with running():
@@ -117,7 +117,7 @@ def _check_deadline() -> Bounds:
 
 
 def _count_size(value: Any) -> Any:
-    """Add the size of a value to the total of the rendering; return the value unchanged."""
+    """Add the size of a value to the total size of the rendering; return the value unchanged."""
     run: _Rendering | None = getattr(_current, "run", None)
     if run is not None and isinstance(value, (str, bytes, *_HOLDERS)):
         run.made += len(value)
@@ -127,7 +127,7 @@ def _count_size(value: Any) -> Any:
 
 
 def _join(parts: Iterable[str]) -> str:
-    """Join the output parts of a template, after checking their total size."""
+    """Check the total size of the output parts of a template, and join them."""
     items = list(parts)
     _check_deadline().check(sum(map(len, items)))
     text: str = _count_size("".join(items))
@@ -135,7 +135,7 @@ def _join(parts: Iterable[str]) -> str:
 
 
 class Sandbox(SandboxedEnvironment):
-    """Jinja environment in which all templates are compiled."""
+    """Jinja sandbox in which all templates are compiled; it limits time and size of renderings."""
 
     intercepted_binops = frozenset({"+", "*", "%", "**"})
     concat = staticmethod(_join)
@@ -301,7 +301,7 @@ def _estimate_join(value: Any, arguments: list[Any], bounds: Bounds) -> int:
 
 
 def _estimate_lines(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
-    """Estimate the size of a text after a filter adds characters to each line or word."""
+    """Estimate the size of a text to which a filter adds characters in each line or word."""
     text = str(value)
     more = sum(one if isinstance(one, int) else len(str(one)) for one in arguments)
     return len(text) + (text.count("\n") + text.count(" ") + text.count("\t") + 1) * more

@@ -97,7 +97,7 @@ class SharedResources:
 
     @cached_property
     def budget(self) -> HTTPAPIBudget | None:
-        """Rate limits of the source (``api_budget``); None if the manifest declares none."""
+        """Rate limits of the API (``api_budget``); None if the manifest declares none."""
         from tap_core.manifest.components.api_budget import HTTPAPIBudget
 
         node = self.manifest.tree.get("api_budget")
@@ -125,7 +125,7 @@ class SharedResources:
     def caching_parents(self, names: Iterable[str]) -> Iterator[None]:
         """Cache the responses of the named parent streams during the ``with`` block.
 
-        It is used before the streams of the tap are known.
+        It is used before the tap has determined the parents of all selected streams.
         """
         before, self._names_in_use = self._names_in_use, frozenset(names)
         try:
@@ -160,6 +160,7 @@ class SharedResources:
     def get_origins(self, signer: Auth) -> set[Origin]:
         """Return the origins (scheme, host, port) that may receive the credentials of a signer.
 
-        The set is mutable: callers add origins to it.
+        ``signer`` is the function that adds the credentials to requests. The set is mutable, so
+        that callers can add origins to it.
         """
         return self._origins.setdefault(id(signer), set())  # signers live as long as the tap

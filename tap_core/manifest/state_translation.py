@@ -82,8 +82,8 @@ def from_cdk_state(
     Args:
         state: The state, in either format.
         cursor_field: Cursor field of the stream; None without a cursor.
-        partition_field: The key of the stream's slices; None if they have several keys or none.
-        keeps_global: True to keep the global cursor, at which new slices start.
+        partition_field: The key of the stream's slices; None if they have no key or several keys.
+        keeps_global: True to keep the global cursor, the position at which new slices start.
     """
     if _is_own_format(state) or not state:
         return dict(state)
@@ -109,7 +109,7 @@ def translate_custom_state(
 ) -> dict[str, Any]:
     """Convert the state of a stream with a custom cursor to the format of this SDK.
 
-    ``by_slices`` is True if the stream has partition routers; each slice then has a separate
+    ``by_slices`` is True if the stream has partition routers, so that each slice has a separate
     cursor.
     """
     if _is_own_format(state) or not state:
@@ -122,7 +122,10 @@ def translate_custom_state(
 
 
 def to_state_entry(own: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
-    """Return the state entry that stores the state of a custom cursor."""
+    """Convert the state of a custom cursor to a state entry in the format of this SDK.
+
+    ``own`` is the state in the cursor's format.
+    """
     value = own.get(cursor_field)
     is_one = not isinstance(value, (Mapping, list))
     known = _make_bookmark(cursor_field, value) if is_one else {}
@@ -132,7 +135,7 @@ def to_state_entry(own: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
 
 
 def to_cursor_state(entry: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
-    """Return the state of a custom cursor, in the cursor's format, from a state entry."""
+    """Convert a state entry in the format of this SDK to the state of a custom cursor."""
     if isinstance(own := entry.get(CURSOR_STATE), Mapping):
         return dict(own)
     value = entry.get("replication_key_value")
@@ -143,7 +146,7 @@ def to_cursor_state(entry: Mapping[str, Any], cursor_field: str) -> dict[str, An
 def to_parent_state(state: Mapping[str, Any] | None, cursor_field: str) -> dict[str, Any]:
     """Convert the state of a parent stream to the format that a custom cursor expects.
 
-    None and {} return {}.
+    A missing or empty state gives {}.
     """
     if not state:
         return {}
@@ -155,7 +158,10 @@ def to_parent_state(state: Mapping[str, Any] | None, cursor_field: str) -> dict[
 
 
 def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Convert the state of a stream to airbyte-cdk's format; other formats stay unchanged."""
+    """Convert the state of a stream to airbyte-cdk's format.
+
+    A state that is not in the format of this SDK is returned unchanged.
+    """
     if not _is_own_format(state):
         return state
     if "partitions" not in state:
@@ -174,7 +180,7 @@ def _is_own_format(state: Mapping[str, Any]) -> bool:
 
 
 def iterate_parent_nodes(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the nodes of a stream's parent streams, and recursively those of their parents."""
+    """Yield the nodes of a stream's parent streams, of their parents, and so on."""
     own = stream.get("incremental_sync")
     for router in (*_routers(stream), own if isinstance(own, Mapping) else {}):
         for one in router.get("parent_stream_configs") or ():
@@ -184,7 +190,7 @@ def iterate_parent_nodes(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any
 
 
 def partition_field(stream: Mapping[str, Any]) -> str | None:
-    """Return the key of a stream's slices; None if they have several keys or none."""
+    """Return the key of a stream's slices; None if they have no key or several keys."""
     names = [name for router in _routers(stream) for name in _get_partition_fields(router)]
     return names[0] if len(names) == 1 and "{{" not in names[0] else None
 
@@ -214,9 +220,10 @@ def _translate_partitions(
     cursor_field: str,
     read: Callable[[Any, str], Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Convert the states of all slices; also the global state if ``use_global_cursor`` is set.
+    """Convert the states of all slices to the format of this SDK.
 
-    ``read`` is a function that converts the cursor of one slice to a state entry.
+    The global state is converted too if ``use_global_cursor`` is set. ``read`` is a function that
+    converts the cursor of one slice to a state entry.
     """
     result: dict[str, Any] = {}
     if state.get("use_global_cursor") and isinstance(state.get("state"), Mapping):
@@ -241,7 +248,8 @@ def _translate_partitions(
 def _translate_global_cursor(state: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
     """Return the global part of an airbyte-cdk state, under the key `GLOBAL_CURSOR`.
 
-    {} if the state has no global part, or if it is the stream's only state.
+    Return {} if the state has no global part. Also return {} if ``use_global_cursor`` is set: all
+    slices then share the global state, and `_translate_partitions` converts it.
     """
     found = _bookmark(state.get("state"), cursor_field)
     if not found or state.get("use_global_cursor"):

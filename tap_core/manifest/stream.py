@@ -130,8 +130,8 @@ class ManifestStream(_HTTPStream[PageToken]):
         Args:
             tap: Tap of the stream, a `ManifestTap`.
             node: Part of the manifest that declares the stream.
-            is_description: True for an internal stream, from whose records other streams are
-                generated. Its responses are cached, and its records keep fields that are null.
+            is_description: True for an internal stream with records from which other streams are
+                generated. Its responses are cached, and its records keep null fields.
         """
         shared: SharedResources = tap.shared
         self._shared = shared
@@ -173,7 +173,7 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def retriever(self) -> SimpleRetriever:
-        """SimpleRetriever of the stream, also if it is part of another type of retriever."""
+        """SimpleRetriever of the stream; for another type of retriever, the one inside it."""
         return self._components.retriever
 
     @cached_property
@@ -191,7 +191,7 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def _reader(self) -> ManifestReader:
-        """Reader of the contexts of this stream."""
+        """Reader of the slices and time windows of this stream."""
         return self._get_reader(
             lambda stream: ManifestReader(
                 stream,
@@ -251,7 +251,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     # State
 
     def rebuild_components(self) -> None:
-        """Discard the built components of a StateDelegatingStream once its state is known."""
+        """Discard the components of a StateDelegatingStream, as its state may select others."""
         if self._components.is_delegating:
             self._replace_components(self._components.rebuilt(self._has_known_state))
 
@@ -283,7 +283,7 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def partitions(self) -> list[dict[str, Any]] | None:
-        """Contexts of the slices, generated lazily by the partition routers; None without any."""
+        """Contexts of the slices, generated lazily by partition routers; None without routers."""
         me = cast(DeclarativeStreamProtocol, self)
         found = self._slices.find_contexts(
             [partial(router.generate_contexts, me) for router in self.retriever.routers]
@@ -316,7 +316,7 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def parent_names(self) -> list[str]:
-        """Names of the stream's parent streams and of their parents."""
+        """Names of the stream's parent streams, their parents, and so on."""
         return self._components.parent_names
 
     def parent(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
@@ -349,7 +349,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     def find_parent_state(self, parent: str) -> Any:
         """Return the stored position of a parent, up to which all child records are synced.
 
-        None if the stream has several partition routers; all parent records are then read, as in
+        None if the stream has several partition routers. All parent records are then read, as in
         airbyte-cdk, because an old parent record may be part of a new combination.
         """
         has_one = len(self.retriever.routers) == 1
@@ -474,7 +474,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     ) -> ManifestStream:
         """Return a copy of the stream that sends the requests of another retriever, without slices.
 
-        ``scope`` holds template variables; ``into_file`` stores response bodies in files.
+        ``scope`` holds template variables; ``into_file`` True stores response bodies in files.
         """
         made = self._copy_with_retriever(retriever)
         selection = retriever.record_selector.make_selection()
@@ -663,7 +663,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     def _send_once(
         self, request: requests.PreparedRequest, context: Context | None, authenticator: Auth
     ) -> requests.Response:
-        """Sign a request and send it once; update API budget and quotas from the response."""
+        """Add credentials to a request and send it once; then update API budget and quotas."""
         budget, counters = self._shared.budget, None
         if budget is not None:
             counters = get_counters(self._tap)
@@ -685,8 +685,8 @@ class ManifestStream(_HTTPStream[PageToken]):
     def _find_embedded_page(self, context: Context | None) -> requests.Response | None:
         """Return the first page of a slice if the parent's record contains it; otherwise None.
 
-        The parent's record contains all child records. It therefore replaces the first page only if
-        there is no bookmark.
+        With a bookmark it is always None, because the parent's record contains the child records of
+        all times, and only newer ones are needed.
         """
         page = getattr(context, "extra_fields", {}).get(CHILD_RESPONSE)
         if page is None or self._scope.get("next_page_token"):
@@ -834,7 +834,7 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def _known_origins(self) -> set[Origin]:
-        """Origins found so far, shared by requesters that have equal authenticators."""
+        """Origins (scheme, host, port) found so far; equal authenticators share them."""
         is_signed = self.retriever.requester.authenticator is not None
         return self._shared.get_origins(self._signer) if is_signed else self._unsigned_origins
 

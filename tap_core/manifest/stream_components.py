@@ -67,12 +67,18 @@ class StreamComponents:
         """Warnings about the node, until they are logged at the first read."""
 
     def build(self, node: Any, kind: Any, parameters: Mapping[str, Any] | None = None) -> Any:
-        """Build a component of the stream; warnings about it are logged when the stream is read."""
+        """Build a component of the stream; warnings about it are logged when the stream is read.
+
+        ``kind`` is the type that the component must have.
+        """
         manifest, config = self._shared.manifest, self._shared.config
         return build_component(manifest, node, kind, config, parameters, self.warnings.append)
 
     def build_option(self, key: str, kind: Any) -> Any:
-        """Build one option of the stream; None if the option is missing."""
+        """Build one option of the stream; return None if the option is missing.
+
+        ``kind`` is the type that the value must have.
+        """
         whole = self.node.get("full_refresh_stream", self.node)
         node = whole.get(key)
         return None if node is None else self.build(node, kind, get_parameters(whole))
@@ -96,7 +102,10 @@ class StreamComponents:
 
     @property
     def incremental_node(self) -> Mapping[str, Any]:
-        """Part of the manifest that declares the incremental sync."""
+        """Part of the manifest that declares the incremental sync.
+
+        For a StateDelegatingStream it is the incremental stream, otherwise the stream itself.
+        """
         found: Mapping[str, Any] = self.node.get("incremental_stream", self.node)
         return found
 
@@ -133,7 +142,7 @@ class StreamComponents:
 
     @property
     def primary_key(self) -> list[str]:
-        """Field names of the primary key; empty if any part is the path of a nested field.
+        """Field names of the primary key; empty if the key contains a nested field.
 
         Raises:
             ManifestError: the option is not a name, a list of names, or a list of paths.
@@ -150,7 +159,7 @@ class StreamComponents:
 
     @property
     def parent_names(self) -> list[str]:
-        """Names of the stream's parent streams and of their parents."""
+        """Names of the stream's parent streams, their parents, and so on."""
         parents = iterate_parent_nodes(self.incremental_node)
         return [self.build(one.get("name"), str, get_parameters(one)) or "" for one in parents]
 
@@ -167,7 +176,7 @@ class StreamComponents:
 
     @property
     def retriever(self) -> SimpleRetriever:
-        """SimpleRetriever of the stream, also if it is part of another type of retriever."""
+        """SimpleRetriever of the stream; for another type of retriever, the one inside it."""
         found = self.declared.retriever
         return found if isinstance(found, SimpleRetriever) else found.simple
 
@@ -190,10 +199,10 @@ class StreamComponents:
 
     @property
     def _has_groups(self) -> bool:
-        """True if slices are groups of partitions, which must share one state.
+        """True if slices are groups of partitions, so that all slices must share one state.
 
-        A new partition changes the groups, so a state per group would not match the groups in the
-        next sync.
+        A new partition changes the groups. A separate state per group would then not match the
+        groups in the next sync.
         """
         routers = self.retriever.routers
         return len(routers) == 1 and isinstance(routers[0], GroupingPartitionRouter)
@@ -221,7 +230,7 @@ class StreamComponents:
     def is_state_expired(self, state: Mapping[str, Any], stream: str) -> bool:
         """Return True if all bookmarks of a state are older than ``api_retention_period``.
 
-        Always False if the option is missing, or without a DatetimeBasedCursor.
+        Always return False if the option is missing, or for a stream without a DatetimeBasedCursor.
         """
         given = self.node.get("api_retention_period")
         period = self.build(given, str | None, get_parameters(self.node))

@@ -28,9 +28,9 @@ __all__ = ["StreamSlices"]
 
 
 class StreamSlices:
-    """Slices of a stream in the current run, and the state of the slices as a whole.
+    """Slices of a stream in the current run, and the state that these slices share.
 
-    That state is the positions of parent streams and the global cursor.
+    That state consists of the positions of parent streams and the global cursor.
     """
 
     def __init__(self, stream: SyncStream) -> None:
@@ -49,6 +49,8 @@ class StreamSlices:
         self, routers: Sequence[Callable[[], Iterable[Context]]]
     ) -> PartitionCache | None:
         """Return the contexts of the slices in the current run, generated lazily.
+
+        A context is the dict of a slice's partition values.
 
         Args:
             routers: One function per partition router, which yields the router's contexts.
@@ -91,9 +93,10 @@ class StreamSlices:
             )
 
     def limit_end(self, end: dt.datetime) -> dt.datetime:
-        """Return the end for a slice that shares its cursor: at most the end of the first slice.
+        """Return the end of the period to read, for a slice that shares its cursor with others.
 
-        The shared state does not pass that end; later records would be read again in the next sync.
+        It is ``end``, but at most the end of the first slice in this run. The shared state does not
+        pass that end, so later records would be read again in the next sync.
         """
         run = self._stream._tap.document.runs
         if self._end is None or self._end[0] != run:
@@ -105,7 +108,7 @@ class StreamSlices:
     def find_parent_state(self, parent: str) -> Any:
         """Return the stored position of a parent, up to which all child records are synced.
 
-        None in the first sync.
+        Return None in the first sync.
         """
         kept = get_stream_state(self._stream).get("parent_state")
         return kept.get(parent) if isinstance(kept, Mapping) else None
@@ -117,7 +120,7 @@ class StreamSlices:
     def start_at_global_cursor(self, context: Context, cursor: DatetimeBasedCursor | None) -> None:
         """Set the bookmark of a new slice to the global cursor minus the lookback window.
 
-        Nothing is set if the slice has a bookmark or the global cursor is invalid.
+        Nothing is set if the slice already has a bookmark or the global cursor is invalid.
         """
         stream, manager = self._stream, self._stream.state_manager
         known = manager.stream_state.get(GLOBAL_CURSOR)

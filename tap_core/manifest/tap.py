@@ -147,9 +147,9 @@ class ManifestTap(Tap):
                 read_one_record(self.streams[name])
 
     def _try_declared(self, names: Sequence[str]) -> bool:
-        """Read one record of each stream, if all of them are declared without a template.
+        """Read one record of each stream and return True, if no stream comes from a template.
 
-        Return False, without reading anything, if a stream is generated from a template.
+        Otherwise return False without reading anything.
         """
         streams = self._declared_streams if self.dynamic_catalog else []
         declared = {stream.name: stream for stream in streams}

@@ -71,7 +71,7 @@ class StreamTemplate:
         )
 
     def find_unused_mappings(self) -> list[int]:
-        """Return the indices of mappings that cannot change anything in the template."""
+        """Return the indices of component mappings that cannot change anything in the template."""
         document, found = expand_parameters(self.node), []
         mappings = self.resolver.components_mapping
         for number, (mapping, line) in enumerate(zip(mappings, self.lines, strict=True)):
@@ -139,7 +139,7 @@ class StreamTemplate:
         steps: list[Any],
         line: int,
     ) -> None:
-        """Set a value at all locations that match a path.
+        """Set a value at all locations in a stream that match the path of a component mapping.
 
         If nothing matches and the mapping has ``create_or_update``, the path is created.
         """
@@ -183,9 +183,10 @@ def _set_line(holder: Any, name: Any, line: int) -> None:
 
 
 def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> None:
-    """Set each value that a partly unknown path may match to UNKNOWN, except ``type`` options.
+    """Set to UNKNOWN each value that a path with unknown parts may match.
 
-    With ``creates`` True, the mapping may also create options.
+    The option ``type`` is never changed. ``creates`` is True if the component mapping may also
+    create options; then any option may be unknown.
     """
     for holder, name in make_locator(["*" if step is UNKNOWN else step for step in steps])(
         document
@@ -202,7 +203,7 @@ def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> 
 
 
 def _is_unknown_at(document: Any, steps: list[Any]) -> bool:
-    """Return True if a container on a path is UNKNOWN."""
+    """Return True if a parent in a path is UNKNOWN, so that the path may exist."""
     return any(
         holder[name] is UNKNOWN
         for length in range(1, len(steps))

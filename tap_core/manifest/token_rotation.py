@@ -43,9 +43,9 @@ _SKEW: Final = timedelta(seconds=60)
 
 @dataclass(slots=True)
 class _QuotaState:
-    """Number of requests that a token has left under a quota, until the quota window ends.
+    """Number of requests that a token may still send under a quota in its current window.
 
-    If `is_counted` is False, the API does not track the token, and nothing is counted.
+    If `is_counted` is False, the API reports no quota for the token, and nothing is counted.
     """
 
     remaining: int
@@ -58,8 +58,8 @@ class _QuotaState:
     ) -> None:
         """Update the quota from a response.
 
-        In a new quota window all values are replaced; in the current window, ``remaining`` can only
-        decrease.
+        If a new quota window has begun, all values are replaced. In the current window,
+        ``remaining`` can only decrease.
 
         Args:
             remaining: Requests left; None if the response does not contain the number.
@@ -81,6 +81,8 @@ class _QuotaState:
 
 class TokenRotator:
     """Authenticator that adds one of several tokens to each request, depending on their quotas.
+
+    A quota is the number of requests that the API allows per token and time window.
 
     Raises:
         ConfigurationError: there are no tokens.
@@ -124,7 +126,7 @@ class TokenRotator:
     # Quota accounting
 
     def _take_token(self, quota: TokenQuota) -> str:
-        """Take one request of a quota and return the token to use; wait if no request is left.
+        """Count one request of a quota and return the token to use; wait if no request is left.
 
         Raises:
             SyncError: the wait would exceed ``max_wait_time``.
@@ -162,7 +164,10 @@ class TokenRotator:
         return error
 
     def _choose_token(self, quota: TokenQuota) -> str | None:
-        """Return the token for the next request, or None if no token has requests left."""
+        """Return the token for the next request and count the request under its quota.
+
+        Return None if no token has requests left.
+        """
         for _ in self._tokens:
             token = self._active
             state = self._quota_states[token][quota.name]
@@ -188,7 +193,7 @@ class TokenRotator:
     def _compute_delay(self, quota: TokenQuota) -> float:
         """Return the seconds to delay a request, to spread the requests over the quota window.
 
-        The result is 0 while any token has more requests left than its declared reserve.
+        The result is 0 as long as any token has more requests left than its declared reserve.
         """
         declared, known = self._declared, self._get_states(quota)
         share, least = declared.budget_reserve_fraction, declared.budget_min_reserve

@@ -35,7 +35,7 @@ def make_normalizer(schema: JsonSchema) -> Callable[[Record], None]:
 
 
 class _Compiler:
-    """Compiler of the conversions for one schema; a recursive definition is compiled once."""
+    """Compiler of the conversions for one schema; it compiles a recursive definition only once."""
 
     def __init__(self, root: JsonSchema) -> None:
         self._root = root
@@ -91,7 +91,11 @@ class _Compiler:
         return change
 
     def _compile_nested_or_none(self, schema: Mapping[str, Any]) -> _Convert | None:
-        """Return a function that converts nested values; None if the schema has none."""
+        """Return a function that converts the values inside an object or list of a schema.
+
+        Return None if the schema describes neither the properties of an object nor the items of a
+        list.
+        """
         found = self._resolve_reference(schema)
         return self.compile_nested(found) if {"properties", "items"} & found.keys() else None
 
@@ -113,7 +117,7 @@ def _apply_steps(steps: list[_Convert], value: Any) -> None:
 
 
 def _make_conversion(schema: Mapping[str, Any]) -> _Convert | None:
-    """Return a function that converts a value to the schema's type; None if not needed."""
+    """Return a function that converts a value to the schema's type; None for no conversion."""
     given = schema.get("type", [])
     types: list[Any] = given if isinstance(given, list) else [given]
     rest = [one for one in types if one != "null" or not isinstance(given, list)]
@@ -126,9 +130,9 @@ def _make_conversion(schema: Mapping[str, Any]) -> _Convert | None:
 
 
 def _make_list_conversion(schema: Mapping[str, Any]) -> _Convert | None:
-    """Return a function that converts a single scalar value to a list of one item.
+    """Return a function that converts a scalar value to a list with that one item.
 
-    None if the list's items are not scalars.
+    Return None if the schema's list items are not scalars.
     """
     items = schema.get("items")
     types: Any = items.get("type", ()) if isinstance(items, Mapping) else ()

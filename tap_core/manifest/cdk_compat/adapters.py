@@ -118,7 +118,10 @@ def _adapt_added_field(one: transformations.AddedFieldDefinition) -> CdkAddedFie
 
 
 class _ExtractorAdapter(RecordExtractor):
-    """Adapter with airbyte-cdk's RecordExtractor interface; response bodies must be JSON."""
+    """Adapter with airbyte-cdk's RecordExtractor interface for a record extractor of this SDK.
+
+    Response bodies must be JSON.
+    """
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -130,7 +133,7 @@ class _ExtractorAdapter(RecordExtractor):
 
 
 class _BackoffAdapter(CdkBackoffStrategy):
-    """Adapter with airbyte-cdk's BackoffStrategy interface."""
+    """Adapter with airbyte-cdk's BackoffStrategy interface for a backoff strategy of this SDK."""
 
     def __init__(self, inner: Any, config: Mapping[str, Any]) -> None:
         self._inner = inner
@@ -139,7 +142,7 @@ class _BackoffAdapter(CdkBackoffStrategy):
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
         """Return the wait in seconds after attempt number ``attempt_count``.
 
-        None means the default wait.
+        Return None to use the default wait.
         """
         answer = None if isinstance(response_or_exception, Exception) else response_or_exception
         found = self._inner.compute_wait(answer, attempt_count, {"config": self._config})
@@ -147,7 +150,7 @@ class _BackoffAdapter(CdkBackoffStrategy):
 
 
 class _ErrorHandlerAdapter(_BackoffAdapter):
-    """Adapter with airbyte-cdk's ErrorHandler interface.
+    """Adapter with airbyte-cdk's ErrorHandler interface for an error handler of this SDK.
 
     Custom code may set additional attributes on it.
     """
@@ -158,12 +161,12 @@ class _ErrorHandlerAdapter(_BackoffAdapter):
         return int(self._inner.max_tries) - 1
 
     def interpret_response(self, response_or_exception: Any) -> Any:
-        """Return the error handler's resolution for a response as airbyte-cdk's ErrorResolution."""
+        """Return the error handler's resolution (action and message) for a response."""
         return to_resolution(self._inner.interpret(response_or_exception, {"config": self._config}))
 
 
 class _AuthenticatorAdapter(AuthBase):
-    """Adapter with the interface of a requests authenticator (``AuthBase``)."""
+    """Adapter with the interface of requests (``AuthBase``) for an authenticator of this SDK."""
 
     def __init__(self, inner: Any, owner: StreamOwner, config: Mapping[str, Any]) -> None:
         self._inner = inner

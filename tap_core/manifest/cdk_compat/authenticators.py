@@ -230,8 +230,8 @@ class CdkSelectiveAuthenticator(DeclarativeAuthenticator):
 class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     """Authenticator that refreshes OAuth 2.0 access tokens (RFC 6749, section 6).
 
-    The overridable methods are those of airbyte-cdk. If the server returns a new refresh token, it
-    is not written to the config; use the manifest's OAuthAuthenticator for that.
+    A subclass may override the same methods as in airbyte-cdk. A new refresh token in the token
+    response is not written to the config; use the manifest's OAuthAuthenticator for that.
     """
 
     config: Mapping[str, Any]
@@ -260,7 +260,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     _lock: Any = field(init=False, repr=False, compare=False, default_factory=threading.RLock)
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the parameters; read the access token and its expiry date, if they are declared."""
+        """Store the parameters, and read the access token and its expiry date if declared."""
         self._parameters = parameters or {}
         self._token_expiry_date = ab_datetime_now() - timedelta(days=1)
         if self.token_expiry_date:

@@ -38,8 +38,8 @@ class DeclarativeCursor(StreamSlicer):
     def close_slice(self, stream_slice: CdkStreamSlice, *args: Any) -> None:
         """Update the state; called after all records of a slice were emitted.
 
-        ``args`` is empty, or contains the latest record of the slice if the overriding method
-        accepts it, as in older versions of airbyte-cdk.
+        By default ``args`` is empty. It contains the latest record of the slice if the overriding
+        method accepts it, as in older versions of airbyte-cdk.
         """
         raise NotImplementedError
 
@@ -50,7 +50,7 @@ class DeclarativeCursor(StreamSlicer):
     def select_state(self, stream_slice: CdkStreamSlice | None = None) -> Mapping[str, Any] | None:  # noqa: ARG002  (airbyte-cdk's signature)
         """Return the state of one slice.
 
-        For None, or a stream without partitions, return the state of the stream.
+        Without a slice, or for a stream without partitions, return the state of the whole stream.
         """
         return self.get_stream_state()
 
@@ -219,7 +219,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         self._cursor = max(reversed(known), key=self.parse_date) if known else None
 
     def get_cursor_datetime_from_state(self, stream_state: Mapping[str, Any]) -> dt.datetime | None:
-        """Return the cursor value in a state as a datetime; None if it is missing or unparsable."""
+        """Return the cursor value in a state as a datetime; None if missing or not a datetime."""
         value = stream_state.get(self._key)
         with suppress(ValueError):
             return self.parse_date(str(value)) if value else None
@@ -332,7 +332,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     # Records
 
     def should_be_synced(self, record: Any) -> bool:
-        """Return True if the record's cursor value is missing or in the interval of this sync."""
+        """Return True if the record's cursor value is missing or within the period of this sync."""
         if not record.get(self._key):
             return True
         end = self.select_best_end_datetime()
@@ -355,7 +355,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         return start <= self.parse_date(value) <= end
 
     def is_greater_than_or_equal(self, first: Any, second: Any) -> bool:
-        """Return True if the cursor value of the first record is not below that of the second."""
+        """Return True if the first record's cursor value is at least the second record's."""
         values = first.get(self._key), second.get(self._key)
         if all(values):
             return self.parse_date(values[0]) >= self.parse_date(values[1])

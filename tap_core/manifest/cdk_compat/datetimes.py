@@ -41,7 +41,7 @@ class AirbyteDateTime(datetime):
         """Return the datetime in ISO 8601 format.
 
         A fraction of a second has 3 digits, or 6 if it is not a whole number of milliseconds. There
-        is no fraction if it is zero.
+        is no fraction if the datetime has whole seconds.
         """
         if not self.microsecond:
             kind = "seconds"
@@ -87,7 +87,7 @@ def ab_datetime_parse(dt_str: Any) -> AirbyteDateTime:
     """Parse an ISO 8601 string, or a Unix timestamp in seconds (a number or numeric string).
 
     Raises:
-        ValueError: the value is neither of them.
+        ValueError: the value is neither an ISO 8601 string nor a Unix timestamp.
     """
     if isinstance(dt_str, datetime):
         return AirbyteDateTime.from_datetime(dt_str)

@@ -90,7 +90,8 @@ def search(
 ) -> Any:
     """Return the part of a document that matches a glob.
 
-    With ``yielded``, return an iterator of (path, value) pairs instead.
+    If ``yielded`` is True, return an iterator of (path, value) pairs instead. ``afilter`` is a
+    function that returns True for each value to include; None includes all values.
     """
     found = [
         (keys, value)
@@ -112,7 +113,10 @@ def set(  # noqa: A001  (dpath's name)
     separator: str = "/",
     afilter: Callable[[Any], bool] | None = None,
 ) -> int:
-    """Replace all values that match a glob, in place; return the number of replaced values."""
+    """Replace all values that match a glob, in place; return the number of replaced values.
+
+    ``afilter`` is a function that returns True for each value to replace; None replaces all.
+    """
     count = 0
     for keys, old in list(_iterate_matches(obj, _steps(glob, separator))):
         if keys and (afilter is None or afilter(old)):
@@ -134,6 +138,8 @@ def delete(
     obj: Any, glob: Any, separator: str = "/", afilter: Callable[[Any], bool] | None = None
 ) -> int:
     """Delete all values that match a glob, in place; return the number of deleted values.
+
+    ``afilter`` is a function that returns True for each value to delete; None deletes all.
 
     Raises:
         KeyError: no value matches.

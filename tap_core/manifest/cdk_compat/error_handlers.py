@@ -36,7 +36,7 @@ _RETRIES = 5
 
 
 def to_resolution(resolution: ResponseResolution) -> CdkErrorResolution:
-    """Convert this package's resolution of a response to airbyte-cdk's ErrorResolution."""
+    """Convert the resolution of a response, its action and message, to an ErrorResolution."""
     return CdkErrorResolution(
         CdkResponseAction(resolution.action.value),
         FailureType(resolution.failure_type) if resolution.failure_type else None,
@@ -59,7 +59,7 @@ class CdkBackoffStrategy:
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
         """Return the seconds to wait after attempt number ``attempt_count``; None for the default.
 
-        Older classes implement ``backoff`` instead, which is called for responses, but not for
+        Older classes implement ``backoff`` instead. It is called for responses, but not for
         exceptions.
         """
         older = getattr(self, "backoff", None)
@@ -117,16 +117,16 @@ class CdkConstantBackoffStrategy(CdkBackoffStrategy):
 
 
 class CdkHttpResponseFilter:
-    """Response filter with airbyte-cdk's interface."""
+    """Adapter with airbyte-cdk's HttpResponseFilter interface for a response filter of this SDK."""
 
     def __init__(self, inner: ours.HttpResponseFilter, config: Mapping[str, Any]) -> None:
         self.inner: ours.HttpResponseFilter = inner
         self.config: Mapping[str, Any] = config
 
     def matches(self, response_or_exception: Any) -> CdkErrorResolution | None:
-        """Return the resolution for a response that matches the filter; None for any other.
+        """Return the resolution for a response that matches the filter.
 
-        An exception never matches.
+        Return None for any other response and for an exception.
         """
         if not isinstance(response_or_exception, requests.Response):
             return None
@@ -142,9 +142,9 @@ class DefaultHttpResponseFilter:
         self.parameters: Mapping[str, Any] = parameters
 
     def matches(self, response_or_exception: Any) -> CdkErrorResolution | None:
-        """Return the default resolution for a response; for a connection error, a retry.
+        """Return the default resolution for a response; for a connection error, return a retry.
 
-        None for any other exception.
+        Return None for any other exception.
         """
         if isinstance(response_or_exception, requests.Response):
             return to_resolution(ours.default_resolution(response_or_exception))
@@ -175,7 +175,10 @@ class CdkDefaultErrorHandler(CdkErrorHandler):
             self.max_retries = int(evaluate(self.max_retries, self.config, parameters))
 
     def interpret_response(self, response_or_exception: Any) -> CdkErrorResolution:
-        """Return the resolution of the first response filter that matches, or the default one."""
+        """Return the resolution (action and message) for a response or exception.
+
+        It comes from the first response filter that matches, or is the default resolution.
+        """
         for each in self.response_filters or ():
             found = each.matches(response_or_exception=response_or_exception)
             if found is not None:
@@ -184,9 +187,9 @@ class CdkDefaultErrorHandler(CdkErrorHandler):
         return usual or create_fallback_error_resolution(response_or_exception)
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int = 0) -> float | None:
-        """Return the seconds to wait, from the first backoff strategy that returns a number.
+        """Return the seconds to wait, from the first backoff strategy that returns more than 0.
 
-        None means the default wait: no strategy returned a number.
+        Return None, the default wait, if no strategy does.
         """
         strategies: Any = self.backoff_strategies or []
         for strategy in strategies if is_list(strategies) else [strategies]:

@@ -95,8 +95,8 @@ NAMES: Final[Mapping[str, str]] = {
 def resolve_export(name: str) -> Any:
     """Return the class or function for a name that connectors import from airbyte-cdk.
 
-    None if the name is not supported. If tap_core has another class of the same name, the class is
-    named ``Cdk<name>`` in this package.
+    Return None if the name is not supported. A class of this package is named ``Cdk<name>`` if
+    tap_core has another class called ``<name>``.
     """
     module = NAMES.get(name)
     if module is None:

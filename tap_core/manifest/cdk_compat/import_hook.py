@@ -127,7 +127,7 @@ def _get_file(module: ModuleType) -> str:
 def _register_package(folder: Path, first: str) -> str:
     """Register a package for a folder; return its module name, which is unique per folder.
 
-    ``first`` is the package name under which the connector's files import each other.
+    ``first`` is the name of the package in the connector's own imports, such as ``source_x``.
     """
     digest = hashlib.sha256(f"{folder}\0{first}".encode()).hexdigest()[:16]
     name = f"{_PREFIX}{digest}"
@@ -147,7 +147,7 @@ def _register_package(folder: Path, first: str) -> str:
 def _run_init(package: ModuleType) -> None:
     """Run the ``__init__.py`` of a package once.
 
-    A file that is imported during the run sees the partially initialized package.
+    A file that is imported during the run sees a package that is only partially initialized.
     """
     if package.__dict__.get("IS_RUN"):
         return
@@ -220,7 +220,7 @@ class _Importer:
         names: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """Import a module and return it; the arguments are those of ``__import__``."""
+        """Import a module and return it; the arguments are the same as for ``__import__``."""
         root = name.partition(".")[0]
         if level == 0 and root == _CDK:
             return self._make_cdk_module(name, names or ())
@@ -239,7 +239,7 @@ class _Importer:
         return _IMPORT(name, scope, local, names or (), level)
 
     def _get_root_name(self, root: str) -> str:
-        """Return the name of the module to which ``import root`` is redirected."""
+        """Return the name of the registered module that ``import <root>`` must return."""
         return f"{self._package}.{root}" if root == "components" else self._package
 
     def _make_pkgutil(self) -> ModuleType:
@@ -290,7 +290,11 @@ class _Importer:
 
 
 def _make_substitute(name: str, names: Sequence[str]) -> ModuleType:
-    """Return a substitute for a package that is not installed, or for a submodule of it."""
+    """Return a module that replaces a package that is not installed, or a submodule of the package.
+
+    ``name`` is the imported module, and ``names`` are the names to import from it. For a submodule
+    without names, as in ``import dpath.util``, the package is returned.
+    """
     root = name.partition(".")[0]
     found = _SUBSTITUTES[root]
     made = ModuleType(name)

@@ -95,8 +95,9 @@ class InterpolatedString(_Parametrized):
         self.default = self.default or self.string
 
     def eval(self, config: Mapping[str, Any], **kwargs: Any) -> Any:
-        """Render the string; return it, or the value of the Python literal in it, such as a number.
+        """Render the template in the string and return the result.
 
+        If the result is a Python literal, such as a number, return the value of the literal.
         ``kwargs`` are additional template variables, such as ``record`` or ``stream_slice``.
         """
         return _value(self.string, "value", config, self._parameters, kwargs)
@@ -173,7 +174,10 @@ class InterpolatedRequestInputProvider(_Parametrized):
         valid_key_types: Any = None,  # noqa: ARG002  (airbyte-cdk's signature)
         valid_value_types: Any = None,  # noqa: ARG002
     ) -> Any:
-        """Return the evaluated value; members that are None or an empty string are omitted."""
+        """Return the evaluated value; members that are None or an empty string are omitted.
+
+        ``valid_key_types`` and ``valid_value_types`` are ignored.
+        """
         found = evaluate(
             self.request_inputs or {},
             self.config,

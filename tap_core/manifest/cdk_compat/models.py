@@ -32,9 +32,10 @@ StreamState: TypeAlias = Mapping[str, Any]
 
 
 class CdkStreamSlice(Mapping[str, Any]):
-    """Immutable stream slice: a partition, a cursor interval (``cursor_slice``) and extra fields.
+    """Immutable stream slice: partition values, a cursor interval and extra fields.
 
-    As a mapping it contains the items of the partition and of the cursor interval.
+    As a mapping it contains the items of the partition and of the cursor interval
+    (``cursor_slice``), but no extra fields.
     """
 
     def __init__(

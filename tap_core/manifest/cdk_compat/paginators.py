@@ -83,7 +83,10 @@ class _CountingStrategy(CdkPaginationStrategy):
         last_record: Any,  # noqa: ARG002
         last_page_token_value: Any = None,
     ) -> Any:
-        """Return the token of the next page; None if the page is empty or below the page size."""
+        """Return the token of the next page.
+
+        Return None after a page that is empty or has fewer records than the page size.
+        """
         is_short = bool(self._page_size and last_page_size < self._page_size)
         if last_page_size == 0 or is_short:
             return None
@@ -112,9 +115,9 @@ class CdkPageIncrement(_CountingStrategy):
 
     @property
     def initial_token(self) -> Any:
-        """Number of the first page.
+        """Number of the first page if `inject_on_first_request` is set; otherwise None.
 
-        None unless `inject_on_first_request` is set; the first request then has no page number.
+        None sends the first request without a page number.
         """
         return self.start_from_page if self.inject_on_first_request else None
 
@@ -139,9 +142,9 @@ class CdkOffsetIncrement(_CountingStrategy):
 
     @property
     def initial_token(self) -> Any:
-        """Offset of the first page: 0.
+        """Offset of the first page, 0, if `inject_on_first_request` is set; otherwise None.
 
-        None unless `inject_on_first_request` is set; the first request then has no offset.
+        None sends the first request without an offset.
         """
         return 0 if self.inject_on_first_request else None
 

@@ -51,7 +51,7 @@ class StreamOwner:
 
 
 class CdkPartition:
-    """Slice of a parent stream, whose records are read on demand."""
+    """Slice of a parent stream; its records are requested from the API by `read`."""
 
     def __init__(self, stream: CdkStream, stream_slice: CdkStreamSlice) -> None:
         self._stream = stream
@@ -94,7 +94,7 @@ class CdkStream:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """State that the parent stream has reached; {} until a state to resume from is set."""
+        """State that the parent stream has reached; {} if no state was set to resume from."""
         if self._resumed is None:
             return {}
         key = str(self.cursor_field)
@@ -207,7 +207,7 @@ class StreamSlicer:
 
 @dataclass
 class CdkPartitionRouter(StreamSlicer):
-    """Base class of partition routers, whose slices divide a stream into partitions."""
+    """Base class of partition routers, which divide a stream into partitions, one per slice."""
 
     def get_stream_state(self) -> Mapping[str, Any] | None:
         """Return None: the stream, not the router, keeps the state of the slices."""
@@ -243,7 +243,10 @@ class CdkListPartitionRouter(CdkPartitionRouter):
 
 @dataclass
 class CdkParentStreamConfig:
-    """Parent stream, each of whose records becomes one slice of the child (ParentStreamConfig)."""
+    """Parent stream of a child stream: each parent record becomes one slice of the child stream.
+
+    The type name in manifests is ParentStreamConfig.
+    """
 
     stream: Any
     parent_key: Any
@@ -320,7 +323,8 @@ def _get_injected_values(
 ) -> Mapping[str, Any]:
     """Return what a request option adds to one part of a request, for example to its headers.
 
-    {} if the option is None or belongs to a part other than ``kind``, or if the value is empty.
+    Return {} if ``option`` is None, if it sets another part than ``kind``, or if ``value`` is
+    empty.
     """
     target: MutableMapping[str, Any] = {}
     if option is not None and option.inject_into == kind and value:

@@ -74,7 +74,7 @@ class RecordExtractor:
     """Base class of record extractors, which find the records in a response."""
 
     def extract_records(self, response: requests.Response) -> Iterable[Any]:
-        """Return the records of a response, whose body is not decoded yet."""
+        """Return the records of a response; this method also decodes the response body."""
         raise NotImplementedError
 
 
@@ -147,7 +147,7 @@ class RecordTransformation:
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
-        """Return True if the other transformation has equal attributes."""
+        """Return True if the attributes of the other transformation are equal."""
         return other.__dict__ == self.__dict__
 
     __hash__ = None  # type: ignore[assignment]  # its attributes may be unhashable
@@ -236,9 +236,9 @@ class TypeTransformer:
     def registerCustomTransform(  # noqa: N802  (airbyte-cdk's name)
         self, normalization_callback: Callable[[Any, dict[str, Any]], Any]
     ) -> Callable[[Any, dict[str, Any]], Any]:
-        """Register a custom function, which converts a value by its schema.
+        """Register a custom function that converts the values of a record.
 
-        The function receives the value and the schema, and returns the new value.
+        The function receives a value and the value's JSON schema, and returns the new value.
 
         Raises:
             ValueError: the config does not include CustomSchemaNormalization.

@@ -97,7 +97,7 @@ class CdkHttpRequester(Requester):
         return str(evaluate(text or "", self.config, self._parameters, **seen))
 
     def get_authenticator(self) -> Any:
-        """Return the authenticator of the requests; None if there is none."""
+        """Return the authenticator of the requests; None if the manifest declares none."""
         return self._authenticator
 
     def get_url(
@@ -184,7 +184,7 @@ class CdkHttpRequester(Requester):
 
     @classmethod
     def _join_url(cls, url_base: str, path: str | None = None) -> str:
-        """Append a path to a base URL; return the base URL if the path is empty."""
+        """Append a path to a base URL; if the path is empty, return the base URL."""
         if not path:
             return url_base
         return urljoin(url_base if url_base.endswith("/") else f"{url_base}/", path.lstrip("/"))

@@ -18,7 +18,7 @@ __all__ = ["CdkSimpleRetriever"]
 
 @dataclass
 class CdkSimpleRetriever:
-    """Base class of custom retrievers; the stream requests the pages (SimpleRetriever)."""
+    """Base class of custom retrievers (SimpleRetriever); the stream itself requests the pages."""
 
     requester: Any
     record_selector: Any

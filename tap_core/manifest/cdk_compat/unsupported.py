@@ -38,7 +38,7 @@ class _PlaceholderMeta(ABCMeta):
         raise AttributeError(f"{name}: {cls.REASON}")
 
     def __or__(cls, other: Any) -> Any:
-        """Return the union of a placeholder and another type, as type hints need it.
+        """Return the union of a placeholder and another type, for type hints such as ``A | None``.
 
         Raises:
             ImportError: the other operand is not a type.
@@ -49,7 +49,7 @@ class _PlaceholderMeta(ABCMeta):
         return found
 
     def __getitem__(cls, _item: Any) -> Any:
-        """Return the placeholder, so that a type hint may subscript it."""
+        """Return the placeholder itself, so that type hints such as ``A[str]`` are possible."""
         return cls
 
 

@@ -110,7 +110,7 @@ class UnlimitedCallRatePolicy:
 
     @property
     def limits(self) -> RateLimits | None:
-        """Always None: requests of this policy are not limited."""
+        """Always None: the number of requests is not limited."""
         return None
 
 
@@ -190,7 +190,7 @@ _CallRatePolicy: TypeAlias = (
 
 @dataclass(frozen=True, kw_only=True)
 class HTTPAPIBudget:
-    """Rate limit policies of a source (``api_budget``), shared by its streams and threads."""
+    """Rate limit policies of a connector (``api_budget``), shared by its streams and threads."""
 
     policies: list[FixedWindowCallRatePolicy | MovingWindowCallRatePolicy | UnlimitedCallRatePolicy]
     ratelimit_reset_header: str = "ratelimit-reset"
@@ -229,8 +229,9 @@ class HTTPAPIBudget:
     ) -> None:
         """Reduce the remaining budget to the value in the rate limit headers of a response.
 
-        If the header is missing and the status is one of `status_codes_for_ratelimit_hit`, no
-        requests are left.
+        If the response has no such value and its status is in `status_codes_for_ratelimit_hit`, the
+        remaining budget becomes 0. ``counters`` are counters shared with other processes; None uses
+        the counters of this process.
         """
         found = self._find_policy(request)
         if found is not None:
@@ -249,7 +250,8 @@ class HTTPAPIBudget:
     def _find_policy(self, request: requests.PreparedRequest) -> tuple[str, RateLimits, int] | None:
         """Return the first policy that matches a request, as name, limits and the request's weight.
 
-        None if no policy matches the request, or if the matching policy is unlimited.
+        The weight is the number of requests that this request counts as. Return None if no policy
+        matches, or if the first policy that matches is unlimited.
         """
         for number, policy in enumerate(self.policies):
             weight = _get_weight(policy, request)
@@ -260,7 +262,10 @@ class HTTPAPIBudget:
 
 
 def _get_weight(policy: _CallRatePolicy, request: requests.PreparedRequest) -> int:
-    """Return the number of requests that one request counts as; 0 if the policy does not match."""
+    """Return the number of requests that ``request`` counts as under a policy.
+
+    It is 0 if the policy does not apply to the request.
+    """
     if not policy.matchers:
         return 1
     for matcher in policy.matchers:
@@ -276,10 +281,10 @@ def _sleep(seconds: float) -> float:
 
 
 def _seconds_until(number: int | None) -> float | None:
-    """Convert the number in a rate limit reset header to the seconds until the reset.
+    """Return the seconds until the reset time in a rate limit header.
 
-    A number greater than 366 days in seconds is a Unix timestamp, a smaller one a number of
-    seconds. None is returned unchanged.
+    ``number`` is the number in the header. Above 366 days in seconds it is a Unix timestamp,
+    otherwise it is already the seconds until the reset. None is returned unchanged.
     """
     return number if number is None or number <= _LONGEST_DELAY else number - time.time()
 

@@ -152,7 +152,7 @@ class AsyncRetriever:
     def targets(self) -> SimpleRetriever | None:
         """Retriever for the request that lists the download targets of a job.
 
-        None if the last polling response contains them.
+        The property is None if the last polling response contains the targets.
         """
         asked = self._target_requester
         return None if asked is None else self._make_retriever(asked)
@@ -166,7 +166,7 @@ class AsyncRetriever:
     def deletion(self) -> SimpleRetriever | None:
         """Retriever for the request that deletes a job once its results are read.
 
-        None if the manifest declares no such request.
+        The property is None if the manifest declares no such request.
         """
         return self._make_unparsed(self.delete_requester)
 

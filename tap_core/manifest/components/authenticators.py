@@ -146,8 +146,8 @@ class SelectiveAuthenticator:
         """Return ``{"authenticators": [name]}`` with the name of the selected authenticator.
 
         The builder calls this method to build only that authenticator, because the config may lack
-        the settings of the others. Return {} if the config selects no authenticator; then all are
-        built.
+        the settings of the others. If the config selects no authenticator, return {}; the builder
+        then builds all of them.
         """
         path = options.get("authenticator_selection_path")
         found = make_getter(path)(dict(config)) if isinstance(path, list) else MISSING
@@ -301,8 +301,8 @@ def _refuse_reserved(given: Mapping[str, Any], names: tuple[str, ...], option: s
 class RefreshTokenUpdater:
     """Options for a refresh token that the API replaces at each refresh.
 
-    They are the paths in the config at which the new tokens are stored, and the name of the refresh
-    token in the response.
+    The options are the paths in the config at which the new tokens are stored, and the name of the
+    refresh token in the response.
     """
 
     refresh_token_name: str = "refresh_token"  # noqa: S105  (a name, no secret)
@@ -402,7 +402,7 @@ class OAuthAuthenticator:
     def _configured_token(self) -> tuple[str, datetime | None] | None:
         """Access token from the config, and the token's expiry time (None if unknown).
 
-        The whole pair is None if the config has no access token.
+        The property is None if the config has no access token.
         """
         updater = self.refresh_token_updater
         if updater is not None:
@@ -505,7 +505,7 @@ class SessionTokenRequestApiKeyAuthenticator:
 
 
 class _SessionTokenCredential(InjectedCredential):
-    """Session token in a request; a new token is fetched when the API rejects the current one."""
+    """Session token that is added to requests; if the API rejects it, a new one is fetched."""
 
     def __init__(self, option: RequestOption, token: ExpiringToken, credential: Any) -> None:
         super().__init__(option, credential)
@@ -571,9 +571,9 @@ class SessionTokenAuthenticator:
 
 
 def _sign_request(request: HTTPRequest, auth: Auth) -> HTTPRequest:
-    """Return a copy of a request to which the credentials are already added.
+    """Return a copy of a request that already contains the credentials.
 
-    It is for senders that add no credentials themselves.
+    It is for code that sends the request without an authenticator.
     """
     body = build_body_arguments(request.data, as_json=bool(request.as_json))
     headers = {**body.pop("headers", {}), **request.headers}

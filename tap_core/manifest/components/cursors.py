@@ -55,7 +55,7 @@ class _NumberComparator(ReplicationKeyComparator):
 
     @property
     def is_declared(self) -> bool:
-        """Always True: a value that is not a number is skipped instead of raising an error."""
+        """Always True, so that a value that is not a number is skipped without raising an error."""
         return True
 
     def is_usable(self, value: Any) -> bool:
@@ -77,7 +77,8 @@ class _NumberComparator(ReplicationKeyComparator):
 class IncrementingCountCursor:
     """Cursor over an integer field: each sync starts at the highest value of the previous one.
 
-    That value is included. Source: Airbyte declarative component schema, IncrementingCountCursor.
+    Records with exactly that value are read again. Source: Airbyte declarative component schema,
+    IncrementingCountCursor.
     """
 
     cursor_field: str
@@ -90,7 +91,10 @@ class IncrementingCountCursor:
         stream: str,
         usual: ReplicationKeyComparator,  # noqa: ARG002
     ) -> ReplicationKeyComparator:
-        """Return the comparator of bookmarks and cursor values of a stream."""
+        """Return a comparator that compares the stream's bookmarks and cursor values as numbers.
+
+        ``usual``, the comparator that a stream without this cursor uses, is ignored.
+        """
         return _NumberComparator(ValueKind.NUMBER, stream=stream)
 
     def make_reader(
@@ -141,11 +145,14 @@ class CountReader:
 
 @dataclass(frozen=True, slots=True)
 class _IgnoringComparator(ReplicationKeyComparator):
-    """Comparator that ignores cursor values, for custom cursors, whose class provides the state."""
+    """Comparator that ignores cursor values.
+
+    It is for custom cursors: the state comes from their Python class, not from cursor values.
+    """
 
     @property
     def is_declared(self) -> bool:
-        """Always True: cursor values are skipped without an error."""
+        """Always True, so that cursor values are skipped without raising an error."""
         return True
 
     def is_usable(self, value: Any) -> bool:  # noqa: ARG002  (the base's)
@@ -173,7 +180,7 @@ class CustomIncrementalSync(Custom):
     )
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for a class or fields with which no slice could be read."""
+        """Raise ManifestError if the class lacks a method, or a field is missing or invalid."""
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
         for name in self.METHODS:
@@ -234,7 +241,10 @@ class CustomIncrementalSync(Custom):
         stream: str,  # noqa: ARG002  (as all cursors)
         usual: ReplicationKeyComparator,
     ) -> ReplicationKeyComparator:
-        """Return a comparator that ignores cursor values, so that they never become bookmarks."""
+        """Return a comparator that ignores cursor values, so that they never become bookmarks.
+
+        ``usual`` is the comparator that a stream without this cursor uses.
+        """
         return _IgnoringComparator(usual.kind)
 
     def make_reader(
@@ -268,7 +278,7 @@ class CustomCursorReader:
         """State at the beginning of the current slice, ``stream_state`` in templates."""
 
     def slices(self) -> Iterator[CdkStreamSlice]:
-        """Yield the slices of the class; request each one only after the previous one is closed."""
+        """Yield the slices of the class; get the next one only after the current one is closed."""
         for given in self._cursor.stream_slices():
             stream_slice = given
             if not isinstance(stream_slice, CdkStreamSlice):
@@ -320,7 +330,7 @@ CursorReader: TypeAlias = CountReader | CustomCursorReader
 
 
 def _accepts_record(close: Any) -> bool:
-    """Return True if ``close_slice`` has a second parameter, the latest record of the slice.
+    """Return True if ``close_slice`` has a second parameter, for the latest record of the slice.
 
     Older versions of airbyte-cdk pass that record.
     """

@@ -116,7 +116,7 @@ class Custom:
     def owner(self) -> StreamOwner:
         """Reference to the stream that uses this component.
 
-        Parent streams and authenticators in the component's fields send requests through it.
+        The component's parent streams and authenticators use this stream to send their requests.
         """
         return StreamOwner()
 
@@ -125,15 +125,18 @@ class Custom:
         return []
 
     def remember_stream(self, scope: TemplateScope) -> None:
-        """Store the ``stream_name`` of a template scope, for the class's field ``name``."""
+        """Store the variable ``stream_name`` of a template, for the class's field ``name``.
+
+        ``scope`` holds the template variables. Only the first name is stored.
+        """
         if not self._streams and (name := scope.get("stream_name")):
             self._streams.append(str(name))
 
     @property
     def _name(self) -> str:
-        """Name of the stream from the first template scope.
+        """Name of the stream, as stored by `remember_stream`.
 
-        Before a scope was passed, it is the parameter ``name``, or "" without one.
+        Until a name is stored, it is the parameter ``name``, or "" without that parameter.
         """
         return self._streams[0] if self._streams else str(self.parameters.get("name", ""))
 
@@ -170,7 +173,7 @@ def _describe_error(error: Exception) -> str:
 
 
 def _make_request_arguments(scope: TemplateScope) -> dict[str, Any]:
-    """Return the keyword arguments for airbyte-cdk's request methods, taken from a template scope.
+    """Return the keyword arguments for airbyte-cdk's request methods, from the template variables.
 
     They are ``stream_state``, ``stream_slice`` and ``next_page_token``.
     """
@@ -224,7 +227,7 @@ class CustomRecordFilter(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("filter_records",)
 
     def keeps(self, record: Record, scope: TemplateScope) -> bool:
-        """Return True if the class does not filter out the record."""
+        """Return True if the class keeps the record; False if it filters the record out."""
         kept = self.instance.filter_records([record], **_make_request_arguments(scope))
         return any(True for _ in kept)
 
@@ -236,7 +239,7 @@ class CustomTransformation(Custom):
 
     @cached_property
     def transform(self) -> Any:
-        """Function that changes a record in place, called with the record and its scope."""
+        """Function that changes a record in place, given the record and the template variables."""
         change = partial(self.instance.transform, config=self.config, stream_state=_NO_STATE)
         last: list[tuple[Any, CdkStreamSlice]] = []
 
@@ -359,7 +362,10 @@ class CustomErrorHandler(Custom):
     def interpret(
         self, response: requests.Response, scope: TemplateScope
     ) -> ResponseResolution | None:
-        """Return the resolution that the class returns for a response; None if it has no action."""
+        """Return the resolution (action and message) that the class returns for a response.
+
+        Return None if the class returns no action.
+        """
         found = self.instance.interpret_response(response)
         if found is None or found.response_action is None:
             return None
@@ -417,9 +423,9 @@ class CustomPaginationStrategy(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("next_page_token",)
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for a class whose ``next_page_token`` takes ``last_records``.
+        """Raise ManifestError if ``next_page_token`` of the class takes ``last_records``.
 
-        That is the signature of airbyte-cdk before version 6.
+        This parameter was used before version 6 of airbyte-cdk and is not supported.
         """
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
@@ -450,7 +456,7 @@ class CustomPaginationStrategy(Custom):
     def takes_page_size(self) -> bool:
         """True if ``next_page_token`` has the parameter ``page_size_override``.
 
-        The class is then called with the reduced page size.
+        After a page size reduction, the method is called with the reduced size in this parameter.
         """
         cls: Any = load_class(self.class_name, self.folder)
         return "page_size_override" in inspect.signature(cls.next_page_token).parameters
@@ -506,12 +512,12 @@ class CustomRequester(Custom):
 
     @cached_property
     def properties(self) -> QueryProperties | None:
-        """Query properties of the requests; None if there are none."""
+        """Query properties of the requests; None if the manifest declares none."""
         return get_request_properties(self.fields)
 
     @property
     def authenticator(self) -> Authenticator | None:
-        """Authenticator of the requests; None if there is none."""
+        """Authenticator of the requests; None if the manifest declares none."""
         return cast("Authenticator | None", self.fields.get("authenticator"))
 
     @property
@@ -535,7 +541,7 @@ class CustomRequester(Custom):
 
     @property
     def limits(self) -> Any:
-        """Limits on the size and duration of a response, as in `HttpRequester.limits`."""
+        """Limits of a response: bytes in memory, bytes in a file, seconds; None for the default."""
         return tuple(map(self.fields.get, ANSWER_LIMITS))
 
     def find_base_url(self, scope: TemplateScope) -> str:

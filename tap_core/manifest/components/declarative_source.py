@@ -65,8 +65,9 @@ class DeclarativeStream:
     def get_restricted_names(node: Mapping[str, Any]) -> Collection[str]:
         """Return the restricted variables that the templates of this stream may use.
 
-        The result is ``stream_state`` for a stream with a custom cursor. Other streams have none,
-        because the format of their state is not airbyte-cdk's.
+        Restricted variables are available only in some components. The result is ``stream_state``
+        for a stream with a custom cursor, because the format of its state is airbyte-cdk's. Other
+        streams have no restricted variables.
         """
         own = node.get("incremental_sync")
         is_own = isinstance(own, Mapping) and own.get("type") == CustomIncrementalSync.__name__
@@ -117,7 +118,8 @@ class CheckStream:
 class CheckDynamicStream:
     """Connection check that reads one record from each of the first `stream_count` streams.
 
-    With `use_check_availability: false` nothing is read: the check succeeds if there is any stream.
+    With `use_check_availability: false` nothing is read; the check then succeeds if there is at
+    least one stream.
     """
 
     stream_count: int

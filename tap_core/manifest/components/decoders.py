@@ -209,7 +209,7 @@ class CsvDecoder(_StreamDecoder):
     set_values_to_none: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        r"""Raise ManifestError unless the delimiter is one character, or an escape like ``\t``."""
+        """Raise ManifestError if the delimiter is neither one character nor an escape sequence."""
         super().__post_init__()
         if len(self._delimiter) != 1:
             raise ManifestError(
@@ -310,7 +310,7 @@ class CompositeRawDecoder:
 
 @dataclass(frozen=True)
 class ZipfileDecoder(BoundedReader):
-    """Decoder of zip archives; `decoder`, or the older option `parser`, decodes each file."""
+    """Decoder of zip archives; each file is decoded by `decoder` (`parser` in older manifests)."""
 
     decoder: Parser | None = None
     parser: Parser | None = None

@@ -76,7 +76,7 @@ class ComplexFieldType:
 
 @dataclass(frozen=True)
 class TypesMap:
-    """Mapping from a type name of the API to an Airbyte type, applied if its condition is true."""
+    """Mapping from a type name of the API to an Airbyte type, used if its condition is true."""
 
     target_type: str | list[str] | ComplexFieldType
     current_type: str | list[str]
@@ -85,7 +85,7 @@ class TypesMap:
 
 @dataclass(frozen=True)
 class SchemaTypeIdentifier:
-    """Paths of the names and types of fields, in a response that describes a schema."""
+    """Paths to the names and types of fields, in an API response that describes a schema."""
 
     key_pointer: list[str]
     type_pointer: list[str] = field(default_factory=list)
@@ -141,7 +141,7 @@ _TWO: Final = 2
 
 @dataclass(frozen=True)
 class DynamicSchemaLoader:
-    """Schema loader that builds a schema from a description of the fields, sent by the API."""
+    """Schema loader that builds a schema from the API's description of the fields."""
 
     retriever: Retriever
     schema_type_identifier: SchemaTypeIdentifier

@@ -105,7 +105,10 @@ _MESSAGE_FIELDS: Final = (
 
 
 def matches_action(action: str, handler: object) -> bool:
-    """Return True if a handler, or one of its nested handlers, has a filter with the action."""
+    """Return True if a response filter of ``handler`` has the action ``action``.
+
+    The handlers inside a CompositeErrorHandler are searched too.
+    """
     if isinstance(handler, CompositeErrorHandler):
         return any(matches_action(action, one) for one in handler.error_handlers)
     filters = handler.response_filters if isinstance(handler, DefaultErrorHandler) else ()
@@ -124,7 +127,7 @@ def make_response_error(
 ) -> SyncError:
     """Return the exception for a failed response, with ``message`` as its text.
 
-    The action of the resolution decides if the exception is retriable or fatal.
+    The action in ``resolution`` decides if the exception is retriable or fatal.
     """
     kind = RetriableAPIError if resolution.action in _RETRIED else FatalAPIError
     error: SyncError = kind(message, response=response)
@@ -174,7 +177,10 @@ class HttpResponseFilter:
     def find_resolution(
         self, response: requests.Response, scope: TemplateScope
     ) -> ResponseResolution | None:
-        """Return the filter's resolution for a response, or None if the response does not match."""
+        """Return the filter's resolution (action and message) for a response.
+
+        Return None if the response does not match.
+        """
         if self.action is None or not self._matches(response, scope):
             return None
         usual = _TABLE.get(response.status_code, _UNKNOWN)
@@ -228,9 +234,10 @@ class DefaultErrorHandler:
         return _LONGEST
 
     def interpret(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
-        """Return the resolution for a response.
+        """Return the resolution (action and message) for a response.
 
-        If no filter matches, a status below 400 is a success.
+        If no filter matches, a status below 400 is a success. Other statuses have a default
+        resolution.
         """
         for each in self.response_filters or ():
             resolution = each.find_resolution(response, scope)
@@ -241,9 +248,9 @@ class DefaultErrorHandler:
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait, from the first backoff strategy that returns a number.
+        """Return the seconds to wait, from the first backoff strategy that returns more than 0.
 
-        None means the default wait: no strategy returned a number.
+        Return None, the default wait, if no strategy does.
         """
         for strategy in self.backoff_strategies or ():
             if seconds := strategy.compute_wait(response, tries, scope):
@@ -278,10 +285,11 @@ class CompositeErrorHandler:
         return max((each.max_seconds or 0.0 for each in self.error_handlers), default=None)
 
     def interpret(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
-        """Return the first resolution other than FAIL and RATE_LIMITED, in order of the handlers.
+        """Return the first resolution whose action is neither FAIL nor RATE_LIMITED.
 
-        If there is none, return the first handler's resolution. However, if that is FAIL and a
-        later handler returns RATE_LIMITED, return RATE_LIMITED.
+        The handlers are tried in order. If no handler returns such a resolution, return the first
+        handler's. However, if that is FAIL and a later handler returns RATE_LIMITED, return
+        RATE_LIMITED.
         """
         usual = kept = default_resolution(response)
         for handler in self.error_handlers:
@@ -298,9 +306,10 @@ class CompositeErrorHandler:
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait, from the first backoff strategy that returns a number.
+        """Return the seconds to wait, from the first backoff strategy that returns more than 0.
 
-        The strategies of all handlers are tried in order. None means the default wait.
+        The strategies of all handlers are tried in order. Return None, the default wait, if no
+        strategy returns more than 0.
         """
         for handler in self.error_handlers:
             if seconds := handler.compute_wait(response, tries, scope):
@@ -321,9 +330,9 @@ class ConstantBackoffStrategy:
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return `backoff_time_in_seconds` plus a random jitter.
+        """Return `backoff_time_in_seconds`, plus a random jitter if one is declared.
 
-        The jitter is 0 to 2 times `jitter_range_in_seconds`.
+        The jitter is between 0 and 2 times `jitter_range_in_seconds`.
         """
         return _add_jitter(self.backoff_time_in_seconds, self.jitter_range_in_seconds)
 
@@ -338,9 +347,9 @@ class ExponentialBackoffStrategy:
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return `factor` times 2 to the power of ``tries``, plus a random jitter.
+        """Return `factor` times 2 to the power of ``tries``, plus a random jitter if declared.
 
-        The jitter is 0 to 2 times `jitter_range_in_seconds`.
+        The jitter is between 0 and 2 times `jitter_range_in_seconds`.
         """
         return _add_jitter(self.factor * 2.0**tries, self.jitter_range_in_seconds)
 
@@ -477,9 +486,9 @@ def _make_filter_scope(response: requests.Response, scope: TemplateScope) -> Tem
 
 
 def _parse_json_body(response: requests.Response, otherwise: Any) -> Any:
-    """Return the JSON document of a body, or ``otherwise`` if the body is not JSON.
+    """Return the JSON document of a body; if the body is not JSON, return ``otherwise``.
 
-    The document is cached on the response.
+    A JSONResponse caches the document, so that it is parsed only once.
     """
     try:
         if isinstance(response, JSONResponse):
@@ -492,7 +501,7 @@ def _parse_json_body(response: requests.Response, otherwise: Any) -> Any:
 def _get_error_message(response: requests.Response) -> str:
     """Return the error message in a body, for example its field ``message``.
 
-    If the body is not JSON, the whole body is the message. "" if there is no message.
+    If the body is not JSON, the whole body is the message. If there is no message, return "".
     """
     document = _parse_json_body(response, None)
     if document is None:

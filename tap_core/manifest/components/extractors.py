@@ -70,7 +70,7 @@ class RecordExpander:
     def expand(self, parent: Any) -> Iterator[Any]:
         """Yield a record for each element of the list in ``parent``.
 
-        With ``on_no_records: emit_parent`` the parent is yielded if the list has no elements. A
+        If the list has no elements, ``on_no_records: emit_parent`` yields the parent instead. A
         parent that is not an object is yielded unchanged.
         """
         if not isinstance(parent, dict) or not self.expand_records_from_field:

@@ -41,8 +41,8 @@ _NOTHING: Final = frozenset(
 class ResponseToFileExtractor(BoundedReader):
     """Extractor that yields one record per row of a CSV body, which may be gzip-compressed.
 
-    Values like ``NA`` become None, unless `preserve_na_values` is set. Then only an empty value
-    becomes None.
+    By default, empty values and values like ``NA`` become None. If `preserve_na_values` is set,
+    only empty values become None.
     """
 
     preserve_na_values: bool = False

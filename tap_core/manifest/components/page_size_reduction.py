@@ -112,7 +112,7 @@ class PageSizeState:
 def validate_reduction(reduction: PageSizeReduction | None, requester: Any, paginator: Any) -> None:
     """Raise ManifestError if a retriever does not support its page size reduction.
 
-    Logs a warning if no response filter has the action ``REDUCE_PAGE_SIZE``.
+    Log a warning if no response filter has the action ``REDUCE_PAGE_SIZE``.
 
     Args:
         reduction: The page size reduction; None if the retriever has none.
@@ -120,7 +120,7 @@ def validate_reduction(reduction: PageSizeReduction | None, requester: Any, pagi
         paginator: The retriever's paginator.
 
     Raises:
-        ManifestError: requester or paginator cannot be combined with a reduction, or a response
+        ManifestError: the requester or paginator cannot be combined with a reduction, or a response
             filter has the action but there is no reduction.
     """
     is_asked = matches_action(_ACTION, getattr(requester, "error_handler", None))
@@ -151,7 +151,7 @@ def _is_too_small(reduction: PageSizeReduction, _requester: Any, paginator: Any)
 
 
 def _stops_at_reduced_page(_reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
-    """Return True if the stop condition would mistake a page of reduced size for the last page."""
+    """Return True if the stop condition could mistake a page of reduced size for the last page."""
     template = getattr(getattr(_strategy(paginator), "stop_condition", None), "template", None)
     if template is None or "page_size" in template.names:
         return False

@@ -28,7 +28,7 @@ class PaginationReset:
     value read so far.
 
     Raises:
-        ManifestError: `limits` is combined with RESET, which would reach the limit again.
+        ManifestError: `limits` is combined with RESET, which would only reach the limit again.
     """
 
     action: Literal["SPLIT_USING_CURSOR", "RESET"]

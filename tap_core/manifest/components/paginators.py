@@ -50,9 +50,9 @@ class PageIncrement:
 
     @property
     def first_token(self) -> int | None:
-        """Number of the first page.
+        """Number of the first page if `inject_on_first_request` is set; otherwise None.
 
-        None unless `inject_on_first_request` is set; the first request then has no page number.
+        None sends the first request without a page number.
         """
         return self.start_from_page if self.inject_on_first_request else None
 
@@ -81,9 +81,9 @@ class OffsetIncrement:
 
     @property
     def first_token(self) -> int | None:
-        """Offset of the first page: 0.
+        """Offset of the first page, 0, if `inject_on_first_request` is set; otherwise None.
 
-        None unless `inject_on_first_request` is set; the first request then has no offset.
+        None sends the first request without an offset.
         """
         return 0 if self.inject_on_first_request else None
 
@@ -91,7 +91,7 @@ class OffsetIncrement:
     def requested_size(self) -> int | None:
         """Number of records to request per page.
 
-        None if `page_size` is not set, or is a template over the response.
+        The property is None if `page_size` is not set, or is a template over the response.
         """
         return None if callable(self.page_size) else _parse_page_size(self.page_size)
 
@@ -216,7 +216,7 @@ class PageCursor:
         return self._size
 
     def put(self, request: HTTPRequest) -> None:
-        """Add the page token and the page size to a request, by the options of the paginator."""
+        """Add the page token and the page size to a request, as the paginator's options declare."""
         if self._paginator is None:
             return
         token_option, size_option = (

@@ -62,7 +62,7 @@ class PartitionSlice(dict[str, Any]):
         """Values for templates, ``stream_slice.extra_fields``; not part of the state."""
 
     def __missing__(self, name: str) -> Any:
-        """Return {} if ``parent_slice`` is missing, as templates expect.
+        """Return {} for a missing ``parent_slice``, because templates expect this key to exist.
 
         Raises:
             KeyError: another key is missing.
@@ -78,7 +78,7 @@ class PartitionSlice(dict[str, Any]):
 
     @property
     def _partition(self) -> PartitionSlice:
-        """This slice, for older manifests, whose templates use ``stream_slice._partition``."""
+        """This slice itself; templates of older manifests use ``stream_slice._partition``."""
         return self
 
     def merge(self, other: Mapping[str, Any]) -> PartitionSlice:
@@ -120,7 +120,7 @@ class ListPartitionRouter:
 
 @dataclass(frozen=True)
 class ParentStreamConfig:
-    """Parent stream of a substream: each of its records becomes one slice of the child stream."""
+    """Parent stream of a child stream: each parent record becomes one slice of the child stream."""
 
     stream: Annotated[Mapping[str, Any], "node"]
     parent_key: str
@@ -171,7 +171,11 @@ class ParentStreamConfig:
                 )
 
     def _get_extra_fields(self, record: Record) -> dict[str, Any]:
-        """Return the extra fields of the slice that is created from a parent record."""
+        """Return values of a parent record as the extra fields of the slice, for templates.
+
+        With a `lazy_read_pointer`, also return the child records in the parent record, as a
+        response.
+        """
         more: dict[str, Any] = {}
         if self.lazy_read_pointer:
             more[CHILD_RESPONSE] = _make_response(self._records(record))
@@ -272,7 +276,8 @@ def _add_slice_value(
 ) -> None:
     """Add the value of a partition field to a request.
 
-    Nothing is added if the option is None or the value is empty, as in airbyte-cdk.
+    Nothing is added if ``option`` is None or the value is empty, as in airbyte-cdk. ``name`` is the
+    name of the partition field.
     """
     if option is not None:
         value = scope.get("stream_partition", {}).get(name)
@@ -304,7 +309,7 @@ def _collect_keys(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _make_response(records: Any) -> requests.Response:
-    """Return a response with a JSON body that contains child records from a parent record."""
+    """Return an artificial response with the child records that a parent record contains."""
     made = requests.Response()
     made.status_code = 200
     made.headers["Content-Type"] = "application/json"

@@ -69,12 +69,12 @@ class PropertiesFromEndpoint:
 
 @dataclass(frozen=True)
 class GroupByKeyMergeStrategy:
-    """Strategy that merges the partial records of several requests by the values of key fields."""
+    """Strategy for merging partial records, which come from several requests, by key fields."""
 
     key: str | list[str]
 
     def group(self, record: Record) -> tuple[str, ...] | None:
-        """Return the key values of a record as strings; None if any of the values is empty."""
+        """Return the values of a record's key fields as strings; None if one of them is empty."""
         names = [self.key] if isinstance(self.key, str) else self.key
         values = [record.get(name) for name in names]
         return tuple(map(str, values)) if all(values) else None
@@ -93,7 +93,7 @@ class PropertyChunking:
 
     @property
     def merging(self) -> GroupByKeyMergeStrategy:
-        """Strategy that merges the partial records; by default by the field ``id``."""
+        """Strategy for merging the partial records of several requests, by default by ``id``."""
         return self.record_merge_strategy or _BY_ID
 
     def make_chunks(
@@ -104,8 +104,8 @@ class PropertyChunking:
         Args:
             names: All property names.
             always: Names that every request contains.
-            chosen: The selected names; None selects all names. Ignored without a
-                `property_limit`: then one request contains all names.
+            chosen: The names selected in the catalog; None selects all names. Without a
+                `property_limit`, ``chosen`` is ignored and one request contains all names.
         """
         if not self.property_limit:
             yield [*names, *always]

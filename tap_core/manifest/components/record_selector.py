@@ -60,8 +60,8 @@ _Changes: TypeAlias = list[Callable[[Record, TemplateScope], None]]
 class CombinedExtractor:
     """Extractor that combines several extractors.
 
-    With `mode` ``union`` it yields the records of all extractors; with ``first_match`` it yields
-    those of the first extractor that finds any.
+    With `mode` ``union`` it yields the records of all extractors. With ``first_match`` it yields
+    only the records of the first extractor that finds records.
     """
 
     extractors: list[Extractor]
@@ -112,9 +112,9 @@ RecordPredicate: TypeAlias = RecordFilter | CustomRecordFilter
 
 @dataclass(frozen=True)
 class _RecordSteps:
-    """Processing steps for each record: transformations, filter, normalization, in this order.
+    """Processing steps for each record: transformations, filter, normalization.
 
-    Transformations before the filter are in ``before``, those after it in ``after``.
+    Transformations before the filter are in ``before``, transformations after it in ``after``.
     """
 
     before: _Changes = field(default_factory=list)
@@ -161,8 +161,8 @@ class RecordSelector:
         Args:
             transformations: The transformations of the stream.
             schema: Function that returns the JSON schema; called only if values are normalized.
-            transform_first: True to transform records before they are filtered, unless the
-                manifest sets `transform_before_filtering`.
+            transform_first: True to transform records before they are filtered, False after. Used
+                only if the manifest does not set `transform_before_filtering`.
         """
         changes: _Changes = [one.transform for one in transformations]
         nothing: _Changes = []
@@ -200,7 +200,11 @@ class RecordSelector:
     def _make_normalization(
         self, schema: Callable[[], JsonSchema]
     ) -> Callable[[Record], None] | None:
-        """Return a function that normalizes a record in place; None without normalization."""
+        """Return a function that converts a record's values to the schema's types, in place.
+
+        Return None if the manifest declares no normalization. Also return None if the schema is
+        empty and the normalization is ``Default``.
+        """
         asked = self.schema_normalization
         if asked == "None":
             return None
@@ -213,10 +217,12 @@ class RecordSelector:
 def _skip_failures(
     apply: Callable[[Record, TemplateScope], bool], failed: OnFailure
 ) -> Callable[[Record, TemplateScope], bool]:
-    """Return a function that applies the steps, but skips a record on which a template fails.
+    """Return a function that applies the processing steps, but skips a record if a template fails.
 
-    For a skipped record it calls ``failed`` with the record, the error, and the number of the
-    record in the response, and returns False.
+    Args:
+        apply: Function that applies the steps to a record.
+        failed: Called for each skipped record, with the record, the error, and the number of the
+            record in the response. The returned function then returns False.
     """
     numbers = itertools.count(1)
 
@@ -232,7 +238,7 @@ def _skip_failures(
 
 
 def drop_nulls(select: RecordSelection) -> RecordSelection:
-    """Return a selection that removes the top-level fields whose value is None from records."""
+    """Return a function like ``select`` that also removes a record's top-level fields with None."""
 
     def select_without_nulls(
         documents: Iterable[Any],
@@ -250,7 +256,7 @@ def drop_nulls(select: RecordSelection) -> RecordSelection:
 
 
 def _make_extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> RecordSelection:
-    """Return a selection that yields the extracted records without processing them."""
+    """Return a function that yields the extracted records without filtering or changing them."""
 
     def select(
         documents: Iterable[Any],

@@ -187,18 +187,21 @@ class HttpRequester:
 
     @cached_property
     def properties(self) -> QueryProperties | None:
-        """Query properties of the requests; None if there are none."""
+        """Query properties of the requests; None if the manifest declares none."""
         return get_request_properties(vars(self))
 
     @property
     def timeout(self) -> tuple[float | None, float | None] | None:
-        """Connect timeout and read timeout in seconds; None for a default, or if neither is set."""
+        """Connect timeout and read timeout in seconds; None in the pair means the default.
+
+        The whole property is None if the manifest sets neither of them.
+        """
         limits = self.connect_timeout_in_seconds, self.read_timeout_in_seconds
         return None if limits == (None, None) else limits
 
     @property
     def limits(self) -> AnswerLimits:
-        """Limits of a response: bytes in memory, bytes in a file, seconds. None is the default."""
+        """Limits of a response: bytes in memory, bytes in a file, seconds; None for the default."""
         return self.max_response_bytes, self.max_download_bytes, self.max_response_seconds
 
     def request(self, scope: TemplateScope) -> RequestSpec:
@@ -284,7 +287,7 @@ def find_property_parameters(params: Any) -> list[str]:
 
 
 def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:
-    """Return the query properties among the fields of a requester; None if there are none."""
+    """Return the query properties in the fields of a requester; None if there are no properties."""
     for name in find_property_parameters(fields.get("request_parameters")):
         found: QueryProperties = fields["request_parameters"][name]
         return found
@@ -293,7 +296,7 @@ def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:
 
 
 def _join_url(base: str, path: str) -> str:
-    """Join a path to a base URL; a full URL in place of the path is returned unchanged."""
+    """Join a path to a base URL; if ``path`` is a full URL, return it unchanged."""
     if not path:
         return base
     folder = base if base.endswith("/") else f"{base}/"
@@ -304,7 +307,7 @@ def _join_url(base: str, path: str) -> str:
 
 @lru_cache(maxsize=256)
 def _can_append_path(folder: str) -> bool:
-    """Return True if a simple path can be appended to a base URL without calling `urljoin`."""
+    """Return True if a base URL plus a simple path is the same URL as `urljoin` returns."""
     return urljoin(folder, "a/b") == f"{folder}a/b"
 
 

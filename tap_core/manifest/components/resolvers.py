@@ -60,12 +60,16 @@ class ComponentMappingDefinition:
 
     @staticmethod
     def get_restricted_names(node: Mapping[str, Any]) -> Collection[str]:  # noqa: ARG004  the same for all
-        """Return the restricted variables that templates of this component may use."""
+        """Return the restricted variables that the templates of a component mapping may use.
+
+        Templates of other components cannot use ``components_values`` and
+        ``stream_template_config``.
+        """
         return ("components_values", "stream_template_config")
 
     @staticmethod
     def literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ...]]:
-        """Return the types that a literal in ``value`` may be parsed as, by its ``value_type``.
+        """Return the types that a literal in the option ``value`` may have, given ``value_type``.
 
         Literals of other types stay strings. The builder calls this method with the node's options.
         """
@@ -111,7 +115,7 @@ class _Resolver:
                 )
 
     def keeps_text(self, mapping: ComponentMappingDefinition) -> bool:  # noqa: ARG002
-        """Return True if a mapping's string value stays a string; False if it is parsed as YAML."""
+        """Return True if a mapping's string value stays a string, False if it is parsed as YAML."""
         return not self.READS_YAML
 
 
@@ -128,7 +132,7 @@ class HttpComponentsResolver(_Resolver):
     def scopes(self, read: ParsedValue) -> Iterator[TemplateScope]:
         """Yield each stream's template variables, with the record as ``components_values``.
 
-        ``read`` is the function that reads the records of the retriever.
+        ``read`` is a function that returns the records of a retriever, each with its slice.
         """
         for one, record in read(self.retriever):
             yield {"components_values": record, "stream_slice": one}
@@ -171,7 +175,10 @@ class ConfigComponentsResolver(_Resolver):
     HAS_CONDITIONS: ClassVar[bool] = True
 
     def scopes(self, read: ParsedValue) -> Iterator[TemplateScope]:  # noqa: ARG002  nothing is asked for
-        """Yield each stream's template variables, with the config item as ``components_values``."""
+        """Yield each stream's template variables, with the config item as ``components_values``.
+
+        ``read`` is not used: nothing is requested from the API.
+        """
         given = self.stream_config
         parts = given if isinstance(given, list) else [given]
         for combination in product(*(enumerate(one.values(self.config)) for one in parts)):
@@ -184,7 +191,7 @@ class ConfigComponentsResolver(_Resolver):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamParametersDefinition:
-    """List in the manifest with one entry per stream: the values of that stream."""
+    """List in the manifest with one entry per stream; an entry holds the values of its stream."""
 
     list_of_parameters_for_stream: Annotated[Any, "draft"]
 
@@ -248,10 +255,10 @@ def _has_component(given: Any) -> bool:
 
 
 def _merge_items(combination: Iterable[tuple[int, Any]]) -> dict[str, Any]:
-    """Merge the items of one combination, which has one item from each list of the config.
+    """Merge one item from each list of the config into a dict.
 
-    Items are paired with their index in the list. An item that is not a mapping is stored, with its
-    index, under the key ``source_config_<number of the list>``.
+    ``combination`` holds each item with its index in its list. A mapping is merged into the dict.
+    Any other item is stored with its index, under the key ``source_config_<number of the list>``.
     """
     made: dict[str, Any] = {}
     for place, (number, value) in enumerate(combination):

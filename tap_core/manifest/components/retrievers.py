@@ -62,7 +62,7 @@ class SimpleRetriever:
     def routers(self) -> list[PartitionRouter]:
         """Partition routers of the stream.
 
-        With several routers, each slice combines a slice of each.
+        If there are several, each slice combines one slice of each router.
         """
         found = self.partition_router
         if found is None:
@@ -115,7 +115,7 @@ class CustomRetriever(Custom):
     def _slice_class(self) -> Any:
         """Subclass of the Python class, with one instance per slice.
 
-        The instances share the ``__dict__`` of `instance`.
+        All of these instances share the attributes (``__dict__``) of `instance`.
         """
         cls = load_class(self.class_name, self.folder)
         members = {"__slots__": ("reads",), "__module__": cls.__module__}

@@ -103,7 +103,7 @@ def _resolve_references(node: Any, file: Path, root: Any, references: tuple[str,
     Args:
         node: The part of the schema.
         file: The file that contains the part.
-        root: The document of that file.
+        root: The whole document in that file.
         references: The references followed so far, to detect circular references.
     """
     if isinstance(node, list):

@@ -95,7 +95,7 @@ class RotatedTokens:
 
     @property
     def known_tokens(self) -> list[str]:
-        """List of the tokens, stripped of whitespace and without empty ones."""
+        """Tokens to use, without surrounding whitespace and without empty tokens."""
         given = self.tokens
         found = given.split(self.token_delimiter or ",") if isinstance(given, str) else given
         return [token.strip() for token in found if token.strip()]

@@ -63,7 +63,7 @@ class AddedFieldDefinition:
 
     @staticmethod
     def literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ...]]:
-        """Return the types that a literal in ``value`` may be parsed as, by its ``value_type``.
+        """Return the types that a literal in the option ``value`` may have, given ``value_type``.
 
         Literals of other types stay strings. The builder calls this method with the node's options.
         """
@@ -115,8 +115,9 @@ class RemoveFields:
     def transform(self) -> _Change:
         """Function that removes fields from a record in place.
 
-        With a condition the paths are ignored, as in airbyte-cdk: the condition is evaluated for
-        each scalar value, as the variable ``property``, and removes the value if true.
+        With a condition the paths are ignored, as in airbyte-cdk. The condition is then evaluated
+        for each scalar value, which is the variable ``property``. If it is true, the value is
+        removed.
         """
         if self.condition is not None:
             return self._remove_by_value
@@ -201,8 +202,8 @@ class KeyTransformation:
 class DpathFlattenFields:
     """Transformation that moves the fields of one nested object to the top level of the record.
 
-    If a field of that name exists already, the record stays unchanged, unless `replace_record` is
-    set.
+    If the record already has a top-level field with one of the names, it stays unchanged. With
+    `replace_record` the moved fields replace the whole record instead.
     """
 
     field_path: list[str]
@@ -241,7 +242,7 @@ class DpathFlattenFields:
 class FlattenFields:
     """Transformation that moves all nested values to the top level of the record.
 
-    Names that would occur twice are prefixed with the name of the parent field.
+    A name that would occur twice is prefixed with the name of the parent field.
     """
 
     flatten_lists: bool = True
@@ -252,7 +253,7 @@ class FlattenFields:
 
 
 def _add_field_name(name: str, error: ManifestError) -> ManifestError:
-    """Return an error whose message begins with the name of the field."""
+    """Return an error with the name of the field at the beginning of its message."""
     return ManifestError(f"field '{name}': {error}")
 
 
@@ -315,8 +316,8 @@ def _snake_case(name: str) -> str:
 def _flatten(record: Record, *, into_lists: bool) -> dict[str, Any]:
     """Return the flattened record: its scalar values by name, in airbyte-cdk's order and naming.
 
-    A value is prefixed with the name of its parent if its name is taken. After a non-empty list,
-    all names are prefixed.
+    If the name of a value is already used, the name of the parent field is added in front. After a
+    non-empty list, this is done for all names.
 
     Args:
         record: The record to flatten.

@@ -44,7 +44,7 @@ class RequestWindowSplitting:
 
     @cached_property
     def _min_window(self) -> timedelta:
-        """Window length up to which windows are not split further; 0 if the manifest sets none."""
+        """Maximum length of a window that is not split further; 0 if the manifest sets none."""
         return timedelta() if self.min_split_window is None else parse_length(self.min_split_window)
 
     def split(
@@ -83,8 +83,8 @@ def validate_splitting(retriever: Any, cursor: Any) -> None:
     """Raise ManifestError if a retriever splits time windows that its cursor cannot split.
 
     Raises:
-        ManifestError: the cursor does not support splitting, or a response filter has the
-            action ``SPLIT_REQUEST_WINDOW`` but the retriever declares no splitting.
+        ManifestError: the cursor does not support splitting, or a response filter has the action
+            ``SPLIT_REQUEST_WINDOW`` but the retriever declares no splitting.
     """
     splitting = getattr(retriever, "request_window_splitting", None)
     requester = getattr(retriever, "requester", None)
