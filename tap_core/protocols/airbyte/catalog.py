@@ -114,7 +114,7 @@ def _inclusion(metadata: MetadataMapping, path: Breadcrumb) -> str | None:
 class _Replication(NamedTuple):
     """Replication method and replication key of a stream.
 
-    ``is_free``: the user may choose any key.
+    ``is_free`` is True if the user may choose any field as replication key.
     """
 
     method: str
@@ -166,9 +166,9 @@ class ConfiguredStream:
 
     @property
     def cursor(self) -> _Path:
-        """Path to the cursor field: the source-defined, configured or default one.
+        """Path to the cursor field. It is empty if the stream has no cursor.
 
-        Empty without cursor.
+        A source-defined cursor comes first, then the configured one, then the default one.
         """
         if self.source_defined_cursor:
             return self.default_cursor_field
@@ -190,8 +190,8 @@ def parse_configured_catalog(text: str | bytes, source: str) -> ConfiguredCatalo
     """Parse and validate a configured catalog.
 
     Unknown properties and nulls are ignored. A stream without a configured primary key gets its
-    source-defined key. The output of ``discover`` is accepted too: its first CATALOG message is
-    used. All streams are then read with sync mode full_refresh and written with append.
+    source-defined key. The output of ``discover`` is accepted too: all streams of its first CATALOG
+    message are read with full_refresh and written with append.
 
     Args:
         text: Content of the file.

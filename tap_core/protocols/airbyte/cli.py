@@ -55,12 +55,11 @@ class SourceCommand:
         prog_name: str | None = None,
         **extra: Any,
     ) -> int:
-        """Run the command and end the process.
+        """Run the command and end the process with its exit code.
 
-        A signal that stopped the command ends the process too.
-
-        With ``standalone_mode=False``, as in click, return the exit code instead. After a signal it
-        is the negative signal number.
+        If a signal stopped the command, end the process by the same signal. With
+        ``standalone_mode=False``, as in click, return the exit code instead. After a signal it is
+        the negative signal number.
         """
         argv = list(sys.argv[1:] if args is None else args)
         if {"--help", "-h"}.intersection(argv):

@@ -32,9 +32,9 @@ class JsonNode:
     place: str = ""
 
     def child(self, *names: str) -> JsonNode:
-        """Return the member with the first of these names that has a value.
+        """Return the first of the members with these names that has a value.
 
-        Without one, it is missing.
+        If no such member has a value, return a missing value.
         """
         members = self.members()
         name = next((name for name in names if members.get(name) is not None), names[0])
@@ -94,7 +94,7 @@ class JsonNode:
     def refused(self, wanted: str) -> Exception:
         """Return the error for a value of the wrong type.
 
-        ``wanted`` names the right type: "a string".
+        ``wanted`` is the right type as text for the message, such as "a string".
         """
         found = "nothing" if self.value is None else _KINDS.get(type(self.value), "a number")
         return self.wrong(f"there is {found} where {wanted} is needed")

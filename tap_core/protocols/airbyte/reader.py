@@ -132,7 +132,10 @@ class _OfStream(msgspec.Struct):
 
 
 class _StateScope(msgspec.Struct):
-    """Type of a state (STREAM, GLOBAL or LEGACY) and its stream. Old states have ``state_type``."""
+    """Type of a state (STREAM, GLOBAL or LEGACY) and its stream.
+
+    In states of old protocol versions, the field ``state_type`` has the type.
+    """
 
     type: Any = None
     state_type: Any = None
@@ -300,7 +303,7 @@ class AirbyteReader:
     def _make_chunk(self, body: _Body) -> _Chunk:
         """Return a new, empty chunk for the stream of a record.
 
-        A stream that is unknown is counted.
+        If the catalog does not have the stream, count it for a warning.
         """
         expected = self._expected.get(self._stream(body.stream, body.namespace))
         if expected is None:
@@ -310,7 +313,7 @@ class AirbyteReader:
     def _check_record(self, body: _Body, expected: ExpectedStream | None) -> None:
         """Check that the catalog declares a record's stream and fields, then check its values.
 
-        Each of the two checks is made only if the reader was created with it.
+        Each of the two checks is made only if the reader was created with that option.
 
         Raises:
             FatalSyncError: The catalog does not declare the stream or a field, or a value is
@@ -435,11 +438,12 @@ class AirbyteReader:
             return
 
     def _yield_completions(self, *, sound: bool) -> Iterator[StreamStatus | ActivateVersion]:
-        """Yield an end event for each completed stream. If it truncates, also remove its old rows.
+        """Yield an end event for each completed stream.
 
-        ``sound`` is False if the input was incomplete or the Airbyte source failed. Then only
-        streams with the status COMPLETE are completed. If it is True and the input had no statuses
-        at all, all streams are completed.
+        For a stream that truncates, also yield an event that removes its old rows. ``sound`` is
+        False if the input was incomplete or the Airbyte source failed. Then only streams with the
+        status COMPLETE are completed. If it is True and the input had no statuses at all, all
+        streams are completed.
         """
         is_silent = sound and not self._has_statuses
         for stream, expected in self._expected.items():

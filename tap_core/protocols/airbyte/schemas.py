@@ -82,9 +82,7 @@ def singer_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
 def _over(
     schema: JsonSchema, step: Callable[[JsonSchema], JsonSchema], depth: int = 0
 ) -> JsonSchema:
-    """Apply ``step`` to all subschemas of a schema and then to the schema itself.
-
-    Return the result.
+    """Return a schema with ``step`` applied to all its subschemas and then to the schema itself.
 
     Subschemas that are nested too deeply are replaced with an empty schema. ``depth`` is the
     current depth.
@@ -98,7 +96,7 @@ def _over(
 
 
 def _hinted(schema: JsonSchema) -> JsonSchema:
-    """Return a schema with the ``airbyte_type`` hint that its values need, or without a hint."""
+    """Add the ``airbyte_type`` hint that the values of a schema need, if they need one."""
     schema = _united(schema)
     if _HINT in schema:
         return schema
@@ -131,7 +129,7 @@ def _hint_of_text(schema: Mapping[str, Any]) -> str | None:
 def _united(schema: JsonSchema) -> JsonSchema:
     """Rewrite a union in the form that Airbyte supports.
 
-    A union that would change stays as it is.
+    If this would change the meaning of the union, return the schema unchanged.
     """
     word = next((word for word in _COMBINING if isinstance(schema.get(word), list)), None)
     choices = schema[word] if word else None

@@ -50,14 +50,14 @@ class TextField(IntEnum):
 
 
 class BatchFileFormat(IntEnum):
-    """Format of a batch file that a destination reads."""
+    """File format of the batch files that Fivetran sends to a destination."""
 
     CSV = 0
     PARQUET = 1
 
 
 class Compression(IntEnum):
-    """Compression of a batch file."""
+    """Compression of the batch files that Fivetran sends to a destination."""
 
     OFF = 0
     ZSTD = 1
@@ -65,7 +65,7 @@ class Compression(IntEnum):
 
 
 class Encryption(IntEnum):
-    """Encryption of a batch file."""
+    """Encryption of the batch files that Fivetran sends to a destination."""
 
     NONE = 0
     AES = 1

@@ -103,7 +103,7 @@ class RequestReceiver:
         """Receive and parse the request of a call. Its memory counts as used until the block ends.
 
         ``kind`` is the message class of the request. If the client sends no message, the request is
-        empty. If a request arrives slowly while other calls wait, its call is cancelled.
+        empty. If a request arrives slowly while other calls wait, its call may be cancelled.
 
         Raises:
             RequestTooLargeError: The requests of all calls would use too much memory.
@@ -167,9 +167,9 @@ class RequestReceiver:
             turn.has_arrived = True
 
     def _demote_slow_call(self, turn: _ReceivingCall) -> None:
-        """Stop waiting for a slow request, so that the next call can receive.
+        """Stop waiting for a slow request, so that the next call can receive its request.
 
-        One slow call at a time may go on receiving in parallel. Another slow call is cancelled.
+        Only one slow request may continue to arrive in parallel. Any other slow call is cancelled.
         """
         self._now = None
         slow = self._slow

@@ -95,7 +95,7 @@ def to_column_type(schema: Any) -> ColumnType:
 def to_key_type(schema: Any) -> ColumnType:
     """Return the type of the Fivetran column for a key property.
 
-    Keys cannot be JSON, so use STRING.
+    It is STRING instead of JSON, because Fivetran allows no JSON keys.
     """
     found = to_column_type(schema)
     return _STRING if found == _JSON else found

@@ -47,7 +47,7 @@ class GenericSingerReader(abc.ABC, Generic[_Line]):
         file_input: IO[_Line] | None,
         callbacks: Mapping[str, Callable[[dict[str, Any]], None]],
     ) -> Counter[str]:
-        """Call the callback for its type with each message. Return the number of messages by type.
+        """Pass each message to the callback for its type. Return the number of messages by type.
 
         Raises:
             InvalidInputLine: A line is not a message.
