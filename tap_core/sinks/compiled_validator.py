@@ -176,7 +176,7 @@ class _Writer:
     def _get_keywords(self, schema: dict[str, Any]) -> set[str]:
         """Return the keywords of a schema that need generated code.
 
-        ``format`` is included only if its format is one to check.
+        ``format`` is one of them only if the schema's format must be checked.
         """
         words = schema.keys() & _UNDERSTOOD
         return words if schema.get("format") in self._formats else words - {"format"}

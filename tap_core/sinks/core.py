@@ -272,7 +272,7 @@ class Sink(abc.ABC):
     def _refuse(self, error: InvalidRecord) -> None:
         """Log the error of an invalid record.
 
-        Raise it if `fail_on_record_validation_exception` is true.
+        If `fail_on_record_validation_exception` is true, also raise the error.
         """
         self.logger.error("Record validation failed: %s", error.error_message)
         if self.fail_on_record_validation_exception:
@@ -350,7 +350,9 @@ class Sink(abc.ABC):
         self._batch_dupe_records_merged = 0
 
     def activate_version(self, new_version: int) -> None:  # noqa: ARG002  a hook
-        """Delete or deactivate the rows of older table versions. All records are drained before.
+        """Delete or deactivate the rows of older table versions.
+
+        All records are written before this.
 
         Override this to support ACTIVATE_VERSION messages. By default they are ignored with a
         warning.

@@ -44,9 +44,9 @@ class RecordPipeline:
 
 
 def compile_pipeline(sink: Sink) -> RecordPipeline:
-    """Compile the processing of a sink's records to one function. The schema must not change later.
+    """Combine all steps that process a sink's records into one fast function.
 
-    Steps that this sink does not need are left out.
+    Steps that this sink does not need are left out. The sink's schema must not change later.
     """
     enrich = _enrich(sink) if sink.include_sdc_metadata_properties else None
     check = _check(sink, strips=enrich is None)

@@ -28,9 +28,9 @@ class TerminationSignals:
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[WakeupPipe]:
-        """Only record signals during the block. A signal also ends a wait for input.
+        """Only record signals during the block, so that they do not interrupt the processing.
 
-        The yielded pipe is the one on which that wait must listen.
+        Yield a pipe that becomes readable on a signal. Listen on it to end a wait for input.
         """
         if self._wake_up is not None:
             yield self._wake_up

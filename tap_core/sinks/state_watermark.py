@@ -32,7 +32,7 @@ class StateWatermark(Generic[_Holder]):
     def holders(self) -> KeysView[_Holder]:
         """The objects, such as sinks, that have undrained records.
 
-        The view follows later changes.
+        The result reflects later changes.
         """
         return self._since.keys()
 
