@@ -290,10 +290,10 @@ class _Writer:
         ]
 
     def _flat(self, item: str, body: list[str]) -> list[str]:
-        """Return the lines ``body``, or a call of a new function with them if they contain blocks.
+        """Move the source lines ``body`` to a new function if they contain blocks.
 
-        The reason is that Python limits the nesting of blocks. ``item`` is the function's
-        parameter.
+        Return the call of this function. Lines without blocks are returned unchanged. The reason is
+        that Python limits the nesting of blocks. ``item`` is the function's parameter.
         """
         if not any(line.endswith(":") for line in body):
             return body

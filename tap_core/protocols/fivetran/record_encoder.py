@@ -220,9 +220,9 @@ class RecordEncoder(TypedRecordSerializer):
         return self._frames[kind][len(data)] + data
 
     def _framing(self, table: TableId, kind: RecordType) -> Callable[[int], bytes]:
-        """Return a function that returns the bytes before a record's data.
+        """Return a function that returns the bytes before a record's data in a Record message.
 
-        Its argument is the data's length.
+        The function takes the length of the data.
         """
         schema = (
             b"" if table.schema is None else encode_length_delimited(b"\x0a", utf8(table.schema))
