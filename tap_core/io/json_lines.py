@@ -68,7 +68,7 @@ _DEPTH: Final = 64
 
 
 class _MessageType(msgspec.Struct):
-    """Message of which only the field ``type`` is decoded."""
+    """Message in which only the field ``type`` is decoded."""
 
     type: msgspec.Raw = _NULL
 
@@ -84,10 +84,13 @@ _STATE_SHARE: Final = 2
 
 
 class LineSplitter:
-    """Splitter of byte blocks into lines. An incomplete last line is kept for the next block."""
+    """Splitter of blocks of bytes into lines.
+
+    An incomplete last line is kept for the next block.
+    """
 
     def __init__(self) -> None:
-        """Create a splitter without pending bytes."""
+        """Create a splitter at the beginning of an input."""
         self._pending: list[bytes] = []
         self._waiting = 0
         self._ended = 0
@@ -97,7 +100,7 @@ class LineSplitter:
         """Return the lines that end within ``data``, without their line feeds.
 
         Raises:
-            InvalidInputLine: a line is too long to be held in memory.
+            InvalidInputLine: A line is longer than the maximum.
         """
         first_end = data.find(b"\n")
         self._waiting += len(data) if first_end < 0 else first_end
@@ -123,24 +126,25 @@ class LineSplitter:
         return lines
 
     def rest(self) -> bytes:
-        """Remove the incomplete last line from the splitter and return it."""
+        """Return the incomplete last line and remove it from the splitter. Call this at the end."""
         whole = b"".join(self._pending)
         self._pending.clear()
         return whole
 
 
 class NonFiniteFilter:
-    """Filter that replaces NaN and infinities, which Python's ``json`` writes, with null.
+    """Filter that replaces NaN and infinities in a line with null.
 
-    A warning is logged for the first line with such a value.
+    Python's ``json`` writes these values, but JSON does not allow them. A warning is logged for the
+    first such line.
     """
 
     def __init__(self) -> None:
-        """Create a filter that has not warned yet."""
+        """Create a filter that has not logged a warning yet."""
         self._warned = False
 
     def __call__(self, line: bytes, number: int) -> bytes:
-        """Return a line with null for each NaN and infinity outside strings.
+        """Return a line with null in place of each NaN and infinity. Strings are not changed.
 
         ``number`` is the line number, for the warning.
         """
@@ -158,7 +162,10 @@ class NonFiniteFilter:
 
 
 def _with_nulls(line: bytes) -> bytes:
-    """Return the line with null for NaN and infinities, or the same object if it has neither."""
+    """Return a line with null in place of NaN and infinities.
+
+    If the line has no such value, the same object is returned.
+    """
     made, end = bytearray(), 0
     for match in _TEXT_OR_NO_NUMBER.finditer(_without_escapes(line)):
         if line[match.start()] != _QUOTE:
@@ -171,17 +178,17 @@ def _with_nulls(line: bytes) -> bytes:
 def strip_line(line: bytes, number: int) -> bytes:
     """Return a line without surrounding whitespace.
 
-    If ``number`` is 1 (the first line), a byte order mark is removed too.
+    ``number`` is the line number. In line 1, a byte order mark is removed too.
     """
     stripped = line.strip()
     return stripped.removeprefix(codecs.BOM_UTF8).strip() if number == 1 else stripped
 
 
 def _without_escapes(line: bytes) -> bytes:
-    """Return a line of equal length in which every quotation mark begins or ends a string.
+    """Return a line of the same length in which each quotation mark begins or ends a string.
 
-    Escaped characters are replaced before other patterns are applied, which would otherwise need
-    memory for each escape.
+    Escaped characters are overwritten with underscores. Regular expressions that had to match the
+    escapes themselves would need memory for each of them.
     """
     return line.replace(rb"\\", b"__").replace(rb"\"", b"__")
 
@@ -201,10 +208,11 @@ def repair_surrogates(line: bytes) -> bytes:
 
 
 def read_message_type(line: bytes, *, may_be_deep: str) -> tuple[bytes, object]:
-    """Return a decodable form of the line, and the ``type`` of its message (None if missing).
+    """Return a line that can be decoded, and the ``type`` of its message (None without a type).
 
-    If a message of type ``may_be_deep`` is nested too deeply to be decoded, the deep parts are
-    replaced with blanks in the returned line. Any other such line raises `RecursionError`.
+    Normally this is the given line. A message of type ``may_be_deep`` may be nested too deeply to
+    decode; then its deep parts are replaced with blanks. A message of another type that is nested
+    too deeply raises `RecursionError`.
     """
     try:
         return line, _kind(line)
@@ -220,7 +228,10 @@ def _kind(line: bytes) -> object:
 
 
 def _without_depths(line: bytes) -> bytes:
-    """Return the line with blanks for content that is nested in more than 64 lists and objects."""
+    """Return a line of the same length.
+
+    Content below 64 levels of nesting is replaced with blanks.
+    """
     flat = bytearray(line)
     depth = begin = 0
     for match in _TEXT_OR_BRACKETS.finditer(_without_escapes(line)):
@@ -238,9 +249,9 @@ def _without_depths(line: bytes) -> bytes:
 
 
 def slice_at_same_offset(raw: msgspec.Raw, mended: bytes, line: bytes) -> bytes:
-    """Return the part of the original ``line`` at the offset of ``raw`` in the repaired line.
+    """Return the part of the original ``line`` from which ``raw`` was decoded.
 
-    The repaired line has the same length as the original.
+    ``raw`` was decoded from ``mended``, a repaired copy of the line with the same length.
     """
     part = bytes(raw)
     start = mended.find(part)
@@ -248,7 +259,7 @@ def slice_at_same_offset(raw: msgspec.Raw, mended: bytes, line: bytes) -> bytes:
 
 
 def check_text(line: bytes) -> None:
-    """Raise `UnicodeDecodeError` if the bytes are not UTF-8; memory use is limited."""
+    """Raise `UnicodeDecodeError` if the bytes are not UTF-8. Long lines are checked in parts."""
     if len(line) <= _CHECK_SIZE:
         line.decode()
         return
@@ -260,7 +271,7 @@ def check_text(line: bytes) -> None:
 
 
 def describe_decode_error(error: Exception) -> str:
-    """Return the reason why a line could not be decoded, as text."""
+    """Return text that says why a line could not be decoded."""
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8 text"
     if isinstance(error, RecursionError):
@@ -269,7 +280,10 @@ def describe_decode_error(error: Exception) -> str:
 
 
 def excerpt(line: bytes) -> str:
-    """Return the beginning of a line, with control characters escaped for a terminal."""
+    """Return the beginning of a line for an error message. Control characters are escaped.
+
+    If row values must not be shown, return a description of the line instead.
+    """
     if not are_rows_shown():
         return describe_value(line)
     start = line[:_EXCERPT_LENGTH].decode(errors="backslashreplace")[:_EXCERPT_LENGTH]
@@ -287,26 +301,27 @@ def check_record(
     """Check a record against the schema of its stream.
 
     Args:
-        check: Check to apply.
-        line: Line number, for the message.
-        stream: Stream of the record, for the message.
+        check: Function that returns the fault of a record as text, or nothing if it is valid.
+        line: Line number, for the error message.
+        stream: Stream of the record, for the error message.
         described: Schema event of the stream, or None if there was no schema.
         body: Record as JSON.
 
     Raises:
-        UndeclaredRecordError: the record does not match. The message names line, stream and field.
+        UndeclaredRecordError: The record does not match. The message names line, stream and field.
     """
     if fault := check(described, body):
         raise UndeclaredRecordError(f"Line {line} is a record of stream {stream}, {fault}")
 
 
 def check_state_size(state: bytes, line: int) -> None:
-    """Check that the size of a state is at most half of the maximum size of a line.
+    """Check that a state takes at most half of the maximum size of a line.
 
-    The limit is lower because a target copies and decodes states.
+    The limit is lower than for records because a target copies states and decodes them completely.
+    ``line`` is the line number, for the error message.
 
     Raises:
-        InvalidInputLine: The state is too large; ``line`` is its line number.
+        InvalidInputLine: The state is too large.
     """
     bound = Bound(LINE_BYTES.whole // _STATE_SHARE, LINE_BYTES.variable)
     try:

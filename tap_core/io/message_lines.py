@@ -28,7 +28,7 @@ _Message = TypeVar("_Message")
 
 @dataclass(frozen=True, slots=True)
 class MessageFormat(Generic[_Message]):
-    """Decoder and message types of one protocol."""
+    """Decoder and message types of an input protocol, such as Singer or Airbyte."""
 
     decode: Callable[[bytes], _Message]
     """Strict decoder of one line."""
@@ -40,14 +40,14 @@ class MessageFormat(Generic[_Message]):
 
 
 class MessageLines(Generic[_Message]):
-    """Decodes the lines of one input and counts them.
+    """Decoder of the lines of one input to messages. It also counts the lines.
 
     Args:
-        form: Decoder and message types of the protocol.
-        refuse_invalid: Called with a line that cannot be decoded, and the error. It raises an
-            error, or returns to skip the line.
-        refuse_unknown: Called with a JSON line of unknown type, and the type (None if missing). It
-            raises an error, or returns to skip the line.
+        form: Decoder and message types of the input protocol.
+        refuse_invalid: Called with a line that cannot be decoded, and with the error. It may raise
+            an error; if it returns, the line is skipped.
+        refuse_unknown: Called with a line whose message type is unknown, and with that type (None
+            if missing). It may raise an error; if it returns, the line is skipped.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class MessageLines(Generic[_Message]):
         refuse_invalid: Callable[[bytes, Exception], None],
         refuse_unknown: Callable[[bytes, object], None],
     ) -> None:
-        """Create a decoder whose next line is line 1."""
+        """Create a decoder at the beginning of an input (line 1)."""
         self.number = 0
         """Number of the last line that was decoded, from 1."""
         splitter = LineSplitter()
@@ -68,7 +68,10 @@ class MessageLines(Generic[_Message]):
         self._without_infinities = NonFiniteFilter()
 
     def messages(self, lines: list[bytes]) -> Iterator[_Message]:
-        """Yield the message of each line, and empty the list of lines."""
+        """Yield the message of each line.
+
+        Lines are removed from the list ``lines`` to free memory.
+        """
         decode = self._form.decode
         lines.reverse()
         while lines:
@@ -87,7 +90,10 @@ class MessageLines(Generic[_Message]):
             yield message
 
     def _decode_repaired(self, line: bytes) -> _Message | None:
-        """Decode a line that the strict decoder rejected; return None for a line to skip."""
+        """Repair and decode a line that the strict decoder rejected.
+
+        Return None to skip the line.
+        """
         whole = strip_line(line, self.number)
         if not whole:
             return None

@@ -36,10 +36,13 @@ _SAFE_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK if os.name == "posix"
 
 
 class UntrustedPathError(PermissionError):
-    """Raised for a path that another user controls, or that is not a regular file."""
+    """Raised for a path that is not safe to use.
+
+    Another user controls the path, or it is not a regular file or folder as required.
+    """
 
     def __init__(self, path: StrPath, fault: str) -> None:
-        """Create an error for ``path``; ``fault`` is the text after the path in the message."""
+        """Create the error for ``path``. ``fault`` is the rest of the message, after the path."""
         super().__init__(f"{os.fspath(path)} {fault}")
         self.path = os.fspath(path)
         self.fault = fault
@@ -70,22 +73,25 @@ def open_regular(
 
 
 def trust_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
-    """Return the reason why a path is not trusted, as text to follow its name, or "".
+    """Return the reason why a path is not trusted, such as "belongs to another user …", or "".
 
-    ``owners`` are user ids that are trusted in addition to this user and root.
+    ``owners`` are ids of users that are trusted in addition to the current user and root.
     """
     return owner_fault(status, owners) or write_fault(status)
 
 
 def owner_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
-    """Return text to follow a path's name if an untrusted user owns the path, or ""."""
+    """Return "belongs to another user …" if the owner of a path is not trusted, or else "".
+
+    ``owners`` are ids of users that are trusted in addition to the current user and root.
+    """
     if os.name != "posix" or status.st_uid in {_ROOT, os.geteuid(), *owners}:
         return ""
     return f"belongs to another user ({owner_name(status.st_uid)})"
 
 
 def write_fault(status: os.stat_result) -> str:
-    """Return text to follow a path's name if other users may write to the path, or ""."""
+    """Return "may be written by …" if other users may write to a path, or else ""."""
     if os.name != "posix":
         return ""
     if status.st_mode & stat.S_IWOTH:
@@ -94,7 +100,7 @@ def write_fault(status: os.stat_result) -> str:
 
 
 def owner_name(uid: int) -> str:
-    """Return the name of a user, or the user id as text if the user has no name."""
+    """Return the name of a user. If the user has no name, return text with the user id."""
     try:
         import pwd
 
@@ -104,7 +110,9 @@ def owner_name(uid: int) -> str:
 
 
 def check_folder(path: StrPath, owners: Collection[int] = ()) -> None:
-    """Check that a folder is trusted.
+    """Check that a path is a folder, and that only trusted users own it and may write to it.
+
+    ``owners`` are ids of users that are trusted in addition to the current user and root.
 
     Raises:
         UntrustedPathError: the path is not a folder, or another user owns it or may write to it.
@@ -117,7 +125,7 @@ def check_folder(path: StrPath, owners: Collection[int] = ()) -> None:
 
 
 def check_parents(path: StrPath) -> None:
-    """Check that no other user can replace a path, by checking all folders above it.
+    """Check all folders above a path, so that no other user can replace the path.
 
     Raises:
         UntrustedPathError: another user can change a folder above the path.
@@ -131,16 +139,19 @@ def check_parents(path: StrPath) -> None:
 
 
 def _parents(path: StrPath) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield the folders above a path: those in the path itself and those behind symbolic links."""
+    """Yield the folders above a path.
+
+    If it has symbolic links, the folders above their targets too.
+    """
     written, real = Path(path).absolute(), Path(os.path.realpath(path, strict=True))
     for folder in dict.fromkeys((*written.parents, *real.parents)):
         yield folder, folder.stat()
 
 
 def _parent_write_fault(status: os.stat_result) -> str:
-    """Return text to follow a folder's name if other users may write to the folder, or "".
+    """Return "may be written by …" if other users may write to a folder, or else "".
 
-    A group whose only member is this user is ignored.
+    Write access of a group with this user as the only member is accepted.
     """
     fault = write_fault(status)
     if fault and not status.st_mode & stat.S_IWOTH and _is_own_group(status.st_gid):
@@ -149,7 +160,7 @@ def _parent_write_fault(status: os.stat_result) -> str:
 
 
 def _is_own_group(gid: int) -> bool:
-    """Return True for a group that has this user's name and no other members."""
+    """Return True if a group has the current user's name and no other members."""
     import grp
 
     try:
@@ -161,7 +172,7 @@ def _is_own_group(gid: int) -> bool:
 
 
 def make_private_folder(path: StrPath) -> Path:
-    """Create a folder that only this user may enter. An existing folder is checked instead.
+    """Create a folder that only the current user may enter. If it exists, check that it is trusted.
 
     Raises:
         UntrustedPathError: the folder exists, and another user owns it or may write to it.
@@ -175,7 +186,7 @@ def make_private_folder(path: StrPath) -> Path:
 
 
 def make_parents(path: StrPath) -> None:
-    """Create the missing folders above a path. Only this user may write to them.
+    """Create the missing folders above a path. Only the current user may write to them.
 
     Raises:
         OSError: a folder cannot be created.
@@ -186,7 +197,9 @@ def make_parents(path: StrPath) -> None:
 
 
 def replace_file(path: StrPath, text: str, mode: int = 0o600) -> None:
-    """Write text to a file as UTF-8, atomically. A symbolic link at the path is replaced.
+    """Write text to a file, as UTF-8, in one atomic step.
+
+    A symbolic link is replaced, not followed.
 
     Raises:
         OSError: the file cannot be written.

@@ -22,14 +22,14 @@ _BLOCK_SIZE: Final = 1 << 20
 
 
 class WakeupPipe:
-    """Pipe that ends a wait for input when a signal handler or another thread calls `ring`."""
+    """Pipe by which a signal handler or another thread ends a wait for input."""
 
     def __init__(self) -> None:
         self.reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
 
     def ring(self) -> None:
-        """End the reader's current wait for input, or else its next one."""
+        """End the current wait for input. If there is no wait now, end the next one."""
         with contextlib.suppress(BlockingIOError):  # the pipe is full, so the wait ends anyway
             os.write(self._writer, b"!")
 
@@ -40,7 +40,10 @@ class WakeupPipe:
 
 
 def open_binary(source: Any) -> BinaryIO:
-    """Return the binary form of a text or binary file; None means standard input."""
+    """Return a file for reading bytes.
+
+    ``source`` is a text file, a binary file, or None for stdin.
+    """
     given: Any = sys.stdin if source is None else source
     below: BinaryIO | None = getattr(given, "buffer", None)
     if below is not None:
@@ -56,8 +59,8 @@ def read_blocks(
 ) -> Iterator[bytes | None]:
     """Yield blocks of at most 1 MiB until the input ends.
 
-    If the input can block, such as a pipe, None is yielded after each ``beat_seconds`` without
-    data, and when ``wake_up`` is used.
+    If the input is a pipe or a terminal, None is also yielded: after each ``beat_seconds`` without
+    data, and when ``wake_up`` ends the wait.
     """
     descriptor = _waitable(source)
     if descriptor is None:
@@ -79,7 +82,10 @@ def read_blocks(
 
 
 def _waitable(source: BinaryIO) -> int | None:
-    """Return the file descriptor of an input that may block, such as a pipe; None for others."""
+    """Return the file descriptor of an input that may have to be waited for, such as a pipe.
+
+    Return None for a regular file or an in-memory buffer.
+    """
     try:
         descriptor = source.fileno()
     except (OSError, AttributeError):  # an in-memory buffer
@@ -89,7 +95,7 @@ def _waitable(source: BinaryIO) -> int | None:
 
 
 def _widen(descriptor: int) -> None:
-    """Enlarge the buffer of a pipe to the size of one block, to wake up the reader less often."""
+    """Enlarge the buffer of a pipe to the size of one block, so that fewer reads are needed."""
     with contextlib.suppress(ImportError, AttributeError, OSError):  # no pipe, no such system
         import fcntl
 

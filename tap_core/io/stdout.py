@@ -30,7 +30,7 @@ _Put: TypeAlias = Callable[[memoryview], int]
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Lines to write, with the number of bytes already written."""
+    """Lines to write. ``counts`` has the number of bytes written by each write so far."""
 
     lines: memoryview
     counts: list[int] = field(default_factory=list)
@@ -41,10 +41,11 @@ class _Block:
 
 
 class StdoutWriter:
-    """Writer of protocol lines to standard output; created by `open`.
+    """Writer of protocol messages to standard output. Create it with `open`.
 
-    ``wait`` is a function that blocks until the output accepts data, for at most the given number
-    of seconds; None means without limit.
+    Args:
+        put: Writes bytes and returns the number of bytes written.
+        wait: Waits until the output accepts data, for at most the given seconds (None: no limit).
     """
 
     def __init__(self, put: _Put, wait: Callable[[float | None], None] | None = None) -> None:
@@ -57,9 +58,9 @@ class StdoutWriter:
     @classmethod
     @contextlib.contextmanager
     def open(cls, number: int | None = None) -> Iterator[StdoutWriter]:
-        """Yield a writer to standard output; other output goes to standard error during the block.
+        """Yield a writer to standard output. During the block, other output goes to standard error.
 
-        ``number`` is the file descriptor to write to, by default that of ``sys.stdout``.
+        ``number`` is the file descriptor to write to. The default is that of ``sys.stdout``.
         """
         output = sys.stdout
         _flush(output)
@@ -86,10 +87,10 @@ class StdoutWriter:
         return self._is_broken
 
     def write(self, lines: bytes) -> None:
-        """Write complete lines, after the lines that other threads are writing.
+        """Write complete lines. Wait while another thread is writing.
 
         Raises:
-            OSError: the reader closed the pipe, or the disk is full.
+            OSError: The reader closed the pipe, or the disk is full.
         """
         with self._lock:
             self._send(lines)
@@ -97,10 +98,10 @@ class StdoutWriter:
     def say(self, lines: bytes) -> None:
         """Write complete log lines without waiting for other threads.
 
-        If another thread is writing, that thread writes these lines after its own.
+        If another thread is writing, the lines are queued and written later.
 
         Raises:
-            OSError: the reader closed the pipe, or the disk is full.
+            OSError: The reader closed the pipe, or the disk is full.
         """
         if self._lock.acquire(blocking=False):
             try:
@@ -128,17 +129,17 @@ class StdoutWriter:
             self._is_writing = False
 
     def _write_all(self) -> None:
-        """Write the waiting blocks, oldest first."""
+        """Write the queued lines, oldest first."""
         while self._later:
             block = self._later[0]
             self._write_rest(block, _PATIENCE_SECONDS if block.counts else None)
             self._later.popleft()
 
     def _write_rest(self, block: _Block, patience: float | None) -> None:
-        """Write the rest of a block.
+        """Write the part of a block of lines that has not been written yet.
 
-        If ``patience`` is not None, write pieces of at most ``PIPE_BUF`` bytes, and wait at most
-        ``patience`` seconds before each.
+        If ``patience`` is not None, write in pieces of at most ``PIPE_BUF`` bytes, and wait at most
+        ``patience`` seconds before each piece.
         """
         if not block.counts:
             block.counts.append(0)  # marks the block as begun
@@ -168,7 +169,7 @@ def _number(stream: Any) -> int | None:
 
 
 def _duplicate_descriptor(number: int) -> int:
-    """Duplicate a file descriptor, to a number above those of the standard streams."""
+    """Duplicate a file descriptor. The new number is above those of the standard streams."""
     descriptor = os.dup(number)
     if descriptor > _ERRORS:
         return descriptor
@@ -187,9 +188,9 @@ def _write_text(stream: Any, data: memoryview) -> int:
 
 
 def _await(descriptor: int, patience: float | None) -> None:
-    """Wait at most ``patience`` seconds until the output descriptor accepts data.
+    """Wait until an output descriptor accepts data, for at most ``patience`` seconds.
 
-    None waits without limit.
+    If ``patience`` is None, wait without limit. If the time is over, raise BrokenPipeError.
     """
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
@@ -198,7 +199,7 @@ def _await(descriptor: int, patience: float | None) -> None:
 
 
 def _redirect(descriptor: int) -> None:
-    """Redirect a file descriptor to standard error, or to the null device if that is closed."""
+    """Redirect a file descriptor to standard error. If that is closed, use the null device."""
     try:
         os.dup2(_ERRORS, descriptor)
     except OSError:

@@ -18,7 +18,10 @@ def get_catalog_entry(stream: SyncStream) -> CatalogEntry:
 
 
 def apply_selection(node: Metadata, *, wanted: bool) -> None:
-    """Select or deselect a property, even if its inclusion is "automatic"."""
+    """Select a property, or deselect it even if its inclusion is "automatic".
+
+    wanted: True to select the property, False to deselect it.
+    """
     node.selected = wanted
     if node.inclusion == Metadata.InclusionType.AUTOMATIC and not wanted:
         node.inclusion = Metadata.InclusionType.AVAILABLE

@@ -31,9 +31,9 @@ _COMES_WITH_THE_SDK: Final = (
 
 
 def author_settings(schema: Mapping[str, Any]) -> set[str]:
-    """Return the names of the settings in a schema that are defined by the SDK.
+    """Return the names of the settings that the SDK has added to a tap's settings schema.
 
-    A setting that the author has defined differently under such a name is not included.
+    A setting that the tap's developer has defined differently is not included.
     """
     given = schema.get("properties") or {}
     return {

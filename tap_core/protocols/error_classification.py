@@ -61,7 +61,7 @@ _LONGEST_CHAIN: Final = 10
 def summarize_error(error: BaseException, said: str | None = None) -> str:
     """Return an error message for the user, with advice if the kind of error is known.
 
-    ``said`` replaces the error's own text if the text must not be shown unchanged.
+    ``said`` is shown in place of the error's text, for example because that text has secrets.
     """
     kind = failure_type(error)
     said = str(error).strip() if said is None else said
@@ -76,7 +76,7 @@ def summarize_error(error: BaseException, said: str | None = None) -> str:
 
 
 def failure_type(error: BaseException) -> str:
-    """Classify an error as ``config_error``, ``transient_error`` or ``system_error``."""
+    """Classify an error or its causes as config_error, transient_error or system_error."""
     return next(filter(None, map(_verdict, iterate_causes(error))), SYSTEM)
 
 
@@ -86,7 +86,7 @@ def _format_error(error: BaseException, said: str) -> str:
 
 
 def iterate_causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, its cause, the cause of that, and so on: at most ten exceptions."""
+    """Yield an error and the chain of exceptions that caused it: at most ten exceptions."""
     current: BaseException | None = error
     for _ in range(_LONGEST_CHAIN):
         if current is None:
@@ -97,9 +97,9 @@ def iterate_causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _verdict(error: BaseException) -> str | None:
-    """Classify one error without looking at its causes; return None if it is of no known kind.
+    """Classify one error without looking at its causes. Return None if its kind is unknown.
 
-    A valid ``failure_type`` attribute of the error takes precedence.
+    An error's attribute ``failure_type`` takes precedence if it has a valid value.
     """
     if (told := getattr(error, "failure_type", None)) in _KINDS:
         return str(told)
@@ -111,7 +111,7 @@ def _verdict(error: BaseException) -> str | None:
 
 
 def is_auth_failure(error: BaseException) -> bool:
-    """Return True if the source rejected the credentials."""
+    """Return True if the API or database rejected the credentials."""
     if get_http_status(error) in _REFUSED or _refused_by_sql(error):
         return True
     # A token endpoint rejects credentials with status 400: RFC 6749, section 5.2.
@@ -119,7 +119,10 @@ def is_auth_failure(error: BaseException) -> bool:
 
 
 def _refused_by_sql(error: BaseException) -> bool:
-    """Return True if a database rejected the login, by SQLSTATE class 28 or a driver's message."""
+    """Return True if a database rejected the login.
+
+    The SQLSTATE or the message of the error shows it.
+    """
     for each in (error, getattr(error, "orig", None)):
         state = getattr(each, "sqlstate", None) or getattr(each, "pgcode", None)
         if isinstance(state, str) and state.startswith("28"):
@@ -129,7 +132,7 @@ def _refused_by_sql(error: BaseException) -> bool:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Return True if a retry may succeed, judged by the HTTP status or else the error's class."""
+    """Return True if a retry may succeed. The error's class or its HTTP status decides."""
     if isinstance(error, _PASSING):
         return True
     status = get_http_status(error)
@@ -146,10 +149,10 @@ def _is_token_error(error: BaseException) -> bool:
 
 
 def get_http_status(error: BaseException) -> int | None:
-    """Return the HTTP status (400 or higher) of an error, or None.
+    """Return the HTTP status (400 or higher) of an error, or None if it has no such status.
 
-    It is taken from the error's response, from ``status`` or ``code``, or from the start of the
-    message.
+    The status is taken from the error's response, from its ``status`` or ``code`` attribute, or
+    from the start of its message.
     """
     response = getattr(error, "response", None)
     candidates = [

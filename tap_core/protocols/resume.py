@@ -28,12 +28,12 @@ def retained_bookmarks(
     begins: RestartedStreams,
     in_full: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return the states of the streams that resume, as deep copies. Other streams restart.
+    """Return deep copies of the states of the streams that resume. All other streams restart.
 
     Args:
         bookmarks: States by stream name.
         streams: Streams of the tap by name.
-        begins: Returns True if a stream with a state must restart.
+        begins: Called with a selected stream and its state (or None). Returns True to restart it.
         in_full: Names of streams that restart in any case, even if they are not selected.
     """
     begun = _find_restarted(bookmarks, streams, begins, in_full)
@@ -47,9 +47,9 @@ def find_previously_sent(
     begins: RestartedStreams,
     in_full: Collection[str] = (),
 ) -> dict[str, dict[str, Any]]:
-    """Return the states of the parent streams that restart only because a child stream does.
+    """Return the states of the parent streams that restart only because a child stream restarts.
 
-    The arguments are those of `retained_bookmarks`. Each such stream is logged with its child.
+    See `retained_bookmarks` for the arguments. Each such parent stream is logged.
     """
     begun = _find_restarted(bookmarks, streams, begins, in_full)
     again = {
@@ -68,7 +68,7 @@ def _find_restarted(
     begins: RestartedStreams,
     in_full: Collection[str],
 ) -> set[str]:
-    """Return the names of the streams that restart for a reason other than a child stream."""
+    """Return the names of the streams that restart even if no child stream restarts."""
     return {
         name
         for name, stream in streams.items()
@@ -77,7 +77,7 @@ def _find_restarted(
 
 
 def _parents(begun: Collection[str], streams: Mapping[str, SyncStream]) -> dict[str, str]:
-    """Map each ancestor of a restarting stream to the name of one such stream."""
+    """Return each ancestor of a restarting stream, with the name of one such stream below it."""
     found = {
         name: next((one.name for one in stream.descendent_streams if one.name in begun), None)
         for name, stream in streams.items()

@@ -12,7 +12,7 @@ __all__ = ["BatchSink", "RecordSink", "Sink"]
 
 
 def __getattr__(name: str) -> Any:
-    """Return a moved name from its current module, with a deprecation warning."""
+    """Return an object that was moved to another module, such as ``SQLSink``, with a warning."""
     from tap_core.compat.deprecation import deprecated_import
 
     return deprecated_import(name, old=__name__, known=("SQLSink",), new="tap_core.sql")

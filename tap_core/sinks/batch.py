@@ -19,9 +19,9 @@ __all__ = ["BatchSink"]
 
 
 class BatchSink(SinkOverrides, Sink):
-    """Base class of sinks that write batches; subclasses override `process_batch`.
+    """Base class of sinks that write records in batches. Subclasses override `process_batch`.
 
-    The records of the batch are in ``context["records"]``.
+    ``context["records"]`` has the records of a batch.
     """
 
     def _get_context(self, record: Record) -> dict[str, Any]:  # noqa: ARG002  a hook
@@ -32,12 +32,12 @@ class BatchSink(SinkOverrides, Sink):
         return self._pending_batch
 
     def start_batch(self, context: dict[str, Any]) -> None:
-        """Prepare a new batch; ``context`` contains its ``batch_id`` and ``batch_start_time``."""
+        """Prepare a new batch. ``context`` has its ``batch_id`` and ``batch_start_time``."""
 
     def process_record(self, record: Record, context: dict[str, Any]) -> None:
-        """Append a record to the open batch."""
+        """Append a record to the open batch, which is in ``context``."""
         context.setdefault("records", []).append(record)
 
     @abc.abstractmethod
     def process_batch(self, context: dict[str, Any]) -> None:
-        """Write a batch. All its records must be durable when this method returns."""
+        """Write the records of a batch. They must be stored durably when this method returns."""

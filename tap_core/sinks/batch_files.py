@@ -28,13 +28,13 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 def get_batch_config(config: Any) -> BatchConfig | None:
-    """Return the setting ``batch_config``, or None if the setting names no storage."""
+    """Return the setting ``batch_config``. Return None if it is not set or has no storage."""
     given = config.get("batch_config") or {}
     return BatchConfig.from_dict(given) if given.get("storage") else None
 
 
 class BatchFileReader:
-    """Reader of the batch files of one stream with one schema."""
+    """Reader of the batch files of one stream, which all have the same schema."""
 
     def __init__(
         self,
@@ -43,7 +43,14 @@ class BatchFileReader:
         config: BatchConfig | None = None,
         limits: FileLimits | None = None,
     ) -> None:
-        """Create a reader for ``stream``; ``config`` names the storage that contains the files."""
+        """Create a reader for a stream.
+
+        Args:
+            stream: Name of the stream.
+            schema: Schema of the records.
+            config: Names the storage that contains the files.
+            limits: Limits on the files.
+        """
         self._stream = stream
         self._schema = schema
         self._storage = config.storage if config is not None else None
@@ -51,11 +58,11 @@ class BatchFileReader:
         self._conform = _conform(stream, schema)
 
     def records(self, address: str, encoding: BaseBatchFileEncoding) -> Iterator[Record]:
-        """Yield the records of a file.
+        """Yield the records of the file at ``address``.
 
         Raises:
-            BatchFileError: the file cannot be read completely.
-            NotImplementedError: the format or compression is not supported.
+            BatchFileError: The file cannot be read completely.
+            NotImplementedError: The format or compression is not supported.
         """
         rows = read_rows(
             address, encoding, stream=self._stream, storage=self._storage, limits=self._limits
@@ -66,7 +73,7 @@ class BatchFileReader:
 
 
 def _conform(stream: str, schema: JsonSchema) -> Callable[[Record], Record]:
-    """Return a function that converts a record's values to the types of the schema.
+    """Return a function that converts the values of a record to the types in the schema.
 
     Properties that the schema does not declare are kept.
     """
@@ -88,7 +95,7 @@ def _conform(stream: str, schema: JsonSchema) -> Callable[[Record], Record]:
 
 
 def _allow_extra_properties(schema: Any) -> Any:
-    """Return a copy of a schema whose objects allow additional properties."""
+    """Return a copy of a schema in which all objects allow undeclared properties."""
     if not isinstance(schema, dict):
         return schema
     made = dict(schema)
@@ -103,9 +110,10 @@ def _allow_extra_properties(schema: Any) -> Any:
 
 
 def _dropping_nulls(schema: JsonSchema) -> Callable[[Record], Record]:
-    """Return a function that removes null properties for which the schema does not allow null.
+    """Return a function that removes a record's null properties unless the schema allows null.
 
-    Parquet cannot represent a missing property, so such a null means "missing".
+    In Parquet a missing property is stored as null, so such a null means that the property is
+    missing.
     """
     properties = schema.get("properties") or {}
     strict = [name for name, each in properties.items() if not _admits_null(each)]
@@ -128,7 +136,7 @@ def _dropping_nulls(schema: JsonSchema) -> Callable[[Record], Record]:
 
 
 def _admits_null(schema: Any) -> bool:
-    """Return True if a schema's ``type``, ``anyOf``, ``oneOf`` or ``enum`` allows null."""
+    """Return True if a schema allows null, by its ``type``, ``anyOf``, ``oneOf`` or ``enum``."""
     if not isinstance(schema, dict):
         return bool(schema)
     kinds = schema.get("type")

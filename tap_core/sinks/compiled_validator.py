@@ -23,7 +23,7 @@ FormatChecker = Callable[[object, str], bool]
 
 
 class _Missing:
-    """Class of the marker for a property that a record lacks."""
+    """Class of a marker object that represents a property missing from a record."""
 
 
 _MISSING: Final = _Missing()
@@ -78,10 +78,11 @@ _UNSURE: Final = ["return False"]
 def compile_validator(
     schema: Any, *, formats: Collection[str] = (), conforms: FormatChecker | None = None
 ) -> Callable[[Any], bool]:
-    """Return a fast check: a function that returns True only if a value is certainly valid.
+    """Return a fast check of values against a schema. It returns True only if a value is valid.
 
-    If the check returns False or raises an error, the value may be valid or invalid. ``formats``
-    are the formats that ``conforms`` checks; other formats are ignored.
+    If it returns False or raises an error, the value may still be valid, and jsonschema must
+    decide. ``formats`` are the string formats to check with ``conforms``; other formats are
+    ignored.
     """
     writer = _Writer(formats, conforms)
     try:
@@ -103,7 +104,11 @@ def _only_once(items: list[Any]) -> bool:
 
 
 class _Writer:
-    """Generator of the source of validation functions, which return False for undecidable cases."""
+    """Generator of the source code of validation functions.
+
+    A generated function returns True only if the value is valid. If it cannot decide, it returns
+    False.
+    """
 
     def __init__(self, formats: Collection[str], conforms: FormatChecker | None) -> None:
         self.source: list[str] = []
@@ -119,7 +124,7 @@ class _Writer:
         self._variables = 0
 
     def function(self, schema: Any) -> str:
-        """Generate a function for a schema and return its name."""
+        """Generate a function that checks values against a schema. Return the function's name."""
         value = self._variable()
         return self._function(value, self._checks(schema, value))
 
@@ -129,7 +134,7 @@ class _Writer:
         return name
 
     def _bind(self, value: Any) -> str:
-        """Bind a constant to a name that the generated functions can use."""
+        """Make a constant available to the generated code. Return its name there."""
         name = f"c{len(self.names)}"
         self.names[name] = value
         return name
@@ -146,9 +151,9 @@ class _Writer:
     # Keywords for values of any class
 
     def _checks(self, schema: Any, value: str) -> list[str]:
-        """Return source lines that check the variable ``value``.
+        """Return source lines that check the variable named ``value`` against a schema.
 
-        The lines return False from the function unless the value is certainly valid.
+        The lines execute ``return False`` unless the value is certainly valid.
         """
         if schema is True:
             return []
@@ -169,9 +174,9 @@ class _Writer:
         return lines + self._format(schema, value) + self._branches(schema, value)
 
     def _get_keywords(self, schema: dict[str, Any]) -> set[str]:
-        """Return the keywords of a schema that the generated code must check.
+        """Return the keywords of a schema that need generated code.
 
-        ``format`` is left out if its format is not checked.
+        ``format`` is one of them only if the schema's format must be checked.
         """
         words = schema.keys() & _UNDERSTOOD
         return words if schema.get("format") in self._formats else words - {"format"}
@@ -179,8 +184,7 @@ class _Writer:
     def _enumerated(self, schema: dict[str, Any], value: str) -> list[str]:
         """Return source lines that check ``enum`` and ``const``.
 
-        Values are compared together with their classes, since JSON distinguishes 1 from true and
-        Python does not.
+        Classes are compared too, because in Python 1 equals True, but in JSON 1 and true differ.
         """
         allowed = [schema["enum"]] if "enum" in schema else []
         allowed += [[schema["const"]]] if "const" in schema else []
@@ -286,7 +290,11 @@ class _Writer:
         ]
 
     def _flat(self, item: str, body: list[str]) -> list[str]:
-        """Move nested blocks into a separate function, because Python limits nesting depth."""
+        """Move the source lines ``body`` to a new function if they contain blocks.
+
+        Return the call of this function. Lines without blocks are returned unchanged. The reason is
+        that Python limits the nesting of blocks. ``item`` is the function's parameter.
+        """
         if not any(line.endswith(":") for line in body):
             return body
         return [f"if not {self._function(item, body)}({item}): return False"]
@@ -300,7 +308,10 @@ class _Writer:
 
 
 def _allowed(schema: dict[str, Any]) -> frozenset[type]:
-    """Return the Python classes that a schema's ``type`` allows; all of them without ``type``."""
+    """Return the Python classes of the values that a schema's ``type`` allows.
+
+    Without ``type``, return the classes of all JSON values.
+    """
     if "type" not in schema:
         return _EVERYDAY
     names = schema["type"]
@@ -309,7 +320,7 @@ def _allowed(schema: dict[str, Any]) -> frozenset[type]:
 
 
 def _are_exclusive(branches: list[Any]) -> bool:
-    """Return True if each type is allowed by at most one branch of a union."""
+    """Return True if no two alternatives of a union allow the same type."""
     if not all(isinstance(branch, dict) and "type" in branch for branch in branches):
         return False
     classes = [_allowed(branch) for branch in branches]

@@ -48,10 +48,10 @@ __all__ = [
 
 
 class Sink(abc.ABC):
-    """Base class of `BatchSink` and `RecordSink`; authors subclass one of the two.
+    """Base class of `BatchSink` and `RecordSink`. A target's sinks are subclasses of one of these.
 
-    A sink writes one stream with one schema. When the schema changes, a new sink is created and
-    set up, and the old sink is drained (writes its last records) and cleaned up.
+    A sink writes the records of one stream with one schema. When the schema changes, a new sink is
+    created, and the old sink is drained (writes its last records) and cleaned up.
     """
 
     logger: logging.Logger
@@ -79,10 +79,10 @@ class Sink(abc.ABC):
         schema: JsonSchema,
         key_properties: Sequence[str] | None,
     ) -> None:
-        """Create a sink. ``_sdc_`` columns are added to or removed from ``schema`` in place.
+        """Create a sink. The ``_sdc_`` columns are added to ``schema``, or removed, in place.
 
         Raises:
-            InvalidJSONSchema: the schema is not a valid JSON Schema.
+            InvalidJSONSchema: The schema is not a valid JSON Schema.
         """
         self.logger = target.logger.getChild(stream_name)
         self.sync_started_at: int = target.initialized_at
@@ -122,7 +122,7 @@ class Sink(abc.ABC):
 
     @property
     def batch_config(self) -> BatchConfig | None:
-        """The location and encoding of batch files, or None if the settings name no storage."""
+        """The location and encoding of batch files. None if the settings name no storage."""
         return get_batch_config(self.config)
 
     @property
@@ -132,7 +132,7 @@ class Sink(abc.ABC):
 
     @property
     def include_sdc_metadata_properties(self) -> bool:
-        """True if the ``_sdc_`` metadata columns are added to the rows."""
+        """True if the ``_sdc_`` metadata columns are added to the records."""
         return bool(self.config.get("add_record_metadata", False))
 
     @property
@@ -142,12 +142,15 @@ class Sink(abc.ABC):
 
     @property
     def datetime_error_treatment(self) -> DatetimeErrorTreatmentEnum:
-        """The action for dates and times that cannot be parsed."""
+        """The treatment of dates and times that cannot be parsed, for example raising an error."""
         return DatetimeErrorTreatmentEnum.ERROR
 
     @property
     def key_properties(self) -> Sequence[str]:
-        """The properties that identify a record. Override to return the target's column names."""
+        """The properties that identify a record.
+
+        Override this to return the target's column names.
+        """
         return self._key_properties
 
     @cached_property
@@ -156,7 +159,7 @@ class Sink(abc.ABC):
         return bool(self.config.get("validate_records", True))
 
     def get_validator(self) -> BaseJSONSchemaValidator | None:
-        """Return the validator of the records, or None to disable validation."""
+        """Return the validator for records, or None if records are not validated."""
         if not self.validate_schema:
             return None
         return JSONSchemaValidator(self.schema, validate_formats=self.validate_field_string_format)
@@ -165,12 +168,12 @@ class Sink(abc.ABC):
 
     @property
     def current_size(self) -> int:
-        """The number of records received since the last drain; 0 if there is nothing to drain."""
+        """The number of records received since the last drain."""
         return self._batch_records_read
 
     @property
     def is_full(self) -> bool:
-        """True if the batch is full and the sink must be drained."""
+        """True if the batch is full. The sink is then drained."""
         limit = self.MAX_BYTES
         if limit is not None and self._batch_bytes_read >= limit:
             return True
@@ -178,12 +181,15 @@ class Sink(abc.ABC):
 
     @property
     def batch_size_rows(self) -> int | None:
-        """The value of the setting ``batch_size_rows``."""
+        """The setting ``batch_size_rows``: the number of records per batch.
+
+        None if it is not set.
+        """
         return self._batch_size_rows
 
     @property
     def max_size(self) -> int:
-        """The maximum number of records per batch."""
+        """The maximum number of records per batch. The default is `MAX_SIZE_DEFAULT`."""
         rows = self.batch_size_rows
         return self.MAX_SIZE_DEFAULT if rows is None else rows
 
@@ -191,37 +197,40 @@ class Sink(abc.ABC):
 
     @property
     def record_counter_metric(self) -> metrics.Counter:
-        """The counter of the records."""
+        """The metric that counts the processed records."""
         return self._record_counter
 
     @property
     def batch_processing_timer(self) -> metrics.Timer:
-        """The timer of the batches."""
+        """The metric that measures the time for writing a batch."""
         return self._batch_timer
 
     def get_sink_record_counter(self) -> metrics.Counter:
-        """Create the counter of the records."""
+        """Create the metric that counts the processed records."""
         return metrics.record_counter(self.stream_name)
 
     def get_batch_processing_timer(self) -> metrics.Timer:
-        """Create the timer of the batches."""
+        """Create the metric that measures the time for writing a batch."""
         tags: dict[str, Any] = {metrics.Tag.STREAM: self.stream_name}
         return metrics.Timer(metrics.Metric.BATCH_PROCESSING_TIME, tags)
 
     @final
     def tally_record_read(self, count: int = 1) -> None:
-        """Add to the number of records received; called by the SDK."""
+        """Add to the number of received records. The SDK calls this."""
         self._total_records_read += count
         self._batch_records_read += count
 
     @final
     def tally_record_written(self, count: int = 1) -> None:
-        """Add to the number of records written; called by the SDK after each batch or record."""
+        """Add to the number of written records. The SDK calls this after each batch or record."""
         self._total_records_written += count
 
     @final
     def tally_duplicate_merged(self, count: int = 1) -> None:
-        """Add to the number of records merged into others; called by the author's sink."""
+        """Add to the number of records that were merged into others.
+
+        The developer's sink calls this.
+        """
         self._total_dupe_records_merged += count
         self._batch_dupe_records_merged += count
 
@@ -245,10 +254,10 @@ class Sink(abc.ABC):
         remove_metadata(record)
 
     def _validate_and_parse(self, record: Record) -> Record:
-        """Validate a record and parse its dates and times in place.
+        """Validate a record, and replace its dates and times with parsed values in place.
 
         Raises:
-            InvalidRecord: the record is invalid and `fail_on_record_validation_exception` is true.
+            InvalidRecord: The record is invalid and `fail_on_record_validation_exception` is true.
         """
         if self._validator is not None:
             try:
@@ -263,7 +272,7 @@ class Sink(abc.ABC):
     def _refuse(self, error: InvalidRecord) -> None:
         """Log the error of an invalid record.
 
-        If `fail_on_record_validation_exception` is true, raise the error.
+        If `fail_on_record_validation_exception` is true, also raise the error.
         """
         self.logger.error("Record validation failed: %s", error.error_message)
         if self.fail_on_record_validation_exception:
@@ -276,7 +285,10 @@ class Sink(abc.ABC):
         parse_datetimes_lenient(record, date_fields(schema), treatment, self.logger)
 
     def _warn_of_undeclared_fields(self, record: Record, schema: JsonSchema) -> None:
-        """Log a warning for each field that the schema does not declare, once per field name."""
+        """Log a warning for each field that the schema does not declare.
+
+        Each name is logged once.
+        """
         if schema.get("additionalProperties", False):
             return
         for name in record.keys() - schema["properties"].keys() - self._warned_missing_fields:
@@ -285,10 +297,10 @@ class Sink(abc.ABC):
                 self._warned_missing_fields.add(name)
 
     def _singer_validate_message(self, record: Record) -> None:
-        """Check that a record contains its key properties.
+        """Check that a record has all key properties.
 
         Raises:
-            MissingKeyPropertiesError: a key property is missing.
+            MissingKeyPropertiesError: A key property is missing.
         """
         if any(name not in record for name in self._key_properties):
             raise MissingKeyPropertiesError(
@@ -302,26 +314,32 @@ class Sink(abc.ABC):
     # Methods that authors override
 
     def preprocess_record(self, record: Record, context: dict[str, Any]) -> Record:  # noqa: ARG002
-        """Return the record to process. Override to change records first."""
+        """Return the record to process.
+
+        Override this to change records before they are processed.
+        """
         return record
 
     @abc.abstractmethod
     def process_record(self, record: Record, context: dict[str, Any]) -> None:
-        """Write a record, or add it to the batch in ``context``."""
+        """Write a record, or add it to the batch in ``context`` to write it later."""
 
     @abc.abstractmethod
     def process_batch(self, context: dict[str, Any]) -> None:
-        """Write the records of the batch. They must be durable when this method returns."""
+        """Write the records of a batch. They must be stored durably when this method returns."""
         raise NotImplementedError("No handling exists for process_batch().")
 
     def start_drain(self) -> dict[str, Any]:
-        """Close the open batch and return its context, so that a new batch can begin."""
+        """Close the open batch, so that a new batch can begin.
+
+        Return the context of the closed batch.
+        """
         self._context_draining = self._pending_batch or {}
         self._pending_batch = None
         return self._context_draining
 
     def mark_drained(self) -> None:
-        """Reset the batch's counters after the batch was written."""
+        """Add the written batch to the totals and reset the counters of the batch."""
         self.drained_state = self._draining_state
         self._draining_state = None
         self._context_draining = None
@@ -332,29 +350,40 @@ class Sink(abc.ABC):
         self._batch_dupe_records_merged = 0
 
     def activate_version(self, new_version: int) -> None:  # noqa: ARG002  a hook
-        """Delete or deactivate the rows of older table versions, after all records are drained."""
+        """Delete or deactivate the rows of older table versions.
+
+        All records are written before this.
+
+        Override this to support ACTIVATE_VERSION messages. By default they are ignored with a
+        warning.
+        """
         self.logger.warning(
             "ACTIVATE_VERSION message received but not implemented by this target. Ignoring."
         )
 
     def setup(self) -> None:
-        """Prepare the sink; called once after it is created."""
+        """Prepare the sink, for example create its table.
+
+        It is called once, after the sink is created.
+        """
         self.logger.debug("Setting up %s", self.stream_name)
 
     def clean_up(self) -> None:
-        """Release the resources of the sink; called once after the last drain."""
+        """Release the sink's resources. It is called once, after the last drain."""
         self.logger.debug("Cleaning up %s", self.stream_name)
         self.record_counter_metric.exit()
 
     def process_batch_files(self, encoding: BaseBatchFileEncoding, files: Sequence[str]) -> None:
-        """Process batch files, each as one batch whose records are in ``context["records"]``.
+        """Process batch files.
 
-        This is called only for sinks that override this method or set `whole_batch_files`. In other
-        sinks the records of the files take the same steps as RECORD messages.
+        Each file becomes one batch with its records in ``context["records"]``.
+
+        This is called only if a sink overrides this method or sets `whole_batch_files`. Otherwise
+        the records of the files are processed like those of RECORD messages.
 
         Raises:
-            BatchFileError: a file cannot be read.
-            NotImplementedError: the format of a file is not supported.
+            BatchFileError: A file cannot be read.
+            NotImplementedError: The format of a file is not supported.
         """
         reader = BatchFileReader(
             self.stream_name, self.schema, self.batch_config, self.batch_limits
@@ -367,7 +396,10 @@ class Sink(abc.ABC):
             self.process_batch(context)
 
     def _admitted(self, record: Record, context: dict[str, Any]) -> Record:
-        """Validate and preprocess a record of a batch file; return the record to process."""
+        """Validate and preprocess a record of a batch file.
+
+        Return the record to add to the batch.
+        """
         if self.include_sdc_metadata_properties:
             message = record_message(self.stream_name, record, None, None)
             self._add_sdc_metadata_to_record(record, message, context)

@@ -12,7 +12,7 @@ __all__ = ["run_custom_reader"]
 
 
 class _Stopped(Exception):  # noqa: N818  nothing went wrong
-    """Raised to end the author's reader."""
+    """Raised to end a custom reader after a termination signal."""
 
 
 def run_custom_reader(
@@ -22,16 +22,17 @@ def run_custom_reader(
     signals: TerminationSignals,
     after_each: Callable[[], None] = lambda: None,
 ) -> Counter[str]:
-    """Run an author's reader; return the number of messages by type.
-
-    The result is empty if a termination signal ended the reader.
+    """Run a message reader that the target's developer has written.
 
     Args:
         reader: Object with ``process_lines(file_input, callbacks)``, as in singer_sdk.
-        file_input: Input for the reader; None for its default.
-        callbacks: Function to call for each message type.
-        signals: Termination signals, which end the reader between two messages.
+        file_input: Input for the reader; None for its default input.
+        callbacks: Function to call with each message, by message type.
+        signals: Termination signals. After a signal, the reader is ended between two messages.
         after_each: Called after each message.
+
+    Returns:
+        The number of messages by type. It is empty if a signal ended the reader.
     """
 
     def stopping_after(callback: Callable[[dict[str, Any]], None]) -> Callable[[Any], None]:

@@ -30,7 +30,7 @@ _FRACTION: Final = re.compile(r"\.(\d{1,6})\d*")
 
 @dataclass(frozen=True)
 class DatetimeField:
-    """A property of format ``date-time``, ``date`` or ``time``."""
+    """Property with the format ``date-time``, ``date`` or ``time``. ``read`` parses its text."""
 
     name: str
     kind: str
@@ -38,7 +38,7 @@ class DatetimeField:
 
 
 def date_fields(schema: JsonSchema) -> tuple[DatetimeField, ...]:
-    """Return the date, time and date-time properties of a schema."""
+    """Return the top-level properties of a schema that are dates, times or datetimes."""
     kinds = (
         (name, get_datelike_property_type(known) if isinstance(known, dict) else None)
         for name, known in schema["properties"].items()
@@ -47,11 +47,11 @@ def date_fields(schema: JsonSchema) -> tuple[DatetimeField, ...]:
 
 
 def parse_datetimes(record: Record, fields: tuple[tuple[str, _Reader], ...]) -> None:
-    """Replace the text of date properties with parsed values, in place.
+    """Replace the date and time texts of a record with parsed values, in place.
 
     Raises:
-        ValueError: a text cannot be parsed; properties before it are already replaced.
-        TypeError: a value is not text.
+        ValueError: A text cannot be parsed. Fields before it have been replaced already.
+        TypeError: A value is not text.
     """
     for name, read in fields:
         text = record.get(name)
@@ -65,12 +65,13 @@ def parse_datetimes_lenient(
     treatment: DatetimeErrorTreatmentEnum,
     logger: logging.Logger,
 ) -> None:
-    """Parse the date properties of a record in place; ``treatment`` applies to invalid values.
+    """Replace the date and time texts of a record with parsed values, in place.
 
-    Values that `parse_datetimes` has already replaced are kept.
+    ``treatment`` says what happens to texts that cannot be parsed. Values that are parsed already
+    are kept.
 
     Raises:
-        ValueError: a text cannot be parsed, and the treatment is to raise an error.
+        ValueError: A text cannot be parsed, and the treatment is to raise an error.
     """
     by_name = {field.name: field for field in fields}
     for name, value in list(record.items()):
@@ -96,9 +97,10 @@ def _parse_field(
 
 
 def _normalize_text(text: Any) -> Any:
-    """Return ISO 8601 text in the form that Python 3.10 parses: ``+00:00`` for Z, six digits.
+    """Return ISO 8601 text in a form that Python 3.10 can parse.
 
-    Values that are not text are returned unchanged, and `fromisoformat` rejects them later.
+    ``Z`` becomes ``+00:00``, and fractions of seconds get six digits. A value that is not text is
+    returned unchanged; parsing it fails later.
     """
     if not isinstance(text, str):
         return text

@@ -15,9 +15,9 @@ _T = TypeVar("_T")
 
 
 def run_in_threads(function: Callable[[_T], None], items: Sequence[_T], parallelism: int) -> None:
-    """Call a function with each item, in at most ``parallelism`` threads.
+    """Call a function with each item, in at most ``parallelism`` threads at the same time.
 
-    After a failure no further call is started. The error is raised when all running calls have
+    After a failure no further call is started. Its error is raised after all running calls have
     ended.
     """
     if parallelism == 1 or len(items) <= 1:
@@ -35,7 +35,10 @@ def run_in_threads(function: Callable[[_T], None], items: Sequence[_T], parallel
 
 
 def write_state_line(line: bytes) -> None:
-    """Write a line to the current `sys.stdout`, which tests and runners may have replaced."""
+    """Write a line to ``sys.stdout``.
+
+    It is looked up at each call, because tests may replace it.
+    """
     below = getattr(sys.stdout, "buffer", None)
     if below is None:
         sys.stdout.write(f"{line.decode()}\n")

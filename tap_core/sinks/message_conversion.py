@@ -31,7 +31,11 @@ _decode: Final[Callable[[bytes], Any]] = msgspec.json.Decoder(float_hook=Decimal
 def record_message(
     stream: str, record: Record, extracted: str | None, version: int | None
 ) -> dict[str, Any]:
-    """Return a RECORD message; ``extracted`` is the extraction time in ISO 8601."""
+    """Return a RECORD message as a dict.
+
+    ``extracted`` is the extraction time in ISO 8601, and ``version`` the table version. Both may be
+    None.
+    """
     message: dict[str, Any] = {"type": "RECORD", "stream": stream, "record": record}
     if version is not None:
         message["version"] = version
@@ -41,7 +45,9 @@ def record_message(
 
 
 def decode_record(body: bytes) -> Record:
-    """Decode a record. Fractions become `Decimal`; integers may have up to 4,300 digits.
+    """Decode a record from JSON. Numbers with a fraction become `Decimal`.
+
+    Integers may have up to 4,300 digits.
 
     Raises:
         InvalidRecord: Python cannot represent the record.
@@ -58,10 +64,10 @@ def decode_record(body: bytes) -> Record:
 
 
 def _parse_leniently(body: bytes) -> Any:
-    """Decode JSON with Python's json module, which accepts more than msgspec does.
+    """Decode JSON with Python's json module. It accepts some values that msgspec rejects.
 
     Raises:
-        InvalidRecord: the json module cannot decode the JSON either.
+        InvalidRecord: The json module rejects the JSON too.
     """
     try:
         return load_json(body)
@@ -74,7 +80,7 @@ def _unreadable(error: ValueError) -> InvalidRecord:
 
 
 def decode_state(body: bytes) -> Any:
-    """Decode a state.
+    """Decode a state from JSON.
 
     Raises:
         InvalidInputLine: Python cannot represent the state.
@@ -87,7 +93,7 @@ def decode_state(body: bytes) -> Any:
 
 
 def schema_message(event: SchemaEvent) -> dict[str, Any]:
-    """Return a SCHEMA message."""
+    """Return a SCHEMA message as a dict."""
     message: dict[str, Any] = {
         "type": "SCHEMA",
         "stream": event.stream.name,
@@ -100,7 +106,7 @@ def schema_message(event: SchemaEvent) -> dict[str, Any]:
 
 
 def _with_decimals(value: Any) -> Any:
-    """Return a copy with `Decimal` instead of floats, to be comparable with values of records."""
+    """Return a copy of a JSON value in which each float is a `Decimal`, as in decoded records."""
     if isinstance(value, dict):
         return {key: _with_decimals(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -109,7 +115,7 @@ def _with_decimals(value: Any) -> Any:
 
 
 def version_message(event: ActivateVersion) -> dict[str, Any]:
-    """Return an ACTIVATE_VERSION message."""
+    """Return an ACTIVATE_VERSION message as a dict."""
     return {
         "type": "ACTIVATE_VERSION",
         "stream": event.stream.name,
@@ -118,7 +124,7 @@ def version_message(event: ActivateVersion) -> dict[str, Any]:
 
 
 def batch_message(event: BatchFiles) -> dict[str, Any]:
-    """Return a BATCH message."""
+    """Return a BATCH message as a dict."""
     message: dict[str, Any] = {
         "type": "BATCH",
         "stream": event.stream.name,

@@ -31,10 +31,10 @@ _Take: TypeAlias = Callable[[Record, str | None, int | None], bool]
 
 @dataclass(frozen=True)
 class RecordPipeline:
-    """A sink and the function that processes its records.
+    """A sink, and the compiled function that processes its records.
 
-    ``take(record, time_extracted, version)`` processes one record and returns True if the sink is
-    full afterwards. It may modify the record.
+    ``take(record, time_extracted, version)`` processes one record, which it may modify. It returns
+    True if the sink is full afterwards.
     """
 
     sink: Sink
@@ -44,7 +44,10 @@ class RecordPipeline:
 
 
 def compile_pipeline(sink: Sink) -> RecordPipeline:
-    """Return the pipeline of a sink; the sink's schema must not change afterwards."""
+    """Combine all steps that process a sink's records into one fast function.
+
+    Steps that this sink does not need are left out. The sink's schema must not change later.
+    """
     enrich = _enrich(sink) if sink.include_sdc_metadata_properties else None
     check = _check(sink, strips=enrich is None)
     preprocess = sink.preprocess_record if _overrides(sink, "preprocess_record") else None
@@ -98,7 +101,7 @@ def _enrich(sink: Sink) -> Callable[[Record, str | None, int | None, _Context], 
 def _check(sink: Sink, *, strips: bool) -> _Step:
     """Return a function that validates a record and parses its dates.
 
-    With ``strips`` it removes the ``_sdc_`` metadata columns first.
+    strips: True to remove the ``_sdc_`` metadata columns from the record first.
     """
     strip = sink._remove_sdc_metadata_from_record
     own_strip = strips and _overrides(sink, "_remove_sdc_metadata_from_record")
@@ -221,7 +224,11 @@ def _is_full(sink: Sink) -> Callable[[], bool]:
 
 
 def _fixed_limit(sink: Sink) -> int | None:
-    """Return the maximum number of records per batch, or None if the number may change."""
+    """Return the maximum number of records per batch.
+
+    Return None if the sink decides in another way, for example by bytes, or if the number may
+    change.
+    """
     kind = type(sink)
     if _overrides(sink, "is_full") or sink.MAX_BYTES is not None:
         return None

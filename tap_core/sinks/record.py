@@ -17,7 +17,10 @@ __all__ = ["RecordSink"]
 
 
 class RecordSink(SinkOverrides, Sink):
-    """Base class of sinks that write single records; subclasses override `process_record`."""
+    """Base class of sinks that write each record individually.
+
+    Subclasses override `process_record`.
+    """
 
     current_size = 0
 
@@ -34,4 +37,4 @@ class RecordSink(SinkOverrides, Sink):
 
     @abc.abstractmethod
     def process_record(self, record: Record, context: dict[str, Any]) -> None:
-        """Write a record. It must be durable when this method returns."""
+        """Write a record. It must be stored durably when this method returns."""

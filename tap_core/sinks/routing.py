@@ -16,19 +16,25 @@ __all__ = ["StreamRoute", "make_routes"]
 
 @dataclass(frozen=True)
 class StreamRoute:
-    """Destination of a stream's records: the name of a sink, and a transformation or None."""
+    """Name of a sink that gets a stream's records, and the function that transforms the records.
+
+    The function is None if the records are not changed. It may return None to drop a record.
+    """
 
     alias: str
     transform: Callable[[Record], Record | None] | None = None
 
 
 def make_routes(stream_maps: Iterable[Any]) -> tuple[StreamRoute, ...]:
-    """Return a route for each stream map of one stream."""
+    """Return a route for each stream map of a stream.
+
+    The route has the stream map's output name and transformation.
+    """
     return tuple(StreamRoute(each.stream_alias, _transform(each)) for each in stream_maps)
 
 
 def _transform(stream_map: Any) -> Callable[[Record], Record | None] | None:
-    """Return the transformation of a stream map, or None if it does not change records."""
+    """Return the function by which a stream map transforms records. None if it changes nothing."""
     from tap_core.mapper.stream_maps import SameRecordTransform
 
     if type(stream_map) is SameRecordTransform and not stream_map.flattening_enabled:

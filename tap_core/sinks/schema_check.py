@@ -23,7 +23,10 @@ _DIALECT: Final = re.compile(r"https?://json-schema\.org/[\w./-]*#?", re.ASCII)
 
 
 def is_valid_schema(schema: Any) -> bool:
-    """Return True if a document is certainly a valid JSON Schema; False means unknown."""
+    """Return True if a document is a valid JSON Schema. False means that it may be invalid.
+
+    This check is fast but incomplete, so jsonschema must decide after False.
+    """
     try:
         return _is_schema(schema)
     except (RecursionError, re.error):

@@ -49,7 +49,7 @@ def add_metadata_columns(schema: JsonSchema) -> None:
 
 
 def remove_metadata_columns(schema: JsonSchema) -> None:
-    """Remove ``_sdc_`` metadata columns, which a tap may have added, from a schema, in place.
+    """Remove the ``_sdc_`` metadata columns from a schema, in place. A tap may have added them.
 
     Raises:
         InvalidJSONSchema: ``properties`` is not an object.
@@ -78,8 +78,11 @@ def add_metadata(
 ) -> None:
     """Set the ``_sdc_`` metadata columns of a record, in place.
 
-    ``message`` is the record's RECORD message, and ``sync_started_at`` is in milliseconds since
-    1970.
+    Args:
+        record: Record to change.
+        message: RECORD message of the record.
+        batch_start: Start time of its batch; None for the current time.
+        sync_started_at: Start time of the sync, in milliseconds since 1970.
     """
     now = datetime.now(timezone.utc)
     record["_sdc_extracted_at"] = message.get("time_extracted")
@@ -92,6 +95,6 @@ def add_metadata(
 
 
 def remove_metadata(record: Record) -> None:
-    """Remove ``_sdc_`` metadata columns, which a tap may have added, from a record, in place."""
+    """Remove the ``_sdc_`` metadata columns from a record, in place. A tap may have added them."""
     for name in METADATA_COLUMNS:
         record.pop(name, None)

@@ -16,16 +16,22 @@ __all__ = ["TerminationSignals"]
 
 
 class TerminationSignals:
-    """Termination signals received while a plugin processes its input."""
+    """Termination signals that a plugin receives. They can be deferred while it processes input."""
 
     def __init__(self) -> None:
-        """Start without signals; signals are not deferred."""
+        """Create an object without received signals.
+
+        Signals are not deferred until `deferred` is used.
+        """
         self.received: list[int] = []
         self._wake_up: WakeupPipe | None = None
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[WakeupPipe]:
-        """Defer signals until the end of the block; a signal ends a wait for input."""
+        """Only record signals during the block, so that they do not interrupt the processing.
+
+        Yield a pipe that becomes readable on a signal. Listen on it to end a wait for input.
+        """
         if self._wake_up is not None:
             yield self._wake_up
             return
@@ -37,10 +43,11 @@ class TerminationSignals:
                 self._wake_up = None
 
     def record(self, signum: int) -> bool:
-        """Record a signal if signals are deferred; the second signal ends the process immediately.
+        """Record a signal if signals are deferred. A second signal ends the process immediately.
 
         Returns:
-            False if signals are not deferred, so that the caller must handle the signal.
+            True if the signal was recorded. False if signals are not deferred, so that the caller
+            must handle it.
         """
         if self._wake_up is None:
             return False

@@ -11,5 +11,5 @@ from tap_core.compat.deprecation import deprecated_import
 
 
 def __getattr__(name: str) -> Any:
-    """Return a moved name from its current module, with a deprecation warning."""
+    """Return an object that was moved to another module, such as ``SQLSink``, with a warning."""
     return deprecated_import(name, old=__name__, known=("SQLSink",), new="tap_core.sql")

@@ -16,9 +16,11 @@ _Holder = TypeVar("_Holder", bound=Hashable)
 
 
 class StateWatermark(Generic[_Holder]):
-    """Queue of encoded states. A state may be written once all records before it are drained.
+    """Queue of encoded states.
 
-    A holder is an object with undrained records, such as a sink.
+    A state can be taken once all records before it are drained (written).
+
+    Holders are the objects that have records which are not drained yet, such as sinks.
     """
 
     def __init__(self) -> None:
@@ -28,36 +30,42 @@ class StateWatermark(Generic[_Holder]):
 
     @property
     def holders(self) -> KeysView[_Holder]:
-        """The holders (objects, such as sinks) with undrained records, as a live view."""
+        """The objects, such as sinks, that have undrained records.
+
+        The result reflects later changes.
+        """
         return self._since.keys()
 
     @property
     def is_waiting(self) -> bool:
-        """True if a state is waiting."""
+        """True if the queue has a state."""
         return bool(self._waiting)
 
     def began(self, holder: _Holder) -> None:
-        """Register a holder (an object, such as a sink) that now has undrained records.
+        """Register an object, such as a sink, that now has undrained records.
 
-        A holder that is registered already keeps its position in the queue.
+        If it is registered already, nothing changes.
         """
         self._since.setdefault(holder, self._seen)
 
     def settled(self, holder: _Holder) -> None:
-        """Register that all records of a holder (an object, such as a sink) are drained."""
+        """Remove an object, such as a sink, whose records are now all drained."""
         self._since.pop(holder, None)
 
     def arrived(self, state: bytes) -> None:
         """Add an encoded state to the queue.
 
-        It can be taken once all records that came before it are drained.
+        It can be taken once all records before it are drained.
         """
         self._seen += 1
         self._waiting.append((self._seen, state))
         self._drop_superseded()
 
     def take(self) -> bytes | None:
-        """Remove and return the newest state whose records are all drained, or None."""
+        """Return the newest state that can be written, or None. Remove it and older states.
+
+        A state can be written if all records before it are drained.
+        """
         reached = min(self._since.values(), default=self._seen)
         covered = [state for number, state in self._waiting if number <= reached]
         self._waiting = self._waiting[len(covered) :]
@@ -65,7 +73,10 @@ class StateWatermark(Generic[_Holder]):
         return covered[-1] if covered else None
 
     def _drop_superseded(self) -> None:
-        """Drop the states that are never the newest one ready, and so would not be returned."""
+        """Remove the states that `take` would never return.
+
+        Whenever such a state can be taken, a newer one can be taken too.
+        """
         starts = set(self._since.values())
         kept = [
             (number, state)

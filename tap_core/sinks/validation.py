@@ -25,29 +25,31 @@ __all__ = ["BaseJSONSchemaValidator", "JSONSchemaValidator"]
 
 
 class BaseJSONSchemaValidator(abc.ABC):
-    """Base class of validators for the records of one stream. Authors may subclass it."""
+    """Base class of validators for the records of one stream. Subclass it for custom validation."""
 
     def __init__(self, schema: JsonSchema) -> None:
         self.schema = schema
 
     @abc.abstractmethod
     def validate(self, record: Record) -> None:
-        """Validate a record.
+        """Check that a record matches the schema.
 
         Raises:
-            InvalidRecord: the record does not match the schema.
+            InvalidRecord: The record does not match the schema.
         """
 
 
 class JSONSchemaValidator(BaseJSONSchemaValidator):
-    """Validator that accepts and rejects the same records as jsonschema, but faster.
+    """Validator that gives the same results as the package jsonschema, but faster.
 
-    If ``validate_formats`` is true, formats are checked by ``format_checker``, which defaults to
-    all formats that jsonschema supports here. The schema is compiled at the first record and must
-    not change after that.
+    Args:
+        schema: JSON Schema of the records. It is compiled at the first record and must not change
+            afterwards.
+        validate_formats: True to check string formats too.
+        format_checker: Checks the formats. The default checks all formats that jsonschema supports.
 
     Raises:
-        InvalidJSONSchema: the schema is not a valid JSON Schema.
+        InvalidJSONSchema: The schema is not a valid JSON Schema.
     """
 
     def __init__(
@@ -65,22 +67,22 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
 
     @cached_property
     def validator(self) -> Draft202012Validator:
-        """The validator object of jsonschema."""
+        """The validator object of jsonschema for the schema."""
         return validator_class()(self.schema, format_checker=self._checker())
 
     @cached_property
     def certain_check(self) -> Callable[[Any], bool]:
-        """The compiled check. It returns True only if a value is certainly valid, and may raise."""
+        """Fast compiled check of a record. True means valid. After False or an error, use `ask`."""
         if not self._validate_formats:
             return compile_validator(self.schema)
         checker = self._checker()
         return compile_validator(self.schema, formats=checker.checkers, conforms=checker.conforms)
 
     def validate(self, record: Record) -> None:
-        """Validate a record.
+        """Check that a record matches the schema.
 
         Raises:
-            InvalidRecord: the record does not match the schema. The message is that of jsonschema.
+            InvalidRecord: The record does not match the schema. The message is that of jsonschema.
         """
         try:
             if self.certain_check(record):
@@ -92,12 +94,12 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
         self.ask(record)
 
     def ask(self, record: Record) -> None:
-        """Validate a record with jsonschema, without the compiled check.
+        """Check with jsonschema that a record matches the schema, without the fast compiled check.
 
         Raises:
-            InvalidRecord: the record does not match the schema.
-            InvalidJSONSchema: a reference leads out of the schema or cannot be resolved.
-            LimitExceededError: a pattern of the schema takes too long.
+            InvalidRecord: The record does not match the schema.
+            InvalidJSONSchema: A reference leads out of the schema or cannot be resolved.
+            LimitExceededError: A pattern of the schema takes too long.
         """
         from jsonschema import ValidationError
 
@@ -130,7 +132,7 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
 
 
 def _without_value(error: Any) -> str:
-    """Return a jsonschema error message with the value replaced by its type and length."""
+    """Return a jsonschema error message that shows only the type and length of the value."""
     path = "".join(f"[{part!r}]" for part in error.absolute_path)
     if error.validator in {"required", "dependentRequired"}:  # the message names only fields
         return str(error.message)

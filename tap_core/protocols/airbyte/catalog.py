@@ -65,7 +65,7 @@ def stream_id(stream: SyncStream) -> StreamId:
 
 
 def build_catalog(streams: Mapping[str, SyncStream]) -> dict[str, Any]:
-    """Return the AirbyteCatalog of a tap's streams, in a stable order."""
+    """Return the AirbyteCatalog of a tap's streams, sorted by namespace and name."""
     found = sorted(streams.values(), key=lambda one: (one.namespace or "", one.name))
     return {"streams": [_discovered(stream) for stream in found]}
 
@@ -91,7 +91,10 @@ def _discovered(stream: SyncStream) -> dict[str, Any]:
 
 
 def _build_airbyte_schema(stream: SyncStream) -> JsonSchema:
-    """Return a stream's schema in Airbyte's form, without properties that the tap cannot read."""
+    """Return a stream's schema in Airbyte's form.
+
+    Properties that the tap cannot read are left out.
+    """
     schema = airbyte_schema(stream.schema)
     if properties := _properties(schema):
         metadata = get_catalog_entry(stream).metadata
@@ -109,7 +112,10 @@ def _inclusion(metadata: MetadataMapping, path: Breadcrumb) -> str | None:
 
 
 class _Replication(NamedTuple):
-    """Replication method and key of a stream, and whether the user may choose another key."""
+    """Replication method and replication key of a stream.
+
+    ``is_free`` is True if the user may choose any field as replication key.
+    """
 
     method: str
     key: str | None
@@ -125,12 +131,12 @@ class _Replication(NamedTuple):
         return cls(method, key or None, is_free)
 
     def path_in(self, schema: JsonSchema) -> _Path:
-        """Return the property names that lead to the replication key, which may be nested."""
+        """Return the path to the replication key: the names of the properties that lead to it."""
         return parse_path(self.key or "", schema)
 
     @property
     def is_possible(self) -> bool:
-        """True if the stream supports incremental reads."""
+        """True if the stream supports incremental syncs."""
         has_own = self.method == REPLICATION_INCREMENTAL and self.key is not None
         return self.is_free or has_own or self.method == REPLICATION_LOG_BASED
 
@@ -140,7 +146,10 @@ class _Replication(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredStream:
-    """Stream of a configured catalog; fields are identified by paths of property names."""
+    """Stream of a configured catalog.
+
+    A field is given as a path: the property names that lead to it.
+    """
 
     id: StreamId
     json_schema: JsonSchema = field(default_factory=dict)
@@ -157,7 +166,10 @@ class ConfiguredStream:
 
     @property
     def cursor(self) -> _Path:
-        """Path to the cursor field; empty if the stream has none."""
+        """Path to the cursor field. It is empty if the stream has no cursor.
+
+        A source-defined cursor comes first, then the configured one, then the default one.
+        """
         if self.source_defined_cursor:
             return self.default_cursor_field
         return self.cursor_field or self.default_cursor_field
@@ -165,7 +177,10 @@ class ConfiguredStream:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredCatalog:
-    """Parsed ConfiguredAirbyteCatalog; ``source`` is its file name for error messages."""
+    """Parsed ConfiguredAirbyteCatalog.
+
+    ``source`` is the name of its file, used in error messages.
+    """
 
     streams: tuple[ConfiguredStream, ...]
     source: str = "catalog"
@@ -174,9 +189,9 @@ class ConfiguredCatalog:
 def parse_configured_catalog(text: str | bytes, source: str) -> ConfiguredCatalog:
     """Parse and validate a configured catalog.
 
-    A catalog from ``discover`` is accepted too: its streams are read with full refresh and append.
-    The catalog may be wrapped in a CATALOG message, among other messages. Unknown properties and
-    nulls are ignored. A stream without a configured primary key gets its source-defined key.
+    Unknown properties and nulls are ignored. A stream without a configured primary key gets its
+    source-defined key. The output of ``discover`` is accepted too: all streams of its first CATALOG
+    message are read with full_refresh and written with append.
 
     Args:
         text: Content of the file.
@@ -206,7 +221,7 @@ def _document(text: str | bytes, source: str) -> JsonNode:
 
 
 def _in_messages(text: str | bytes, source: str) -> Iterator[JsonNode]:
-    """Yield the catalogs from the CATALOG messages in the output of ``discover``."""
+    """Yield the catalog of each CATALOG message in the output of ``discover``."""
     for line in as_bytes(text).splitlines():
         if b'"CATALOG"' in line:
             message = parse(line, f"Catalog '{source}'", CatalogFileError)
@@ -290,7 +305,13 @@ def apply_configured_catalog(
 
 
 def _resolved(stream: SyncStream, wanted: ConfiguredStream, source: str) -> _Replication:
-    """Return the replication method and key to use for a configured stream."""
+    """Return the replication method and key to use for a configured stream.
+
+    Args:
+        stream: The tap's stream.
+        wanted: The stream of the configured catalog.
+        source: Name of the catalog file for error messages.
+    """
     own = _Replication.of(stream)
     if wanted.sync_mode == FULL_REFRESH or not own.is_possible:
         return own._replace(method=REPLICATION_FULL_TABLE)
@@ -302,7 +323,10 @@ def _resolved(stream: SyncStream, wanted: ConfiguredStream, source: str) -> _Rep
 def _chosen(
     stream: SyncStream, wanted: ConfiguredStream, own: _Replication, source: str
 ) -> str | None:
-    """Return the cursor field that the user chose, for a stream that accepts any cursor field."""
+    """Return the cursor field to use for a stream that accepts any cursor field.
+
+    It is the configured field, else the catalog's default, else the tap's own replication key.
+    """
     path = wanted.cursor_field or wanted.default_cursor_field
     key = ".".join(path) or own.key
     start = f"Catalog '{source}': stream '{wanted.id}'"
@@ -325,7 +349,7 @@ def _chosen(
 def _selected(
     stream: SyncStream, wanted: ConfiguredStream, replication: _Replication
 ) -> CatalogEntry:
-    """Return the catalog entry of a stream, with the configured properties selected."""
+    """Return a copy of a stream's catalog entry with only the configured properties selected."""
     entry = deepcopy(get_catalog_entry(stream))
     root = entry.metadata.root
     if root.inclusion != _Inclusion.UNSUPPORTED:
@@ -338,7 +362,10 @@ def _selected(
 
 
 def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any) -> None:
-    """Select the configured properties and deselect all others, including key properties."""
+    """Select the configured properties and deselect all others, even key properties.
+
+    If ``wanted`` declares no properties, all properties are selected.
+    """
     asked = _properties(wanted)
     for name, definition in _properties(known).items():
         crumb = (*path, "properties", name)
@@ -349,7 +376,7 @@ def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any
 
 
 def _narrowed(known: JsonSchema, wanted: Any, *, in_list: bool = False) -> JsonSchema:
-    """Return a schema without unwanted properties that metadata cannot deselect.
+    """Return a schema without the unwanted properties that catalog metadata cannot deselect.
 
     These are properties inside arrays and undeclared properties (``additionalProperties``).
     """

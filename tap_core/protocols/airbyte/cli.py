@@ -39,7 +39,10 @@ _FLAGS: Final[Mapping[str, CommandArgs]] = {
 
 
 class SourceCommand:
-    """Airbyte command of a tap. Its ``main(args=…)`` runs it, as for a click command."""
+    """One Airbyte command of a tap, such as ``read``.
+
+    Run it with ``main(args=…)``, like a click command.
+    """
 
     def __init__(self, tap_class: type[SyncTap], word: str) -> None:
         self.name: str = tap_class.name
@@ -52,10 +55,11 @@ class SourceCommand:
         prog_name: str | None = None,
         **extra: Any,
     ) -> int:
-        """Run the command, then end the process with its exit code or by the signal it received.
+        """Run the command and end the process with its exit code.
 
-        With ``standalone_mode=False``, as in click, return the exit code instead. For a signal it
-        is the negative signal number.
+        If a signal stopped the command, end the process by the same signal. With
+        ``standalone_mode=False``, as in click, return the exit code instead. After a signal it is
+        the negative signal number.
         """
         argv = list(sys.argv[1:] if args is None else args)
         if {"--help", "-h"}.intersection(argv):
@@ -77,12 +81,12 @@ class SourceCommand:
 
 
 def source_command(tap_class: type[SyncTap], word: str) -> SourceCommand:
-    """Return a command of a tap; ``word`` is its name: "spec", "check", "discover" or "read"."""
+    """Return one Airbyte command of a tap: ``word`` is "spec", "check", "discover" or "read"."""
     return SourceCommand(tap_class, word)
 
 
 class _CommandRun:
-    """One run of a command, with its arguments and output."""
+    """One run of an Airbyte command: its input files, its tap and its output."""
 
     def __init__(self, tap_class: type[SyncTap], word: str, wire: StdoutWriter) -> None:
         self.tap_class = tap_class
@@ -95,7 +99,10 @@ class _CommandRun:
         self._hiders: list[Callable[[str], str]] = []
 
     def run(self, args: Sequence[str]) -> int:
-        """Run the command and return its exit code; after a signal, the negative signal number."""
+        """Run the command and return its exit code.
+
+        After a signal, return the negative signal number.
+        """
         try:
             self.files = _FLAGS[self._word].files(args)
             _COMMANDS[self._word](self)
@@ -106,13 +113,13 @@ class _CommandRun:
         return 0
 
     def hide(self, text: str) -> str:
-        """Return a text with the secrets of the configuration redacted."""
+        """Return text with the secrets of the configuration redacted."""
         for hide in self._hiders:
             text = hide(text)
         return text
 
     def say(self, kind: str, field: str, body: Mapping[str, Any]) -> None:
-        """Write a message of type ``kind`` that has ``body`` in its field ``field``."""
+        """Write an Airbyte message of type ``kind`` with ``body`` in its field ``field``."""
         self.wire.write(line(kind, field, body))
 
     def tap(self) -> SyncTap:
@@ -131,15 +138,15 @@ class _CommandRun:
         return made
 
     def _remember_secrets(self, settings: dict[str, Any]) -> None:
-        """Remember the secrets in ``settings``, so that they are removed from all later output."""
+        """Store the settings, and redact their secrets in all later log and error messages."""
         self.settings = settings
         schema = self.tap_class._full_schema()  # noqa: SLF001  the SDK's own method
         self._hiders.append(make_redactor(settings, schema))
 
     def _write_control_message(self, renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
-        """Write a CONTROL message with changed settings, such as a new single-use refresh token.
+        """Write a CONTROL message if the tap changed its settings, such as a refresh token.
 
-        ``renew`` returns the changed settings for the current ones.
+        ``renew`` takes the current settings and returns the changed ones.
         """
         settings = renew(self.settings or {})
         if settings != self.settings:
@@ -157,7 +164,10 @@ class _CommandRun:
         return 1
 
     def _report_exit(self, leave: BaseException) -> int:
-        """Log why the process ends early, and return the exit code."""
+        """Report why the process ends early, and return the exit code.
+
+        A signal is logged as a warning. An exit by the tap's code is written as an ERROR trace.
+        """
         number = self._tap.stopped_by if self._tap is not None else None
         if isinstance(leave, KeyboardInterrupt):
             number = signal.SIGINT
@@ -244,7 +254,7 @@ def _write_to_stderr(text: str) -> None:
 
 
 def _exit_by_signal(number: int) -> NoReturn:
-    """End the process with the signal's default action, so that its parent sees the signal."""
+    """End this process with a signal, so that the parent process sees that the signal ended it."""
     _write_to_stderr("")
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

@@ -23,14 +23,14 @@ class _UsageError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class CommandArgs:
-    """Name of a command, with its flags and those of them that are optional."""
+    """Name of an Airbyte command, its known flags, and the optional ones among these flags."""
 
     word: str
     known: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
 
     def files(self, args: Sequence[str]) -> Mapping[str, str]:
-        """Return the path that follows each flag on the command line, by flag.
+        """Return the file paths on the command line, keyed by flag (without ``--``).
 
         Raises:
             ConfigurationError: A required flag or a path is missing, or a flag is unknown.
@@ -68,8 +68,10 @@ class CommandArgs:
 def read_text(path: str, error: type[ConfigurationError], what: str) -> bytes:
     """Return the content of a file.
 
-    ``error`` is raised if the file cannot be read or is too large; ``what`` names the file in
-    its message.
+    Args:
+        path: Path of the file.
+        error: Class of the error to raise if the file cannot be read or is too large.
+        what: Name of the file in the error message, such as "Catalog".
     """
     try:
         return read_at_most(Path(path), STATE_BYTES)

@@ -17,7 +17,7 @@ __all__ = ["error_body"]
 
 
 def error_body(error: BaseException, hide: Callable[[str], str]) -> dict[str, Any]:
-    """Return the body of an ERROR trace message; ``hide`` removes secrets from text."""
+    """Return the body of an Airbyte ERROR trace message. ``hide`` redacts secrets in a text."""
     return {
         "message": redact_line(hide(summarize_error(error))),
         "internal_message": redact_line(hide(f"{type(error).__qualname__}: {error}")),

@@ -32,19 +32,19 @@ _LEVELS: Final = (
 
 
 class MessageHandler(logging.Handler):
-    """Logging handler that writes log records as LOG messages."""
+    """Logging handler that writes log records as Airbyte LOG messages."""
 
     def __init__(self, write: Callable[[bytes], None], hide: Callable[[str], str]) -> None:
-        """Create a handler that passes complete lines to ``write``.
+        """Create a handler.
 
-        ``hide`` removes secrets from text.
+        ``write`` writes complete lines, and ``hide`` redacts secrets in a text.
         """
         super().__init__()
         self._write = write
         self._hide = hide
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one log record. Errors of the output are ignored."""
+        """Write one log record. A closed output is ignored."""
         with contextlib.suppress(OSError):  # the reader is gone: the next RECORD message raises
             try:
                 self._write(self._line(record))
@@ -63,9 +63,11 @@ class MessageHandler(logging.Handler):
     def _format_message(
         self, record: logging.LogRecord, text: str, trace: str | None = None
     ) -> bytes:
-        """Return the LOG message of a log record; ``trace`` is the traceback.
+        """Return the LOG message of a log record.
 
-        The message text starts with the name of the logger, which is often that of a stream.
+        ``trace`` is the traceback, or None without an exception.
+
+        The message text starts with the name of the logger, which often contains the stream's name.
         """
         full_text = f"{record.name}: {redact_line(self._hide(text))}"
         return log_line(_level(record.levelno), full_text, trace)
@@ -77,7 +79,7 @@ def _level(number: int) -> str:
 
 @contextlib.contextmanager
 def redirect_logging(handler: MessageHandler) -> Iterator[None]:
-    """Send log records and Python warnings to a handler for the duration of the block."""
+    """Send log records and Python warnings to ``handler`` until the end of the block."""
     root = logging.getLogger()
     shown = contextlib.nullcontext() if _is_terminal() else without_console()
     logging.captureWarnings(capture=True)

@@ -46,24 +46,27 @@ def descriptor(stream: StreamId) -> dict[str, str]:
 
 
 def line(kind: str, field: str, body: Mapping[str, Any]) -> bytes:
-    """Return a message of type ``kind`` as a line; ``body`` is stored in the field ``field``."""
+    """Return an Airbyte message as a line of JSON: its type ``kind``, and ``body`` in ``field``."""
     return _encoded({"type": kind, field: body}) + b"\n"
 
 
 def log_line(level: str, message: str, stack_trace: str | None = None) -> bytes:
-    """Return a LOG message as a line; ``level`` is one of the protocol's level names."""
+    """Return a LOG message as a line of JSON. ``level`` is one of Airbyte's level names."""
     body = {"level": level, "message": message}
     return line("LOG", "log", {**body, "stack_trace": stack_trace} if stack_trace else body)
 
 
 def trace_line(kind: str, body: Mapping[str, Any]) -> bytes:
-    """Return a TRACE message of type ``kind`` as a line, with the current time."""
+    """Return a TRACE message as a line of JSON, with the current time.
+
+    ``kind`` is its trace type.
+    """
     field = kind.lower()
     return line("TRACE", "trace", {"type": kind, "emitted_at": now_ms(), field: body})
 
 
 def status_line(stream: StreamId, status: str) -> bytes:
-    """Return a STREAM_STATUS trace message as a line.
+    """Return a STREAM_STATUS trace message as a line of JSON.
 
     ``status`` is STARTED, RUNNING, COMPLETE or INCOMPLETE.
     """
@@ -73,9 +76,10 @@ def status_line(stream: StreamId, status: str) -> bytes:
 def estimate_line(
     stream: StreamId, kind: Literal["STREAM", "SYNC"], rows: int | None, nbytes: int | None
 ) -> bytes:
-    """Return an ESTIMATE trace message as a line.
+    """Return an ESTIMATE trace message as a line of JSON. Unknown numbers (None) are omitted.
 
-    It has the expected rows and bytes of a stream, or of the whole sync (``kind``).
+    ``rows`` and ``nbytes`` are the expected rows and bytes of the stream if ``kind`` is STREAM, or
+    of the whole sync if it is SYNC.
     """
     known = {"row_estimate": rows, "byte_estimate": nbytes}
     return trace_line(
@@ -89,12 +93,15 @@ def estimate_line(
 
 
 def analytics_line(kind: str, value: str) -> bytes:
-    """Return an ANALYTICS trace message as a line."""
+    """Return an ANALYTICS trace message as a line of JSON. ``kind`` names the measured quantity."""
     return trace_line("ANALYTICS", {"type": kind, "value": value})
 
 
 def control_line(config: Mapping[str, Any]) -> bytes:
-    """Return a CONTROL message as a line. It replaces the configuration of the connector."""
+    """Return a CONTROL message as a line of JSON.
+
+    It replaces the connector's stored configuration.
+    """
     body = {"type": "CONNECTOR_CONFIG", "emitted_at": now_ms()}
     return line("CONTROL", "control", {**body, "connectorConfig": {"config": config}})
 

@@ -34,14 +34,16 @@ __all__ = ["ReadRequest", "read"]
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """Input of the command ``read``: the configured catalog and the state."""
+    """Input of Airbyte's command ``read``: the configured catalog and the state."""
 
     catalog: ConfiguredCatalog
     state: InputState
 
     @classmethod
     def of(cls, catalog: bytes, state: bytes, *, sources: tuple[str, str]) -> ReadRequest:
-        """Parse a catalog file and a state file; ``sources`` are their names for error messages.
+        """Parse the contents of a catalog and a state file.
+
+        ``sources`` are the two files' names for errors.
 
         Raises:
             CatalogFileError: The catalog is invalid.
@@ -51,7 +53,7 @@ class ReadRequest:
 
 
 def read(tap: SyncTap, request: ReadRequest, write: Callable[[bytes], None]) -> None:
-    """Sync a tap with the given catalog and state; ``write`` writes complete lines.
+    """Sync a tap with the given catalog and state. ``write`` writes complete lines to the output.
 
     Raises:
         CatalogFileError: The catalog requests something that the tap does not support.
@@ -80,7 +82,10 @@ def read(tap: SyncTap, request: ReadRequest, write: Callable[[bytes], None]) -> 
 
 
 def _refuse_renamed(tap: SyncTap, names: Collection[str]) -> None:
-    """Raise an error if a stream map renames a stream to a name that is not in the catalog."""
+    """Raise StreamMapConfigError if a stream map sends a stream under another name than its own.
+
+    The catalog does not contain the other name, so that Airbyte would ignore the records.
+    """
     if not tap.config.get("stream_maps"):
         return
     for name in names:
@@ -94,7 +99,7 @@ def _refuse_renamed(tap: SyncTap, names: Collection[str]) -> None:
 
 
 def _resume(tap: SyncTap, document: dict[str, Any]) -> None:
-    """Load a state document into the tap, including the values that several streams share."""
+    """Load a state document into the tap. Top-level values that streams share are loaded too."""
     tap.load_state(document)
     for name, value in document.items():
         if name not in PER_STREAM_KEYS:

@@ -69,8 +69,8 @@ _SECONDS_BELOW: Final = 100_000_000_000
 class ExpectedStream:
     """Stream of a configured catalog that a destination expects to receive.
 
-    ``generation`` identifies the rows of this sync. If ``truncates`` is True, rows of other
-    generations are removed once the stream is complete.
+    ``generation`` is Airbyte's generation id of the rows of this sync. If ``truncates`` is True,
+    rows of other generations are removed once the stream is complete.
     """
 
     describe: SchemaEvent
@@ -79,7 +79,7 @@ class ExpectedStream:
 
 
 class _Body(msgspec.Struct, gc=False):
-    """Body of a RECORD message; ``data`` and ``meta`` hold the bytes of the input."""
+    """Body of a RECORD message. ``data`` and ``meta`` are kept as unparsed bytes of the input."""
 
     stream: str
     data: msgspec.Raw
@@ -89,29 +89,32 @@ class _Body(msgspec.Struct, gc=False):
 
 
 class _TextBody(_Body):
-    """Body of a record that cannot be decoded safely; ``data`` is a JSON string of the input."""
+    """Body of a record that cannot be decoded safely.
+
+    ``data`` is the original JSON as a JSON string.
+    """
 
 
 class _Record(msgspec.Struct, tag="RECORD", tag_field="type", gc=False):
-    """Envelope of a RECORD message."""
+    """RECORD message, with the record in its field ``record``."""
 
     record: _Body
 
 
 class _State(msgspec.Struct, tag="STATE", tag_field="type"):
-    """STATE message; ``state`` keeps the bytes of the input."""
+    """STATE message. ``state`` is kept as unparsed bytes of the input."""
 
     state: msgspec.Raw
 
 
 class _Trace(msgspec.Struct, tag="TRACE", tag_field="type"):
-    """TRACE message, such as a stream status or an error of the source."""
+    """TRACE message, such as a stream status or an error of the Airbyte source."""
 
     trace: msgspec.Raw
 
 
 class _Log(msgspec.Struct, tag="LOG", tag_field="type"):
-    """LOG message; ignored, because the source's own log already has it."""
+    """LOG message. It is ignored, because the Airbyte source has already logged it."""
 
 
 class _Descriptor(msgspec.Struct):
@@ -122,14 +125,17 @@ class _Descriptor(msgspec.Struct):
 
 
 class _OfStream(msgspec.Struct):
-    """Fields that are needed from a stream's state or status."""
+    """Part of a stream's state or STREAM_STATUS that names the stream. ``status`` is its status."""
 
     stream_descriptor: _Descriptor
     status: Any = None
 
 
 class _StateScope(msgspec.Struct):
-    """Type and stream of a state. Older documents name the type ``state_type``."""
+    """Type of a state (STREAM, GLOBAL or LEGACY) and its stream.
+
+    In states of old protocol versions, the field ``state_type`` has the type.
+    """
 
     type: Any = None
     state_type: Any = None
@@ -137,7 +143,7 @@ class _StateScope(msgspec.Struct):
 
 
 class _TraceKind(msgspec.Struct):
-    """Type and body of a trace."""
+    """Type of a TRACE message, and its content if the type is STREAM_STATUS or ERROR."""
 
     type: Any = None
     stream_status: msgspec.Raw = _NULL
@@ -145,7 +151,7 @@ class _TraceKind(msgspec.Struct):
 
 
 class _Error(msgspec.Struct):
-    """Error message of a source."""
+    """Content of an ERROR trace message: the error message of an Airbyte source."""
 
     message: Any = None
 
@@ -162,7 +168,10 @@ _decode_error: Final = msgspec.json.Decoder(_Error).decode
 
 @dataclass(slots=True)
 class _Chunk:
-    """Consecutive rows of one stream; ``expected`` is None if the catalog lacks the stream."""
+    """Consecutive rows of one stream.
+
+    ``expected`` is None if the catalog does not have the stream.
+    """
 
     name: str
     namespace: str | None
@@ -172,7 +181,10 @@ class _Chunk:
     meta: dict[int, bytes] = field(default_factory=dict)
 
     def finished(self) -> Iterator[Rows]:
-        """Yield the chunk's rows as an event, if it has any, and empty the chunk."""
+        """Yield the collected rows as one event and empty the chunk.
+
+        Yield nothing if it has no rows.
+        """
         if not self.rows or self.expected is None:
             return
         rows, times, meta = self.rows, self.times, self.meta
@@ -190,13 +202,14 @@ class AirbyteReader:
     """Reader that converts the output of an Airbyte source to events.
 
     Call `feed` with each block of bytes, and `close` at the end of the input. Consume all events
-    that they yield. After that, `remarks` yields warnings that summarize the skipped input.
+    that both methods yield. After that, `remarks` yields warnings that summarize the skipped input.
 
     Args:
         expected: Streams of the configured catalog.
         fails_on_undeclared: True to raise an error for streams and fields that are not in the
             catalog; False to skip such streams and keep such fields.
-        check: Check of each record. If it is set, invalid messages are errors too.
+        check: Validates each record. With a check, invalid messages are errors too; without one,
+            they are skipped.
 
     Raises:
         TruncatedInputLine: The input ends within a message.
@@ -213,7 +226,7 @@ class AirbyteReader:
         fails_on_undeclared: bool = False,
         check: RecordCheck | None = None,
     ) -> None:
-        """Create a reader whose next line is line 1."""
+        """Create a reader at the beginning of an input (line 1)."""
         self._check = check
         self._checks_records = fails_on_undeclared or check is not None
         self._expected = {each.describe.stream: each for each in expected}
@@ -229,14 +242,17 @@ class AirbyteReader:
         self._unknown_streams: Counter[str] = Counter()
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Yield the events of all lines that end within ``data``."""
+        """Yield the events of all lines that end within ``data``.
+
+        An incomplete last line is kept.
+        """
         yield from self._yield_schemas()
         yield from self._events(self._lines.split(data))
 
     def close(self) -> Iterator[Event]:
-        """Yield the events of a last line without line end, then the end of each completed stream.
+        """Yield the events of a last line without line feed, then the end of each completed stream.
 
-        An incomplete message raises an error.
+        An incomplete message at the end of the input raises an error.
         """
         yield from self._yield_schemas()
         rest, junk = self._lines.rest(), self._skipped_lines
@@ -259,7 +275,7 @@ class AirbyteReader:
     # Rows
 
     def _events(self, lines: list[bytes]) -> Iterator[Event]:
-        """Yield the events of complete lines. Consecutive rows of one stream share an event."""
+        """Yield the events of complete lines. Consecutive rows of one stream become one event."""
         chunk = _Chunk("", None, None)
         message: _Message | None
         body: _Body | None
@@ -285,17 +301,23 @@ class AirbyteReader:
         yield from chunk.finished()
 
     def _make_chunk(self, body: _Body) -> _Chunk:
-        """Return a new, empty chunk for the stream of a record; count unknown streams' records."""
+        """Return a new, empty chunk for the stream of a record.
+
+        If the catalog does not have the stream, count it for a warning.
+        """
         expected = self._expected.get(self._stream(body.stream, body.namespace))
         if expected is None:
             self._unknown_streams[str(StreamId(body.stream, body.namespace))] += 1
         return _Chunk(body.stream, body.namespace, expected)
 
     def _check_record(self, body: _Body, expected: ExpectedStream | None) -> None:
-        """Check that the catalog declares a record's stream and fields, and apply the record check.
+        """Check that the catalog declares a record's stream and fields, then check its values.
+
+        Each of the two checks is made only if the reader was created with that option.
 
         Raises:
-            FatalSyncError: The catalog does not declare the record, or the check rejects it.
+            FatalSyncError: The catalog does not declare the stream or a field, or a value is
+                invalid.
         """
         if self._fails_on_undeclared:
             if expected is None:
@@ -310,7 +332,10 @@ class AirbyteReader:
             check_record(self._check, self._lines.number, stream, described, bytes(body.data))
 
     def _make_undeclared_error(self, what: str, body: _Body) -> RecordsWithoutSchemaException:
-        """Return the error for a record that is not in the catalog; ``what`` is the reason."""
+        """Return the error for a record that is not in the catalog.
+
+        ``what`` is the part of the message between the stream's name and "in the catalog".
+        """
         return RecordsWithoutSchemaException(
             f"Line {self._lines.number} is a record of stream"
             f" {StreamId(body.stream, body.namespace)}, {what} in the catalog. Add it there, or set"
@@ -318,7 +343,10 @@ class AirbyteReader:
         )
 
     def _add_row(self, body: _Body, chunk: _Chunk) -> None:
-        """Add the row of a record to the chunk of its stream."""
+        """Add a record to the rows of its stream.
+
+        A record whose data is not an object is skipped.
+        """
         row = bytes(body.data)
         if row[0] != _OPEN_BRACE and not isinstance(body, _TextBody):
             self._skip_line(row, "a record's data must be an object")
@@ -346,7 +374,7 @@ class AirbyteReader:
             self._skip_line(line, "it has no type")
 
     def _skip_line(self, line: bytes, why: str) -> None:
-        """Count a skipped line, and log the first one with the reason ``why``."""
+        """Count a skipped line. Only the first one is logged, with the reason ``why``."""
         self._skipped_lines += 1
         if self._skipped_lines == 1:
             logger.warning(
@@ -360,22 +388,28 @@ class AirbyteReader:
     # Other messages
 
     def _yield_schemas(self) -> Iterator[SchemaEvent]:
-        """Yield the schemas of the catalog's streams at the first call, and nothing after that."""
+        """Yield the schemas of the catalog's streams at the first call.
+
+        Later calls yield nothing.
+        """
         if not self._described:
             self._described = True
             yield from (each.describe for each in self._expected.values())
 
     def _stream(self, name: str, namespace: str | None) -> StreamId:
-        """Return the catalog's stream with a name and namespace.
+        """Return the catalog's stream that a message means by a name and namespace.
 
-        Sources built with Airbyte's CDK omit the namespace. If exactly one stream of the catalog
-        has the name, that stream is meant.
+        Sources built with Airbyte's CDK omit the namespace. Then a stream of that name is meant if
+        the catalog has exactly one.
         """
         given = StreamId(name, namespace)
         return given if namespace or given in self._expected else self._by_name.get(name, given)
 
     def _convert_message(self, message: _State | _Trace | _Log) -> Iterator[Event]:
-        """Yield the events of a STATE, TRACE or LOG message."""
+        """Yield the event of a STATE message.
+
+        TRACE messages are only recorded, and LOG messages ignored.
+        """
         if isinstance(message, _State):
             state = bytes(message.state)
             check_state_size(state, self._lines.number)
@@ -404,10 +438,12 @@ class AirbyteReader:
             return
 
     def _yield_completions(self, *, sound: bool) -> Iterator[StreamStatus | ActivateVersion]:
-        """Yield the end of each completed stream, and the version to activate if it truncates.
+        """Yield an end event for each completed stream.
 
-        ``sound`` is False if the input was incomplete or the source failed. Then only streams with
-        the status COMPLETE are completed.
+        For a stream that truncates, also yield an event that removes its old rows. ``sound`` is
+        False if the input was incomplete or the Airbyte source failed. Then only streams with the
+        status COMPLETE are completed. If it is True and the input had no statuses at all, all
+        streams are completed.
         """
         is_silent = sound and not self._has_statuses
         for stream, expected in self._expected.items():
@@ -419,7 +455,10 @@ class AirbyteReader:
 
 
 def get_stream_id(state: bytes) -> StreamId | None:
-    """Return the stream of an encoded Airbyte state; None if it is not the state of one stream."""
+    """Return the stream of an encoded Airbyte state.
+
+    Return None for a GLOBAL, LEGACY or invalid state.
+    """
     try:
         scope = _decode_scope(repair_surrogates(state))
         if (scope.type or scope.state_type or "STREAM") != "STREAM":
@@ -431,7 +470,10 @@ def get_stream_id(state: bytes) -> StreamId | None:
 
 
 class _Times:
-    """Converter of milliseconds or seconds since 1970 to ISO 8601; the last result is cached."""
+    """Converter of times since 1970 (milliseconds or seconds) to ISO 8601.
+
+    The last result is cached.
+    """
 
     def __init__(self) -> None:
         """Create a converter with an empty cache."""
@@ -461,9 +503,10 @@ class _Times:
 
 
 def _find_undeclared_fields(data: msgspec.Raw, expected: ExpectedStream) -> list[str]:
-    """Return the fields of a record that are missing in its schema; none if the schema is empty.
+    """Return the fields of a record that its schema does not declare.
 
-    Fields named ``_airbyte_…`` are ignored, because PyAirbyte's cache adds them to records.
+    The result is empty if the schema declares no fields at all. Fields named ``_airbyte_…`` are
+    ignored, because PyAirbyte's cache adds them to records.
     """
     declared = expected.describe.schema.get("properties")
     if not isinstance(declared, Mapping) or not declared:
@@ -476,14 +519,17 @@ def _find_undeclared_fields(data: msgspec.Raw, expected: ExpectedStream) -> list
 
 
 def _by_name(expected: Iterable[StreamId]) -> dict[str, StreamId]:
-    """Return the streams whose name occurs only once, by name."""
+    """Return the streams keyed by name, without those whose name occurs in several namespaces."""
     streams = list(expected)
     counts = Counter(stream.name for stream in streams)
     return {stream.name: stream for stream in streams if counts[stream.name] == 1}
 
 
 def _restore_input_bytes(message: _Message, mended: bytes, line: bytes) -> _Message:
-    """Restore the input's bytes in a message parsed from a repaired line of equal length."""
+    """Return the message with its record or state in the original form of the input.
+
+    The message was parsed from ``mended``, a repaired copy of ``line`` with the same length.
+    """
     if isinstance(message, _State):
         return _State(msgspec.Raw(slice_at_same_offset(message.state, mended, line)))
     if not isinstance(message, _Record) or bytes(message.record.data)[0] != _OPEN_BRACE:

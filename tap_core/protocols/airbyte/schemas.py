@@ -67,22 +67,26 @@ _COMBINING: Final = ("anyOf", "oneOf")
 def airbyte_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
     """Return a stream's schema in Airbyte's form: an object schema with ``airbyte_type`` hints.
 
-    A union of null and one other type becomes that type, nullable. A union of types without common
-    values becomes ``oneOf``, Airbyte's keyword for unions.
+    A union of null and one other type becomes that type, nullable. A union of several types becomes
+    ``oneOf``, Airbyte's keyword for unions, if no value can have two of the types.
     """
     schema = _over(inline_references(json_schema), _hinted)
     return schema if "type" in schema else {"type": "object", **schema}
 
 
 def singer_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
-    """Return a schema with ``airbyte_type`` hints translated to JSON Schema keywords."""
+    """Return a schema with its ``airbyte_type`` hints translated to JSON Schema keywords."""
     return _over(inline_references(json_schema), _plain)
 
 
 def _over(
     schema: JsonSchema, step: Callable[[JsonSchema], JsonSchema], depth: int = 0
 ) -> JsonSchema:
-    """Apply ``step`` to all subschemas of a schema, and then to the schema; return the result."""
+    """Return a schema with ``step`` applied to all its subschemas and then to the schema itself.
+
+    Subschemas that are nested too deeply are replaced with an empty schema. ``depth`` is the
+    current depth.
+    """
     if depth > _DEEPEST:
         return {}
     return step(map_subschemas(schema, lambda inner: _over(inner, step, depth + 1)))
@@ -92,7 +96,7 @@ def _over(
 
 
 def _hinted(schema: JsonSchema) -> JsonSchema:
-    """Return a schema with an ``airbyte_type`` hint, if its values need one."""
+    """Add the ``airbyte_type`` hint that the values of a schema need, if they need one."""
     schema = _united(schema)
     if _HINT in schema:
         return schema
@@ -101,7 +105,7 @@ def _hinted(schema: JsonSchema) -> JsonSchema:
 
 
 def _hint(types: Sequence[str], schema: Mapping[str, Any]) -> str | None:
-    """Return the ``airbyte_type`` for values of a type, or None if they need no hint."""
+    """Return the ``airbyte_type`` hint for a schema and its types, or None if no hint is needed."""
     if len(types) != 1:
         return None
     if types[0] == "string":
@@ -123,7 +127,10 @@ def _hint_of_text(schema: Mapping[str, Any]) -> str | None:
 
 
 def _united(schema: JsonSchema) -> JsonSchema:
-    """Return a union in the form that Airbyte's clients support, if its meaning stays the same."""
+    """Rewrite a union in the form that Airbyte supports.
+
+    If this would change the meaning of the union, return the schema unchanged.
+    """
     word = next((word for word in _COMBINING if isinstance(schema.get(word), list)), None)
     choices = schema[word] if word else None
     if not choices or not all(isinstance(choice, Mapping) for choice in choices):
@@ -137,9 +144,9 @@ def _united(schema: JsonSchema) -> JsonSchema:
 
 
 def _may_join(rest: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
-    """Return True if one schema of a union can be merged with the keywords outside the union.
+    """Return True if an alternative of a union can be merged into the schema around the union.
 
-    ``choice`` is that schema; ``rest`` holds the other keywords.
+    ``choice`` is the alternative; ``rest`` has the schema's keywords beside the union.
     """
     return (
         "type" in choice
@@ -157,7 +164,7 @@ def _nullable(schema: Mapping[str, Any], *, is_nullable: bool) -> JsonSchema:
 
 
 def _are_apart(choices: Sequence[Mapping[str, Any]]) -> bool:
-    """Return True if no value matches the types of two schemas of a union."""
+    """Return True if no two alternatives of a union allow the same type."""
     seen: set[str] = set()
     for choice in choices:
         types = set(_types(choice, with_null=True))
@@ -188,7 +195,10 @@ def _plain(schema: JsonSchema) -> JsonSchema:
 
 
 def _build_big_integer_keywords(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the keywords for an integer of 38 digits; empty if the schema declares a size."""
+    """Return the keywords of a ``big_integer``: a decimal of 38 digits, as a string.
+
+    Return no keywords if the schema already declares a precision or bounds beyond 64 bits.
+    """
     if schema.get("precision") or _is_beyond_64_bits(schema):
         return {}
     return {"type": "string", "format": _DECIMAL, "precision": _MOST_DIGITS, "scale": 0}

@@ -34,13 +34,13 @@ def specification(
     consent: Mapping[str, Any] | None = None,
     destination_sync_modes: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the ConnectorSpecification of a connector.
+    """Return the ConnectorSpecification, Airbyte's description of a connector and its settings.
 
     Args:
         schema: JSON Schema of the settings.
         documentation: URL of the documentation.
         changelog: URL of the changelog.
-        consent: Value of ``advanced_auth``: the OAuth flow in the user's browser.
+        consent: Value of ``advanced_auth``, which describes the OAuth consent in the browser.
         destination_sync_modes: Sync modes of a destination; None for a source.
     """
     result: dict[str, Any] = {
@@ -71,12 +71,12 @@ def _settings(schema: Mapping[str, Any]) -> JsonSchema:
 
 
 def _arranged(number: int, setting: Mapping[str, Any]) -> JsonSchema:
-    """Return a setting with ``order`` set to ``number``, so that forms keep the declared order."""
+    """Return a setting with its position in the form. The form then keeps the schema's order."""
     return {"order": number, **setting}
 
 
 def _with_secrets(schema: JsonSchema) -> JsonSchema:
-    """Return a schema in which secret settings, at all depths, have ``airbyte_secret``."""
+    """Return a schema with ``airbyte_secret`` in all secret settings, including nested ones."""
     result = map_subschemas(schema, _with_secrets)
     properties = result.get("properties")
     if isinstance(properties, dict):
@@ -91,7 +91,10 @@ def _with_secrets(schema: JsonSchema) -> JsonSchema:
 
 
 def _marked(setting: JsonSchema) -> JsonSchema:
-    """Return a setting with ``airbyte_secret``; in an object, its properties get the keyword."""
+    """Return a setting with ``airbyte_secret``.
+
+    For an object, all its properties are marked instead.
+    """
     properties = setting.get("properties")
     if not isinstance(properties, dict):
         return {**setting, _SECRET: True}

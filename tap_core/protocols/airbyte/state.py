@@ -47,9 +47,10 @@ _UNFINISHED: Final = "currently_syncing"
 
 @dataclass(frozen=True, slots=True)
 class InputState:
-    """Content of a state file: for each stream a state, or None to reset it, and the shared state.
+    """Content of a state file: the state of each stream, and the state that all streams share.
 
-    ``legacy`` is the Singer state document that applies to streams without a state.
+    A stream's state is None if the stream must be reset. ``legacy`` is a Singer state document,
+    which applies to the streams that are not in ``streams``.
     """
 
     streams: Mapping[StreamId, Mapping[str, Any] | None] = field(default_factory=dict)
@@ -61,7 +62,7 @@ class InputState:
 
 
 def parse_states(text: str | bytes, source: str) -> InputState:
-    """Parse a state file; ``source`` is its name for error messages.
+    """Parse a state file. ``source`` is the file's name in error messages.
 
     Raises:
         StateFileError: The file is not a valid state; the message names the location.
@@ -73,7 +74,10 @@ def parse_states(text: str | bytes, source: str) -> InputState:
 
 
 def _documents(content: bytes, source: str) -> Iterator[JsonNode]:
-    """Yield the JSON document of a file, or the document of each line."""
+    """Yield the JSON document of a file. If the file is not one document, yield one per line.
+
+    ``source`` is the file's name in error messages.
+    """
     if not content.strip():
         return
     try:
@@ -102,7 +106,7 @@ def _lines(content: bytes, source: str, fault: ValueError) -> Iterator[JsonNode]
 
 
 class _StateAccumulator:
-    """Combined states of a file, updated with one document after the other."""
+    """Combined states of a state file. Each document of the file is applied to the earlier ones."""
 
     def __init__(self) -> None:
         self.streams: dict[StreamId, dict[str, Any] | None] = {}
@@ -110,7 +114,7 @@ class _StateAccumulator:
         self.legacy: dict[str, Any] = {}
 
     def take(self, node: JsonNode) -> None:
-        """Apply one document: a state or a list of states."""
+        """Apply one document of the file: a state or a list of states."""
         for state in node.items() if isinstance(node.value, list) else [node]:
             if state.value is not None:
                 self._take_one(state)
@@ -131,7 +135,7 @@ class _StateAccumulator:
             raise node.wrong(f"{kind!r} is not a state type: use STREAM, GLOBAL or LEGACY")
 
     def _take_message(self, node: JsonNode) -> None:
-        """Apply a whole message: an Airbyte message has ``state``, a Singer message ``value``."""
+        """Apply the state in a STATE message: field ``state`` for Airbyte, ``value`` for Singer."""
         state = node.child("state", "value")
         if state.value is None and "value" not in node.members():
             raise state.refused("a state")
@@ -168,7 +172,7 @@ class _StateAccumulator:
 
 
 def _kind_by_content(members: Mapping[str, Any]) -> str | None:
-    """Return the type of a state that does not declare one, or None for a plain Singer state."""
+    """Infer the type of a state that does not declare one. Return None for a plain Singer state."""
     if "stream_descriptor" in _object(members.get("stream")):
         return "STREAM"
     if any(isinstance(members.get(name), dict) for name in _GLOBAL):
@@ -182,11 +186,11 @@ def _kind_by_content(members: Mapping[str, Any]) -> str | None:
 def to_state_document(
     given: InputState, streams: Mapping[str, SyncStream], full_refresh: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return a state document from which a tap can resume, as a deep copy.
+    """Return a Singer state document from which a tap can resume. Its values are deep copies.
 
-    Streams that are read in full get no state. The parent streams of a selected stream without
-    state get none either, because the children of older parent records would be missed. The shared
-    state is stored in addition to the bookmarks.
+    Streams that are read in full get no state. If a selected stream has no state, its parent
+    streams get no state either: otherwise the children of older parent records would be missed. The
+    state that all streams share is stored next to ``bookmarks``.
 
     Args:
         given: The parsed state file.
@@ -205,15 +209,18 @@ def to_state_document(
 def get_previous_states(
     given: InputState, streams: Mapping[str, SyncStream], full_refresh: Collection[str] = ()
 ) -> dict[str, dict[str, Any]]:
-    """Return the states of parent streams that restart only because a child stream does.
+    """Return the states, by stream name, of parent streams that restart only because of a child.
 
-    The arguments are those of `to_state_document`. The result is keyed by stream name.
+    See `to_state_document` for the arguments.
     """
     return find_previously_sent(_bookmarks(given, streams), streams, _is_restarted, full_refresh)
 
 
 def _bookmarks(given: InputState, streams: Mapping[str, SyncStream]) -> dict[str, Any]:
-    """Return the state of each stream, keyed by the tap's name of the stream."""
+    """Return the state of each stream, keyed by the tap's stream name.
+
+    Streams to reset are left out.
+    """
     known = {stream_id(stream): name for name, stream in streams.items()}
     bookmarks = _object(given.legacy.get("bookmarks"))
     bookmarks |= {known[one]: state for one, state in given.streams.items() if one in known}
@@ -221,9 +228,9 @@ def _bookmarks(given: InputState, streams: Mapping[str, SyncStream]) -> dict[str
 
 
 def _is_restarted(stream: SyncStream, state: Any) -> bool:
-    """Return True if a stream starts without a state: it has none, or it is read in full.
+    """Return True if a stream has no state (None), or if its replication method is full table.
 
-    An empty state counts as a state.
+    An empty state is a state.
     """
     return state is None or stream.replication_method == REPLICATION_FULL_TABLE
 

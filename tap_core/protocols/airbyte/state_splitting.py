@@ -29,13 +29,16 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class StreamStates:
-    """Current and last written state of each stream of a sync."""
+    """States of the streams of a sync, split into Airbyte STATE messages.
+
+    It remembers the last state written for each stream, so that only changes are written.
+    """
 
     def __init__(self, streams: Mapping[str, StreamId], *, shared: bool) -> None:
-        """Create the states of ``streams``, keyed by their names in the state document.
+        """Create the states of ``streams``, keyed by their names in the tap's state document.
 
-        With ``shared``, all states are written together as one GLOBAL state. Otherwise each stream
-        has its own STATE messages.
+        shared: True to write all states together as one GLOBAL state; False to write a separate
+        STATE message for each stream.
         """
         self._names = {name: encode_json(descriptor(stream)) for name, stream in streams.items()}
         self._is_shared = shared
@@ -51,15 +54,18 @@ class StreamStates:
         """Records since the last state."""
 
     def begin(self, name: str) -> None:
-        """Mark a stream as started. Its states are written from now on."""
+        """Mark a stream as started. Changes of its state are written from now on."""
         self._open.setdefault(name, False)
 
     def count(self, name: str, records: int) -> None:
-        """Add to the number of records written for a stream."""
+        """Add to the number of records written for a stream since its last STATE message."""
         self._counts[name] += records
 
     def take(self, document: bytes) -> bytes:
-        """Apply a newer state document; return the STATE lines of the states that changed."""
+        """Apply a newer state document of the tap.
+
+        Return the STATE messages of states that changed.
+        """
         self._read(document)
         if self._is_shared:
             return self._as_one() if self._open and self._text() != self._written_as_one else b""
@@ -70,7 +76,10 @@ class StreamStates:
         )
 
     def end(self, name: str) -> bytes:
-        """Mark a stream as ended; return its final STATE line, or nothing if already written."""
+        """Mark a stream as ended.
+
+        Return its final STATE message, or b"" if the last one is up to date.
+        """
         has_begun = self._open.get(name, False)
         owed = not has_begun or self._counts[name] > 0
         lines = (self._as_one() if self._is_shared else self._get_state(name)) if owed else b""

@@ -39,7 +39,7 @@ _ENDS: Final = (Progress.COMPLETE, Progress.INCOMPLETE)
 
 
 class AirbyteWriter:
-    """Writer of events as Airbyte messages; ``write`` is called with complete lines."""
+    """Writer of events as Airbyte messages. ``write`` is called with complete lines."""
 
     takes_files = False
     """False: the protocol has no messages for files, so rows are always written as records."""
@@ -59,8 +59,8 @@ class AirbyteWriter:
     ) -> None:
         """Create a writer for the streams of a catalog, keyed by the tap's stream names.
 
-        With ``shared``, the states of all streams are written together. Streams that share a
-        position in the source need this.
+        shared: True to write the states of all streams together as one GLOBAL state, which is
+        needed if streams share a position, such as that of a database log.
         """
         self._write = write
         self._streams = dict(streams)
@@ -73,7 +73,7 @@ class AirbyteWriter:
     encode = staticmethod(encode_json)
 
     def emit(self, event: Event) -> None:
-        """Write one event. Events without an Airbyte message are ignored.
+        """Write one event. Events that have no Airbyte message are ignored.
 
         Raises:
             UnsupportedFeatureError: The rows are in batch files, which Airbyte does not support.
@@ -84,7 +84,7 @@ class AirbyteWriter:
             self._write(lines)
 
     def break_off(self) -> None:
-        """Write the status INCOMPLETE for each stream that has started and not ended."""
+        """Write the status INCOMPLETE for each stream that has started but not ended."""
         for name, progress in list(self._progress.items()):
             if progress not in _ENDS:
                 with suppress(OSError):  # the reader of the output is gone
@@ -108,9 +108,10 @@ class AirbyteWriter:
         return b""
 
     def _estimate(self, event: Estimate) -> bytes:
-        """Return an ESTIMATE line. It is empty for an estimate of another kind than the first one.
+        """Return an ESTIMATE message, or b"" if the estimate must be dropped.
 
-        Platforms accept estimates per sync or per stream, not both.
+        Airbyte accepts estimates of the sync or of streams, but not both. The kind of the first
+        estimate is kept.
         """
         stream = event.stream if event.is_total else self._known(event.stream.name)
         if stream is None:
@@ -122,7 +123,7 @@ class AirbyteWriter:
         return estimate_line(stream, kind, event.rows, event.nbytes)
 
     def _records(self, event: Rows) -> bytes:
-        """Return the RECORD lines of a chunk of rows, built with one join to avoid copies."""
+        """Return the RECORD messages of a group of rows. Rows of unknown streams are dropped."""
         name = event.stream.name
         if not event.rows or self._known(name) is None:
             return b""
@@ -154,7 +155,7 @@ class AirbyteWriter:
         return state + status_line(stream, progress.name)
 
     def _started(self, name: str) -> bytes:
-        """Return the STARTED status line of a stream, or b"" if it was written before."""
+        """Return the STARTED status message of a stream, or b"" if it has a status already."""
         if name in self._progress:
             return b""
         stream = self._streams[name]
@@ -164,7 +165,10 @@ class AirbyteWriter:
         return status_line(stream, "STARTED")
 
     def _running(self, name: str) -> bytes:
-        """Return the status lines to write before a record; b"" except at the first record."""
+        """Return the status messages to write before a stream's first record: STARTED and RUNNING.
+
+        Messages that were written before are left out.
+        """
         if self._progress.get(name) is Progress.RUNNING:
             return b""
         lines = self._started(name)
@@ -174,7 +178,7 @@ class AirbyteWriter:
         return lines
 
     def _known(self, name: str) -> StreamId | None:
-        """Return the catalog's ID of a stream, or None if it has none, which is logged once."""
+        """Return a stream's id in the catalog, or None if it is not there. That is logged once."""
         stream = self._streams.get(name)
         if stream is None and name not in self._unknown_streams:
             self._unknown_streams.add(name)
@@ -183,7 +187,7 @@ class AirbyteWriter:
 
 
 def _head(stream: StreamId) -> bytes:
-    """Return the beginning of a stream's RECORD lines, up to the data of the record."""
+    """Return the text of a stream's RECORD messages that comes before the data of the record."""
     space = b"" if stream.namespace is None else b'"namespace":%b,' % encode_json(stream.namespace)
     return b'{"type":"RECORD","record":{"stream":%b,%b"data":' % (encode_json(stream.name), space)
 

@@ -21,24 +21,28 @@ _UNPRINTABLE: Final = re.compile(r"[^\x21-\x7e]")
 
 
 def get_variable_name(plugin: str, what: str) -> str:
-    """Return the name of an environment variable in which a plugin's operator allows something.
+    """Return the name of the environment variable with which an operator allows a plugin something.
 
-    For plugin ``target-spark`` and ``what`` ``SETTINGS`` it is ``TARGET_SPARK_ALLOW_SETTINGS``.
+    For plugin ``target-spark`` and ``what`` ``ALLOW_SETTINGS`` it is
+    ``TARGET_SPARK_ALLOW_SETTINGS``.
     """
     return f"{plugin.upper().replace('-', '_')}_{what}"
 
 
 def parse_names(text: str | None) -> tuple[str, ...]:
-    """Return the parts of a comma-separated list; empty parts are dropped."""
+    """Return the items of a comma-separated list without surrounding blanks.
+
+    Empty items are dropped.
+    """
     return tuple(part for each in (text or "").split(",") if (part := each.strip()))
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedNames:
-    """Settings that gRPC calls may set because the server's operator has listed them.
+    """Further settings that gRPC calls may set because the operator of the server allows them.
 
-    ``names`` are setting names, in which ``*`` matches any characters. They come from an
-    environment variable, which error messages name.
+    The operator lists them in the environment variable ``variable``. In ``names``, ``*`` matches
+    any characters.
     """
 
     variable: str
@@ -46,7 +50,7 @@ class AllowedNames:
 
     @classmethod
     def of(cls, plugin: str, environment: Mapping[str, str]) -> AllowedNames:
-        """Return the settings that an environment variable allows for a plugin."""
+        """Return the settings that the operator allows for a plugin by an environment variable."""
         variable = get_variable_name(plugin, "ALLOW_SETTINGS")
         return cls(variable, parse_names(environment.get(variable)))
 
@@ -55,7 +59,7 @@ class AllowedNames:
         return any(_matches(pattern, name) for pattern in self.names)
 
     def check(self, refused: Iterable[str]) -> None:
-        """Check that the operator allows all of the settings in ``refused``.
+        """Check that the operator allows all settings in ``refused``, the ones the tap refuses.
 
         Raises:
             ConfigurationError: A setting is not allowed. The message names the settings and the
@@ -73,10 +77,10 @@ class AllowedNames:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """Return True if a name matches a pattern, in which ``*`` matches any characters."""
+    """Return True if a setting's name matches a pattern, in which ``*`` matches any characters."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
 
 
 def _format_name(name: str) -> str:
-    """Return the name of a setting for messages: shortened, without unprintable characters."""
+    """Return a setting's name for messages: shortened, and unprintable characters become ``?``."""
     return _UNPRINTABLE.sub("?", name[:_LONGEST_NAME]) or "''"

@@ -26,9 +26,9 @@ _SINGLE: Final = ("if", "then", "else")
 def check_allowed_settings(
     settings: Mapping[str, Any], schema: JsonSchema, allowance: AllowedNames
 ) -> None:
-    """Check that a call sets only settings that the tap declares.
+    """Check that a gRPC call sets only settings that the tap declares or the operator allows.
 
-    A schema with ``additionalProperties`` declares all names. ``batch_config`` also needs the
+    A schema with ``additionalProperties`` declares all names. ``batch_config`` always needs the
     operator's permission, because it names folders and URLs to write to.
 
     Args:
@@ -57,7 +57,7 @@ def _declares(schema: Mapping[str, Any], name: str) -> bool:
 
 
 def _branches(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the members of the schema's ``allOf``, ``anyOf`` and ``oneOf``."""
+    """Yield the subschemas of a schema that may declare further properties, such as ``allOf``."""
     found: list[Any] = [branch for keyword in _LISTS for branch in schema.get(keyword) or ()]
     found += [schema.get(keyword) for keyword in _SINGLE]
     found += (schema.get("dependentSchemas") or {}).values()

@@ -19,14 +19,17 @@ LIMIT: Final = 16 * 1024 * 1024
 
 
 class CallEndedError(ConnectionError):
-    """Raised when nothing can be sent to the client because the gRPC call has ended."""
+    """Raised instead of sending data to the client after the gRPC call has ended."""
 
     def __init__(self) -> None:
         super().__init__("The call has ended: no more responses can be sent.")
 
 
 class BoundedByteQueue:
-    """FIFO queue between two threads that holds at most ``limit`` bytes, as pieces of bytes."""
+    """Queue of byte strings from a producer thread to a consumer thread, oldest first.
+
+    It holds at most ``limit`` bytes. A single longer byte string is accepted if the queue is empty.
+    """
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
@@ -39,10 +42,10 @@ class BoundedByteQueue:
     # Producer
 
     def put(self, piece: bytes) -> None:
-        """Add a piece of bytes; wait while the queue is full.
+        """Add a byte string. Wait while the queue is full.
 
         Raises:
-            CallEndedError: The consumer has left.
+            CallEndedError: The consumer has called `leave`.
         """
         with self._turn:
             while self._waiting and self._waiting + len(piece) > self._limit and not self._is_left:
@@ -54,12 +57,12 @@ class BoundedByteQueue:
                 self._turn.notify_all()
 
     def check(self) -> None:
-        """Raise `CallEndedError` if the consumer has left."""
+        """Raise `CallEndedError` if the consumer has called `leave`."""
         if self._is_left:
             raise CallEndedError
 
     def end(self, error: BaseException | None = None) -> None:
-        """Mark the end of the pieces. ``error`` is the producer's error, or None on success."""
+        """End the queue; called by the producer. ``error`` is the error that stopped it, if any."""
         with self._turn:
             self._is_over, self._error = True, None if self._is_left else error
             self._turn.notify_all()
@@ -67,7 +70,10 @@ class BoundedByteQueue:
     # Consumer
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the pieces until the end. If the producer failed, raise its error after them."""
+        """Yield the byte strings until the queue ends.
+
+        Then raise the producer's error, if it failed.
+        """
         while pieces := self._taken():
             yield from pieces
         error, self._error = self._error, None  # its traceback keeps frames alive
@@ -75,7 +81,10 @@ class BoundedByteQueue:
             raise error
 
     def _taken(self) -> list[bytes]:
-        """Wait for pieces, remove all of them and return them; an empty list means the end."""
+        """Wait for byte strings and remove all of them.
+
+        An empty list means that the queue has ended.
+        """
         with self._turn:
             while not (self._pieces or self._is_over or self._is_left):
                 self._turn.wait()
@@ -88,7 +97,7 @@ class BoundedByteQueue:
             return pieces
 
     def leave(self) -> None:
-        """Stop consuming and discard all pieces. Any thread may call this, more than once."""
+        """Stop consuming and discard the queued data. Any thread may call this, also repeatedly."""
         with self._turn:
             self._is_left = True
             self._pieces.clear()
@@ -97,5 +106,5 @@ class BoundedByteQueue:
 
     @property
     def is_left(self) -> bool:
-        """True if the consumer has stopped taking pieces."""
+        """True if the consumer has called `leave` and takes no more data."""
         return self._is_left

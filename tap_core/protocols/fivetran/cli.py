@@ -25,7 +25,7 @@ __all__ = ["connector_command"]
 
 
 def connector_command(tap_class: type[SyncTap]) -> PortCommand:
-    """Return the command that runs a tap as a Fivetran connector: a gRPC server on a port."""
+    """Return the command that runs a tap as a Fivetran connector, which is a gRPC server."""
 
     def run(place: ListenAddress) -> int:
         from tap_core.protocols.fivetran.allowed_names import AllowedNames
@@ -46,9 +46,9 @@ def connector_command(tap_class: type[SyncTap]) -> PortCommand:
 
 @contextmanager
 def _handlers_of_the_main_thread() -> Iterator[None]:
-    """Ignore attempts of other threads to set signal handlers during the block.
+    """Ignore calls of `signal.signal` in threads other than the main one during the block.
 
-    Python allows this in the main thread only, and raises an error in others.
+    Without this, Python would raise an error for such a call.
     """
     set_handler = signal.signal
 

@@ -36,21 +36,21 @@ _OF_SYSTEMS: Final = ("_sdc_", "_fivetran_")
 
 @dataclass(frozen=True, slots=True)
 class TableId:
-    """Identifier of a Fivetran table: schema (None if the source has no schemas) and table name."""
+    """Name of a Fivetran table and of its schema. The schema is None if the tap has no schemas."""
 
     table: str
     schema: str | None = None
 
     def __str__(self) -> str:
-        """Return ``schema.table``, or only the table name."""
+        """Return ``schema.table``, or only the table name if there is no schema."""
         return f"{self.schema}.{self.table}" if self.schema else self.table
 
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """Column of a Fivetran table, derived from a property of a stream.
+    """Column of a Fivetran table, made from a property of a stream.
 
-    ``is_whole`` is True if the column holds the whole record instead of one property.
+    ``is_whole`` is True if the column holds the whole record as JSON instead of one property.
     """
 
     name: str
@@ -60,7 +60,7 @@ class SourceColumn:
 
 
 def get_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the declared properties of a schema by name, with references inlined."""
+    """Return the properties that a schema declares, by name. References (``$ref``) are resolved."""
     root = inline_references(schema)
     objects = [variant for kind, variant in split_variants(root) if kind == "object"]
     found: Mapping[str, Any] = (
@@ -70,7 +70,10 @@ def get_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:
-    """Return the columns of a stream's table. A key without declared property becomes a string."""
+    """Return the columns of a stream's table.
+
+    A key that the schema lacks becomes a string column.
+    """
     declared = get_properties(described.schema)
     keys = described.keys
     properties = {**dict.fromkeys(key for key in keys if key not in declared), **declared}
@@ -89,7 +92,7 @@ def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:
 
 
 def _free_name(taken: Mapping[str, Any]) -> str:
-    """Return a column name for whole records that differs from all names in ``taken``."""
+    """Return a name for the column of whole records that is not among the names in ``taken``."""
     name = WHOLE_RECORD
     while name in taken:
         name = f"_{name}"

@@ -29,9 +29,9 @@ _TWO: Final = 2
 
 @dataclass(frozen=True)
 class Rule:
-    """Rule that shows form fields if another field has a certain answer.
+    """Rule that shows ``properties`` as form fields after a certain answer to field ``condition``.
 
-    An answer of None means any answer.
+    If ``answer`` is None, any answer shows them. ``required`` are the fields to fill in then.
     """
 
     condition: str
@@ -42,10 +42,12 @@ class Rule:
 
 @dataclass(frozen=True)
 class ConditionalRules:
-    """Conditional rules of an object schema, and its properties without a usable condition.
+    """Conditional parts of a settings schema, for use in a form.
 
-    ``always`` are properties that are required in any case. ``plainly`` are properties whose rules
-    a form cannot express.
+    Args:
+        rules: Rules that a form can express.
+        always: Properties that are always required, because their rule always applies.
+        plainly: Properties to show in any case, because a form cannot express their rules.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -54,17 +56,17 @@ class ConditionalRules:
 
     @property
     def later(self) -> frozenset[str]:
-        """Names of the properties that are shown by a rule only."""
+        """Names of the properties that the form shows only after a certain answer."""
         return frozenset(name for rule in self.rules for name in rule.properties)
 
 
 def is_toggle(schema: Schema) -> bool:
-    """Return True if a setting is a boolean that allows both values."""
+    """Return True if a setting is a boolean that may be true or false."""
     return get_json_types(schema) - {"null"} == {"boolean"} and len(get_options(schema)) != 1
 
 
 def parse_conditions(whole: FlattenedSchema) -> ConditionalRules:
-    """Return the conditional rules of an object schema."""
+    """Return the conditional parts of a settings schema."""
     found = [*_rules(whole), *_dependents(whole)]
     always = frozenset(name for rule in found if _holds(rule, whole) for name in rule.required)
     left = [_without(rule, always | whole.required) for rule in found if not _holds(rule, whole)]
@@ -88,7 +90,7 @@ def parse_conditions(whole: FlattenedSchema) -> ConditionalRules:
 
 
 def _rules(whole: FlattenedSchema) -> Iterator[Rule]:
-    """Yield the rules that follow from the ``if`` keywords of an object schema."""
+    """Yield a rule for each ``then`` and ``else`` of a settings schema."""
     for part in whole.rules:
         tested = part["if"].get("properties") if isinstance(part["if"], Mapping) else None
         if not isinstance(tested, Mapping) or len(tested) != 1:
@@ -105,7 +107,12 @@ def _rules(whole: FlattenedSchema) -> Iterator[Rule]:
 def _rule(condition: str, answer: str | bool, schema: Any, whole: FlattenedSchema) -> Rule:
     """Return the rule for a ``then`` or ``else`` schema.
 
-    An empty ``condition`` means that a form cannot express the rule.
+    Args:
+        condition: Name of the field whose answer is tested; empty if a form cannot express the
+            test.
+        answer: Answer for which the schema applies.
+        schema: The ``then`` or ``else`` schema.
+        whole: Settings schema that contains it.
     """
     about = merge_subschemas(schema) if isinstance(schema, Mapping) else {}
     own = {k: v for k, v in (about.get("properties") or {}).items() if isinstance(v, Mapping)}
@@ -121,7 +128,10 @@ def _rule(condition: str, answer: str | bool, schema: Any, whole: FlattenedSchem
 
 
 def _opposite(condition: str, answer: str | bool, whole: FlattenedSchema) -> tuple[str, str | bool]:
-    """Return the condition with the only other answer; empty if there are several other answers."""
+    """Return the field and answer for an ``else`` schema, from those of the ``then`` schema.
+
+    Both are empty unless the field has exactly one other possible answer.
+    """
     if isinstance(answer, bool):
         return condition, not answer
     texts = [option.text for option in get_options(whole.properties.get(condition, {}))]
@@ -130,16 +140,16 @@ def _opposite(condition: str, answer: str | bool, whole: FlattenedSchema) -> tup
 
 
 def _dependents(whole: FlattenedSchema) -> Iterator[Rule]:
-    """Yield the rules that follow from ``dependentRequired`` of an object schema."""
+    """Yield a rule for each property that requires other properties (``dependentRequired``)."""
     for condition, names in whole.dependents.items():
         known = {name: whole.properties.get(name, {}) for name in names}
         yield Rule(condition, None, known, frozenset(names))
 
 
 def _holds(rule: Rule, whole: FlattenedSchema) -> bool:
-    """Return True if a rule always applies.
+    """Return True if a rule always applies, so that no condition is needed.
 
-    This is the case for a rule without answer if the setting it depends on always has a value.
+    Any answer satisfies such a rule, and its field always has a value.
     """
     schema = whole.properties.get(rule.condition, {})
     given = rule.condition in whole.required or "default" in schema or is_toggle(schema)
@@ -147,13 +157,16 @@ def _holds(rule: Rule, whole: FlattenedSchema) -> bool:
 
 
 def _without(rule: Rule, names: frozenset[str]) -> Rule:
-    """Return a copy of a rule without the properties in ``names``."""
+    """Return a copy of a rule that does not show the properties in ``names``."""
     left = {k: v for k, v in rule.properties.items() if k not in names and k != rule.condition}
     return Rule(rule.condition, rule.answer, left, rule.required & left.keys())
 
 
 def _can_lead(schema: Schema | None, answer: str | bool | None) -> bool:
-    """Return True if a setting is one form field that can have ``answer``."""
+    """Return True if a setting is a single form field that can have ``answer``.
+
+    Only such a field can show other fields.
+    """
     if schema is None:
         return False
     shape = merge_subschemas(schema)

@@ -43,13 +43,12 @@ _BETWEEN: Final = re.compile(r"[,\n]")
 
 
 def parse_configuration(configuration: Mapping[str, str], schema: JsonSchema) -> dict[str, Any]:
-    """Convert the configuration that Fivetran sent to the settings of a tap.
+    """Convert the configuration that Fivetran sent, a dict of strings, to the settings of a tap.
 
-    An object setting may be passed as JSON under its own name. Values of single properties take
-    precedence.
+    An object setting may be sent as JSON under its name. Form fields of its properties override it.
 
     Args:
-        configuration: Values as strings, by the names of the form fields.
+        configuration: Values as strings, keyed by the names of the form fields.
         schema: JSON Schema of the settings.
     """
     document = inline_references(schema)
@@ -78,8 +77,8 @@ def _store_answers(
     Args:
         settings: Settings to change.
         questions: Form fields.
-        answers: Values as strings, by the names of the form fields.
-        is_shown: False if an answer to another field hides these fields.
+        answers: Values as strings, keyed by the names of the form fields.
+        is_shown: False if these fields are hidden because of an answer to another field.
     """
     for question in questions:
         path = ".".join(question.path)  # as in a handwritten configuration, without branch names
@@ -94,7 +93,12 @@ def _store_answers(
 
 
 def _is_entered(question: FieldSpec, text: str, *, is_shown: bool) -> bool:
-    """Return True if the user entered the value, and the form did not just send its initial one."""
+    """Return True if the user entered a value.
+
+    False if the form only sent the field's initial value.
+
+    is_shown: False if the form hides the field, which then sends its initial value.
+    """
     if is_shown or not text.strip():
         return is_shown and (question.is_required or bool(text.strip()))
     is_off = question.kind is FieldKind.TOGGLE and text.lower() == to_form_text(value=False)
@@ -102,14 +106,17 @@ def _is_entered(question: FieldSpec, text: str, *, is_shown: bool) -> bool:
 
 
 def _is_shown_by(text: str, answer: str | bool | None) -> bool:
-    """Return True if the text of a field is the answer that shows its dependent fields."""
+    """Return True if the value ``text`` of a field is the answer that shows its dependent fields.
+
+    If ``answer`` is None, any value except an empty one shows them.
+    """
     if answer is None:
         return bool(text.strip())
     return text == answer or (isinstance(answer, bool) and text.lower() == to_form_text(answer))
 
 
 def _value(question: FieldSpec, text: str) -> Any:
-    """Return the value of a form field, converted to the type of its setting."""
+    """Convert the text of a form field to the type of its setting."""
     option = next((each for each in question.options if each.text == text), None)
     if option is not None:
         return option.value if question.is_setting else {}
@@ -121,7 +128,10 @@ def _value(question: FieldSpec, text: str) -> Any:
 
 
 def _store_value(settings: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    """Store a value at a path in ``settings``, unless a value on the path is no object."""
+    """Store a value at a path in ``settings``. Missing objects on the path are created.
+
+    If a value on the path is not an object, nothing is stored.
+    """
     *above, name = path
     current: Any = settings
     for part in above:
@@ -133,7 +143,7 @@ def _store_value(settings: dict[str, Any], path: tuple[str, ...], value: Any) ->
 
 
 def _store_unlisted(settings: dict[str, Any], name: str, text: str, schema: Schema) -> None:
-    """Store a setting that has no form field: an object as JSON, or a setting of the SDK."""
+    """Store a setting that has no form field, such as an object sent as JSON or an SDK setting."""
     path = [name] if name in (schema.get("properties") or {}) else name.split(".")
     known: Any = schema
     for part in path:
@@ -148,7 +158,7 @@ def _store_unlisted(settings: dict[str, Any], name: str, text: str, schema: Sche
 
 
 def _typed(text: str, schema: Schema) -> Any:
-    """Return a string converted to a type of the schema, or unchanged if it cannot be converted."""
+    """Convert a string to the type that the schema allows. If that fails, return it unchanged."""
     types = get_json_types(schema) - {"null"}
     if "array" in types and "string" not in types:
         return _array(text, schema)
@@ -169,7 +179,7 @@ def _array(text: str, schema: Schema) -> Any:
 
 
 def _json_or_text(text: str, kind: type) -> Any:
-    """Return a string parsed as JSON if the result has the type ``kind``, or else the string."""
+    """Return a string parsed as JSON. If the result is not of type ``kind``, return the string."""
     with suppress(json.JSONDecodeError, RecursionError):
         found = load_json(text)
         if isinstance(found, kind):
@@ -178,7 +188,7 @@ def _json_or_text(text: str, kind: type) -> Any:
 
 
 def _file_text(text: str, schema: Schema) -> str:
-    """Return the text of an uploaded file. The content of a binary file remains base64."""
+    """Decode the base64 content of an uploaded file to text. Binary content stays base64."""
     if schema.get("contentEncoding") == "base64":
         return text
     try:
@@ -191,7 +201,10 @@ def _file_text(text: str, schema: Schema) -> str:
 
 
 def _completed(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """Return the settings of an object: required objects are added, empty optional ones removed."""
+    """Return an object's settings with missing required objects added.
+
+    Optional objects that the user has not filled in are removed.
+    """
     whole = flatten_schema(schema)
     for name, inner in whole.properties.items():
         shape = merge_subschemas(inner)
@@ -208,9 +221,9 @@ def _completed(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
 
 
 def _matches_branch(branch: Schema, whole: FlattenedSchema, given: Mapping[str, Any]) -> bool:
-    """Return True if the settings of an object match one branch of a union.
+    """Return True if the settings of an object match one alternative of a union.
 
-    They must have the branch's constants, and no properties that the branch does not declare.
+    They must have the constants of the alternative, and only properties that are declared.
     """
     properties = flatten_schema(branch).properties
     return given.keys() <= {*properties, *whole.properties} and all(
@@ -221,15 +234,18 @@ def _matches_branch(branch: Schema, whole: FlattenedSchema, given: Mapping[str, 
 
 
 def _is_not_entered(given: Mapping[str, Any], schema: Schema) -> bool:
-    """Return True if the settings of an object are invalid and all are initial values of the form.
+    """Return True if an object has only the form's initial values and is invalid with them.
 
-    Such an object is treated as not entered.
+    The user has then not filled in the object.
     """
     return _is_initial_value(given, schema) and bool(validate_config(given, dict(schema)))
 
 
 def _is_initial_value(value: Any, schema: Any) -> bool:
-    """Return True if a form field starts with this value: its default, or False for a toggle."""
+    """Return True if a form field starts with this value: its default, or False for a toggle.
+
+    For an object, all its properties must have their initial values.
+    """
     known = merge_subschemas(schema) if isinstance(schema, Mapping) else {}
     if isinstance(value, Mapping) and "default" not in known:
         return all(

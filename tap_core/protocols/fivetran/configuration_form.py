@@ -52,7 +52,7 @@ _OBJECT: Final = "Given as a JSON object."
 
 
 def build_form(schema: Schema, tests: Mapping[str, str], *, selects_tables: bool = True) -> Any:
-    """Return the ConfigurationFormResponse that describes the settings of a tap.
+    """Return the ConfigurationFormResponse, which describes the setup form of a connector.
 
     Args:
         schema: JSON Schema of the settings.
@@ -71,7 +71,7 @@ def build_form(schema: Schema, tests: Mapping[str, str], *, selects_tables: bool
 
 
 def _fields(questions: Iterable[FieldSpec]) -> Iterator[Any]:
-    """Yield the FormField messages of form fields and of their dependent fields."""
+    """Yield a FormField message for each field, and one for each group of its dependent fields."""
     for question in questions:
         yield FormField(
             name=question.name,
@@ -85,7 +85,7 @@ def _fields(questions: Iterable[FieldSpec]) -> Iterator[Any]:
 
 
 def _group(question: FieldSpec, below: DependentFields) -> Any:
-    """Return a conditional field with the fields to show after an answer to ``question``."""
+    """Return the FormField message of a group of fields that an answer to ``question`` shows."""
     condition = VisibilityCondition(condition_field=question.name)
     if isinstance(below.answer, bool):
         condition.bool_value = below.answer
@@ -105,7 +105,10 @@ def _group(question: FieldSpec, below: DependentFields) -> Any:
 
 
 def _remarks(question: FieldSpec) -> dict[str, str]:
-    """Return the texts of a form field: description, default value and placeholder."""
+    """Return a form field's description, default value and placeholder.
+
+    Empty texts are left out.
+    """
     remarks = {
         "description": _description(question),
         "default_value": _default(question),
@@ -120,7 +123,7 @@ def _description(question: FieldSpec) -> str:
 
 
 def _get_format_hint(question: FieldSpec) -> str:
-    """Return instructions for writing a list or an object in a text field."""
+    """Return instructions for typing a list or an object as text, or "" for other settings."""
     types = get_json_types(question.schema) - {"null"}
     if question.kind not in {FieldKind.TEXT, FieldKind.PASSWORD} or "string" in types:
         return ""
@@ -173,7 +176,10 @@ def _upload(question: FieldSpec) -> dict[str, Any]:
 
 
 def _dropdown(question: FieldSpec) -> dict[str, Any]:
-    """Return a dropdown field. If options have labels or descriptions, it shows them."""
+    """Return a dropdown field.
+
+    It shows the labels and descriptions of the options, if they have any.
+    """
     if all(each.label == each.text and not each.description for each in question.options):
         texts = [option.text for option in question.options]
         return {"dropdown_field": DropdownField(dropdown_field=texts)}

@@ -25,7 +25,7 @@ def run_test(tap: SyncTap, name: str, hide: Callable[[str], str] = str) -> str |
     Args:
         tap: The tap.
         name: Name of the test.
-        hide: Removes the secrets from text.
+        hide: Redacts secrets in a text.
 
     Returns:
         The reason for a failure, or None if the test succeeded.
@@ -44,6 +44,6 @@ def run_test(tap: SyncTap, name: str, hide: Callable[[str], str] = str) -> str |
 
 
 def unknown_test(tests: Mapping[str, str], name: str) -> str:
-    """Return the error message for an unknown test. It lists the known tests."""
+    """Return the error message for a test that does not exist. It lists the existing tests."""
     known = ", ".join(map(repr, tests)) or "none"
     return f"There is no test {name[:NAME_LIMIT]!r}. Known are: {known}."

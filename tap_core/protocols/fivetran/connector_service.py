@@ -42,12 +42,13 @@ _logger = logging.getLogger("fivetran")
 def make_connector_service(
     tap_class: type[SyncTap], journal: JsonLogHandler, allowance: AllowedNames | None = None
 ) -> Service:
-    """Return the gRPC service of a tap.
+    """Return the gRPC service by which Fivetran runs a tap.
 
     Args:
         tap_class: Class of the tap.
         journal: Log of the server.
-        allowance: Undeclared settings that the operator allows calls to set.
+        allowance: Settings that the operator allows calls to set although the tap does not declare
+            them; None for no such settings.
     """
     made = _Connector(tap_class, journal, allowance or AllowedNames.of(tap_class.name, {}))
     return Service(
@@ -63,24 +64,24 @@ def make_connector_service(
 
 
 def _task(text: str) -> Any:
-    """Return a Task message, by which Fivetran shows an error to the user."""
+    """Return a response with a Task message, which Fivetran shows to the user as an error."""
     return proto_messages.UpdateResponse(task=proto_messages.Task(message=text))
 
 
 class _Latest(Generic[_Thing]):
-    """Cache with one value for each of the 64 most recently used configurations."""
+    """Cache that holds one value for each of the 64 configurations that were stored last."""
 
     def __init__(self) -> None:
         self._things: dict[bytes, _Thing] = {}
         self._lock = threading.Lock()
 
     def get(self, configuration: Mapping[str, str]) -> _Thing | None:
-        """Return the value for a configuration, or None if none is cached."""
+        """Return the cached value for a configuration, or None without one."""
         with self._lock:
             return self._things.get(_digest(configuration))
 
     def keep(self, configuration: Mapping[str, str], thing: _Thing) -> None:
-        """Store the value for a configuration in the cache."""
+        """Store the value for a configuration. The oldest value is dropped if the cache is full."""
         with self._lock:
             self._things.pop(_digest(configuration), None)
             self._things[_digest(configuration)] = thing
@@ -89,12 +90,12 @@ class _Latest(Generic[_Thing]):
 
 
 def _digest(configuration: Mapping[str, str]) -> bytes:
-    """Return a hash of a configuration, as a key that does not reveal its values."""
+    """Return a hash of a configuration. The cache uses it as key, so that it stores no secrets."""
     return sha256(dumps(dict(configuration), sort_keys=True).encode()).digest()
 
 
 class _Connector:
-    """Handlers of the gRPC calls of a Fivetran connector, for taps of one class."""
+    """Handlers of the gRPC calls of one Fivetran connector, which runs taps of one class."""
 
     def __init__(
         self, tap_class: type[SyncTap], journal: JsonLogHandler, allowance: AllowedNames
@@ -106,7 +107,7 @@ class _Connector:
         self._told = _Latest[UpdateLog]()
 
     def form(self, _request: Any, _call: RpcCall) -> Any:
-        """Handle ConfigurationForm: return the form for the tap's settings."""
+        """Handle ConfigurationForm: return the setup form for the tap's settings."""
         kind = self._tap_class
         schema = kind._full_schema()  # noqa: SLF001  the SDK's own method
         can_select = not kind.selection_not_supported
@@ -153,7 +154,7 @@ class _Connector:
         """Create a tap for a configuration, without catalog and state.
 
         Raises:
-            ConfigurationError: The settings are invalid, or a call may not set one of them.
+            ConfigurationError: A setting is invalid, or calls are not allowed to set it.
         """
         schema = self._tap_class._full_schema()  # noqa: SLF001  the SDK's own method
         settings = self._renewed.get(configuration) or parse_configuration(configuration, schema)

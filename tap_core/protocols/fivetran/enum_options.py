@@ -21,7 +21,7 @@ _DESCRIPTIONS: Final = ("x-enumDescriptions", "x-enum-descriptions")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Option of a dropdown field; ``value`` is the value of the setting if the user selects it."""
+    """Option of a dropdown field. If the user selects it, the setting gets the value ``value``."""
 
     text: str
     value: Any
@@ -30,14 +30,14 @@ class Option:
 
 
 def to_form_text(value: Any) -> str:
-    """Return a setting's value as the string that a form uses; empty for None."""
+    """Convert a setting's value to the string that a form field shows. None becomes ""."""
     if isinstance(value, str):
         return value
     return "" if value is None else dump_json(value)
 
 
 def get_const(schema: Schema) -> tuple[Any, ...]:
-    """Return the only value that a schema allows, in a tuple; an empty tuple for other schemas."""
+    """Return a tuple with the only value that a schema allows. It is empty if more are allowed."""
     if "const" in schema:
         return (schema["const"],)
     allowed = schema.get("enum")
@@ -45,7 +45,7 @@ def get_const(schema: Schema) -> tuple[Any, ...]:
 
 
 def get_options(schema: Schema) -> tuple[Option, ...]:
-    """Return the values that a schema allows as options, without null and empty strings."""
+    """Return a dropdown option for each value that a schema lists. Null and "" are left out."""
     found: dict[str, Option] = {}
     for option in (*_listed(schema), *_described(schema)):
         if option.text:
@@ -54,7 +54,7 @@ def get_options(schema: Schema) -> tuple[Option, ...]:
 
 
 def _listed(schema: Schema) -> Iterator[Option]:
-    """Yield an option for each value of ``enum``."""
+    """Yield a dropdown option for each value of ``enum`` or ``const``."""
     values = schema["enum"] if isinstance(schema.get("enum"), list) else get_const(schema)
     titles, descriptions = _get_texts(schema, _TITLES), _get_texts(schema, _DESCRIPTIONS)
     for number, value in enumerate(values):
@@ -68,22 +68,25 @@ def _listed(schema: Schema) -> Iterator[Option]:
 
 
 def _get_texts(schema: Schema, words: tuple[str, ...]) -> Any:
-    """Return the titles or descriptions of the ``enum`` values: a list, or a dict by value.
+    """Return the titles or descriptions of the ``enum`` values: a list, a dict by value, or None.
 
-    ``words`` are the keywords that may contain them.
+    ``words`` are the schema keywords that may contain them; the first one present is used.
     """
     return next((schema[word] for word in words if word in schema), None)
 
 
 def _get_label(found: Any, number: int, text: str) -> str:
-    """Return the label of an option, found by its ``number`` or ``text`` in a list or dict."""
+    """Return the text for one option, or "". ``found`` holds the texts of all options.
+
+    A list is searched by the option's position ``number``, and a dict by its value ``text``.
+    """
     if isinstance(found, dict):
         return str(found.get(text) or "")
     return str(found[number]) if isinstance(found, list) and number < len(found) else ""
 
 
 def _described(schema: Schema) -> Iterator[Option]:
-    """Yield an option for each alternative of a union, if all are single values."""
+    """Yield a dropdown option for each alternative of a union in which all are single values."""
     for word in ("oneOf", "anyOf"):
         branches = schema.get(word)
         if not isinstance(branches, list) or not all(map(_is_value, branches)):
@@ -96,7 +99,7 @@ def _described(schema: Schema) -> Iterator[Option]:
 
 
 def _is_value(branch: Any) -> bool:
-    """Return True if an alternative of a union allows a single value, or only null."""
+    """Return True if an alternative of a union allows only a single value, or only null."""
     return isinstance(branch, dict) and (
         branch.get("type") == "null" or len(get_const(branch)) == 1
     )

@@ -12,7 +12,7 @@ __all__ = ["BatchFileFormat", "Compression", "DataType", "Encryption", "RecordTy
 
 
 class DataType(IntEnum):
-    """Data type of a column."""
+    """Fivetran's data types of a column."""
 
     UNSPECIFIED = 0
     BOOLEAN = 1
@@ -33,7 +33,7 @@ class DataType(IntEnum):
 
 
 class RecordType(IntEnum):
-    """Operation of a record that a connector sends."""
+    """Operation that a record of a connector performs in its table, such as UPSERT or DELETE."""
 
     UPSERT = 0
     UPDATE = 1
@@ -42,7 +42,7 @@ class RecordType(IntEnum):
 
 
 class TextField(IntEnum):
-    """Kind of text field in a form."""
+    """Kind of a text field in the setup form, such as plain text or password."""
 
     PlainText = 0
     Password = 1
@@ -50,14 +50,14 @@ class TextField(IntEnum):
 
 
 class BatchFileFormat(IntEnum):
-    """Format of a batch file that a destination reads."""
+    """File format of the batch files that Fivetran sends to a destination."""
 
     CSV = 0
     PARQUET = 1
 
 
 class Compression(IntEnum):
-    """Compression of a batch file."""
+    """Compression of the batch files that Fivetran sends to a destination."""
 
     OFF = 0
     ZSTD = 1
@@ -65,7 +65,7 @@ class Compression(IntEnum):
 
 
 class Encryption(IntEnum):
-    """Encryption of a batch file."""
+    """Encryption of the batch files that Fivetran sends to a destination."""
 
     NONE = 0
     AES = 1

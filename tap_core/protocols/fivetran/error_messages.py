@@ -63,16 +63,16 @@ _SCOPE: Final = re.compile(r'\bscope="([^"]{1,500})"')
 
 
 def format_error(error: BaseException, hide: Callable[[str], str] = str) -> str:
-    """Return the message of an error for users. It has no URLs and less than 8 kB.
+    """Return the message of an error for users. URLs are removed, and it is shorter than 8 kB.
 
-    ``hide`` removes the secrets from the text before it is shortened.
+    ``hide`` redacts secrets. It is applied to the text before the text is shortened.
     """
     text = hide(_sentence(error)).encode("utf-8", "replace").decode()
     return truncate_text(remove_addresses(text[:_LONGEST]))
 
 
 def _sentence(error: BaseException) -> str:
-    """Return the message of an error, from the first rule that applies to it."""
+    """Return a message for the user. It explains a missing permission or an HTTP status, if any."""
     if any(kind.__name__ == _WHOLE for kind in type(error).__mro__):
         return str(error)
     message = _Message.of(error)
@@ -86,7 +86,7 @@ def _sentence(error: BaseException) -> str:
 
 
 def _joined(*sentences: str) -> str:
-    """Join sentences to one text; missing punctuation at their ends is added."""
+    """Join sentences to one text. A period is added to sentences that end without punctuation."""
     ended = (text if text[-1] in ".!?:" else f"{text}." for text in sentences if text)
     return " ".join(ended)
 
@@ -96,7 +96,7 @@ def _joined(*sentences: str) -> str:
 
 @dataclass(frozen=True)
 class _Message:
-    """Parts of an error text: message, excerpt of a response body, and stream with try number."""
+    """Parts of an error's text: message, quoted response body, and the stream it is about."""
 
     said: str
     excerpt: str = ""
@@ -104,7 +104,7 @@ class _Message:
 
     @classmethod
     def of(cls, error: BaseException) -> _Message:
-        """Parse the text of an error."""
+        """Split the text of an error into its parts."""
         text = _first_line(error) if _is_of_a_database(error) else _own_text(error)
         place = _PLACE.search(text)
         where = ""
@@ -120,7 +120,10 @@ class _Message:
 
 
 def _own_text(error: BaseException) -> str:
-    """Return the text of an error; that of an operating system error without the file's folder."""
+    """Return the text of an error.
+
+    A path in an operating system error is cut to the file's name.
+    """
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.strerror}: '{_file_name(error)}'"
     return str(error).strip()
@@ -133,19 +136,19 @@ def _file_name(error: OSError) -> str:
 
 
 def _excerpt(text: str) -> str:
-    """Return the excerpt of the response body from a message about an HTTP status."""
+    """Return the quoted part of the response body from the message of an HTTP error."""
     shown = text.partition(_EXCERPT)[2]
     return shown.rpartition(_HEADERS)[0] or shown
 
 
 def _first_line(error: BaseException) -> str:
-    """Return the first line of a database error, without statement, parameters and details."""
+    """Return the first line of a database error. The SQL statement and details come after it."""
     said = str(getattr(error, "orig", None) or error).strip()
     return said.partition("\n")[0]
 
 
 def _is_of_a_database(error: BaseException) -> bool:
-    """Return True if an error is a database error of PEP 249, or wraps one."""
+    """Return True if an error is one of a database driver (PEP 249), or wraps such an error."""
     if _sql_states(error) or getattr(error, "orig", None) is not None:
         return True
     return not _OF_DATABASES.isdisjoint(kind.__name__ for kind in type(error).__mro__)
@@ -164,7 +167,7 @@ def _sql_states(error: BaseException) -> list[str]:
 
 
 def _of_permission(error: BaseException) -> str | None:
-    """Return the message for an error about a missing permission, or None for other errors."""
+    """Return a message about a missing file or database permission, or None for other errors."""
     if isinstance(error, PermissionError):
         named = f"'{_file_name(error)}'" if error.filename else "a file or folder"
         return (
@@ -183,7 +186,7 @@ def _of_permission(error: BaseException) -> str | None:
 
 
 def _find_required_right(response: Any) -> str:
-    """Return the scope or permission that a response body names as required, or ""."""
+    """Return the OAuth scope or permission that a response's headers demand, or ""."""
     headers = getattr(response, "headers", None) or {}
     asked = _SCOPE.search(str(headers.get("WWW-Authenticate") or ""))
     names = [asked[1] if asked else "", *(str(headers.get(name) or "") for name in _SCOPES)]
@@ -194,7 +197,7 @@ def _find_required_right(response: Any) -> str:
 
 
 def _of_status(error: BaseException) -> str | None:
-    """Return the message for an error with an HTTP status, or None for other errors."""
+    """Return a message that explains an error's HTTP status. Return None if it has no status."""
     status = get_http_status(error)
     if status is None or type(error).__name__ == "AccessTokenError":
         return None
@@ -214,7 +217,7 @@ def _reason(status: int) -> str:
 
 
 def _verdict(error: BaseException, status: int) -> str:
-    """Return a sentence that explains an HTTP status to the user."""
+    """Return a sentence that explains an HTTP status to the user and gives advice."""
     if status == HTTPStatus.FORBIDDEN:
         right = _find_required_right(getattr(error, "response", None))
         needed = f" (needed: {right})" if right else ""

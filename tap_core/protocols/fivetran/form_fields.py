@@ -46,7 +46,7 @@ _SPELLED: Final = {"ids": "IDs", "oauth": "OAuth", "urls": "URLs"}
 
 
 class FieldKind(Enum):
-    """Kind of a form field."""
+    """Kind of a form field: text, password, dropdown, toggle or file upload."""
 
     TEXT = "text"
     PASSWORD = "password"  # noqa: S105 - a kind of field
@@ -57,10 +57,10 @@ class FieldKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """Field of a form; ``path`` is the path at which its value is stored in the settings.
+    """Field of a setup form. Its value is stored at ``path`` in the settings.
 
-    If ``is_setting`` is False, the answer is not stored: it only selects one of the groups of
-    dependent fields in ``below``.
+    If ``is_setting`` is False, the answer is not stored as a value: it only selects which group of
+    dependent fields in ``below`` the form shows.
     """
 
     name: str
@@ -76,9 +76,10 @@ class FieldSpec:
 
 @dataclass(frozen=True, slots=True)
 class DependentFields:
-    """Group of fields that is shown after one answer to another field; None means any answer.
+    """Group of form fields that is shown after a certain answer to another field.
 
-    If ``is_exclusive`` is True, the values of these fields are dropped after other answers.
+    If ``answer`` is None, any answer shows them. If ``is_exclusive`` is True, values of the group
+    are dropped when another answer is given.
     """
 
     answer: str | bool | None
@@ -89,7 +90,7 @@ class DependentFields:
 
 @dataclass(frozen=True, slots=True)
 class _FormPosition:
-    """Position of an object in the settings, with prefixes for its fields' names and labels."""
+    """Path of a value in the settings, with prefixes for the names and labels of its fields."""
 
     path: tuple[str, ...] = ()
     prefix: str = ""
@@ -99,7 +100,7 @@ class _FormPosition:
     is_secret: bool = False
 
     def inside(self, name: str, schema: Schema, *, is_required: bool) -> _FormPosition:
-        """Return the position of a property of this object."""
+        """Return the path and prefixes for a property of the object at this path."""
         title = str(schema.get("title") or "").strip() or _readable(name)
         return _FormPosition(
             path=(*self.path, name),
@@ -112,12 +113,12 @@ class _FormPosition:
 
 
 def build_fields(schema: Schema) -> tuple[FieldSpec, ...]:
-    """Return the form fields for settings that a JSON Schema describes."""
+    """Return the form fields for the settings in a JSON Schema."""
     return tuple(_of_object(inline_references(schema), _FormPosition()))
 
 
 def iterate_names(questions: Iterable[FieldSpec]) -> Iterator[str]:
-    """Yield the names of form fields and of all fields that depend on them."""
+    """Yield the names of form fields and, recursively, of their dependent fields."""
     for question in questions:
         yield question.name
         for below in question.below:
@@ -128,7 +129,7 @@ def iterate_names(questions: Iterable[FieldSpec]) -> Iterator[str]:
 
 
 def _of_object(schema: Schema, place: _FormPosition) -> list[FieldSpec]:
-    """Return the form fields for the properties of an object."""
+    """Return the form fields for the properties of an object. ``place`` is the object's path."""
     whole = flatten_schema(schema)
     conditions = parse_conditions(whole)
     key = _find_discriminator(whole.branches)
@@ -147,7 +148,10 @@ def _of_object(schema: Schema, place: _FormPosition) -> list[FieldSpec]:
 def _of_property(
     name: str, schema: Schema, place: _FormPosition, *, is_required: bool
 ) -> Iterator[FieldSpec]:
-    """Yield the form field of a property or, for an object, the fields of its properties."""
+    """Yield the form field of a property. For an object, yield the fields of its properties.
+
+    Optional properties that the schema marks as hidden have no field.
+    """
     shape = merge_subschemas(schema)
     if not is_required and any(shape.get(word) for word in _HIDDEN):
         return
@@ -189,7 +193,7 @@ def _kind(name: str, schema: Schema, *, is_choice: bool, is_hidden: bool) -> Fie
 
 
 def _leading(question: FieldSpec, rules: Iterable[Rule], place: _FormPosition) -> FieldSpec:
-    """Return a form field, with dependent fields added according to the rules."""
+    """Return a form field with the dependent fields that the rules show after its answers."""
     own = [rule for rule in rules if (*place.path, rule.condition) == question.path]
     below = [
         DependentFields(
@@ -201,7 +205,10 @@ def _leading(question: FieldSpec, rules: Iterable[Rule], place: _FormPosition) -
 
 
 def _by_rule(rule: Rule, place: _FormPosition) -> list[FieldSpec]:
-    """Return the form fields that a rule shows."""
+    """Return the form fields that a rule shows.
+
+    ``place`` is the path of the object they belong to.
+    """
     # In an optional object, a toggle that is off does not count as an answer.
     needed = place.is_required or rule.answer is not False
     return _build_fields(rule.properties, rule.required, replace(place, is_required=needed))
@@ -233,7 +240,10 @@ def _has_order(properties: Mapping[str, Schema]) -> bool:
 
 
 def _in_order(properties: Mapping[str, Schema]) -> list[str]:
-    """Return the property names sorted by ``order``; without ``order``, as in the schema."""
+    """Return the property names sorted by ``order``.
+
+    Those without ``order`` follow in schema order.
+    """
 
     def number(name: str) -> float:
         order = properties[name].get("order")
@@ -248,9 +258,9 @@ def _in_order(properties: Mapping[str, Schema]) -> list[str]:
 def _of_union(
     schema: Schema, whole: FlattenedSchema, key: str | None, place: _FormPosition
 ) -> Iterator[FieldSpec]:
-    """Yield a field that selects a branch of a union, with the fields of each branch.
+    """Yield a dropdown that selects an alternative of a union, with the fields of each alternative.
 
-    ``key`` is the property with a different constant in each branch, or None.
+    ``key`` is the property whose constant identifies the alternative, or None without one.
     """
     if key is None and (whole.properties or not place.path):
         # Nothing identifies the branch, so the properties of all branches are optional.
@@ -314,7 +324,7 @@ def _branch_options(branches: tuple[Schema, ...], key: str | None) -> tuple[Opti
 
 
 def _find_discriminator(branches: Iterable[Schema]) -> str | None:
-    """Return the property that has a different constant in each branch, or None."""
+    """Return the property that has a different constant in each alternative of a union, or None."""
     properties = [branch["properties"] for branch in branches]
     for name in properties[0] if properties else ():
         values = [get_const(merge_subschemas(each[name])) for each in properties if name in each]
@@ -325,7 +335,10 @@ def _find_discriminator(branches: Iterable[Schema]) -> str | None:
 
 
 def _shared(whole: FlattenedSchema, key: str | None) -> dict[str, Schema]:
-    """Return the properties that all branches of a union define in the same way."""
+    """Return the properties that all alternatives of a union define identically.
+
+    ``key``, the property that identifies the alternative, is left out.
+    """
     first, *others = (branch["properties"] for branch in whole.branches)
     return {
         name: schema
@@ -355,15 +368,15 @@ def _all_properties(whole: FlattenedSchema) -> dict[str, Schema]:
 
 
 def _label(title: str, above: str) -> str:
-    """Return the label of a setting: its title, after ``above``, the title of the outer object.
+    """Return the label of a setting. For a nested setting it is "outer title: title".
 
-    ``above`` is left out if the title contains it.
+    ``above`` is the title of the outer object. It is not repeated if ``title`` contains it already.
     """
     return title if not above or above.casefold() in title.casefold() else f"{above}: {title}"
 
 
 def _readable(name: str) -> str:
-    """Return a name in readable form: ``client_id`` becomes "Client ID"."""
+    """Return a property name as a title: ``client_id`` becomes "Client ID"."""
     words = [word.lower() for word in _WORD.findall(name)]
     if not words:
         return name or "Settings"

@@ -63,7 +63,11 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """Function that handles one rpc of a gRPC service."""
+    """Handler of one gRPC method. ``answer`` returns the response to a request, or yields several.
+
+    ``task`` makes a response that reports an error as a Task message. It is None if the method's
+    responses cannot contain a Task.
+    """
 
     answer: Callable[[Any, RpcCall], Any]
     task: Callable[[str], Any] | None = None
@@ -71,7 +75,10 @@ class Handler:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Name and handlers of a gRPC service: a connector or a destination."""
+    """Name and handlers of a gRPC service.
+
+    ``explain`` returns the message of an error for users.
+    """
 
     name: Literal["SourceConnector", "DestinationConnector"]
     handlers: Mapping[str, Handler]
@@ -79,7 +86,7 @@ class Service:
 
 
 class RpcCall:
-    """gRPC call that is being processed."""
+    """gRPC call that the server is processing."""
 
     def __init__(self, name: str, context: Any) -> None:
         self.name = name
@@ -92,11 +99,14 @@ class RpcCall:
         self._callbacks: list[Callable[[], None]] = []
 
     def is_active(self) -> bool:
-        """Return True if the client still waits for the response."""
+        """Return True if the client is still waiting for the response."""
         return not self.left and bool(self._context.is_active())
 
     def on_end(self, callback: Callable[[], None]) -> None:
-        """Register a function to call once when this call ends, from any thread."""
+        """Register a function to call once when this call ends. If it has ended, call it now.
+
+        The function may run in any thread.
+        """
         with self._lock:
             if not self._is_over:
                 self._callbacks.append(callback)
@@ -104,11 +114,14 @@ class RpcCall:
         _run_one(callback)
 
     def note(self, text: str) -> None:
-        """Store text that the call's log line contains after its name and duration."""
+        """Store text to add to this call's log line, such as the number of tables."""
         self.noted = text
 
     def leave(self, reason: Literal["cancelled", "stopped"]) -> None:
-        """End the call because its response is no longer needed, and run its callbacks."""
+        """End the call early, because the client cancelled it or the server stops.
+
+        Run its callbacks.
+        """
         with self._lock:
             if self._is_over:
                 return
@@ -121,7 +134,10 @@ class RpcCall:
         _run(self._end_once())
 
     def _end_once(self) -> list[Callable[[], None]]:
-        """Mark the call as ended; return its callbacks, or an empty list if it had ended before."""
+        """Mark the call as ended and return its callbacks.
+
+        A second call of this returns no callbacks.
+        """
         with self._lock:
             self._is_over = True
             taken, self._callbacks = self._callbacks, []
@@ -141,7 +157,7 @@ def _run_one(callback: Callable[[], None]) -> None:
 
 
 class _UserError(Exception):
-    """Raised for an error that the server itself detects. Its message is shown to users."""
+    """Raised for a problem that the gRPC server itself detects. The message is shown to users."""
 
 
 class _UnreadableError(_UserError):
@@ -155,7 +171,7 @@ class _UnreadableError(_UserError):
 
 
 class _Status(Exception):  # noqa: N818  not always an error
-    """Raised to end a call with a gRPC status instead of a response."""
+    """Raised to end a gRPC call with a status code, such as CANCELLED, instead of a response."""
 
     def __init__(self, code: str, details: str = "") -> None:
         super().__init__(code)
@@ -165,7 +181,10 @@ class _Status(Exception):  # noqa: N818  not always an error
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """Registration of one rpc: its name, the class of its request, and its handler."""
+    """One method of the gRPC service: its name, request class and handler.
+
+    ``streams`` is True if the method returns a stream of responses.
+    """
 
     name: str
     streams: bool
@@ -174,7 +193,7 @@ class _Route:
 
 
 class Server:
-    """gRPC server of one service that runs calls concurrently."""
+    """gRPC server of one service. It processes several calls at the same time."""
 
     def __init__(self, service: Service, journal: JsonLogHandler) -> None:
         self._service = service
@@ -186,7 +205,7 @@ class Server:
         self._server: Any = None
 
     def start(self, place: ListenAddress) -> int:
-        """Start listening and return the port; port 0 selects a free one.
+        """Start listening on ``place`` and return the port. For port 0, a free port is chosen.
 
         Raises:
             OSError: The port cannot be used.
@@ -208,9 +227,10 @@ class Server:
         raise explain_unusable(place)
 
     def stop(self, grace_seconds: float) -> bool:
-        """Reject new calls and wait for the active ones; return True if all have ended in time.
+        """Stop the server. Return True if all active calls have ended in time.
 
-        Streaming calls are asked to end. Calls that run longer than the grace period are cancelled.
+        New calls are rejected. Streaming calls are asked to end. A call that is still running after
+        ``grace_seconds`` is cancelled.
         """
         ended = self._server.stop(grace_seconds)
         with self._changed:
@@ -223,13 +243,13 @@ class Server:
             return self._changed.wait_for(lambda: not self._calls, _LAST_SECONDS)
 
     def _routes(self) -> Iterator[_Route]:
-        """Yield the registration of each rpc of the service."""
+        """Yield each method of the service that has a handler."""
         for name, rpc in proto_messages.rpcs(self._service.name).items():
             if handler := self._service.handlers.get(name):
                 yield _Route(name, rpc.streams, getattr(proto_messages, rpc.request), handler)
 
     def _method(self, route: _Route) -> Any:
-        """Return the gRPC method handler of an rpc."""
+        """Return the object with which the gRPC library calls a method's handler."""
         # A single request is a stream of one on the wire, but only a stream is read on demand.
         if route.streams:
             return _grpc().stream_stream_rpc_method_handler(partial(self._stream, route))
@@ -237,7 +257,7 @@ class Server:
 
     @contextmanager
     def _request(self, route: _Route, requests: Iterator[bytes], context: Any) -> Iterator[Any]:
-        """Receive the request of a call. Its memory counts towards a limit until the block ends.
+        """Receive the request of a call. Its memory counts as used until the end of the block.
 
         Raises:
             _UnreadableError: The bytes are not a valid request.
@@ -252,7 +272,7 @@ class Server:
             yield request
 
     def _unary(self, route: _Route, requests: Iterator[bytes], context: Any) -> bytes:
-        """Handle a unary call: return the encoded response."""
+        """Handle a call with a single response: return the encoded response."""
         try:
             with self._call(route, context) as call:
                 try:
@@ -264,7 +284,7 @@ class Server:
             _abort(context, status)
 
     def _stream(self, route: _Route, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        """Handle a streaming call: yield the encoded responses."""
+        """Handle a call with a stream of responses: yield the encoded responses."""
         try:
             with self._call(route, context) as call:
                 try:
@@ -280,7 +300,10 @@ class Server:
     def _answers(
         self, route: _Route, call: RpcCall, requests: Iterator[bytes], context: Any
     ) -> Iterator[bytes]:
-        """Yield the encoded responses of a handler."""
+        """Yield the encoded responses of a handler.
+
+        If it fails, yield a response with the error.
+        """
         answers: Iterable[Any] = ()
         try:
             with self._request(route, requests, context) as request:
@@ -299,7 +322,7 @@ class Server:
 
     @contextmanager
     def _call(self, route: _Route, context: Any) -> Iterator[RpcCall]:
-        """Register a call for the duration of the block, and log the call at the end."""
+        """Register a call as active during the block, and log it at the end."""
         call = RpcCall(route.name, context)
         with self._changed:
             self._calls[call] = route.streams
@@ -323,10 +346,11 @@ class Server:
                 self._changed.notify_all()
 
     def _task(self, route: _Route, call: RpcCall, error: BaseException) -> bytes:
-        """Return the response that reports an error in a Task message.
+        """Return a response that reports an error to the user as a Task message.
 
         Raises:
-            _Status: The response type has no field for a Task.
+            _Status: The error must be reported as a gRPC status, for example because the response
+                cannot contain a Task.
         """
         if call.left:
             raise _get_end_status(call)
@@ -340,7 +364,10 @@ class Server:
         return _packed(route.handler.task(text))
 
     def _log_error(self, error: BaseException) -> str:
-        """Log an error, and return its message for the user."""
+        """Return the message of an error for the user, as made by the service's ``explain``.
+
+        Errors of the server itself are returned unchanged.
+        """
         if isinstance(error, _UserError | RequestTooLargeError):
             return str(error)
         try:
@@ -356,16 +383,16 @@ def serve(
     journal: JsonLogHandler,
     closing: Callable[[], None] = lambda: None,
 ) -> int:
-    """Serve until SIGTERM or SIGINT, and return the exit code. Only for the main thread.
+    """Serve until SIGTERM or SIGINT, and return the exit code. Call it in the main thread only.
 
-    After a signal, active calls may finish, and streaming calls are asked to end. A second signal
-    ends the process immediately.
+    After the first signal, active calls may finish, and streaming calls are asked to end. A second
+    signal ends the process immediately.
 
     Args:
         service: Service to serve.
         place: Address to listen on.
         journal: Log of the server.
-        closing: Called at the end.
+        closing: Called once when the server ends.
     """
     with journal.attached(), _signals() as signals:
         server = Server(service, journal)
@@ -393,7 +420,7 @@ def serve(
 
 
 class _ShutdownThread(threading.Thread):
-    """Thread that stops the gRPC server after a signal."""
+    """Thread that stops the gRPC server after a signal, and then calls ``closing``."""
 
     def __init__(
         self, server: Server, closing: Callable[[], None], journal: JsonLogHandler
@@ -411,7 +438,7 @@ class _ShutdownThread(threading.Thread):
         self.close()
 
     def close(self) -> None:
-        """Call ``closing``, unless it was called before."""
+        """Call the function ``closing``, unless it was called before."""
         with self._lock:
             if self._is_closed:
                 return
@@ -423,7 +450,7 @@ class _ShutdownThread(threading.Thread):
                 self._journal.say("WARNING", f"The server did not end cleanly ({kind}).")
 
     def exit_now(self) -> None:
-        """Call ``closing``, wait at most five seconds for it, and end the process."""
+        """End the process without waiting for calls. ``closing`` may take at most five seconds."""
         self._journal.say("WARNING", "Stopped at once: calls under way are cut off.")
         closing = threading.Thread(target=self.close, daemon=True)
         closing.start()
@@ -433,7 +460,7 @@ class _ShutdownThread(threading.Thread):
 
 @contextmanager
 def _signals() -> Iterator[SimpleQueue[int]]:
-    """Yield a queue that receives the numbers of SIGTERM and SIGINT signals during the block."""
+    """Yield a queue to which the number of each SIGTERM and SIGINT is added during the block."""
     come: SimpleQueue[int] = SimpleQueue()
     numbers = (signal.SIGTERM, signal.SIGINT)
     kept = [signal.signal(number, lambda got, _frame: come.put(got)) for number in numbers]
@@ -445,10 +472,10 @@ def _signals() -> Iterator[SimpleQueue[int]]:
 
 
 def _wait_for_signal(signals: SimpleQueue[int]) -> None:
-    """Wait for a signal in the main thread, repeatedly for a limited time.
+    """Wait in the main thread until the queue has a signal. The queue is checked repeatedly.
 
-    Python runs signal handlers in the main thread. A signal that another thread receives, or that
-    comes just before the wait, does not end the wait.
+    Python runs signal handlers in the main thread only. One endless wait would miss a signal that
+    another thread receives, or that comes just before the wait.
     """
     while True:
         try:
@@ -459,7 +486,10 @@ def _wait_for_signal(signals: SimpleQueue[int]) -> None:
 
 
 def _grpc() -> Any:
-    """Import gRPC with its fork handlers disabled, because server threads start JVM processes."""
+    """Return the module ``grpc``, imported with its fork handlers disabled.
+
+    The reason is that threads of the server start JVM processes.
+    """
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     import grpc
 
@@ -467,7 +497,7 @@ def _grpc() -> Any:
 
 
 def _packed(answer: Any) -> bytes:
-    """Return a response as bytes; raise an error if it exceeds the size limit of messages."""
+    """Return an encoded response. Raise an error if it exceeds Fivetran's message size limit."""
     data: bytes = answer if isinstance(answer, bytes) else answer.SerializeToString()
     if len(data) > MESSAGE_LIMIT:
         raise _UserError(
@@ -477,32 +507,35 @@ def _packed(answer: Any) -> bytes:
 
 
 def _close(answers: Iterable[Any]) -> None:
-    """Close a response stream that is not read to its end, to free its resources."""
+    """Close a handler's stream of responses, so that it frees its resources.
+
+    The stream may not have been read to its end.
+    """
     close = getattr(answers, "close", None)
     if close is not None:
         _run_one(close)
 
 
 def _abort(context: Any, status: _Status) -> NoReturn:
-    """End a call with a gRPC status."""
+    """End a call with a gRPC status instead of a response."""
     context.abort(getattr(_grpc().StatusCode, status.code), status.details)
     raise status  # not reached: abort() raises
 
 
 def _get_end_status(call: RpcCall) -> _Status:
-    """Return the gRPC status of a call that was cancelled or stopped."""
+    """Return the gRPC status of a call that the client cancelled or the stopping server ended."""
     if call.left == "stopped":
         return _Status("UNAVAILABLE", "The server is stopping.")
     return _Status("CANCELLED")
 
 
 def _alert(text: str) -> str:
-    """Return text as JSON in the form that Fivetran shows to the user as an alert."""
+    """Return text as JSON in the form of an alert, which Fivetran shows to the user."""
     return json.dumps({"message": text, "alert_type": "TASK"})
 
 
 def _line(call: RpcCall) -> tuple[Level, str]:
-    """Return the log level and the log line of a call that has ended."""
+    """Return the log line of a call that has ended, and its level."""
     seconds = f"{time.perf_counter() - call.started:.2f} s"
     note = f": {call.noted}" if call.noted else ""
     if call.failure:

@@ -26,7 +26,7 @@ _LAST_PORT: Final = 65_535
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Port and host on which a server listens, and the limits of its calls."""
+    """Host and port on which a gRPC server listens, and the limits of its calls."""
 
     port: int
     host: str = ALL_ADDRESSES
@@ -34,7 +34,7 @@ class ListenAddress:
 
     @property
     def address(self) -> str:
-        """Address in the form that gRPC expects.
+        """Address as text for gRPC, such as ``[::]:50051``.
 
         Raises:
             OSError: The port is out of range.
@@ -45,7 +45,7 @@ class ListenAddress:
 
     @property
     def is_loopback(self) -> bool:
-        """True if only programs of this machine can connect."""
+        """True if only programs on the same machine can connect to the server."""
         if self.host.lower() == "localhost":
             return True
         try:
@@ -57,14 +57,14 @@ class ListenAddress:
 
     @property
     def families(self) -> str:
-        """Host and IP versions it listens on, as text for the log."""
+        """Text for the log: the host, and whether the server listens on IPv4, IPv6 or both."""
         if self.host != ALL_ADDRESSES:
             return self.host
         return f"{self.host}, {'IPv4 and IPv6' if has_ipv6() else 'IPv4; there is no IPv6 here'}"
 
 
 def check_host(text: str) -> str:
-    """Return a valid host from text: an IP address without brackets, or a host name.
+    """Check that text is an IP address or a host name. Return it without brackets.
 
     Raises:
         ValueError: The text is neither.

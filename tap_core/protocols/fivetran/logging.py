@@ -65,7 +65,7 @@ _Said: TypeAlias = dict[tuple[str, str], set[tuple[str, ...]]]
 
 @dataclass(slots=True, eq=False)
 class _CallLogState:
-    """Log state of one gRPC call: its redaction functions and the warnings it has logged."""
+    """Log state of one gRPC call: its functions that redact secrets, and its logged warnings."""
 
     hides: list[Callable[[str], str]] = field(default_factory=list)
     said: _Said = field(default_factory=dict)
@@ -75,7 +75,7 @@ _turn: ContextVar[_CallLogState | None] = ContextVar("turn", default=None)
 
 
 class JsonLogHandler:
-    """Log of one gRPC server, written as JSON lines to standard output."""
+    """Log of one gRPC server. It writes JSON lines to standard output, as Fivetran requires."""
 
     def __init__(self, origin: str, scrub: Callable[[str], str] = str) -> None:
         self._origin = origin
@@ -99,7 +99,7 @@ class JsonLogHandler:
                 sys.stdout.flush()
 
     def clean(self, text: str) -> str:
-        """Return text for the log: without secrets, and cut to the maximum length."""
+        """Return text for the log: secrets are redacted, and long text is shortened."""
         with self._lock:
             hides = [*self._ended, *(hide for turn in self._turns for hide in turn.hides)]
         try:
@@ -111,14 +111,20 @@ class JsonLogHandler:
             return f"A text could not be cleaned for the log ({type(error).__name__})."
 
     def hide_also(self, hide: Callable[[str], str]) -> None:
-        """Apply ``hide``, which removes secrets, to all later log lines of this thread's call."""
+        """Use ``hide`` to redact secrets in all later log lines.
+
+        Call it in the thread of a gRPC call.
+        """
         turn = _turn.get()
         with self._lock:
             (self._ended if turn is None else turn.hides).append(hide)
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Treat the block as one gRPC call, with its own secrets and its own count of warnings."""
+        """Treat the block as one gRPC call.
+
+        Its secrets and repeated warnings are tracked separately.
+        """
         turn = _CallLogState()
         with self._lock:
             self._turns.append(turn)
@@ -135,9 +141,10 @@ class JsonLogHandler:
 
     @contextmanager
     def attached(self) -> Iterator[None]:
-        """Reserve standard output for the log, and write Python's log records and warnings to it.
+        """Write all Python log records and warnings to this log during the block.
 
-        A nested block of the same log has no effect.
+        Standard output is reserved for the log. A block inside another block of the same log
+        changes nothing.
         """
         if self._wire is not None:
             yield
@@ -150,7 +157,10 @@ class JsonLogHandler:
             yield
 
     def _write_record(self, record: logging.LogRecord) -> None:
-        """Write a Python log record to the log; repeated warnings of a call are dropped."""
+        """Write a Python log record to the log.
+
+        A call's repeated warnings and errors are dropped.
+        """
         is_retried = _RETRIED in str(record.msg)
         if record.funcName == _GIVEN_UP:
             return
@@ -163,10 +173,10 @@ class JsonLogHandler:
             write_to_stderr(self.clean(format_error(record.exc_info, redact)) + "\n")
 
     def _is_repetition(self, record: logging.LogRecord, most: int) -> bool:
-        """Return True if a log record repeats an earlier one of the same call.
+        """Return True if a log record repeats an earlier one of the same gRPC call.
 
-        Records that differ only in numbers are repetitions. So is any record after ``most`` records
-        with the same message template.
+        Records that differ only in numbers are repetitions. After ``most`` records with the same
+        message template, all further ones are repetitions too.
         """
         values = record.args if isinstance(record.args, tuple) else (record.args,)
         key = tuple(str(value) for value in values if not isinstance(value, (int, float)))
@@ -188,9 +198,9 @@ def format_count(number: int, thing: str) -> str:
 
 
 def truncate_text(text: str) -> str:
-    """Return text cut to a length that a gRPC trailer can hold.
+    """Shorten text so that it fits into a gRPC trailer, the metadata at the end of a response.
 
-    In the trailer, text is JSON in ASCII, in which gRPC writes a percent sign as three bytes.
+    The trailer holds text as JSON in ASCII, in which a percent sign takes three bytes.
     """
     length = 0
     for place, letter in enumerate(text):
@@ -201,7 +211,7 @@ def truncate_text(text: str) -> str:
 
 
 def _cost(letter: str) -> int:
-    """Return the number of bytes that a character takes in a gRPC trailer."""
+    """Return the number of bytes that a character needs in a gRPC trailer."""
     if letter in '"\\':
         return 2
     if letter.isascii() and letter.isprintable():
@@ -210,7 +220,7 @@ def _cost(letter: str) -> int:
 
 
 def _whole(text: str) -> str:
-    """Return text with lone surrogates replaced, because UTF-8 cannot encode them."""
+    """Return text that UTF-8 can encode. Lone surrogates are replaced with U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -221,7 +231,7 @@ def _level(number: int) -> Level:
 
 
 def _message(record: logging.LogRecord) -> str:
-    """Return the text of a log record. If it has an exception, the exception's class is added."""
+    """Return the text of a log record. The class of its exception is added, if it has one."""
     try:
         text = record.getMessage()
     except (TypeError, ValueError):  # arguments that do not match the format string
@@ -232,7 +242,10 @@ def _message(record: logging.LogRecord) -> str:
 
 
 class _LogHandler(logging.Handler):
-    """Logging handler that passes log records for users to the server's log."""
+    """Logging handler that passes records to the log of the gRPC server.
+
+    Records of other packages are passed only if they are warnings or errors.
+    """
 
     def __init__(self, hear: Callable[[logging.LogRecord], None]) -> None:
         super().__init__()
@@ -250,7 +263,7 @@ class _LogHandler(logging.Handler):
 
 @contextmanager
 def _listening(ear: logging.Handler) -> Iterator[None]:
-    """Send all log records only to ``ear``, a logging handler, during the block."""
+    """During the block, send all log records only to the logging handler ``ear``."""
     root, ours = logging.getLogger(), logging.getLogger(_OURS)
     handlers, levels = list(root.handlers), (root.level, ours.level)
     root.handlers[:] = [ear]
@@ -266,7 +279,7 @@ def _listening(ear: logging.Handler) -> Iterator[None]:
 
 @contextmanager
 def _warnings_logged() -> Iterator[None]:
-    """Log Python warnings during the block, with category and text but not file and line."""
+    """During the block, log Python warnings. Their file and line are left out."""
     show = warnings.showwarning
 
     def log(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

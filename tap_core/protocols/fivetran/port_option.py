@@ -34,7 +34,7 @@ def has_port_option(args: Sequence[str]) -> bool:
 
 
 class PortCommand:
-    """Command that runs a server on a port. Its ``main(args=…)`` runs it, as for a click command.
+    """Command that runs a server on a port. Run it with ``main(args=…)``, like a click command.
 
     ``serve`` runs the server until it is stopped, and returns the exit code.
     """

@@ -41,7 +41,10 @@ Label: TypeAlias = Literal["", "optional", "repeated", "map"]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Field of a protobuf message. In a map, keys are strings, and values have type ``kind``."""
+    """Field of a protobuf message.
+
+    For a map, ``kind`` is the type of its values; keys are strings.
+    """
 
     number: int
     name: str
@@ -56,7 +59,10 @@ Message: TypeAlias = tuple[Field, ...]
 
 @dataclass(frozen=True, slots=True)
 class Rpc:
-    """Method of a gRPC service: request and response message, and whether it streams responses."""
+    """Method of a gRPC service: the names of its request and response messages.
+
+    ``streams`` is True if it returns a stream of responses.
+    """
 
     request: str
     response: str
@@ -65,7 +71,7 @@ class Rpc:
 
 @dataclass(frozen=True, slots=True)
 class ProtoFile:
-    """One ``.proto`` file of Fivetran's interface."""
+    """Content of one ``.proto`` file of Fivetran's gRPC interface."""
 
     name: str
     imports: tuple[str, ...]
@@ -75,7 +81,7 @@ class ProtoFile:
 
 
 class TableSyncModeMigrationType(IntEnum):
-    """Change of a table from one sync mode to another. This package does not use it."""
+    """Change of a table's sync mode, as defined by Fivetran. This package does not use it."""
 
     SOFT_DELETE_TO_LIVE = 0
     SOFT_DELETE_TO_HISTORY = 1
@@ -86,12 +92,12 @@ class TableSyncModeMigrationType(IntEnum):
 
 
 def _make_oneof(name: str, *fields: Field) -> Message:
-    """Return fields as members of the protobuf oneof ``name``."""
+    """Return the fields as alternatives of the protobuf oneof ``name``."""
     return tuple(replace(field, oneof=name) for field in fields)
 
 
 def _texts(*names: str) -> Message:
-    """Return string fields that are numbered from one."""
+    """Return a string field for each name, with the field numbers 1, 2, 3 and so on."""
     return tuple(Field(number, name, "string") for number, name in enumerate(names, 1))
 
 

@@ -38,11 +38,15 @@ _Of: Final = descriptor_pb2.FieldDescriptorProto
 
 
 class _CannotError(Exception):
-    """Raised if this package's interface cannot be compared with the ``.proto`` files."""
+    """Raised if the comparison with Fivetran's ``.proto`` files is impossible."""
 
 
 def compare(arguments: Sequence[str]) -> int:
-    """Run the command with its arguments, and return its exit code."""
+    """Print the differences between this package's gRPC interface and Fivetran's ``.proto`` files.
+
+    ``arguments`` are the command's arguments: the folder of the files. Return the exit code: 0 if
+    there are no differences, 1 if there are some, 2 on an error.
+    """
     if list(arguments) in (["--help"], ["-h"]):
         print(_USAGE, end="")  # noqa: T201  (the command's output)
         return 0
@@ -61,7 +65,7 @@ def compare(arguments: Sequence[str]) -> int:
 
 
 def differences(ours: Iterable[Any], theirs: Iterable[Any]) -> Iterator[str]:
-    """Yield the differences between two sequences of file descriptors, one line each."""
+    """Yield a line for each difference between this package's and Fivetran's file descriptors."""
     here, there = dict(_facts(ours)), dict(_facts(theirs))
     for name in sorted({*here, *there}):
         if name not in here:
@@ -102,7 +106,7 @@ def _message_facts(messages: Iterable[Any], outer: str = "") -> Iterator[tuple[s
 
 
 def _field(message: Any, field: Any) -> str:
-    """Return a text with all properties of a field that affect its encoding."""
+    """Describe a protobuf field as text: its number, label, type and oneof."""
     kind = _bare(field.type_name) or _Of.Type.Name(field.type)[len("TYPE_") :].lower()
     words = [f"{field.number},"]
     if field.proto3_optional:
@@ -120,7 +124,7 @@ def _bare(name: str) -> str:
 
 
 def _folder(given: Path) -> Path:
-    """Return a folder; raise an error if it does not contain the interface's files."""
+    """Check that a folder contains Fivetran's ``.proto`` files, and return it."""
     names = [file.name for file in FILES]
     missing = [name for name in names if not (given / name).is_file()]
     if missing:
@@ -131,7 +135,7 @@ def _folder(given: Path) -> Path:
 
 
 def _compiled(folder: Path) -> Sequence[Any]:
-    """Return the file descriptors of the ``.proto`` files in a folder.
+    """Compile the ``.proto`` files in a folder and return their file descriptors.
 
     Raises:
         _CannotError: The compiler is not installed, or it rejects the files.

@@ -40,7 +40,7 @@ _ENUMS: Final = frozenset(enum.__name__ for file in FILES for enum in file.enums
 
 
 def __getattr__(name: str) -> Any:
-    """Return a message class by its name. Each class is created once."""
+    """Return the protobuf message class with this name. Each class is created once."""
     try:
         described = _pool().FindMessageTypeByName(f"{PACKAGE}.{name}")
     except KeyError:
@@ -49,7 +49,7 @@ def __getattr__(name: str) -> Any:
 
 
 def rpcs(service: str) -> Mapping[str, Rpc]:
-    """Return the rpcs of a service by name.
+    """Return the methods of a gRPC service by name.
 
     Raises:
         KeyError: The service is unknown.
@@ -58,13 +58,13 @@ def rpcs(service: str) -> Mapping[str, Rpc]:
 
 
 def build_file_descriptors() -> Iterator[Any]:
-    """Yield a descriptor of each ``.proto`` file; imported files come first."""
+    """Yield the descriptor of each ``.proto`` file of Fivetran. Imported files come first."""
     return map(_file, FILES)
 
 
 @cache
 def _pool() -> Any:
-    """Return a descriptor pool with only the messages of this interface."""
+    """Return a protobuf descriptor pool with only the messages of Fivetran's interface."""
     pool: Any = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
     for proto in build_file_descriptors():
@@ -95,10 +95,10 @@ def _file(file: ProtoFile) -> Any:
 
 
 def _fill(proto: Any, message: Message) -> None:
-    """Add the fields of a message to its descriptor.
+    """Add the fields of a message to its descriptor ``proto``.
 
-    Real oneofs come before the synthetic ones that each ``optional`` field needs, because protobuf
-    requires that order.
+    Protobuf implements each ``optional`` field with a synthetic oneof, and requires the real oneofs
+    to come before these.
     """
     groups = list(dict.fromkeys(field.oneof for field in message if field.oneof))
     groups += [_own_group(field) for field in message if field.label == "optional"]
@@ -124,7 +124,10 @@ def _own_group(field: Field) -> str:
 
 
 def _set_map(proto: Any, added: Any, field: Field) -> None:
-    """Define a map field as a list of key-value messages, which is its encoding."""
+    """Define a map field.
+
+    Protobuf encodes it as a list of messages, each with a key and a value.
+    """
     words = field.name.split("_")
     entry = proto.nested_type.add(name=f"{''.join(word.capitalize() for word in words)}Entry")
     entry.options.map_entry = True

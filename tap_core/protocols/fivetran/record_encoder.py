@@ -78,7 +78,11 @@ _double: Final = Struct("<d").pack
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
-    """Name and declared properties of a stream, and how its undeclared values are treated."""
+    """Stream whose records are encoded: its name and its declared properties.
+
+    ``level`` says to which depth values are converted to the schema. ``unmapped`` is called with
+    the names of undeclared properties.
+    """
 
     name: str
     properties: Mapping[str, Any]
@@ -87,9 +91,9 @@ class StreamSpec:
 
 
 class _Heads(dict[int, bytes]):
-    """Cache of the bytes that precede a value in protobuf, by the length of the value in bytes.
+    """Cache of the protobuf bytes that come before a value, keyed by the value's length in bytes.
 
-    Long lengths are not cached.
+    Bytes for long values are not cached.
     """
 
     def __init__(self, make: Callable[[int], bytes]) -> None:
@@ -104,7 +108,10 @@ class _Heads(dict[int, bytes]):
 
 
 class _Whole(dict[int, bytes]):
-    """Cache of the encoded entries of an integer column by value, for small values only."""
+    """Cache of the encoded entries of an integer column, keyed by value.
+
+    Only small values are cached.
+    """
 
     def __init__(self, entry: _Entry, bits: int, refuse: Callable[[Any], NoReturn]) -> None:
         super().__init__()
@@ -123,7 +130,7 @@ class _Whole(dict[int, bytes]):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """Encoder of one column's entry in the data map of a record."""
+    """Protobuf encoding of a column's entry in a record, which maps column names to values."""
 
     name: bytes
     tag: bytes
@@ -136,17 +143,17 @@ class _Entry:
         return cls(utf8(column.name), _TAGS[kind], has_length)
 
     def head(self, length: int) -> bytes:
-        """Return the bytes that precede a value of ``length`` bytes in the entry."""
+        """Return the bytes of the column's entry that come before a value of ``length`` bytes."""
         field = self.tag + encode_varint(length) if self.has_length else self.tag
         return self._before(len(field) + length) + field
 
     @property
     def null(self) -> bytes:
-        """Complete encoded entry for null."""
+        """Complete encoded entry of the column for the value null."""
         return self._before(len(_NULL)) + _NULL
 
     def _before(self, length: int) -> bytes:
-        """Return the bytes that precede a ValueType message of ``length`` bytes in the entry."""
+        """Return the bytes of the entry before a ValueType message of ``length`` bytes."""
         inside = (
             encode_length_delimited(_NAME_OF_ENTRY, self.name)
             + _VALUE_OF_ENTRY
@@ -157,7 +164,10 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Coded:
-    """Encoding of one column: a fast one for common values, and one for all values."""
+    """Two encoders of one column: ``quick`` for common values and ``convert`` for all values.
+
+    ``quick`` is source code, from which a fast encoder of whole records is generated.
+    """
 
     column: SourceColumn
     convert: Callable[[Any], bytes]
@@ -181,7 +191,9 @@ class RecordEncoder(TypedRecordSerializer):
         super().__init__(self._compiled(), self.careful)
 
     def careful(self, record: Record) -> bytes:
-        """Encode a record that may contain any values; slower than the compiled encoder.
+        """Encode a record with any values. Records with a deletion time are encoded as deletions.
+
+        This is slower than the compiled encoder, which supports only common values.
 
         Raises:
             DataError: A value does not match its column, or a key is missing.
@@ -191,7 +203,10 @@ class RecordEncoder(TypedRecordSerializer):
         return self.of_type(RecordType.UPSERT, record)
 
     def of_type(self, kind: RecordType, record: Record) -> bytes:
-        """Encode a record with an operation. An UPDATE contains only the properties of the record.
+        """Encode a record as an operation such as UPSERT or DELETE.
+
+        A DELETE contains only the key columns, or all columns of a table without key. An UPDATE
+        contains only the keys and the properties in the record. A TRUNCATE contains no columns.
 
         Raises:
             DataError: A value does not match its column, or a key is missing.
@@ -205,7 +220,10 @@ class RecordEncoder(TypedRecordSerializer):
         return self._frames[kind][len(data)] + data
 
     def _framing(self, table: TableId, kind: RecordType) -> Callable[[int], bytes]:
-        """Return a function that returns the bytes before a record's data for the data's length."""
+        """Return a function that returns the bytes before a record's data in a Record message.
+
+        The function takes the length of the data.
+        """
         schema = (
             b"" if table.schema is None else encode_length_delimited(b"\x0a", utf8(table.schema))
         )
@@ -224,7 +242,10 @@ class RecordEncoder(TypedRecordSerializer):
         return frame
 
     def _compiled(self) -> RecordBodyEncoder:
-        """Generate and compile a fast encoder for common values."""
+        """Generate and compile the fast encoder of records.
+
+        It calls slower functions for rare values.
+        """
         names: dict[str, Any] = {
             "join": b"".join,
             "frames": self._frames[RecordType.UPSERT],
@@ -250,13 +271,16 @@ class RecordEncoder(TypedRecordSerializer):
         return encode
 
     def _look(self, record: Record) -> None:
-        """Report the undeclared properties of a record. They have no column and are dropped."""
+        """Report the names of a record's undeclared properties.
+
+        They have no column and are dropped.
+        """
         known = {*self._source.properties, *(column.name for column in self.columns)}
         self._source.unmapped(tuple(name for name in map(str, record) if name not in known))
 
 
 def _value(column: SourceColumn, record: Record) -> Any:
-    """Return the value of a column in a record: a property, or the whole record."""
+    """Return a column's value in a record: one property, or the whole record."""
     return record if column.is_whole else record.get(column.name)
 
 
@@ -283,7 +307,7 @@ def _quick(
 ) -> Iterator[tuple[str, str]]:
     """Yield source code for each common kind of value: an encoding expression and its condition.
 
-    ``words`` collects the objects that the code uses.
+    Objects that the code uses are added to ``words``, keyed by their names in the code.
     """
     kind, refuse = column.kind.type, _refusal(column, source)
     if kind in {DataType.STRING, DataType.XML}:
@@ -309,7 +333,10 @@ def _quick(
 def _texts(
     read: Callable[[str], bytes], entry: _Entry, refuse: Callable[[Any], NoReturn]
 ) -> Callable[[str], bytes]:
-    """Return a function that encodes a date or datetime string as an entry."""
+    """Return a function that encodes a date or datetime string as a column's entry.
+
+    read: Encodes the string without the entry. refuse: Raises the error for an invalid string.
+    """
     heads = _Heads(entry.head)
 
     def made(text: str) -> bytes:
@@ -323,7 +350,7 @@ def _texts(
 
 
 def _converter(column: SourceColumn, entry: _Entry, source: StreamSpec) -> Callable[[Any], bytes]:
-    """Return a function that encodes any value of a column as an entry."""
+    """Return a function that encodes any value of a column as the column's entry in a record."""
     read, heads = _reader(column, source), _Heads(entry.head)
     refuse, null = _refusal(column, source), entry.null
 
@@ -342,7 +369,7 @@ def _converter(column: SourceColumn, entry: _Entry, source: StreamSpec) -> Calla
 
 
 def _reader(column: SourceColumn, source: StreamSpec) -> Callable[[Any], bytes | None]:
-    """Return a function that encodes a value without its entry, or returns None for null."""
+    """Return a function that encodes only a column's value. It may return None for a null."""
     kind = column.kind
     if kind.type == DataType.JSON:
         if column.is_whole:
@@ -366,7 +393,7 @@ def _within(value: int, limit: int) -> int:
 
 
 def _refusal(column: SourceColumn, source: StreamSpec) -> Callable[[Any], NoReturn]:
-    """Return a function that raises the error for an invalid value, without showing the value."""
+    """Return a function that raises the error for an invalid value. The message omits the value."""
     start = f"Stream '{source.name}': "
 
     def refuse(value: Any) -> NoReturn:

@@ -53,10 +53,12 @@ _THIRTY_TWO: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """Limits of the calls that are processed at the same time.
+    """Limits of the gRPC calls that a server processes at the same time.
 
-    ``calls`` is their maximum number. ``message`` is the maximum size of a request in bytes.
-    ``held`` is the maximum memory of the requests of all calls, as `estimate_memory` counts it.
+    Args:
+        calls: Maximum number of calls.
+        message: Maximum size of a request in bytes.
+        held: Maximum memory in bytes for the requests of all calls, estimated by `estimate_memory`.
     """
 
     calls: int = 32
@@ -65,12 +67,18 @@ class RequestLimits:
 
 
 class RequestTooLargeError(Exception):
-    """Raised for a request that needs more memory than is free. Its message is shown to users."""
+    """Raised for a request that needs more memory than is available.
+
+    The message is shown to users.
+    """
 
 
 @dataclass(eq=False, slots=True)
 class _ReceivingCall:
-    """Call whose request is being received, until the time ``until`` if other calls wait."""
+    """Call whose request is being received.
+
+    After the time ``until``, waiting calls may take over.
+    """
 
     context: Any
     until: float = 0.0
@@ -78,7 +86,10 @@ class _ReceivingCall:
 
 
 class RequestReceiver:
-    """Receiver of the requests of one server, one after the other, within memory limits."""
+    """Receiver of the requests of one server. It receives them one after the other.
+
+    Before a request is parsed, it is checked against the memory limit.
+    """
 
     def __init__(self, limits: RequestLimits) -> None:
         self._limits = limits
@@ -89,10 +100,10 @@ class RequestReceiver:
 
     @contextmanager
     def request(self, requests: Iterator[bytes], context: Any, kind: Any) -> Iterator[Any]:
-        """Receive and parse the request of a call. Its memory is counted until the block ends.
+        """Receive and parse the request of a call. Its memory counts as used until the block ends.
 
-        ``kind`` is the class of the message. A client that sends no message has sent an empty
-        request. A call whose request is slow to arrive is cancelled if other calls wait.
+        ``kind`` is the message class of the request. If the client sends no message, the request is
+        empty. If a request arrives slowly while other calls wait, its call may be cancelled.
 
         Raises:
             RequestTooLargeError: The requests of all calls would use too much memory.
@@ -118,9 +129,9 @@ class RequestReceiver:
                 self._held -= size
 
     def _reserve(self, size: int) -> int | None:
-        """Count the memory of a request, and return None.
+        """Reserve memory for a request. Return None if that succeeds.
 
-        If the limit would be exceeded, return the memory in use instead.
+        If the limit would be exceeded, reserve nothing and return the memory in use.
         """
         with self._changed:
             if self._held + size > self._limits.held:
@@ -136,7 +147,10 @@ class RequestReceiver:
         )
 
     def _await(self, turn: _ReceivingCall) -> None:
-        """Wait until a call may receive its request."""
+        """Wait until no other call is receiving its request.
+
+        A call that takes too long is not waited for.
+        """
         with self._changed:
             while self._now is not None:
                 left = self._now.until - time.monotonic()
@@ -148,12 +162,15 @@ class RequestReceiver:
             self._now = turn
 
     def _arrived(self, turn: _ReceivingCall) -> None:
-        """Mark a request as received, so that it no longer delays other calls."""
+        """Mark a call's request as received completely, so that the call is not treated as slow."""
         with self._changed:
             turn.has_arrived = True
 
     def _demote_slow_call(self, turn: _ReceivingCall) -> None:
-        """Let the next call receive. One slow call may continue; further ones are cancelled."""
+        """Stop waiting for a slow request, so that the next call can receive its request.
+
+        Only one slow request may continue to arrive in parallel. Any other slow call is cancelled.
+        """
         self._now = None
         slow = self._slow
         if slow is not None and (slow.has_arrived or slow.until > time.monotonic()):
@@ -174,9 +191,10 @@ class RequestReceiver:
 
 
 def estimate_memory(request: bytes, kind: Any, most: int) -> int:
-    """Estimate the memory, in bytes, that parsing and handling a request needs.
+    """Estimate the memory in bytes that is needed to parse and process an encoded request.
 
-    Above ``most`` the estimate is not exact; it only shows that the request is too large.
+    ``kind`` is the descriptor of its message. An estimate above ``most`` is not exact, but shows
+    that the request is too large.
 
     Raises:
         ValueError: The bytes are not a valid message.
@@ -187,10 +205,10 @@ def estimate_memory(request: bytes, kind: Any, most: int) -> int:
 
 
 def count_values(data: bytes, kind: Any, most: int) -> int:
-    """Return the number of values in a message and in its nested messages.
+    """Return the number of values in an encoded message, including its nested messages.
 
-    ``kind`` is the descriptor of the message. Counting stops above ``most``. A value takes as few
-    as two bytes in the encoding and hundreds in memory.
+    The number determines the memory: a value takes as few as two bytes in the encoding, but
+    hundreds in memory. ``kind`` is the descriptor of the message. Counting stops above ``most``.
 
     Raises:
         ValueError: The bytes are not a valid message.
@@ -216,7 +234,10 @@ def count_values(data: bytes, kind: Any, most: int) -> int:
 
 
 def _size(data: bytes, at: int, wire: int) -> tuple[int, int]:
-    """Return the size of an encoded value and the offset of its content; groups have size 0."""
+    """Return the size of an encoded value and the offset of its content in ``data``.
+
+    ``wire`` is protobuf's wire type of the value.
+    """
     if wire == _DELIMITED:
         return read_varint(data, at)
     if wire == _VARINT:

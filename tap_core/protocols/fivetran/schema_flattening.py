@@ -25,10 +25,14 @@ _TOGETHER: Final = ("properties", *_DEPENDENT)
 
 @dataclass(frozen=True)
 class FlattenedSchema:
-    """Object schema in parts: properties, required properties, and conditional parts.
+    """Parts of an object schema: its properties, required properties, and conditional parts.
 
-    ``branches`` are the alternatives of a union. ``rules`` are schemas with ``if``. ``dependents``
-    maps a property to the properties that it requires.
+    Args:
+        properties: Schemas of the properties by name.
+        required: Names of the properties that are always required.
+        branches: Alternatives of a union (``oneOf`` or ``anyOf``).
+        rules: Schemas with the keyword ``if``.
+        dependents: Names of the properties that a property requires, by its name.
     """
 
     properties: Mapping[str, Schema]
@@ -39,9 +43,11 @@ class FlattenedSchema:
 
 
 def merge_subschemas(schema: Schema) -> JsonSchema:
-    """Return a schema with its ``allOf`` schemas merged into it, except those with ``if``.
+    """Return a schema with its ``allOf`` members merged into it.
 
-    A union with only one alternative is merged too.
+    Members with ``if`` are not merged.
+
+    A union with only one alternative besides null is merged too.
     """
     whole = _joined(schema)
     for word in _ALTERNATIVES:
@@ -53,9 +59,9 @@ def merge_subschemas(schema: Schema) -> JsonSchema:
 
 
 def get_branches(schema: Schema) -> tuple[Schema, ...]:
-    """Return the alternatives of a union if all of them are objects with properties.
+    """Return the alternatives of a union of objects, without null.
 
-    Otherwise return an empty tuple.
+    The result is empty unless there are several alternatives and all are objects with properties.
     """
     for word in _ALTERNATIVES:
         real = _real(schema.get(word))
@@ -65,7 +71,7 @@ def get_branches(schema: Schema) -> tuple[Schema, ...]:
 
 
 def flatten_schema(schema: Schema) -> FlattenedSchema:
-    """Return an object schema with its ``allOf`` merged and its conditional parts separated."""
+    """Return the parts of an object schema. Its ``allOf`` members are merged first."""
     whole = merge_subschemas(schema)
     properties = whole.get("properties") or {}
     dependents = {
@@ -84,13 +90,16 @@ def flatten_schema(schema: Schema) -> FlattenedSchema:
 
 
 def _real(alternatives: Any) -> list[Schema]:
-    """Return the alternatives of a union that are not the null type."""
+    """Return the alternatives of a union, without the null type."""
     found = alternatives if isinstance(alternatives, list) else []
     return [each for each in found if isinstance(each, Mapping) and each.get("type") != "null"]
 
 
 def _joined(schema: Schema) -> JsonSchema:
-    """Return a schema merged with the members of its ``allOf``, except those with rules."""
+    """Return a schema with its ``allOf`` members merged into it.
+
+    Members with ``if`` are kept apart.
+    """
     members = list(_members(schema))
     if not members:
         return dict(schema)
@@ -113,7 +122,7 @@ def _members(schema: Schema) -> Iterator[Schema]:
 
 
 def _split(schema: JsonSchema) -> Iterator[Schema]:
-    """Yield a member of ``allOf`` without its conditional rules, and then each of the rules."""
+    """Yield a schema without its ``allOf``, and then each member of that ``allOf``."""
     rules = schema.pop("allOf", ())
     yield schema
     yield from rules

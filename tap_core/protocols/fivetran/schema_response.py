@@ -19,12 +19,12 @@ __all__ = ["schema_change", "schema_response"]
 
 
 def schema_response(tables: Sequence[SourceTable], *, can_select: bool = True) -> Any:
-    """Return the SchemaResponse that lists tables; ``can_select``: users can select tables."""
+    """Return the SchemaResponse that lists tables. can_select: True if users can select tables."""
     return proto_messages.SchemaResponse(selection_not_supported=not can_select, **_lists(tables))
 
 
 def schema_change(table: SourceTable) -> Any:
-    """Return an UpdateResponse that announces the new schema of a table."""
+    """Return the UpdateResponse that tells Fivetran the new columns of a table."""
     return proto_messages.UpdateResponse(
         schema_change=proto_messages.SchemaChange(**_lists([table]))
     )

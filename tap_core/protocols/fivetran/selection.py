@@ -27,20 +27,20 @@ __all__ = ["Selection", "TableSelection", "build_catalog"]
 
 @dataclass(frozen=True, slots=True)
 class TableSelection:
-    """Selected columns of one table: True or False by column name.
+    """Columns of one table that the user has selected (True) or deselected (False), by name.
 
-    ``others`` applies to columns that are not listed.
+    ``others`` is True if the columns that are not listed are selected.
     """
 
     columns: Mapping[str, bool] = field(default_factory=dict)
     others: bool = True
 
     def takes(self, column: SourceColumn) -> bool:
-        """Return True if a column is selected. Key columns always are."""
+        """Return True if a column is selected. A key column is always selected."""
         return column.is_key or self.columns.get(column.name, self.others)
 
     def narrowed(self, table: SourceTable) -> SourceTable:
-        """Return a table with only its selected columns."""
+        """Return a copy of the table with only the selected columns."""
         return replace(table, columns=tuple(filter(self.takes, table.columns)))
 
 
@@ -49,7 +49,7 @@ _ALL = TableSelection()
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Tables and columns that a Fivetran user has selected; created by `of`."""
+    """Tables and columns that the user has selected in Fivetran."""
 
     tables: Mapping[TableId, TableSelection | None] = field(default_factory=dict)
     """Selection of each table; None if it is not selected."""
@@ -78,7 +78,7 @@ class Selection:
         return cls(tables, new, others=found.include_new_schemas)
 
     def of_table(self, table: TableId) -> TableSelection | None:
-        """Return the selection of a table, or None if the table is not selected."""
+        """Return the column selection of a table, or None if the table is not selected."""
         if table in self.tables:
             return self.tables[table]
         return _ALL if self.schemas.get(table.schema, self.others) else None
@@ -98,12 +98,12 @@ def build_catalog(
     tables: Iterable[SourceTable],
     wanted: Callable[[TableId], TableSelection | None],
 ) -> Catalog:
-    """Return the tap's catalog with the user's tables and columns selected.
+    """Return a catalog for the tap that selects the user's tables and columns.
 
     Args:
         streams: Streams of the tap by name.
         tables: Tables of the streams.
-        wanted: Returns the selection of a table, or None if it is not selected.
+        wanted: Returns the column selection of a table, or None if the table is not selected.
     """
     by_stream: dict[str, list[SourceTable]] = {name: [] for name in streams}
     for table in tables:
@@ -118,7 +118,10 @@ def build_catalog(
 
 
 def _entry(stream: SyncStream, choices: list[tuple[SourceTable, TableSelection]]) -> CatalogEntry:
-    """Return the catalog entry of a stream with the selection of its tables applied."""
+    """Return a stream's catalog entry that selects the properties needed for its selected tables.
+
+    ``choices`` are the stream's selected tables, each with its column selection.
+    """
     entry = catalog_entry(stream, is_wanted=bool(choices))
     declared = entry.schema.properties or {}
     for name in declared:
@@ -131,7 +134,10 @@ def _entry(stream: SyncStream, choices: list[tuple[SourceTable, TableSelection]]
 def _is_wanted(
     name: str, declared: Mapping[str, Any], choices: list[tuple[SourceTable, TableSelection]]
 ) -> bool:
-    """Return True if a property of a stream is needed for a selected column."""
+    """Return True if a selected column needs this property of the stream.
+
+    With stream maps or several tables, every property may be needed.
+    """
     if len(choices) != 1:
         return True
     [(table, choice)] = choices

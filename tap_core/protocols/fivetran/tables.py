@@ -36,7 +36,7 @@ _Inclusion = Metadata.InclusionType
 class SourceTable:
     """Table that a connector sends to Fivetran.
 
-    ``name`` is the name of the table in the tap, ``stream`` the name of its stream.
+    ``name`` is the table's name in the tap, and ``stream`` the name of the stream it comes from.
     """
 
     id: TableId
@@ -47,21 +47,21 @@ class SourceTable:
     """True if stream maps or flattening change the stream."""
 
     def differs_from(self, told: SourceTable) -> bool:
-        """Return True if a column is new or changed compared with ``told``, the earlier table.
+        """Return True if a column is new or changed since ``told``, the schema Fivetran knows.
 
-        Missing columns are no difference.
+        A column that exists only in ``told`` does not count.
         """
         return not set(self.columns) <= set(told.columns)
 
     def joined(self, told: SourceTable) -> SourceTable:
-        """Return the table with columns added that only ``told``, the earlier table, has."""
+        """Return a copy with added columns: those that only ``told``, the last schema sent, has."""
         own = {column.name: column for column in self.columns}
         before = {column.name: column for column in told.columns}
         return replace(self, columns=tuple({**before, **own}.values()))
 
 
 def default_catalog(streams: Iterable[SyncStream]) -> Catalog:
-    """Return the catalog that the tap uses if the user selects nothing."""
+    """Return the catalog for a user who has selected nothing: the tap's default selection."""
     catalog = Catalog()
     for stream in streams:
         root = get_catalog_entry(stream).metadata.root
@@ -83,9 +83,9 @@ def select_all(streams: Iterable[SyncStream]) -> Catalog:
 
 
 def catalog_entry(stream: SyncStream, *, is_wanted: bool) -> CatalogEntry:
-    """Return a copy of a stream's catalog entry with its complete schema.
+    """Return a copy of a stream's catalog entry, with the complete schema.
 
-    ``is_wanted`` is True to select the stream.
+    is_wanted: True to select the stream, False to deselect it.
     """
     entry = deepcopy(get_catalog_entry(stream))
     root = entry.metadata.root
@@ -96,13 +96,16 @@ def catalog_entry(stream: SyncStream, *, is_wanted: bool) -> CatalogEntry:
 
 
 def add_catalog_entry(catalog: Catalog, stream: SyncStream, entry: CatalogEntry) -> None:
-    """Add a stream's entry to a catalog, under both keys by which a tap looks it up."""
+    """Store a stream's entry in a catalog, under both its stream id and its name."""
     for name in (stream.tap_stream_id, stream.name):
         catalog[name] = entry
 
 
 def _whole(schema: Any) -> Schema:
-    """Return a schema including keywords that a catalog omits, such as a decimal's precision."""
+    """Convert a JSON Schema to a catalog schema, and keep keywords that catalogs usually lose.
+
+    An example is the precision of a decimal.
+    """
     made = Schema.from_dict(schema)
     told = made.to_dict()
     made.extras |= {word: deepcopy(value) for word, value in schema.items() if word not in told}
@@ -114,9 +117,9 @@ def _whole(schema: Any) -> Schema:
 
 
 def build_tables(streams: Mapping[str, SyncStream]) -> tuple[SourceTable, ...]:
-    """Return the tables of a tap's streams with their selected columns.
+    """Return the tables of a tap's streams, with their selected columns.
 
-    The stream maps must have been created.
+    Create the stream maps before calling this, because they can rename and add tables.
 
     Raises:
         DiscoveryError: Two tables have the same name.

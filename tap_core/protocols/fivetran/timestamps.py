@@ -28,7 +28,10 @@ _read = datetime.fromisoformat
 
 
 class _Hours(dict[int, bytes]):
-    """Cache of the encoded upper bits of seconds (all but the lowest 14), which rarely change."""
+    """Cache of the encoded upper bits of a timestamp's seconds, which rarely change.
+
+    The lowest 14 bits are encoded separately.
+    """
 
     def __missing__(self, high: int) -> bytes:
         made = encode_varint(high)
@@ -47,7 +50,7 @@ _LONG: Final = 1 << 28
 
 
 def encode_timestamp(seconds: int, nanos: int = 0) -> bytes:
-    """Return the bytes of a Timestamp message. Fields that are zero are omitted."""
+    """Encode seconds and nanoseconds since 1970 as a protobuf Timestamp. Zeros are omitted."""
     if seconds > LOW_BITS:
         made = _SECONDS[seconds & LOW_BITS] + _hours[seconds >> 14]
     else:
@@ -59,7 +62,7 @@ def encode_timestamp(seconds: int, nanos: int = 0) -> bytes:
 
 
 def encode_datetime_text(text: str) -> bytes:
-    """Return a datetime string as the bytes of a Timestamp message.
+    """Encode a datetime string as a protobuf Timestamp.
 
     Raises:
         ValueError: The string is not a datetime.
@@ -79,7 +82,7 @@ def encode_datetime_text(text: str) -> bytes:
 
 
 def encode_datetime(value: Any) -> bytes:
-    """Return a datetime, date or string as the bytes of a Timestamp message.
+    """Encode a datetime, a date or a datetime string as a protobuf Timestamp.
 
     Raises:
         ValueError: The value is not a datetime.
@@ -88,7 +91,7 @@ def encode_datetime(value: Any) -> bytes:
 
 
 def encode_date(value: Any) -> bytes:
-    """Return a date, as midnight in UTC, as the bytes of a Timestamp message.
+    """Encode a date (midnight UTC) as a protobuf Timestamp.
 
     Raises:
         ValueError: The value is not a date, or has a time other than midnight UTC.
@@ -108,7 +111,10 @@ def encode_date(value: Any) -> bytes:
 
 
 def _rare(value: Any) -> bytes:
-    """Return the Timestamp message of a value that the faster functions do not support."""
+    """Encode a datetime in an unusual form as a protobuf Timestamp.
+
+    Slower than the other functions.
+    """
     found = parse_instant(value)
     if found is None:
         raise ValueError("not a datetime")

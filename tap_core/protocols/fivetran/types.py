@@ -58,7 +58,7 @@ _Schema = Mapping[str, Any]
 
 
 class ColumnType(NamedTuple):
-    """Data type of a column. A DECIMAL has ``precision`` and ``scale``; other types have 0."""
+    """Data type of a Fivetran column. ``precision`` and ``scale`` are 0 unless it is a DECIMAL."""
 
     type: DataType
     precision: int = 0
@@ -82,7 +82,7 @@ _NO_ZONE: Final = "timestamp_without_timezone"
 
 
 def to_column_type(schema: Any) -> ColumnType:
-    """Return the column type of a property with a JSON Schema."""
+    """Return the type of the Fivetran column for a property with this JSON Schema."""
     variants = list(split_variants(schema))
     found = {_get_column_type(kind, variant) for kind, variant in variants}
     if len(found) == 1:
@@ -93,13 +93,19 @@ def to_column_type(schema: Any) -> ColumnType:
 
 
 def to_key_type(schema: Any) -> ColumnType:
-    """Return the column type of a key property. It is never JSON, which keys cannot have."""
+    """Return the type of the Fivetran column for a key property.
+
+    It is STRING instead of JSON, because Fivetran allows no JSON keys.
+    """
     found = to_column_type(schema)
     return _STRING if found == _JSON else found
 
 
 def _common(found: set[ColumnType]) -> ColumnType | None:
-    """Return the number type that can hold the values of all given types, or None."""
+    """Return the number type that can hold all values of the given types.
+
+    None if there is no such type.
+    """
     types = {each.type for each in found}
     if not types:
         return None
@@ -111,7 +117,7 @@ def _common(found: set[ColumnType]) -> ColumnType | None:
 
 
 def _get_column_type(kind: str, schema: _Schema) -> ColumnType:
-    """Return the column type for values of one JSON type."""
+    """Return the Fivetran type for values of one JSON type, such as "integer"."""
     if kind == "boolean":
         return ColumnType(DataType.BOOLEAN)
     if kind == "integer":
@@ -142,9 +148,9 @@ def _number(schema: _Schema) -> ColumnType:
 
 
 def _whole_digits(low: Decimal | None, high: Decimal | None) -> int | None:
-    """Return the maximum number of integer digits of numbers between two bounds.
+    """Return the maximum number of digits before the decimal point for numbers in a range.
 
-    Return None if a bound is missing.
+    Return None if the range has no lower or no upper bound.
     """
     if low is None or high is None:
         return None
@@ -177,7 +183,10 @@ def _declared(schema: _Schema) -> ColumnType:
 
 
 def _sized(whole: int | None, places: int) -> ColumnType:
-    """Return a DECIMAL of 38 digits with scale ``places``, or 18 if that leaves too few digits."""
+    """Return a DECIMAL of 38 digits, ``places`` of them after the decimal point.
+
+    If fewer than ``whole`` digits would be left before it, ``places`` is reduced to at most 18.
+    """
     wanted = MIN_INTEGER_DIGITS if whole is None else whole
     if wanted + places <= MAX_DIGITS:
         return ColumnType(DataType.DECIMAL, MAX_DIGITS, places)
@@ -185,7 +194,10 @@ def _sized(whole: int | None, places: int) -> ColumnType:
 
 
 def _common_decimal(types: Sequence[ColumnType]) -> ColumnType:
-    """Return the decimal type that can hold all values exactly; JSON above 38 digits."""
+    """Return a DECIMAL that holds all values of the given types exactly.
+
+    If none can, return JSON.
+    """
     scale = max(each.scale for each in types)
     digits = max(map(_whole_digits_of_type, types)) + scale
     return ColumnType(DataType.DECIMAL, digits, scale) if digits <= MAX_DIGITS else _JSON

@@ -47,7 +47,7 @@ UpdateLog: TypeAlias = Mapping[TableId, SourceTable]
 def discover_tables(tap: SyncTap) -> tuple[SourceTable, ...]:
     """Return all tables of a tap, with all columns that can be selected.
 
-    As a side effect, all streams and properties of the tap's catalog are selected.
+    This also selects all streams and properties in the tap's catalog.
     """
     tap.use_catalog(select_all(tap.streams.values()))
     tap.setup_mapper()
@@ -55,7 +55,7 @@ def discover_tables(tap: SyncTap) -> tuple[SourceTable, ...]:
 
 
 def parse_state(text: str) -> dict[str, Any]:
-    """Parse the state of an UpdateRequest.
+    """Parse the state that Fivetran sent in an UpdateRequest. An empty text is an empty state.
 
     Raises:
         StateFileError: The state is not a JSON object.
@@ -83,14 +83,14 @@ def update(
     call: RpcCall,
     told: UpdateLog | None = None,
 ) -> Iterator[bytes]:
-    """Sync a tap for an Update call; yield the encoded responses.
+    """Handle an Update call: sync a tap and yield the encoded responses.
 
     Args:
         make_tap: Creates the tap.
         request: The UpdateRequest.
         call: The gRPC call.
-        told: Tables that the last Schema call with this configuration returned; None if there was
-            no such call in this process.
+        told: Tables that the last Schema call with the same configuration returned. None if this
+            process had no such call.
     """
     backlog = BoundedByteQueue()
     call.on_end(backlog.leave)
@@ -104,7 +104,7 @@ def update(
 
 
 class _UpdateJob:
-    """Sync of a tap for one Update call; it runs in its own thread."""
+    """Sync of a tap for one Update call. It runs in a separate thread."""
 
     def __init__(
         self,
@@ -121,7 +121,10 @@ class _UpdateJob:
         self._told = told
 
     def run(self) -> None:
-        """Sync the tap, then put the end or the error into the response queue."""
+        """Sync the tap, and then end the response queue.
+
+        An error is passed on through the queue.
+        """
         try:
             self._sync()
         except BaseException as error:  # noqa: BLE001  SystemExit too: the server continues
@@ -156,10 +159,10 @@ class _UpdateJob:
 def _chosen(
     tap: SyncTap, selection: Selection | None
 ) -> tuple[Sequence[SourceTable], Callable[[TableId], TableSelection | None]]:
-    """Apply the user's selection to a tap.
+    """Apply the user's selection, or the tap's default selection if it is None.
 
     Returns:
-        The selected tables, and a function that returns the column selection of a table.
+        The tables of the tap, and a function that returns the column selection of a table.
     """
     if selection is None:
         tap.use_catalog(default_catalog(tap.streams.values()))
@@ -172,7 +175,10 @@ def _chosen(
 
 
 def _resume(tap: SyncTap, state: dict[str, Any]) -> None:
-    """Load a state. Parent streams restart if one of their child streams is newly selected."""
+    """Load a state into the tap. Streams without a usable state start from the beginning.
+
+    Parent streams start from the beginning too if one of their child streams does.
+    """
     found = state.get("bookmarks")
     bookmarks: dict[str, Any] = found if isinstance(found, dict) else {}
     kept = retained_bookmarks(bookmarks, tap.streams, _is_restarted)
@@ -182,6 +188,9 @@ def _resume(tap: SyncTap, state: dict[str, Any]) -> None:
 
 
 def _is_restarted(stream: Any, state: Any) -> bool:
-    """Return True if a stream has no state, or is truncated before each read."""
+    """Return True if a stream must start from the beginning.
+
+    It has no state, or its table is emptied before each full read.
+    """
     truncates = stream.emit_activate_version_messages
     return state is None or (stream.replication_method == REPLICATION_FULL_TABLE and truncates)

@@ -65,7 +65,10 @@ _logger = logging.getLogger("fivetran")
 
 @dataclass(slots=True)
 class _Traffic:
-    """Rows sent to one table in this sync: their number, the start time and the table version."""
+    """Progress of one table in this sync: its sent rows, start time and table version.
+
+    ``is_told`` is True once the number of rows has been logged.
+    """
 
     table: SourceTable
     rows: int = 0
@@ -75,13 +78,14 @@ class _Traffic:
 
 
 class UpdateWriter:
-    """Writer that encodes the events of one Update call and puts them into a queue.
+    """Writer that encodes the events of one Update call for Fivetran and puts them into a queue.
 
     Args:
         backlog: Queue for the encoded messages.
         tables: All tables of the tap.
-        wanted: Returns the selection of a table, or None if it is not selected.
-        told: Tables that Fivetran already knows.
+        wanted: Returns the column selection of a table, or None if the table is not selected.
+        told: Tables whose schemas Fivetran knows already; None for all of ``tables``.
+        clock: Returns the current time in seconds.
     """
 
     takes_files = False
@@ -115,13 +119,20 @@ class UpdateWriter:
     # Interface to the engine
 
     def encode(self, record: Record) -> Any:
-        """Return the record of a message from the author's code unchanged; `emit` encodes it."""
+        """Return a record unchanged.
+
+        It comes from a message of the tap's code, and `emit` encodes it.
+        """
         return record
 
     def make_encoder(
         self, described: SchemaEvent, level: TypeConformanceLevel, unmapped: UnmappedCallback
     ) -> RecordEncoder:
-        """Return the encoder for the records of a stream, under one of its output names."""
+        """Create the encoder for the records of a stream, or of one of its renamed copies.
+
+        ``level`` says to which depth values are converted to the schema. ``unmapped`` is called
+        with the names of undeclared properties.
+        """
         name = described.stream.name
         table = self._narrowed(self._table(described))
         source = StreamSpec(name, get_properties(described.schema), level, unmapped)
@@ -129,11 +140,11 @@ class UpdateWriter:
         return made
 
     def check(self) -> None:
-        """Raise `CallEndedError` if the call has ended."""
+        """Raise `CallEndedError` if the gRPC call has ended."""
         self._backlog.check()
 
     def emit(self, event: Event) -> None:
-        """Put the messages of one event into the queue; wait while the queue is full.
+        """Put the messages of one event into the queue. Wait while the queue is full.
 
         Raises:
             UnsupportedFeatureError: The rows are in batch files, which Fivetran does not support.
@@ -160,18 +171,18 @@ class UpdateWriter:
     # End of the sync
 
     def finish(self, state: bytes) -> None:
-        """Send the final state, unless it was the last message sent."""
+        """Send the final state. Skip it if it was sent already and no rows followed."""
         if self._is_owed or state != self._state:
             self._checkpoint(state)
 
     def break_off(self) -> None:
-        """Send the last state again if rows followed it, so that Fivetran commits those rows."""
+        """Send the last state again if rows were sent after it, so that Fivetran commits them."""
         if self._is_owed:
             self._checkpoint(self._state)
 
     @property
     def summary(self) -> str:
-        """Number of tables and rows sent, as text."""
+        """Text with the number of tables and rows sent."""
         sent = [each.rows for each in self._traffic.values() if each.rows or each.began]
         return f"{format_count(len(sent), 'table')}, {format_count(sum(sent), 'row')}"
 
@@ -196,7 +207,7 @@ class UpdateWriter:
             self._checkpoint(self._state)
 
     def _encoded(self, event: Rows) -> list[bytes]:
-        """Encode the rows of messages from the author's code."""
+        """Encode rows that came from messages written by the tap's own code."""
         encoder = self._encoders.get(event.stream.name)
         if encoder is None:
             raise _undescribed(event.stream.name)
@@ -224,7 +235,7 @@ class UpdateWriter:
             self.make_encoder(event, TypeConformanceLevel.NONE, lambda _names: None)
 
     def _table(self, described: SchemaEvent) -> SourceTable:
-        """Return the table of a stream with the columns of its current schema."""
+        """Return the table for a stream's schema, with all columns of this schema."""
         name, columns = described.stream.name, build_columns(described)
         known = self._traffic.get(name)
         if known is not None:
@@ -245,7 +256,10 @@ class UpdateWriter:
         return self._traffic[name]
 
     def _truncate(self, event: ActivateVersion) -> None:
-        """Truncate a table before its first rows, which a later truncation would delete too."""
+        """Empty a table before its first rows of a new version.
+
+        If rows were sent already, they would be lost, so a warning is sent instead.
+        """
         traffic = self._get_traffic(event.stream.name)
         if self._wanted(traffic.table.id) is None or traffic.version == event.version:
             return
@@ -265,7 +279,10 @@ class UpdateWriter:
         self._is_owed = True
 
     def _status(self, event: StreamStatus) -> None:
-        """Record the start of a stream, or log its row count at its end."""
+        """Store the start time of a stream's tables.
+
+        At the end of the stream, log their row counts.
+        """
         for traffic in self._traffic.values():
             if traffic.table.stream != event.stream.name:
                 continue
@@ -276,7 +293,7 @@ class UpdateWriter:
                 self._tell(traffic)
 
     def _tell(self, traffic: _Traffic) -> None:
-        """Log the number of rows of a table."""
+        """Log the number of rows and the duration of a selected table."""
         if self._wanted(traffic.table.id) is not None:
             seconds = self._clock() - traffic.began
             rows = format_count(traffic.rows, "row")
@@ -292,7 +309,7 @@ class UpdateWriter:
 
 
 def _pieces(bodies: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield messages with the encoded records, of limited number and size per piece."""
+    """Yield messages with the encoded records, each with a limited number of records and bytes."""
     if len(bodies) <= _RECORDS_AT_ONCE and sum(map(len, bodies)) <= _BYTES_AT_ONCE:
         yield _message(bodies)
         return

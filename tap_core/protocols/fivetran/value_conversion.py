@@ -53,7 +53,9 @@ _FALSE: Final = frozenset(("false", "0"))
 
 
 def to_bool(value: Any) -> bool:
-    """Convert a value to a boolean. 0, 1, bits, "true", "false", "1" and "0" are accepted.
+    """Convert a value to a boolean.
+
+    0, 1, one-bit values and "true", "false", "1", "0" are accepted.
 
     Raises:
         ValueError: The value has another form.
@@ -102,10 +104,10 @@ def to_double(value: Any) -> float:
 
 
 def make_decimal_encoder(precision: int, scale: int) -> Callable[[Any], str]:
-    """Return a function that formats a number as a decimal with a precision and scale.
+    """Return a function that formats a number as decimal text with this precision and scale.
 
-    A float with too many digits is rounded to the 15 digits that a double guarantees. The function
-    raises ValueError for values that are not numbers or have more digits.
+    A float with too many digits is rounded to 15 significant digits, which a double guarantees. For
+    other values that do not fit, the function raises ValueError.
     """
     context = Context(prec=precision + 1, traps=[])
     step, limit = Decimal(1).scaleb(-scale), Decimal(10) ** (precision - scale)
@@ -143,7 +145,7 @@ def _number(value: Any) -> Decimal:
 
 
 def to_bytes(value: Any) -> bytes:
-    """Convert a binary value or a base64 string to bytes.
+    """Convert bytes or a base64 string to bytes.
 
     Raises:
         ValueError: The value is neither.
@@ -159,7 +161,7 @@ def to_bytes(value: Any) -> bytes:
 
 
 def to_text(value: Any) -> bytes | None:
-    """Return a string as UTF-8, and any other value as JSON; None for null."""
+    """Convert a string to UTF-8, and other values to JSON text. Return None for null."""
     if isinstance(value, str):
         return utf8(value)
     plain = to_json_compatible(conform_primitive(value, {}))
@@ -169,15 +171,16 @@ def to_text(value: Any) -> bytes | None:
 
 
 def utf8(text: str) -> bytes:
-    """Return a string as UTF-8; a lone surrogate becomes a question mark."""
+    """Encode a string as UTF-8. Lone surrogates become question marks."""
     return str.encode(text, "utf-8", "replace")
 
 
 def make_json_encoder(
     name: str, definition: JsonSchema, level: TypeConformanceLevel, unmapped: UnmappedCallback
 ) -> Callable[[Any], bytes | None]:
-    """Return a function that converts a property's values to its schema and encodes them as JSON.
+    """Return a function that encodes values of a property as JSON. It returns None for null.
 
+    Values are first converted to the schema ``definition``, to the depth given by ``level``.
     Numbers keep all their digits. ``unmapped`` is called with the names of undeclared properties.
     """
     is_fine = make_value_check(definition, level)

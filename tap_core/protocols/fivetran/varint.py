@@ -26,7 +26,7 @@ _LAST: Final = tuple(
 
 
 def encode_varint(value: int) -> bytes:
-    """Return a 64-bit integer as a protobuf varint. A negative number takes ten bytes."""
+    """Encode a 64-bit integer as a protobuf varint. A negative number takes ten bytes."""
     if 0 <= value <= LOW_BITS:
         return _LAST[value]
     value %= _WORD
@@ -46,5 +46,5 @@ def encode_varint(value: int) -> bytes:
 
 
 def encode_length_delimited(tag: bytes, content: bytes) -> bytes:
-    """Return a length-delimited protobuf field: tag, length and content."""
+    """Encode a protobuf field of variable length: its tag, the length and the content."""
     return tag + encode_varint(len(content)) + content

@@ -23,7 +23,7 @@ __all__ = ["find_unknown_streams", "parse_catalog"]
 
 
 def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
-    """Parse and validate a Singer catalog. A lone surrogate becomes U+FFFD.
+    """Parse and validate a Singer catalog. Lone surrogates in strings become U+FFFD.
 
     Args:
         text: The content of the file.
@@ -55,7 +55,10 @@ _TEXTS: Final = ("tap_stream_id", "stream", "replication_key", "replication_meth
 
 
 def _check_entry(entry: Mapping[str, Any], place: str) -> None:
-    """Raise CatalogFileError unless a catalog entry is valid."""
+    """Raise CatalogFileError if a catalog entry is invalid.
+
+    ``place`` is its location, for the message.
+    """
     _check_keys(entry, place)
     for name in _TEXTS:
         if not isinstance(entry.get(name), str | None):
@@ -73,7 +76,9 @@ def _check_entry(entry: Mapping[str, Any], place: str) -> None:
 
 
 def _check_keys(entry: Mapping[str, Any], place: str) -> None:
-    """Check the replication key and the key properties of a catalog entry.
+    """Check that a catalog entry has at most one replication key and that all keys are strings.
+
+    ``place`` is the location of the entry, for error messages.
 
     Raises:
         CatalogFileError: There are several replication keys, or a key is not a string.
@@ -97,7 +102,7 @@ _DEEPEST: Final = 500
 
 
 def _check_breadcrumbs(metadata: Iterable[Any], place: str) -> None:
-    """Raise CatalogFileError if a breadcrumb in the metadata is not a list, or is too long."""
+    """Raise CatalogFileError if a metadata breadcrumb is not a list or has too many names."""
     for each in metadata:
         breadcrumb = each.get("breadcrumb") or []
         if not isinstance(breadcrumb, list) or len(breadcrumb) > _DEEPEST:
@@ -111,10 +116,10 @@ _LISTED_SCHEMAS: Final = ("anyOf", "oneOf", "allOf")
 
 
 def _check_schema(schema: Any, place: str) -> None:
-    """Check a schema at all depths.
+    """Check that ``type`` and ``format`` are valid in a schema and in all its subschemas.
 
     Raises:
-        CatalogFileError: A ``type`` or ``format`` is not a string.
+        CatalogFileError: A type is not a string or a list of strings, or a format is not a string.
     """
     if not isinstance(schema, Mapping):
         return
@@ -142,9 +147,9 @@ def _inner_schemas(schema: Mapping[str, Any]) -> Iterator[Any]:
 def find_unknown_streams(
     catalog: Mapping[str, Any], streams: Mapping[str, SyncStream]
 ) -> Iterator[str]:
-    """Yield warnings for the streams and properties of a catalog that the tap does not have.
+    """Yield a warning for each unknown property, and one for all unknown streams of a catalog.
 
-    ``streams`` maps stream names to the tap's streams. Unknown streams share one warning.
+    Unknown means that the tap does not have them. ``streams`` are the tap's streams by name.
     """
     known = {stream.tap_stream_id: stream for stream in streams.values()}
     unknown = []
@@ -163,7 +168,7 @@ def find_unknown_streams(
 
 
 def _get_known_schema(stream: SyncStream) -> Mapping[str, Any] | None:
-    """Return a stream's schema, or None if the author's code would have to compute it."""
+    """Return a stream's schema. Return None if the tap's own code would have to compute it."""
     found = getattr_static(stream, "schema", None)
     if isinstance(found, Mapping):
         return found

@@ -115,14 +115,13 @@ _Input = Annotated[
 
 
 class SingerCommand(TyperCommand):
-    """Command whose options are all flags or plain strings.
+    """Command whose options are all flags or plain strings, so that parsing needs no pydantic.
 
-    typer converts values with pydantic, whose import takes longer than a whole discovery. These
-    options need no conversion, so this class parses them without pydantic.
+    typer would import pydantic to convert the values, which takes longer than a whole discovery.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options without type conversion. typer still handles help and completion."""
+        """Parse the options without type conversion. Help and completion are left to typer."""
         if ctx.resilient_parsing or "--help" in args:
             # the click that typer bundles cannot print options of the click package
             self.params = [param for param in self.params if _is_ours(param)]
@@ -145,18 +144,18 @@ def _is_ours(param: Any) -> bool:
 
 
 def _call_option_callback(ctx: Any, param: Any, found: Mapping[str, Any]) -> None:
-    """Call the callback of a click option that a plugin has added to its command.
+    """Call the callback of a click option that a plugin's developer has added to the command.
 
-    The value is not passed to the command itself, whose function has no parameter for it.
+    The command's function has no parameter for such an option, so the value is not passed to it.
     """
     if param.name in found and param.callback is not None:
         param.callback(ctx, param, found[param.name])
 
 
 def _normalize_test_option(args: Sequence[str]) -> list[str]:
-    """Return the arguments with ``--test`` in the form ``--test=VALUE``.
+    """Return the command-line arguments with the option ``--test`` in the form ``--test=VALUE``.
 
-    ``--test VALUE`` becomes ``--test=VALUE``, and ``--test`` without a value ``--test=all``.
+    ``--test VALUE`` becomes ``--test=VALUE``. ``--test`` without a value becomes ``--test=all``.
     """
     spelled: list[str] = []
     for arg in args:
@@ -193,7 +192,7 @@ def _logger(plugin: _PluginClass) -> logging.Logger:
 
 
 def tap_command(tap_class: type[SyncTap]) -> CliCommand:
-    """Return the command-line interface of a tap for Singer. Its ``main()`` runs it."""
+    """Return the Singer command line of a tap. Call its ``main()`` to run it."""
 
     def invoke(
         *,
@@ -222,7 +221,7 @@ def tap_command(tap_class: type[SyncTap]) -> CliCommand:
 def target_command(
     target_class: type[_Listener], listen: Callable[[_Listener, BinaryIO], int], epilog: str = ""
 ) -> CliCommand:
-    """Return the command-line interface of a target for Singer. Its ``main()`` runs it.
+    """Return the Singer command line of a target. Call its ``main()`` to run it.
 
     Args:
         target_class: Class of the target.
@@ -235,7 +234,7 @@ def target_command(
 def mapper_command(
     mapper_class: type[_Listener], listen: Callable[[_Listener, BinaryIO], int]
 ) -> CliCommand:
-    """Return the command-line interface of a mapper for Singer. Its ``main()`` runs it.
+    """Return the Singer command line of a mapper. Call its ``main()`` to run it.
 
     ``listen`` is the method of the mapper that processes an input and returns the exit code.
     """
@@ -248,7 +247,7 @@ def _listening_command(
     description: str,
     epilog: str = "",
 ) -> CliCommand:
-    """Return the command of a target or mapper, which reads messages from an input."""
+    """Return the command line of a target or mapper, which reads messages from its input."""
 
     def invoke(
         *,
@@ -323,9 +322,9 @@ def _sync(tap_class: type[SyncTap], config: Sequence[str], catalog: str, state: 
 
 
 def _log_version(plugin: _PluginClass) -> None:
-    """Log the versions of plugin and SDK at DEBUG level.
+    """Log the versions of the plugin and the SDK, but only if DEBUG logging is enabled.
 
-    At other levels they are not looked up, because that slows down the start.
+    Finding the versions would slow down the start.
     """
     logger = _logger(plugin)
     if logger.isEnabledFor(logging.DEBUG):
@@ -351,9 +350,12 @@ def _listen(
 def _text(
     path: str, error: type[ConfigurationError] = CatalogFileError, what: str = "Catalog"
 ) -> bytes:
-    """Return the content of a file; ``-`` means standard input.
+    """Return the content of a file. For the path ``-``, read standard input.
 
-    ``error`` is raised if it cannot be read; ``what`` names the file in the message.
+    Args:
+        path: Path of the file.
+        error: Class of the error to raise if the file cannot be read.
+        what: Name of the file in the error message, such as "Catalog".
     """
     try:
         return read_at_most(sys.stdin.buffer if path == "-" else Path(path), STATE_BYTES)
@@ -381,7 +383,10 @@ def _opened_input(path: str) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def _logged_errors(plugin: _PluginClass) -> Iterator[None]:
-    """Run the block; log its warnings and errors; end the process with an exit code on errors."""
+    """During the block, log Python warnings and errors instead of printing them.
+
+    Expected errors, such as an invalid configuration, end the process with exit code 1.
+    """
     logging.captureWarnings(capture=True)
     sys.excepthook = _excepthook(_logger(plugin))
     try:
@@ -419,9 +424,9 @@ _FAULTS_OF_THE_INPUT: Final = (
 def _excepthook(
     logger: logging.Logger,
 ) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
-    """Return an excepthook that logs uncaught exceptions with their traceback.
+    """Return a function for ``sys.excepthook`` that logs uncaught exceptions with their traceback.
 
-    Errors in the input are logged without a traceback.
+    Errors in the input are logged without a traceback, because only their message helps the user.
     """
 
     def log(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -436,7 +441,10 @@ def _excepthook(
 
 
 def _discard_output() -> None:
-    """Redirect standard output to the null device, so that flushing it at exit raises no error."""
+    """Redirect standard output to the null device after its reader has closed it.
+
+    Otherwise Python would raise an error at exit, when it flushes the output.
+    """
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -37,10 +37,12 @@ __all__ = ["to_event", "to_messages"]
 
 
 def to_event(message: Message, encode: Callable[[Any], Any] = encode_body) -> Event:
-    """Convert a Singer message to an event; ``encode`` encodes the body of a record.
+    """Convert a Singer message to an event.
+
+    ``encode`` encodes a record for the writer of the event.
 
     Raises:
-        TypeError: No event corresponds to the message's type.
+        TypeError: There is no event for this type of message.
     """
     if isinstance(message, RecordMessage):
         extracted = message.time_extracted
@@ -66,7 +68,10 @@ def to_event(message: Message, encode: Callable[[Any], Any] = encode_body) -> Ev
 
 
 def to_messages(event: Event) -> Iterator[Message]:
-    """Yield the Singer messages of an event whose rows are dicts."""
+    """Convert an event to Singer messages.
+
+    The rows of the event must be dicts, not encoded bytes.
+    """
     if isinstance(event, Rows):
         at = event.extracted_at
         extracted = datetime.fromisoformat(at) if isinstance(at, str) else None

@@ -36,7 +36,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 class GenericSingerReader(abc.ABC, Generic[_Line]):
-    """Abstract reader of messages, one per line. Subclass it to support another input format."""
+    """Abstract reader of Singer messages, one per line. Subclass it for another input format."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class GenericSingerReader(abc.ABC, Generic[_Line]):
         file_input: IO[_Line] | None,
         callbacks: Mapping[str, Callable[[dict[str, Any]], None]],
     ) -> Counter[str]:
-        """Pass each message to the callback for its type; return the number of messages by type.
+        """Pass each message to the callback for its type. Return the number of messages by type.
 
         Raises:
             InvalidInputLine: A line is not a message.
@@ -66,7 +66,7 @@ class GenericSingerReader(abc.ABC, Generic[_Line]):
     @property
     @abc.abstractmethod
     def default_input(self) -> IO[_Line]:
-        """The file that ``process_lines`` reads if it gets None as input."""
+        """The file that `process_lines` reads if its argument ``file_input`` is None."""
 
     @staticmethod
     def assert_line_requires(line_dict: dict[str, Any], requires: set[str]) -> None:
@@ -84,14 +84,14 @@ class GenericSingerReader(abc.ABC, Generic[_Line]):
 
     @abc.abstractmethod
     def deserialize_json(self, line: _Line) -> dict[str, Any]:
-        """Parse one line."""
+        """Parse one line of JSON to a message."""
 
     def _process_unknown_message(self, message_dict: dict[str, Any]) -> None:
         raise ValueError(f"Unknown message type '{message_dict['type']}' in message.")
 
 
 class SimpleSingerReader(GenericSingerReader[str]):
-    """Reader of text lines; numbers with a fraction become `Decimal`."""
+    """Reader of Singer messages from text lines. Numbers with a fraction become `Decimal`."""
 
     @property
     def default_input(self) -> IO[str]:
@@ -99,7 +99,7 @@ class SimpleSingerReader(GenericSingerReader[str]):
         return sys.stdin
 
     def deserialize_json(self, line: str) -> dict[str, Any]:
-        """Parse one line.
+        """Parse one line of JSON to a message.
 
         Raises:
             InvalidInputLine: The line is not JSON.
@@ -112,7 +112,7 @@ class SimpleSingerReader(GenericSingerReader[str]):
 
 
 def dec_hook(type: type, obj: Any) -> Any:  # noqa: ARG001  msgspec's signature
-    """Return the string form of a value whose type msgspec does not support."""
+    """Convert a value whose type msgspec does not support to a string. msgspec calls this hook."""
     return str(obj)
 
 
@@ -120,10 +120,10 @@ decoder = msgspec.json.Decoder(dec_hook=dec_hook, float_hook=Decimal)
 
 
 class MsgSpecReader(SimpleSingerReader):
-    """Reader of text lines with msgspec; numbers with a fraction become `Decimal`."""
+    """Reader of Singer messages that uses msgspec. Numbers with a fraction become `Decimal`."""
 
     def deserialize_json(self, line: str) -> dict[str, Any]:
-        """Parse one line.
+        """Parse one line of JSON to a message.
 
         Raises:
             InvalidInputLine: The line is not JSON.
@@ -142,9 +142,9 @@ def _complaint(line: str) -> InvalidInputLine:
 
 
 def is_default_reader(reader: Any) -> bool:
-    """Return True if a reader is one of the SDK's, without changes.
+    """Return True if a reader is an unmodified reader of the SDK, not a subclass.
 
-    `SingerReader` can replace such a reader.
+    Then the faster `SingerReader` can be used instead.
     """
     return type(reader) in {SimpleSingerReader, MsgSpecReader} and vars(reader).keys() <= {
         "_current_message"

@@ -39,36 +39,36 @@ _Message = TypeVar("_Message")
 
 
 class GenericSingerWriter(abc.ABC, Generic[_Text, _Message]):
-    """Abstract writer of messages. Subclass it to support another output format."""
+    """Abstract writer of Singer messages. Subclass it for another output format."""
 
     def format_message(self, message: _Message) -> _Text:
-        """Return a message in its output form."""
+        """Return a message in the form in which it is written. Override to change the form."""
         return self.serialize_message(message)
 
     @abc.abstractmethod
     def serialize_message(self, message: _Message) -> _Text:
-        """Return a message as JSON."""
+        """Encode a message as JSON."""
 
     @abc.abstractmethod
     def write_message(self, message: _Message) -> None:
-        """Write a message."""
+        """Write a message to the output."""
 
 
 class SimpleSingerWriter(GenericSingerWriter[str, Message]):
-    """Writer of text lines to standard output."""
+    """Writer of Singer messages as text lines to standard output."""
 
     def serialize_message(self, message: Message) -> str:
-        """Return a message as JSON, without a line end."""
+        """Encode a message as JSON text, without a line feed."""
         return format_message(message)
 
     def write_message(self, message: Message) -> None:
-        """Write a message and flush standard output."""
+        """Write a message as one line to standard output, and flush it."""
         sys.stdout.write(f"{self.format_message(message)}\n")
         sys.stdout.flush()
 
 
 def enc_hook(obj: Any) -> Any:
-    """Return a value that JSON cannot represent as a string; datetimes in ISO 8601."""
+    """Convert a value that JSON does not support to a string; a datetime to ISO 8601."""
     return obj.isoformat(sep="T") if isinstance(obj, datetime) else str(obj)
 
 
@@ -76,7 +76,7 @@ encoder = msgspec.json.Encoder(enc_hook=enc_hook, decimal_format="number")
 
 
 def serialize_jsonl(obj: object, **_kwargs: Any) -> bytearray:
-    """Return a value as a line of JSON, including the line end, in a new buffer."""
+    """Encode a value as one line of JSON, with a line feed at the end."""
     line = bytearray()
     encoder.encode_into(obj, line)
     line += b"\n"
@@ -84,58 +84,64 @@ def serialize_jsonl(obj: object, **_kwargs: Any) -> bytearray:
 
 
 class MsgSpecWriter(GenericSingerWriter[bytearray, Message]):
-    """Writer of byte lines to standard output, encoded with msgspec."""
+    """Writer of Singer messages to standard output that encodes them with msgspec."""
 
     def serialize_message(self, message: Message) -> bytearray:
-        """Return a message as a line of JSON."""
+        """Encode a message as one line of JSON, with a line feed at the end."""
         return serialize_jsonl(message.to_dict())
 
     def write_message(self, message: Message) -> None:
-        """Write a message and flush standard output."""
+        """Write a message as one line to standard output, and flush it."""
         sys.stdout.buffer.write(self.format_message(message))
         sys.stdout.flush()
 
 
 class MessageWriterAdapter:
-    """Adapter that writes events with an author's message writer."""
+    """Writer of events that converts them to Singer messages for a custom message writer."""
 
     takes_files = True
 
     def __init__(self, writer: Any) -> None:
-        """Write with ``writer``, an object with a method ``write_message(message)``."""
+        """Use ``writer``, any object with a method ``write_message(message)``, for all messages."""
         self._writer = writer
 
     def encode(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a copy of the record, because the author's code may reuse the object."""
+        """Return a copy of a record with JSON values.
+
+        The tap's code may change the record later.
+        """
         copied: dict[str, Any] = to_json_compatible(record)
         return copied
 
     def emit(self, event: Event) -> None:
-        """Write the messages of one event."""
+        """Convert one event to Singer messages and write them."""
         for message in to_messages(event):
             self._writer.write_message(message)
 
 
 class EventForwardingWriter(SimpleSingerWriter):
-    """Message writer that passes Singer messages to a function, for other protocols than Singer."""
+    """Message writer that passes Singer messages to a function instead of writing them.
+
+    It is used when a tap runs with another protocol than Singer.
+    """
 
     def __init__(self, take: Callable[[Message], None]) -> None:
-        """Pass each message to ``take``."""
+        """Create a writer that calls ``take`` with each message."""
         self._take = take
 
     def write_message(self, message: Message) -> None:
-        """Pass a message to the function that was given to the constructor."""
+        """Call the constructor's function ``take`` with a message."""
         self._take(message)
 
 
 def is_default_writer(writer: Any) -> bool:
-    """Return True if a writer is one of the SDK's, without changes.
+    """Return True if a writer is an unmodified writer of the SDK, not a subclass.
 
-    `SingerWriter` can replace such a writer.
+    Then the faster `SingerWriter` can be used instead.
     """
     return type(writer) in {SimpleSingerWriter, MsgSpecWriter} and not vars(writer)
 
 
 def make_event_writer(writer: Any) -> SingerWriter | MessageWriterAdapter:
-    """Return a writer of events that produces the same output as the message writer ``writer``."""
+    """Return a writer of events that produces the same output as a given message writer."""
     return SingerWriter() if is_default_writer(writer) else MessageWriterAdapter(writer)

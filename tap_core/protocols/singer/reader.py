@@ -60,7 +60,7 @@ _Version: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class _Record(msgspec.Struct, tag="RECORD", tag_field="type", gc=False):
-    """RECORD message; ``record`` holds the bytes of the input."""
+    """RECORD message. ``record`` is kept as unparsed bytes of the input."""
 
     stream: str
     record: msgspec.Raw
@@ -69,11 +69,14 @@ class _Record(msgspec.Struct, tag="RECORD", tag_field="type", gc=False):
 
 
 class _TextRecord(_Record, tag="RECORD", tag_field="type"):
-    """RECORD message that cannot be decoded safely; ``record`` is a JSON string of the input."""
+    """RECORD message that cannot be decoded safely.
+
+    ``record`` is the original JSON as a JSON string.
+    """
 
 
 class _Schema(msgspec.Struct, tag="SCHEMA", tag_field="type"):
-    """SCHEMA message; ``schema`` is not decoded until its size has been checked."""
+    """SCHEMA message. ``schema`` is kept as unparsed bytes until its size has been checked."""
 
     stream: str
     schema: msgspec.Raw
@@ -82,20 +85,23 @@ class _Schema(msgspec.Struct, tag="SCHEMA", tag_field="type"):
 
 
 class _State(msgspec.Struct, tag="STATE", tag_field="type"):
-    """STATE message; ``value`` holds the bytes of the input."""
+    """STATE message. ``value`` is kept as unparsed bytes of the input."""
 
     value: msgspec.Raw
 
 
 class _ActivateVersion(msgspec.Struct, tag="ACTIVATE_VERSION", tag_field="type"):
-    """ACTIVATE_VERSION message: rows of other table versions are no longer valid."""
+    """ACTIVATE_VERSION message. Rows of table versions other than ``version`` become invalid."""
 
     stream: str
     version: _Version
 
 
 class _Batch(msgspec.Struct, tag="BATCH", tag_field="type"):
-    """BATCH message; ``manifest`` is not decoded until its number of files has been checked."""
+    """BATCH message.
+
+    ``manifest`` is kept as unparsed bytes until its number of files is checked.
+    """
 
     stream: str
     encoding: msgspec.Raw
@@ -116,7 +122,7 @@ _ENCODING_BYTES: Final = 1 << 16
 
 @dataclass(slots=True)
 class _Chunk:
-    """Consecutive rows of one stream and table version."""
+    """Consecutive rows of one stream and one table version."""
 
     stream: str
     version: int | None
@@ -125,24 +131,24 @@ class _Chunk:
 
 
 class SingerReader:
-    """Reader that converts the bytes of a Singer stream to events.
+    """Reader that converts Singer messages, read as bytes, to events.
 
     Call `feed` with each block of bytes, and `close` at the end of the input. Consume all events
-    that they yield.
+    that both methods yield.
 
     Args:
-        check: Check of each record. BATCH messages are then rejected.
+        check: Validates each record. With a check, BATCH messages are errors.
         limits: Limits on the files of a BATCH message; the default is `FileLimits()`.
 
     Raises:
         InvalidInputLine: A line is not a message. Its subclass `TruncatedInputLine` is raised if
             the input ends within a message, and `UnknownMessageType` for an unknown type.
-        UndeclaredRecordError: ``check`` rejects a record.
+        UndeclaredRecordError: ``check`` rejects a record, or there is a BATCH message.
         BatchFileError: A BATCH message names more files than ``limits`` allow.
     """
 
     def __init__(self, check: RecordCheck | None = None, limits: FileLimits | None = None) -> None:
-        """Create a reader whose next line is line 1."""
+        """Create a reader at the beginning of an input (line 1)."""
         self._check = check
         self._limits = limits or FileLimits()
         self._described: dict[str, SchemaEvent] = {}
@@ -150,11 +156,14 @@ class SingerReader:
         self._streams: dict[str, StreamId] = {}
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Yield the events of all lines that end within ``data``."""
+        """Yield the events of all lines that end within ``data``.
+
+        An incomplete last line is kept.
+        """
         yield from self._events(self._lines.split(data))
 
     def close(self) -> Iterator[Event]:
-        """Yield the events of a last line without line end; raise an error if it is incomplete."""
+        """Yield the events of a last line without line feed. Raise an error if it is incomplete."""
         rest = self._lines.rest()
         if not rest.strip():
             return
@@ -167,11 +176,11 @@ class SingerReader:
             raise TruncatedInputLine(message) from error
 
     def remarks(self) -> Iterator[str]:
-        """Yield nothing: there are no warnings about Singer input as a whole."""
+        """Yield nothing. Readers of other protocols yield warnings about the whole input here."""
         yield from ()
 
     def _events(self, lines: list[bytes]) -> Iterator[Event]:
-        """Yield the events of complete lines. Consecutive rows of one stream share an event."""
+        """Yield the events of complete lines. Consecutive rows of one stream become one event."""
         chunk = _Chunk("", None)
         message: _Message | None
         try:
@@ -199,7 +208,7 @@ class SingerReader:
         yield from self._finished(chunk)
 
     def _finished(self, chunk: _Chunk) -> Iterator[Event]:
-        """Yield an event with the rows of a chunk, unless it is empty, and empty the chunk."""
+        """Yield the collected rows as one event and empty the chunk. Yield nothing without rows."""
         if chunk.rows:
             rows, times = chunk.rows, chunk.times
             chunk.rows, chunk.times = [], []
@@ -214,14 +223,14 @@ class SingerReader:
         raise _make_line_error(self._lines.number, line, why, UnknownMessageType)
 
     def _stream(self, name: str) -> StreamId:
-        """Return the `StreamId` for a stream name, always the same object."""
+        """Return the `StreamId` for a stream name. The same name always gets the same object."""
         known = self._streams.get(name)
         if known is None:
             known = self._streams[name] = StreamId(name)
         return known
 
     def _event(self, message: _Schema | _State | _ActivateVersion | _Batch) -> Event:
-        """Convert a message other than a record to an event."""
+        """Convert a SCHEMA, STATE, ACTIVATE_VERSION or BATCH message to an event."""
         if isinstance(message, _State):
             state = bytes(message.value)
             check_state_size(state, self._lines.number)
@@ -276,9 +285,9 @@ class SingerReader:
 
 
 def _cursor(bookmark_properties: Any) -> str | None:
-    """Return the first bookmark property as the replication key, or None.
+    """Return the first bookmark property, which is the replication key. Return None without one.
 
-    Taps without a replication key write an empty list, null, or a list that contains null.
+    Some taps without a replication key write null, an empty list, or a list that contains null.
     """
     listed = isinstance(bookmark_properties, list)
     first = next(iter(bookmark_properties), None) if listed else bookmark_properties
@@ -286,7 +295,10 @@ def _cursor(bookmark_properties: Any) -> str | None:
 
 
 def _restore_input_bytes(message: _Message, mended: bytes, line: bytes) -> _Message:
-    """Restore the input's bytes in a message parsed from a repaired line of equal length."""
+    """Return the message with its record or state in the original form of the input.
+
+    The message was parsed from ``mended``, a repaired copy of ``line`` with the same length.
+    """
     if isinstance(message, _State):
         return _State(msgspec.Raw(slice_at_same_offset(message.value, mended, line)))
     if not isinstance(message, _Record) or bytes(message.record)[0] != _OPEN_BRACE:
@@ -304,12 +316,12 @@ def _make_line_error(
     why: str,
     kind: type[InvalidInputLine] = InvalidInputLine,
 ) -> InvalidInputLine:
-    """Return the error for an invalid line.
+    """Return the error for a line that is not a Singer message.
 
     Args:
         number: Line number.
         line: The line; the message shows its beginning.
-        why: Reason.
+        why: Reason for the error, shown in the message.
         kind: Class of the error.
     """
     return kind(f"Line {number} is not a Singer message ({why}): {excerpt(line)}")

@@ -32,16 +32,16 @@ encode_json: Callable[[Any], bytes] = _encoder.encode
 
 
 class SingerWriter:
-    """Writer of events as Singer messages.
-
-    ``write`` is a function that writes all of the bytes passed to it.
-    """
+    """Writer of events as Singer messages, one line of JSON each."""
 
     takes_files = True
     """True: BATCH messages name the files."""
 
     def __init__(self, write: Callable[[bytes], None] | None = None) -> None:
-        """Write with the function ``write``; without it, write to the current ``sys.stdout``."""
+        """Create a writer that passes the lines to ``write``; the default writes to ``sys.stdout``.
+
+        ``write`` must write all of the bytes it gets.
+        """
         self._write = write or _to_stdout
         self._broken = False
         self._names: dict[str, bytes] = {}
@@ -49,7 +49,7 @@ class SingerWriter:
     encode = staticmethod(encode_body)
 
     def emit(self, event: Event) -> None:
-        """Write one event. Events without a Singer message are ignored.
+        """Write one event. Events that have no Singer message are ignored.
 
         Raises:
             OSError: The reader of the output has closed it, or the disk is full.
@@ -59,7 +59,7 @@ class SingerWriter:
             self.write(lines)
 
     def write(self, lines: bytes) -> None:
-        """Write complete lines.
+        """Write complete lines. After a failed write, all later writes fail too.
 
         Raises:
             OSError: The reader of the output has closed it, or the disk is full.
@@ -74,7 +74,7 @@ class SingerWriter:
             raise
 
     def _lines(self, event: Event) -> bytes:
-        """Return the output lines of an event."""
+        """Return the lines of Singer messages for an event, or b"" if it has no message."""
         if isinstance(event, Rows):
             return self._records(event)
         if isinstance(event, Checkpoint):
@@ -91,11 +91,11 @@ class SingerWriter:
         return b""
 
     def _records(self, event: Rows) -> bytes:
-        """Return the RECORD lines of a chunk of rows.
+        """Return the RECORD lines for a group of rows.
 
-        The lines are built with one join. Each further copy of a chunk would cost more than all
-        other steps, because memory of that size is requested from the operating system and returned
-        to it.
+        All lines are joined at once. Each further copy of that many bytes would be slower than all
+        other work, because its memory would be requested from the operating system and then
+        returned.
         """
         if not event.rows:
             return b""
@@ -132,16 +132,17 @@ class SingerWriter:
         return encode_json(message) + b"\n"
 
     def _name(self, name: str) -> bytes:
-        """Return a stream's name as a JSON string."""
+        """Return a stream's name as a JSON string. The result is cached."""
         if name not in self._names:
             self._names[name] = encode_json(name)
         return self._names[name]
 
 
 def stdout_writer(stream: TextIO) -> Callable[[bytes], None]:
-    """Return a function that writes all bytes to a stream's file descriptor, unbuffered.
+    """Return a function that writes bytes directly to the file descriptor of a stream.
 
-    If the stream has no file descriptor (a ``StringIO`` in a test), the function writes text.
+    If the stream has no file descriptor, such as a ``StringIO`` in a test, the function writes
+    text.
     """
     try:
         fd = stream.fileno()
@@ -162,5 +163,5 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def _to_stdout(data: bytes) -> None:
-    """Write to the current ``sys.stdout``, which the caller may have redirected."""
+    """Write bytes to ``sys.stdout``. It is looked up at each call, because it may be redirected."""
     stdout_writer(sys.stdout)(data)
