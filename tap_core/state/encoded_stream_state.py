@@ -44,7 +44,7 @@ class EncodedStreamState:
         self.refresh()
 
     def refresh(self) -> None:
-        """Discard the index and all cached text; the state dict may have changed anywhere."""
+        """Discard the index and all cached text. Called if any part may have changed."""
         self._index: PartitionIndex | None = None
         self._around_partitions: tuple[bytes, bytes] | None = None
         self._entries: list[Any] | None = None

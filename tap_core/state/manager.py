@@ -357,7 +357,7 @@ class StreamStateManager:
         return pruned or changed
 
     def is_state_non_resumable(self, context: Context | None = None) -> bool:
-        """Return True if an interruption now would lose the progress of a context."""
+        """Return True if a context's progress would be lost if the sync were interrupted now."""
         return bookmarks.is_state_non_resumable(self.get_context_state(context))
 
     def log_sort_error(
@@ -425,7 +425,7 @@ class StreamStateManager:
             limit.visit(partition)
 
     def _is_finished_beyond(self, context: Context | None) -> bool:
-        """Return True if a context's partition is beyond the limit and already finished."""
+        """Return True if a context's partition is beyond the limit and was already finished."""
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         return not (
             not partition
