@@ -34,7 +34,10 @@ _PY_MIN_VERSION, _PY_MAX_VERSION = 10, 14
 
 @dataclass
 class AboutInfo:
-    """Description of a plugin; ``settings`` is the JSON Schema of its settings."""
+    """Description of a plugin, as shown by ``--about``.
+
+    ``settings`` is the JSON Schema of the plugin's settings.
+    """
 
     name: str
     description: str | None
@@ -204,7 +207,7 @@ def _numbers(specifier: str) -> list[str]:
 
 
 def documentation_url(package_metadata: Any) -> str | None:
-    """Return the documentation URL from a package's metadata, or None."""
+    """Return the documentation URL from a package's metadata, or None if it has no such URL."""
     wanted = ("documentation", "docs", "homepage", "repository", "source")
     return _project_url(package_metadata, wanted) or package_metadata.get("Home-page")
 

@@ -84,7 +84,10 @@ class DeprecatedEnumMeta(EnumMeta):
         return _warned(super().__getattribute__(name))
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return the member with a value, or create a new enumeration, as `EnumMeta` does."""
+        """Return the member with a value, with a warning if it is deprecated.
+
+        With more arguments, create a new enumeration, as `EnumMeta` does.
+        """
         return _warned(super().__call__(*args, **kwargs))
 
 

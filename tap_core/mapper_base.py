@@ -110,7 +110,10 @@ class InlineMapper(PluginBase, abc.ABC):
 
     @abc.abstractmethod
     def map_record_message(self, message_dict: dict[str, Any]) -> Iterable[Message]:
-        """Return the messages that replace a RECORD message, in which fractions are `Decimal`."""
+        """Return the messages that replace a RECORD message.
+
+        Fractions in the record are `Decimal`.
+        """
 
     @abc.abstractmethod
     def map_state_message(self, message_dict: dict[str, Any]) -> Iterable[Message]:
@@ -287,7 +290,10 @@ class InlineMapper(PluginBase, abc.ABC):
         return bool(self._signals.received)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Stop after the message being processed, or immediately between two messages."""
+        """Stop after a signal.
+
+        A message that is being processed is completed first.
+        """
         if not self._signals.record(signum):
             super()._handle_termination(signum, frame)
 

@@ -185,7 +185,7 @@ class HeaderLinkPaginator(BaseHATEOASPaginator):
     """Paginator for APIs that return a ``Link`` header with ``rel="next"`` (RFC 8288)."""
 
     def get_next_url(self, response: Response) -> str | None:
-        """Return the URL in the header's ``next`` link, or None."""
+        """Return the URL of the header's ``next`` link, or None if it has no such link."""
         return response.links.get("next", {}).get("url")
 
 

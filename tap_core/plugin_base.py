@@ -387,7 +387,7 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def _url_by(cls, find: Callable[[Any], str | None]) -> str | None:
-        """Return the URL that ``find`` returns for the distribution's metadata, or None."""
+        """Return the URL that ``find`` finds in the package's metadata, or None without one."""
         from importlib import metadata
 
         try:

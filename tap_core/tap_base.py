@@ -579,7 +579,7 @@ class Tap(PluginBase):
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:
-        """Return the Airbyte, Fivetran (``--port``) or Singer command for the arguments."""
+        """Return the Airbyte, Fivetran or Singer command; the option ``--port`` means Fivetran."""
         if args and args[0] in {"spec", "check", "discover", "read"}:
             from tap_core.protocols.airbyte.cli import source_command
 

@@ -142,7 +142,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the settings of every target and of this one's capabilities to a schema, in place."""
+        """Add the settings of all targets and of this one's capabilities to a schema in place."""
         known = cls._built_capabilities()
         for settings, capability in (
             (ADD_RECORD_METADATA_CONFIG, None),
@@ -432,7 +432,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     # Batch files and versions
 
     def _process_unchecked_batch_message(self, message_dict: dict[str, Any]) -> None:
-        """Process a BATCH message from an author's reader, after checking its number of files."""
+        """Check the number of files in a BATCH message of a custom reader, then process it."""
         self._assert_line_requires(message_dict, requires={"stream", "manifest"})
         try:
             FileLimits.from_config(self.config).check_manifest(len(message_dict["manifest"]))
@@ -756,7 +756,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         return bool(self._signals.received)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Stop after the message being processed, or immediately between two messages."""
+        """Stop after a signal; a message that is being processed is completed first."""
         if not self._signals.record(signum):
             super()._handle_termination(signum, frame)
 
