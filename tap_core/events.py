@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class StreamId:
-    """Identifier of a stream: its name, and its namespace if the source has namespaces."""
+    """Identifier of a stream: its name, and its namespace (such as a database schema) or None."""
 
     name: str
     namespace: str | None = None

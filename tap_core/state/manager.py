@@ -56,7 +56,7 @@ class StreamStateManager:
     Args:
         stream_name: Name of the stream, its key in the state's ``bookmarks``.
         tap_state: State dict of the whole tap.
-        is_sorted: True if the source sends records in ascending order of the replication key.
+        is_sorted: True if records arrive in ascending order of the replication key.
         check_sorted: True to raise an error for records that are not in order.
         tap_name: Name of the tap, for the logger.
         state_partitioning_keys: Context keys that identify a bookmark; None for all keys, an empty
@@ -334,7 +334,7 @@ class StreamStateManager:
 
         Args:
             replication_key: Replication key of the stream, or None.
-            saw_all: True if the run has read all partitions of the source. Only then are partitions
+            saw_all: True if this run has read all existing partitions. If False, no partition is
                 removed from the state.
             keeps: Called with the context of each stored partition that this run did not read. If
                 it returns False, the partition is removed from the state.
