@@ -42,7 +42,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name on first access, if it needs an HTTP client or reads schemas."""
+    """Import a public class or function when it is first accessed.
+
+    This applies to names that need an HTTP client or read schemas.
+    """
     if name in {"GraphQLStream", "RESTStream"}:
         return getattr(streams, name)
     if name in {"OpenAPISchema", "SchemaDirectory", "SchemaSource", "StreamSchema"}:

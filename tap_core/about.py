@@ -34,7 +34,10 @@ _PY_MIN_VERSION, _PY_MAX_VERSION = 10, 14
 
 @dataclass
 class AboutInfo:
-    """Description of a plugin; ``settings`` is the JSON Schema of its settings."""
+    """Description of a plugin, as shown by ``--about``.
+
+    ``settings`` is the JSON Schema of the plugin's settings.
+    """
 
     name: str
     description: str | None
@@ -47,13 +50,16 @@ class AboutInfo:
 
 
 class AboutFormatter(abc.ABC):
-    """Base class of output formats. A subclass is registered under its ``format_name``."""
+    """Base class of the output formats of ``--about``.
+
+    Each subclass is registered under its ``format_name``.
+    """
 
     formats: ClassVar[dict[str, type[AboutFormatter]]] = {}
     format_name: str
 
     def __init_subclass__(cls, format_name: str) -> None:
-        """Register the format."""
+        """Register the subclass as the output format named ``format_name``."""
         cls.formats[format_name] = cls
         super().__init_subclass__()
 
@@ -68,11 +74,11 @@ class AboutFormatter(abc.ABC):
 
     @abc.abstractmethod
     def format_about(self, about_info: AboutInfo) -> str:
-        """Return the formatted description."""
+        """Return the plugin's description as text in this format."""
 
 
 class TextFormatter(AboutFormatter, format_name="text"):
-    """Formatter of plain text for a terminal."""
+    """Formatter that writes plain text, for a terminal."""
 
     def format_about(self, about_info: AboutInfo) -> str:
         """Return lines of ``Name: value``, with lists indented."""
@@ -98,7 +104,7 @@ class TextFormatter(AboutFormatter, format_name="text"):
 
 
 class JSONFormatter(AboutFormatter, format_name="json"):
-    """Formatter of JSON for programs."""
+    """Formatter that writes JSON, for other programs."""
 
     def format_about(self, about_info: AboutInfo) -> str:
         """Return a JSON object, indented by two spaces."""
@@ -115,7 +121,7 @@ class JSONFormatter(AboutFormatter, format_name="json"):
 
 
 class MarkdownFormatter(AboutFormatter, format_name="markdown"):
-    """Formatter of Markdown for a plugin's README."""
+    """Formatter that writes Markdown, for the plugin's README."""
 
     def format_about(self, about_info: AboutInfo) -> str:
         """Return a page with description, capabilities, Python versions and a table of settings."""
@@ -166,8 +172,8 @@ def get_supported_pythons(
 ) -> Iterator[str]:
     """Yield the Python 3 versions that a plugin's package supports, such as ``3.12``.
 
-    They are those in ``classifiers``. Without such classifiers they follow from ``requires_python``
-    (such as ``>=3.10,<4``), limited to the versions that the SDK supports.
+    They are taken from ``classifiers``. If these name no versions, they are taken from
+    ``requires_python`` (such as ``>=3.10,<4``), limited to the versions that the SDK supports.
     """
     if classifiers:
         yield from classifiers
@@ -201,15 +207,15 @@ def _numbers(specifier: str) -> list[str]:
 
 
 def documentation_url(package_metadata: Any) -> str | None:
-    """Return the documentation URL from a package's metadata, or None."""
+    """Return the documentation URL from a package's metadata, or None if it has no such URL."""
     wanted = ("documentation", "docs", "homepage", "repository", "source")
     return _project_url(package_metadata, wanted) or package_metadata.get("Home-page")
 
 
 def changelog_url(package_metadata: Any) -> str | None:
-    """Return the changelog URL from a package's metadata, or None.
+    """Return the changelog URL from a package's metadata. Return None if there is no such URL.
 
-    The labels are the well-known ones of the Python Packaging User Guide.
+    The labels searched for are the well-known ones of the Python Packaging User Guide.
     """
     wanted = ("changelog", "change log", "changes", "release notes", "what's new", "history")
     return _project_url(package_metadata, wanted)

@@ -54,7 +54,7 @@ class DeprecatedEnum(Enum):
     deprecation: str | None
 
     def __new__(cls, value: object, deprecation: str | None = None) -> DeprecatedEnum:  # noqa: PYI034
-        """Create a member; ``deprecation`` names its replacement if it is deprecated."""
+        """Create a member. ``deprecation`` is a text that names its replacement, or None."""
         member = object.__new__(cls)
         member._value_ = value
         member.deprecation = deprecation
@@ -62,7 +62,7 @@ class DeprecatedEnum(Enum):
 
     @property
     def deprecation_message(self) -> str | None:
-        """The text that names the replacement, or None if the member is not deprecated."""
+        """Text that names the replacement of a deprecated member; None for other members."""
         return self.deprecation
 
     def emit_warning(self) -> None:
@@ -84,7 +84,10 @@ class DeprecatedEnumMeta(EnumMeta):
         return _warned(super().__getattribute__(name))
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return the member with a value, or create a new enumeration, as `EnumMeta` does."""
+        """Return the member with a value, with a warning if it is deprecated.
+
+        With more arguments, create a new enumeration, as `EnumMeta` does.
+        """
         return _warned(super().__call__(*args, **kwargs))
 
 
@@ -95,7 +98,7 @@ def _warned(found: Any) -> Any:
 
 
 class CapabilitiesEnum(DeprecatedEnum, metaclass=DeprecatedEnumMeta):
-    """Base class of capability enums. The string form of a member is its value."""
+    """Base class of capability enumerations. ``str()`` of a member returns its value."""
 
     def __str__(self) -> str:
         return str(self.value)
@@ -171,7 +174,7 @@ class TargetCapabilities(CapabilitiesEnum):
 
 
 class TargetLoadMethods(str, Enum):
-    """Methods by which a target writes new rows to an existing table."""
+    """Ways in which a target writes new rows to an existing table."""
 
     APPEND_ONLY = "append-only"
     UPSERT = "upsert"
@@ -183,10 +186,10 @@ class TargetLoadMethods(str, Enum):
 
 @dataclass(frozen=True)
 class UnsupportedCapability:
-    """A Singer capability that this version lacks, and the setting that requests it.
+    """Singer capability that this version does not support, and the setting that requests it.
 
-    ``fatal`` is True if ignoring the setting would change the rows (for example, send a column
-    that a stream map removes). Then the run is rejected; otherwise a warning is logged.
+    ``fatal`` is True if ignoring the setting would change the rows, for example send a column that
+    a stream map removes. The run is then rejected. If it is False, a warning is logged.
     """
 
     capability: CapabilitiesEnum
@@ -214,9 +217,9 @@ UNSUPPORTED_CAPABILITIES: tuple[UnsupportedCapability, ...] = (
 def find_unsupported_settings(
     config: Mapping[str, Any], missing: Iterable[UnsupportedCapability] = UNSUPPORTED_CAPABILITIES
 ) -> list[UnsupportedCapability]:
-    """Return the unsupported capabilities that a configuration requests.
+    """Return the unsupported capabilities that the settings request.
 
-    Settings that are false or empty request nothing.
+    A setting that is false or empty requests nothing.
     """
     return [unbuilt for unbuilt in missing if config.get(unbuilt.setting)]
 

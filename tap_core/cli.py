@@ -38,7 +38,7 @@ fivetran-protos: compare the SDK's description of Fivetran's API with the .proto
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code."""
+    """Run the command line of ``python -m tap_core`` and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] in (["--help"], ["-h"]) or arguments[:2] == ["run", "--help"]:
         print(_USAGE, end="")  # noqa: T201  (the command's output)
@@ -83,11 +83,11 @@ def _run(plugin: str, options: list[str]) -> int:
 
 
 class _NoPluginError(Exception):
-    """Raised for a name that does not refer to a runnable plugin."""
+    """A name on the command line does not refer to a plugin that can be run."""
 
 
 def _entry(plugin: str) -> Callable[[], Any]:
-    """Return the function that a plugin's console script would call."""
+    """Return the function that runs a plugin, as the plugin's console script would."""
     module, _, name = plugin.partition(":")
     if not name:
         scripts = metadata.entry_points(group="console_scripts", name=plugin)
@@ -106,7 +106,10 @@ def _entry(plugin: str) -> Callable[[], Any]:
 
 
 def _callable(found: Any, plugin: str) -> Callable[[], Any]:
-    """Return the command of a plugin class, or ``found`` itself if it is a function."""
+    """Return the function that runs a plugin.
+
+    ``found`` is the plugin's class, or the function itself.
+    """
     command = getattr(found, "cli", None) if isinstance(found, type) else found
     if not callable(command):
         raise _NoPluginError(f"{plugin} is neither a plugin class nor a function.")

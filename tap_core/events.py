@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class StreamId:
-    """Identifier of a stream: its name, and its namespace if the source has namespaces."""
+    """Identifier of a stream: its name, and its namespace (such as a database schema) or None."""
 
     name: str
     namespace: str | None = None
@@ -50,7 +50,7 @@ class Op(Enum):
 
 
 class Progress(Enum):
-    """Progress of a stream as reported by its source."""
+    """Progress of a stream, such as started or complete, as its tap reports it."""
 
     STARTED = "started"
     RUNNING = "running"
@@ -63,8 +63,8 @@ class SchemaEvent:
     """Schema of a stream, sent before its first rows and again when it changes.
 
     ``keys`` are the properties that identify a row. Without keys, rows are only appended.
-    ``cursor`` is the replication key. If one of these names denotes a value nested inside a
-    property, ``nested`` maps the name to the path of the value.
+    ``cursor`` is the replication key. ``nested`` is for keys and cursors inside an object: it maps
+    their names to the paths of their values.
     """
 
     stream: StreamId
@@ -76,12 +76,12 @@ class SchemaEvent:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of one stream, in order and ready to be written.
+    """Encoded rows of one stream, in order.
 
     ``rows`` holds the encoded rows (for the JSON protocols one JSON object each, without a line
     feed). ``extracted_at`` is one ISO 8601 timestamp for all rows, or one per row. ``version`` is
-    the table version of the rows. ``meta`` holds the source's metadata of each row as JSON, or is
-    None if no row has metadata.
+    the table version of the rows. ``meta`` holds the metadata that the tap sent with each row, as
+    JSON. It is None if no row has metadata.
     """
 
     stream: StreamId
@@ -94,7 +94,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class BatchFiles:
-    """Rows in files: the paths of the files and their encoding.
+    """Rows in batch files: the paths of the files and their encoding.
 
     ``version`` is the table version of the rows.
     """
@@ -108,12 +108,12 @@ class BatchFiles:
 
 @dataclass(frozen=True)
 class SpooledRows:
-    """Rows that other processes have written to files in the spool format of a loader.
+    """Rows that other processes have written to files for a loader.
 
-    A spool holds rows on disk until they are committed. ``paths`` are files or directories of
-    files. ``count`` and ``nbytes`` are the number and the size of the rows. ``has_deletes`` is
-    False only if no row can be a delete record. ``starts`` maps the part number in a line to the
-    position, in the input, of the first row of that part.
+    The files keep the rows on disk until they are committed. ``paths`` are files or directories of
+    files. ``count`` and ``nbytes`` are the number and the size of the rows. ``has_deletes`` is True
+    if some rows may be delete records, and False if it is certain that there are no delete records.
+    ``starts`` maps the number of each part to the position, in the input, of its first row.
     """
 
     stream: StreamId
@@ -127,7 +127,7 @@ class SpooledRows:
 
 @dataclass(frozen=True)
 class ActivateVersion:
-    """Order to remove the rows of a stream whose table version is not ``version``."""
+    """Instruction to remove all rows of a stream whose table version is not ``version``."""
 
     stream: StreamId
     version: int
@@ -135,10 +135,10 @@ class ActivateVersion:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """State that may be stored once all rows before it are durable.
+    """State that a target may store when all rows before it are safely written.
 
-    ``state`` is JSON on one line: the whole state document or, if ``scope`` names a stream, only
-    the part that belongs to that stream.
+    ``state`` is JSON on one line. If ``scope`` is a stream, it is the part of the state that
+    belongs to that stream. If ``scope`` is None, it is the whole state.
     """
 
     state: bytes
@@ -147,7 +147,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """Progress of one stream as reported by its source."""
+    """Progress of one stream, as its tap reports it."""
 
     stream: StreamId
     progress: Progress
@@ -155,7 +155,7 @@ class StreamStatus:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimated number of rows and bytes of a stream, according to its source.
+    """Estimated number of rows and bytes of a stream, as its tap reports it.
 
     With ``is_total`` True the estimate is for all streams together, and ``stream`` has the name of
     the tap. A later estimate replaces an earlier one.

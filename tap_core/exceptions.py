@@ -148,8 +148,8 @@ class ConfigurationError(SingerSDKError):
 class ConfigValidationError(ConfigurationError):
     """Settings do not match their JSON Schema.
 
-    ``errors`` has one sentence per fault, which includes the path of the setting. ``schema`` is the
-    JSON Schema of the settings.
+    ``errors`` has one sentence for each error, with the path of the setting. ``schema`` is the JSON
+    Schema of the settings.
     """
 
     def __init__(
@@ -159,14 +159,14 @@ class ConfigValidationError(ConfigurationError):
         errors: list[str] | None = None,
         schema: dict[str, Any] | None = None,
     ) -> None:
-        """Create the error from a summary, one sentence per fault, and the schema."""
+        """Create the error. ``message`` is a summary; ``errors`` has a sentence for each error."""
         super().__init__(message)
         self.errors: list[str] = errors or []
         self.schema: dict[str, Any] | None = schema
 
 
 class ConfigFileError(ConfigValidationError):
-    """A configuration file is missing, not JSON, or not a JSON object."""
+    """A settings file is missing, is not JSON, or does not contain a JSON object."""
 
 
 class MapperNotInitialized(ConfigurationError):  # noqa: N818  singer_sdk's name
@@ -178,7 +178,7 @@ class MapperNotInitialized(ConfigurationError):  # noqa: N818  singer_sdk's name
 
 
 class StateFileError(ConfigurationError):
-    """A state file is missing or contains no state. The message names file and line."""
+    """A state file is missing or contains no valid state. The message names file and line."""
 
 
 class StreamSetupError(ConfigurationError, ValueError):
@@ -186,18 +186,18 @@ class StreamSetupError(ConfigurationError, ValueError):
 
 
 class CatalogFileError(ConfigurationError):
-    """A catalog file is missing or contains no catalog."""
+    """A catalog file is missing or contains no valid catalog."""
 
 
 class UnsupportedFeatureError(ConfigurationError):
-    """A known Singer feature is not supported by this version."""
+    """A Singer feature was requested that this version of the SDK does not support."""
 
 
 # Discovery
 
 
 class DiscoveryError(SingerSDKError):
-    """The streams or schemas of a source could not be determined."""
+    """The streams or their schemas could not be determined."""
 
 
 class EmptySchemaTypeError(DiscoveryError):
@@ -239,7 +239,7 @@ class MappingError(SingerSDKError):
 
 
 class ConformedNameClashException(MappingError):  # noqa: N818  singer_sdk's name
-    """Two different names became equal when they were normalized to column names."""
+    """Two different names became the same column name when they were normalized."""
 
 
 class MapExpressionError(MappingError):
@@ -266,14 +266,14 @@ class FatalSyncError(SyncError):
 
 
 class BatchFileError(FatalSyncError):
-    """A batch file cannot be written, or not be read completely. The message names the file."""
+    """A batch file could not be written or could not be read completely. The message names it."""
 
 
 class FatalAPIError(FatalSyncError):
     """A request failed and a retry would not help; ``response`` is the response or None."""
 
     def __init__(self, *args: object, response: Any = None) -> None:
-        """Create the error with the failed response, a ``requests.Response``, or None."""
+        """Create the error. ``response`` is the failed ``requests.Response``, or None."""
         super().__init__(*args)
         self.response = response
 
@@ -320,10 +320,10 @@ class RetriableAPIError(RetriableSyncError):
     """A request failed and may be retried; ``response`` is the response or None."""
 
     def __init__(self, message: str, response: Any = None) -> None:
-        """Create the error with the failed response, whose headers decide on retries.
+        """Create the error. ``response`` is the failed ``requests.Response``, or None.
 
-        The response is a ``requests.Response``. Its type is ``Any`` so that this module does not
-        import requests.
+        The headers of the response decide on retries. The type is ``Any`` so that this module does
+        not import requests.
         """
         super().__init__(message)
         self.response = response
@@ -341,14 +341,14 @@ class InvalidRecord(SkippableSyncError):  # noqa: N818  singer_sdk's name
     """A record does not match its schema, or cannot be represented in Python."""
 
     def __init__(self, error_message: str, record: dict[str, Any]) -> None:
-        """Create the error with the reason and the record."""
+        """Create the error. ``error_message`` is the reason and ``record`` the invalid record."""
         super().__init__(f"Record Message Validation Error: {error_message}")
         self.error_message = error_message
         self.record = record
 
 
 class DataError(SyncError):
-    """Data is invalid."""
+    """Data is invalid: a value, a schema or its size cannot be processed."""
 
 
 class InvalidDateTimeError(DataError, ValueError):
@@ -367,11 +367,11 @@ class LimitExceededError(DataError):
 
 
 class SyncLifecycleSignal(SingerSDKError):  # noqa: N818  singer_sdk's name
-    """Exception that ends a sync early and in an orderly way, without an error."""
+    """Base class of exceptions that end a sync early without an error."""
 
 
 class RequestedAbortException(SyncLifecycleSignal):
-    """The end of the sync was requested. A resumable state is written first, if possible."""
+    """The sync was asked to end. A state from which it can resume is written first, if possible."""
 
 
 class MaxRecordsLimitException(RequestedAbortException):
@@ -379,7 +379,7 @@ class MaxRecordsLimitException(RequestedAbortException):
 
 
 class AbortedSyncExceptionBase(SyncLifecycleSignal, abc.ABC):
-    """Base class of the two exceptions for an aborted stream. Raise a subclass."""
+    """Base class of the exceptions for an aborted stream. Only its subclasses are raised."""
 
 
 class AbortedSyncFailedException(AbortedSyncExceptionBase):
@@ -410,7 +410,7 @@ class TruncatedInputLine(InvalidInputLine):
 
 
 class UnknownMessageType(InvalidInputLine):
-    """A JSON object has a missing or unknown ``type``."""
+    """An input message has no ``type``, or an unknown one."""
 
 
 # Warnings

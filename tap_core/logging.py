@@ -153,9 +153,9 @@ def plugin_log_level(plugin_name: str) -> str:
 
 
 class _ConsoleHandler(logging.Handler):
-    """Handler that writes to the current ``sys.stderr``, which test runners replace.
+    """Handler that writes to the current ``sys.stderr``, even after tests have replaced it.
 
-    A repeated setup in one process recognizes the handler by this class, and replaces it.
+    The logging setup finds an earlier handler by this class and replaces it.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -186,7 +186,7 @@ def setup_console_logging(log_level: str | int | None = None) -> None:
 
 @contextmanager
 def without_console() -> Iterator[None]:
-    """Suspend logging to standard error within the block, in which another handler is used."""
+    """Stop logging to standard error during the block, because another handler is used."""
     root = logging.getLogger()
     taken = [found for found in root.handlers if isinstance(found, _ConsoleHandler)]
     for handler in taken:
@@ -211,7 +211,7 @@ def _apply(path: Path) -> None:
 
 
 def _redact_formats() -> None:
-    """Make the formatters of all handlers remove secrets, including handlers of other code."""
+    """Make the formatters of all log handlers remove secrets, even if other code added them."""
     loggers = [logging.getLogger(), *map(logging.getLogger, list(logging.root.manager.loggerDict))]
     for handler in {handler for logger in loggers for handler in logger.handlers}:
         inner = handler.formatter or logging.Formatter()
@@ -220,7 +220,10 @@ def _redact_formats() -> None:
 
 
 def _set_hooks() -> None:
-    """Remove secrets from uncaught errors of the program and its threads, unless hooks are set."""
+    """Remove secrets from uncaught errors of the program and its threads.
+
+    Hooks that other code has set are not replaced.
+    """
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _show_error
     if threading.excepthook is threading.__excepthook__:
@@ -239,7 +242,7 @@ def _show_error_of_thread(args: threading.ExceptHookArgs) -> None:
 
 
 def _document(text: str) -> Any:
-    """Return the content of a JSON or YAML file. YAML requires the package PyYAML."""
+    """Read a JSON or YAML text and return its content. YAML requires the package PyYAML."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
@@ -247,10 +250,10 @@ def _document(text: str) -> Any:
 
 
 def _ours(config: dict[str, Any]) -> dict[str, Any]:
-    """Convert a log configuration that was written for singer_sdk.
+    """Convert a log configuration that was written for singer_sdk to one for this SDK.
 
-    Existing loggers stay enabled. Meltano's file would disable those of all modules imported
-    before, and thus hide warnings that a user must see.
+    Existing loggers stay enabled. Meltano's configuration would disable the loggers of all modules
+    imported before, and thus hide warnings that a user must see.
     """
     renamed: dict[str, Any] = _renamed(config)
     return {**renamed, "disable_existing_loggers": False}

@@ -49,7 +49,7 @@ _TEXT: Final = frozenset({str})
 
 
 class InlineMapper(PluginBase, abc.ABC):
-    """Base class of mappers. A subclass defines ``name`` and one method per message type."""
+    """Base class of mappers. A subclass defines ``name`` and a method for each message type."""
 
     message_reader_class: type[Any] | None = None
     """A class whose objects have ``process_lines(file_input, callbacks)``, for other wires."""
@@ -99,7 +99,7 @@ class InlineMapper(PluginBase, abc.ABC):
 
     @classmethod
     def _not_built(cls) -> list[UnsupportedCapability]:
-        """Return an empty list, because the author of a mapper defines all of its settings."""
+        """Return an empty list: all settings of a mapper are defined by its developer."""
         return []
 
     # Methods for authors to override
@@ -110,7 +110,10 @@ class InlineMapper(PluginBase, abc.ABC):
 
     @abc.abstractmethod
     def map_record_message(self, message_dict: dict[str, Any]) -> Iterable[Message]:
-        """Return the messages that replace a RECORD message, in which fractions are `Decimal`."""
+        """Return the messages that replace a RECORD message.
+
+        Fractions in the record are `Decimal`.
+        """
 
     @abc.abstractmethod
     def map_state_message(self, message_dict: dict[str, Any]) -> Iterable[Message]:
@@ -196,7 +199,7 @@ class InlineMapper(PluginBase, abc.ABC):
             self.write_message(message)
 
     def _record_line(self, message: RecordMessage) -> bytes:
-        """Return the output line of a record, on a fast path for this most frequent message."""
+        """Return the output line of a RECORD message. It is faster than the general way."""
         head = self._heads.get(message.stream)
         if head is None:
             head = b'{"type":"RECORD","stream":%b,"record":' % encode_json(message.stream)
@@ -268,7 +271,10 @@ class InlineMapper(PluginBase, abc.ABC):
     _assert_line_requires = staticmethod(GenericSingerReader.assert_line_requires)
 
     def _run_custom_reader(self, reader: Any, file_input: Any | None) -> Counter[str]:
-        """Map the messages from an author's reader, which can be stopped between two messages."""
+        """Map the messages that a custom ``message_reader`` reads; return their number by type.
+
+        It can be stopped between two messages.
+        """
         callbacks = {
             "SCHEMA": self._process_schema_message,
             "RECORD": self._process_record_message,
@@ -284,13 +290,16 @@ class InlineMapper(PluginBase, abc.ABC):
         return bool(self._signals.received)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Stop after the message being processed, or immediately between two messages."""
+        """Stop after a signal.
+
+        A message that is being processed is completed first.
+        """
         if not self._signals.record(signum):
             super()._handle_termination(signum, frame)
 
 
 def _body(record: Mapping[str, Any]) -> bytes:
-    """Encode a record that an author built, including values that have no JSON form."""
+    """Encode a record that the mapper's code has built. It may contain values that are not JSON."""
     if not _TEXT.issuperset(map(type, record)):
         return encode_body(to_json_compatible(record))
     kinds = set(map(type, record.values()))

@@ -59,7 +59,7 @@ class Status(str, enum.Enum):
 
 
 class Tag(str, enum.Enum):
-    """Names of common tags."""
+    """Names of the tags that are common to several metrics."""
 
     STREAM = "stream"
     CONTEXT = "context"
@@ -71,7 +71,7 @@ class Tag(str, enum.Enum):
 
 
 class Metric(str, enum.Enum):
-    """Names of metrics: counts, and durations in seconds."""
+    """Names of the metrics, which are counts or durations in seconds."""
 
     RECORD_COUNT = "record_count"
     BATCH_COUNT = "batch_count"
@@ -105,7 +105,7 @@ class Point(Generic[_Value]):
 
 
 def _jsonable(value: Any) -> Any:
-    """Return a value for JSON: a context as a dict, other unsupported values as text."""
+    """Return a value that JSON can represent. A context becomes a dict, other values text."""
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 

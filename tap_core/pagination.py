@@ -70,7 +70,7 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
 
     @property
     def current_value(self) -> TPageToken:
-        """Token of the current page, which is the next to be requested."""
+        """Token of the page that is requested next."""
         return self._value
 
     @property
@@ -90,7 +90,7 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
         return str(self)
 
     def continue_if_empty(self, response: Response) -> bool:  # noqa: ARG002  a hook
-        """Return True if pages with records may follow a page without records."""
+        """Return True if the pagination continues after a page without records."""
         return False
 
     def advance(self, response: Response) -> None:
@@ -125,7 +125,10 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
 
 
 def _described(token: object) -> str:
-    """Return a description of a token; its value is shown only if it is a number, not a secret."""
+    """Return a description of a token for error messages.
+
+    The value is shown only if it is a number; other tokens may contain secrets.
+    """
     kind = type(token).__name__
     if isinstance(token, ParseResult):
         return f"a link to {token.hostname or 'the same host'} ({kind})"
@@ -182,7 +185,7 @@ class HeaderLinkPaginator(BaseHATEOASPaginator):
     """Paginator for APIs that return a ``Link`` header with ``rel="next"`` (RFC 8288)."""
 
     def get_next_url(self, response: Response) -> str | None:
-        """Return the URL in the header's ``next`` link, or None."""
+        """Return the URL of the header's ``next`` link, or None if it has no such link."""
         return response.links.get("next", {}).get("url")
 
 
@@ -190,14 +193,14 @@ class HeaderLinkPaginator(BaseHATEOASPaginator):
 
 
 class JSONPathPaginator(BaseAPIPaginator[str | None]):
-    """Paginator for APIs that return the next token in the body, where a JSONPath finds it."""
+    """Paginator for APIs with the next token in the response body. A JSONPath locates it."""
 
     def __init__(self, jsonpath: str, *args: Any, **kwargs: Any) -> None:
         super().__init__(None, *args, **kwargs)
         self._jsonpath = jsonpath
 
     def get_next(self, response: Response) -> str | None:
-        """Return the first match of the JSONPath in the body, or None."""
+        """Return the first match of the JSONPath in the body. Return None without a match."""
         from tap_core.http.response import parse_first_document
 
         found: str | None = parse_first_document(response, self._jsonpath)
@@ -273,7 +276,7 @@ class LegacyPaginatedStreamProtocol(Protocol[TPageToken]):
 
 
 class LegacyStreamPaginator(BaseAPIPaginator[TPageToken | None], Generic[TPageToken]):
-    """Paginator that calls ``get_next_page_token`` of a stream."""
+    """Paginator that gets the next token from the stream's ``get_next_page_token`` method."""
 
     def __init__(
         self, stream: LegacyPaginatedStreamProtocol[TPageToken], *args: Any, **kwargs: Any

@@ -89,10 +89,10 @@ class CliCommand(Protocol):
 
 
 class EntryPoint:
-    """Executable entry point of one plugin class.
+    """Entry point that runs one plugin class.
 
-    It can be called without arguments, as console scripts do (the arguments are then those in
-    ``sys.argv``), with an argument list, or through :meth:`main`, as test runners for click do.
+    Console scripts call it without arguments, and it uses the arguments in ``sys.argv``. It can
+    also be called with an argument list, or through :meth:`main`, as test runners for click do.
     Other attributes (``params``, ``help``) are those of the Singer command.
     """
 
@@ -110,7 +110,7 @@ class EntryPoint:
         prog_name: str | None = None,
         **extra: Any,
     ) -> Any:
-        """Configure logging, select the command that the arguments name, and run it."""
+        """Configure logging, choose the command by the arguments (such as Singer's), and run it."""
         argv = list(sys.argv[1:] if args is None else args)
         setup_console_logging(plugin_log_level(self.name))
         command = self._plugin.get_command(argv)
@@ -123,7 +123,7 @@ class EntryPoint:
 
 
 class plugin_cli:  # noqa: N801  singer_sdk's name
-    """Descriptor for ``cli``: returns the entry point of the class through which it is accessed."""
+    """Descriptor of ``cli``. ``TapX.cli`` returns the entry point of the class ``TapX``."""
 
     def __get__(self, instance: object, owner: type[PluginBase]) -> EntryPoint:
         return EntryPoint(owner)
@@ -241,13 +241,13 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def _built_capabilities(cls) -> list[CapabilitiesEnum]:
-        """Return those of the plugin's capabilities that the SDK supports, as shown to users."""
+        """Return the plugin's capabilities that the SDK supports, as shown to users."""
         missing = {unbuilt.capability for unbuilt in cls._not_built()}
         return [capability for capability in cls.capabilities if capability not in missing]
 
     @classmethod
     def _not_built(cls) -> list[UnsupportedCapability]:
-        """Return the unsupported capabilities; without a mapper, stream maps are among them."""
+        """Return the unsupported capabilities. Stream maps are included if there is no mapper."""
         maps = cls.setup_mapper is not PluginBase.setup_mapper
         return [
             unbuilt
@@ -262,10 +262,10 @@ class PluginBase(abc.ABC):
         return schema
 
     def _validate_config(self, *, raise_errors: bool = True) -> list[str]:
-        """Validate the settings; return a message for each fault.
+        """Validate the settings; return a message for each error.
 
         Raises:
-            ConfigValidationError: There are faults and ``raise_errors`` is True.
+            ConfigValidationError: There are errors and ``raise_errors`` is True.
         """
         schema = self._full_schema()
         errors = [
@@ -283,7 +283,7 @@ class PluginBase(abc.ABC):
         return errors
 
     def _faults_beyond_schema(self) -> list[str]:
-        """Return a message for each fault that a JSON Schema cannot detect."""
+        """Return a message for each error in the settings that a JSON Schema cannot detect."""
         in_use = find_unsupported_settings(self._config, self._not_built())
         for unbuilt in in_use:
             if not unbuilt.fatal:
@@ -367,7 +367,7 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def get_supported_python_versions(cls) -> list[str] | None:
-        """Return the Python versions that the distribution supports, or None if not installed."""
+        """Return the Python versions that the package supports; None if it is not installed."""
         from importlib import metadata
 
         try:
@@ -387,7 +387,7 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def _url_by(cls, find: Callable[[Any], str | None]) -> str | None:
-        """Return the URL that ``find`` returns for the distribution's metadata, or None."""
+        """Return the URL that ``find`` finds in the package's metadata, or None without one."""
         from importlib import metadata
 
         try:
@@ -435,7 +435,7 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:  # noqa: ARG003  for overrides
-        """Return the command for an argument list: the Singer command, unless overridden."""
+        """Return the command for an argument list. By default it is the Singer command."""
         return cls.get_singer_command()
 
     @classmethod
@@ -450,10 +450,10 @@ class PluginBase(abc.ABC):
             signal.signal(signal.SIGTERM, self._handle_signal)
 
     def _handle_signal(self, signum: int, frame: FrameType | None) -> None:
-        """Handle a signal, unless it repeats the previous request to stop.
+        """Stop after a signal, unless the signal belongs to a stop request already received.
 
-        Ctrl-C reaches all processes of a terminal. An orchestrator among them then sends SIGTERM
-        to its plugins. These two signals are one request to stop.
+        Ctrl-C reaches all processes of a terminal. An orchestrator among them then sends SIGTERM to
+        its plugins. These two signals are one request to stop.
         """
         is_echo = self._signals_heeded == (signal.SIGINT,) and signum == signal.SIGTERM
         self._signals_heeded += (signum,)
@@ -474,7 +474,7 @@ class PluginBase(abc.ABC):
 def _load_config(
     config: Mapping[str, Any] | PurePath | str | Sequence[PurePath | str] | None,
 ) -> dict[str, Any]:
-    """Return a copy of the settings. Reading them from paths is deprecated."""
+    """Return a copy of the settings. If they are passed as paths (deprecated), read the files."""
     if not config:
         return {}
     if isinstance(config, Mapping):

@@ -202,7 +202,7 @@ class Tap(PluginBase):
 
     @property
     def run(self) -> SyncRun:
-        """Current sync as the calling thread sees it, created on first use."""
+        """Current sync, as the `SyncRun` of the calling thread; created on first use."""
         made: SyncRun | None = self.__dict__.get("run")
         if made is None:
             made = self.__dict__["run"] = self._begin_run()
@@ -213,7 +213,7 @@ class Tap(PluginBase):
 
     @property
     def message_writer(self) -> Any:
-        """Writer for messages from the author's code. Each access sends the buffered rows first."""
+        """Writer for messages from the tap's code. Each access sends the buffered rows first."""
         if "run" in self.__dict__:
             self.run.settle()
         return self._message_writer
@@ -227,7 +227,7 @@ class Tap(PluginBase):
     def speak_by(self, outlet: ProtocolWriter) -> None:
         """Use ``outlet``, the writer of a protocol other than Singer, for all output.
 
-        Singer messages that the author's code writes are converted to events and written there too.
+        Singer messages that the tap's code writes are converted and written there too.
         """
         if not is_default_writer(self._message_writer):
             self.logger.warning(
@@ -244,19 +244,19 @@ class Tap(PluginBase):
         self.__dict__.pop("run", None)
 
     def write_message(self, message: Message) -> None:
-        """Write a Singer message, after all rows so far."""
+        """Write a Singer message. Rows that are still buffered are written before it."""
         self.run.emit(to_event(message, self.outlet.encode))
 
     @cached_property
     def state_writer(self) -> StateWriter:
-        """Writer for states that the author's code provides."""
+        """Writer for states that the tap's code passes to it."""
         return StateWriter(self)
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
         """Return the estimated number of rows and bytes of all streams together; None if unknown.
 
-        This is called before the first stream under protocols that support estimates (such as
-        Airbyte). If it returns a total, the single streams are not asked.
+        Called before the first stream if the output protocol has estimates (as Airbyte has). If it
+        returns a total, `Stream.estimate_sync` is not called.
         """
         return None
 
@@ -268,7 +268,7 @@ class Tap(PluginBase):
         emit_total_estimate(self.run, self.name, rows, nbytes)
 
     def update_config(self, changes: Mapping[str, Any]) -> None:
-        """Change settings of this tap, for example when a source has replaced a credential.
+        """Change settings of this tap, for example after an API has replaced a credential.
 
         Under Airbyte a CONTROL message is written. A Fivetran connector keeps the changes while it
         runs. Under Singer they last for this run only, and a warning is logged.
@@ -333,7 +333,7 @@ class Tap(PluginBase):
         return self._streams
 
     def discover_streams(self) -> Sequence[Stream]:
-        """Return all streams of the source, as a sequence of `Stream` objects.
+        """Return all streams of the tap, as a sequence of `Stream` objects.
 
         Every tap must override this method, unless it is always run with a catalog. Include the
         child streams: they are linked to their parents by ``parent_stream_type``.
@@ -377,12 +377,12 @@ class Tap(PluginBase):
 
     @property
     def input_catalog(self) -> Catalog | None:
-        """Catalog passed to the tap, or None."""
+        """Catalog passed to the tap; None without one."""
         return self._input_catalog
 
     @property
     def catalog(self) -> Catalog:
-        """Catalog in use: the input catalog, or else the discovered one."""
+        """Catalog in use: the input catalog if there is one, else the discovered catalog."""
         if self._catalog is None:
             self._catalog = self.input_catalog or self._singer_catalog
         return self._catalog
@@ -412,7 +412,7 @@ class Tap(PluginBase):
         return text
 
     def check_streams(self) -> None:
-        """Raise an error for a stream that cannot be read. Called before discovery prints."""
+        """Raise an error if a stream cannot be read. Called before discovery prints the catalog."""
 
     # Stream maps
 
@@ -457,14 +457,14 @@ class Tap(PluginBase):
 
     @property
     def has_own_catalog(self) -> bool:
-        """True if the author's code provides the catalog with the schemas to send."""
+        """True if the tap's code provides the catalog with the schemas to send."""
         return self.has_mapper and is_overridden(self, "catalog")
 
     # State
 
     @property
     def state(self) -> TapState:
-        """State document, which the caller may change until the sync ends."""
+        """State of the whole tap. The caller may change it until the sync ends."""
         if "run" in self.__dict__:
             self.run.settle()
         self.document.share()
@@ -520,13 +520,13 @@ class Tap(PluginBase):
             stream.log_sync_costs()
 
     def sync_part(self, part: WorkUnit) -> Mapping[str, Any]:
-        """Sync a work unit from another process; return the resulting states by stream name."""
+        """Sync a work unit from another process; return the new states by stream name."""
         if "run" not in self.__dict__:
             self._set_compatible_replication_methods()
         return sync_work_unit(self.streams[part.stream], part)
 
     def _set_compatible_replication_methods(self) -> None:
-        """Force FULL_TABLE if a selected child sets ``ignore_parent_replication_key``."""
+        """Set parents to FULL_TABLE if a selected child has ``ignore_parent_replication_key``."""
         for stream in self.streams.values():
             for below in stream.descendent_streams:
                 if below.selected and below.ignore_parent_replication_key:
@@ -542,7 +542,7 @@ class Tap(PluginBase):
 
     @final
     def run_connection_test(self) -> bool:
-        """Sync one record of each stream; return True."""
+        """Sync one record of each stream. Return True on success; errors are raised."""
         return self.run_sync_dry_run(dry_run_record_limit=1, streams=self.streams.values())
 
     @final
@@ -562,10 +562,10 @@ class Tap(PluginBase):
         return True
 
     def check_connection(self) -> None:
-        """Connect to the source with the settings, and raise an error on failure.
+        """Check that the tap can read data with its settings; raise an error if it cannot.
 
-        The default reads one record of the first stream without a parent. Override it if the source
-        has a cheaper or more specific check.
+        The default reads one record of the first stream without a parent. Override it if the API or
+        database has a cheaper or more specific check.
 
         Example:
             def check_connection(self):
@@ -579,7 +579,7 @@ class Tap(PluginBase):
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:
-        """Return the Airbyte, Fivetran (``--port``) or Singer command for the arguments."""
+        """Return the Airbyte, Fivetran or Singer command; the option ``--port`` means Fivetran."""
         if args and args[0] in {"spec", "check", "discover", "read"}:
             from tap_core.protocols.airbyte.cli import source_command
 
@@ -602,7 +602,7 @@ Tap._HOOKS = {name: get_member(Tap, name) for name in ("catalog", "write_message
 
 
 class StateWriter:
-    """Writer of states from the author's code. Equal consecutive states are written once."""
+    """Writer of states from the tap's code. Equal consecutive states are written once."""
 
     def __init__(self, tap: Tap) -> None:
         """Create a writer of states for ``tap``."""
@@ -649,5 +649,5 @@ def _load_state(state: PurePath | str | dict[str, Any] | None) -> dict[str, Any]
 
 
 def __getattr__(name: str) -> Any:
-    """Return a moved name from its current module, with a deprecation warning."""
+    """Return a class or function that was moved to another module, with a deprecation warning."""
     return deprecated_import(name, old=__name__, known=("SQLTap",), new="tap_core.sql")

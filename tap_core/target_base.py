@@ -142,7 +142,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the settings of every target and of this one's capabilities to a schema, in place."""
+        """Add the settings of all targets and of this one's capabilities to a schema in place."""
         known = cls._built_capabilities()
         for settings, capability in (
             (ADD_RECORD_METADATA_CONFIG, None),
@@ -229,7 +229,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             self._process_batch_message(batch_message(event))
 
     def _run_custom_reader(self, reader: Any, file_input: Any | None) -> Counter[str]:
-        """Process the messages from an author's reader; return their number by type."""
+        """Process the messages of a custom ``message_reader``; return their number by type."""
         callbacks = {
             "SCHEMA": self._process_schema_message,
             "RECORD": self._process_record_message,
@@ -244,7 +244,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         return min(_LONGEST_BEAT, max(0.01, self._MAX_RECORD_AGE_IN_MINUTES * 60 / 4))
 
     def _overrides(self, hook: str) -> bool:
-        """Return True if the author's class overrides the method named ``hook``."""
+        """Return True if the target's class overrides the method named ``hook``."""
         return getattr(type(self), hook) is not getattr(Target, hook)
 
     def _assert_line_requires(self, message_dict: dict[str, Any], requires: set[str]) -> None:
@@ -293,7 +293,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             ) from None
 
     def _process_schema_message(self, message_dict: dict[str, Any]) -> None:
-        """Create the sinks of a stream, or recreate them if schema or keys have changed."""
+        """Create the sinks of a stream, or replace them if the schema or the keys have changed."""
         self._assert_line_requires(message_dict, requires={"stream", "schema"})
         self._assert_line_requires(message_dict["schema"], requires={"properties"})
         name, schema = message_dict["stream"], message_dict["schema"]
@@ -305,7 +305,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._register(name, schema, keys)
 
     def _register(self, name: str, schema: JsonSchema, keys: Sequence[str] | None) -> None:
-        """Create the routes (stream map and sink) for the records of a stream, and their sinks."""
+        """Create the sinks of a stream, and link the stream to them through its stream maps."""
         self._raw_schemas[name] = (copy.deepcopy(schema), keys)
         if self._mapper is None and self._mapper_is_due:
             self._routes[name] = (StreamRoute(name),)
@@ -353,7 +353,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             self._handle_max_record_age()
 
     def _process_rows_directly(self, sink: Sink, rows: Rows, times: Sequence[str | None]) -> None:
-        """Add rows to one sink on the fast path, which makes all checks once for all rows."""
+        """Add rows to one sink in a fast way: checks are made once, not for each row."""
         pipeline = self._get_pipeline(sink)
         take, weighs, version = pipeline.take, pipeline.weighs, rows.version
         holders, clock = self._watermark.holders, time.monotonic
@@ -432,7 +432,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     # Batch files and versions
 
     def _process_unchecked_batch_message(self, message_dict: dict[str, Any]) -> None:
-        """Process a BATCH message from an author's reader, after checking its number of files."""
+        """Check the number of files in a BATCH message of a custom reader, then process it."""
         self._assert_line_requires(message_dict, requires={"stream", "manifest"})
         try:
             FileLimits.from_config(self.config).check_manifest(len(message_dict["manifest"]))
@@ -441,7 +441,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._process_batch_message(message_dict)
 
     def _process_batch_message(self, message_dict: dict[str, Any]) -> None:
-        """Drain the sinks of a stream, then load batch files into the sinks."""
+        """Write the waiting records of a stream, then load its batch files into the sinks."""
         self._assert_line_requires(message_dict, requires={"stream", "encoding", "manifest"})
         encoding = BaseBatchFileEncoding.from_dict(message_dict["encoding"])
         routes = self._get_routes(message_dict["stream"])
@@ -467,7 +467,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         message: dict[str, Any],
         routes: tuple[StreamRoute, ...],
     ) -> None:
-        """Add the records of batch files to sinks, in the same way as those of RECORD messages."""
+        """Add the records of batch files to sinks, as if they came in RECORD messages."""
         name, version = message["stream"], message.get("version")
         own = self._overrides("_process_record_message")
 
@@ -488,7 +488,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         routes: tuple[StreamRoute, ...],
         take: Callable[[Record, int], None],
     ) -> None:
-        """Pass each record of a file to ``take``, then drain the sinks.
+        """Pass each record of a file to ``take``, then write the waiting records of the sinks.
 
         ``take`` also gets the record's size in bytes, or 0 if no sink has a limit in bytes.
         """
@@ -505,7 +505,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             self.drain_one(sink)
 
     def _process_activate_version_message(self, message_dict: dict[str, Any]) -> None:
-        """Drain the sinks of a stream, then activate one table version of its rows."""
+        """Write the waiting records of a stream, then activate a table version in its sinks."""
         for route in self._get_routes(message_dict["stream"]):
             sink = self.get_sink(route.alias)
             if not sink.process_activate_version_messages:
@@ -528,7 +528,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     @property
     def max_parallelism(self) -> int:
-        """The maximum number of sinks that are drained concurrently."""
+        """Maximum number of sinks that are written at the same time."""
         return _MAX_PARALLELISM if self._max_parallelism is None else self._max_parallelism
 
     @max_parallelism.setter
@@ -570,7 +570,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         return successor
 
     def _retire(self, sink: Sink) -> None:
-        """Drain a sink that gets no more records; it is cleaned up at the end of the run."""
+        """Write the waiting records of a replaced sink. It is cleaned up at the end of the run."""
         self.drain_one(sink)
         self._release()
         self._pipelines.pop(sink, None)
@@ -635,7 +635,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     # Drains
 
     def process_endofpipe(self) -> None:
-        """Drain all sinks. Called at the end of the input."""
+        """Write the waiting records of all sinks. Called at the end of the input."""
         self.drain_all(is_endofpipe=True)
 
     @final
@@ -693,7 +693,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._last_full_drain_at = time.monotonic()
 
     def _handle_max_record_age(self) -> None:
-        """Drain all sinks if a record may have waited for longer than the maximum age."""
+        """Write the waiting records of all sinks if the maximum waiting time has passed."""
         if not any(sink.current_size for sink in self._watermark.holders):
             self._reset_max_record_age()
         elif self._max_record_age_in_minutes > self._MAX_RECORD_AGE_IN_MINUTES:
@@ -712,7 +712,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             self._keep_state(event.state)
 
     def _process_state_message(self, message_dict: dict[str, Any]) -> None:
-        """Keep a state until all records that came before it are drained."""
+        """Keep a state until all records that came before it are written."""
         self._assert_line_requires(message_dict, requires={"value"})
         self._keep_state(dump_json(message_dict["value"], default=str).encode())
 
@@ -729,7 +729,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         return None if self._newest_state is None else decode_state(self._newest_state)
 
     def _release(self) -> None:
-        """Write the newest state whose records are all drained, if there is such a state."""
+        """Write the newest state before which all records are written, if there is such a state."""
         if not self._watermark.is_waiting:
             return
         for sink in list(self._watermark.holders):
@@ -756,12 +756,12 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         return bool(self._signals.received)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Stop after the message being processed, or immediately between two messages."""
+        """Stop after a signal; a message that is being processed is completed first."""
         if not self._signals.record(signum):
             super()._handle_termination(signum, frame)
 
     def _wind_up(self) -> None:
-        """Clean up after a signal without starting another drain."""
+        """Clean up after a signal. Waiting records are not written any more."""
         self.logger.info("Stopping on a signal: no further drain is started.")
         self._release()
         if not self._has_ended:
@@ -769,13 +769,13 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
 
 def _refuse(error: InvalidRecord, sinks: Sequence[Sink]) -> None:
-    """Log an unreadable record, and raise the error unless its sinks tolerate it."""
+    """Log an invalid record. Raise the error, unless all of its sinks may skip invalid records."""
     for sink in sinks:
         sink._refuse(InvalidRecord(f"{sink.stream_name}: {error.error_message}", {}))
 
 
 def _reads_files(sink: Sink) -> bool:
-    """Return True if the author overrides the processing of batch files."""
+    """Return True if the sink's class overrides the processing of batch files."""
     hook = "process_batch_files"
     return hook in vars(sink) or getattr(type(sink), hook) is not getattr(Sink, hook)
 
@@ -785,5 +785,5 @@ def _format_counts(counts: Mapping[str, int]) -> str:
 
 
 def __getattr__(name: str) -> Any:
-    """Return a name that moved to another module, with a deprecation warning."""
+    """Return a class or function that was moved to another module, with a deprecation warning."""
     return deprecated_import(name, old=__name__, known=("SQLTarget",), new="tap_core.sql")

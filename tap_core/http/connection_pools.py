@@ -33,7 +33,7 @@ __all__ = [
 
 
 class _LimitedStream(io.RawIOBase):
-    """Byte stream of one HTTP response that enforces the deadline and size limit while it is read.
+    """Byte stream of one HTTP response that enforces a size limit and a deadline while it is read.
 
     ``raw`` is the stream that reads from the socket.
     """
@@ -96,7 +96,7 @@ class _Response(HTTPResponse):
 class HTTPConnectionPool(connectionpool.HTTPConnectionPool):
     """HTTP connection pool that limits the size of responses and the time to receive them.
 
-    The class has urllib3's name because error messages show the name and a later step removes it.
+    It has the same name as urllib3's class, because error messages contain the class name.
     """
 
     def _new_conn(self) -> Any:
@@ -111,9 +111,9 @@ class HTTPSConnectionPool(connectionpool.HTTPSConnectionPool):
 
 
 def _limit_connection(connection: Any) -> Any:
-    """Make a connection's responses limited, and return it.
+    """Replace a connection's response class with one that has limits, and return the connection.
 
-    A connection whose response class was replaced is returned unchanged.
+    If other code has already replaced the response class, the connection is not changed.
     """
     is_known = isinstance(connection, (HTTPConnection, HTTPSConnection))
     if is_known and connection.response_class is HTTPResponse:
@@ -137,7 +137,10 @@ def limit_responses(session: requests.Session) -> None:
 
 
 def limit_proxied_responses(session: requests.Session, url: str, proxy: str | None) -> None:
-    """Limit the responses to ``url`` that a session receives through ``proxy``; None: no proxy."""
+    """Limit the size of responses to ``url`` through ``proxy``, and the time to receive them.
+
+    ``proxy`` is None for requests without a proxy; then nothing is changed.
+    """
     try:
         manager: Any = cast("Any", session.get_adapter(url)).proxy_manager_for(proxy)
     except (InvalidSchema, AttributeError):  # sending the request raises a clearer error

@@ -24,7 +24,7 @@ _hasty: ContextVar[bool] = ContextVar("hasty", default=False)
 
 @contextmanager
 def fail_fast() -> Iterator[None]:
-    """Enable fail-fast mode in this thread for the block: few tries, short waits and timeouts."""
+    """Use few tries, short waits and short timeouts for this thread's requests during the block."""
     token = _hasty.set(True)
     try:
         yield
@@ -33,19 +33,19 @@ def fail_fast() -> Iterator[None]:
 
 
 def limit_tries(tries: int) -> int:
-    """Return ``tries``, the maximum number of tries; at most 2 in fail-fast mode."""
+    """Return the maximum number of tries: ``tries``, or at most 2 in fail-fast mode."""
     return min(tries, _TRIES) if _hasty.get() else tries
 
 
 def limit_wait(seconds: float) -> float:
-    """Return ``seconds``, the wait before the next try; at most 1 in fail-fast mode."""
+    """Return the seconds to wait before the next try: ``seconds``, or at most 1 if failing fast."""
     return min(seconds, _WAIT_SECONDS) if _hasty.get() else seconds
 
 
 def limit_timeout(timeout: _Timeout) -> _Timeout:
-    """Return the timeout of a request: at most 30 seconds in fail-fast mode.
+    """Return the timeout of a request: ``timeout``, or at most 30 seconds in fail-fast mode.
 
-    Timeouts other than a plain number, such as a (connect, read) tuple, are returned unchanged.
+    A timeout that is not a number, such as a (connect, read) tuple, is returned unchanged.
     """
     if _hasty.get() and isinstance(timeout, (int, float)):
         return min(timeout, type(timeout)(_TIMEOUT_SECONDS))

@@ -47,7 +47,7 @@ class UntrustedHostError(FatalAPIError):
 
 
 class Origin(NamedTuple):
-    """Scheme, host and port of a URL. Credentials are only sent to the origin they belong to."""
+    """Scheme, host and port of a URL. They decide if credentials may be sent to the URL."""
 
     scheme: str
     host: str
@@ -60,7 +60,10 @@ class Origin(NamedTuple):
         return f"{self.scheme}://{host}{port}"
 
     def is_tls_upgrade_from(self, other: Origin) -> bool:
-        """Return True if this is ``other`` with HTTPS for HTTP, both at default ports."""
+        """Return True if this origin is ``other`` with HTTPS instead of HTTP.
+
+        Both must use the default port of their scheme.
+        """
         return (other.scheme, other.port, self.scheme, self.port) == (
             *("http", 80, "https", 443),
         ) and self.host == other.host
@@ -86,9 +89,9 @@ def _origin(beginning: str) -> Origin | None:
 
 @lru_cache(maxsize=512)
 def declared_origin(url: str) -> Origin | None:
-    """Return the origin of a URL that the author wrote, or None if it has no valid origin.
+    """Return the origin of a URL that the tap's developer wrote. Return None if it is invalid.
 
-    The URL is normalized as requests does it.
+    The URL is normalized in the same way as by the requests package.
     """
     ready = requests.PreparedRequest()
     try:
@@ -149,8 +152,8 @@ def has_secrets(request: requests.PreparedRequest, secrets: Secrets) -> bool:
     """Return True if the headers, URL or body of a request contain a secret.
 
     A secret is recognized by its value, or by the name of its header or key. Cookies are ignored,
-    since they are never sent to another origin. A body that cannot be read twice (a file or a
-    generator) counts as secret.
+    since they are never sent to another origin. A body that can be read only once (a file or a
+    generator) is assumed to contain a secret.
     """
     headers = {_text(name): _text(value) for name, value in (request.headers or {}).items()}
     headers.pop("Cookie", None)
@@ -171,10 +174,10 @@ def _text(value: str | bytes) -> str:
 
 @dataclass(slots=True)
 class Route:
-    """Check of the origins that a request and its redirects may be sent to.
+    """Check of the origins to which a request and its redirects may be sent.
 
-    ``is_home`` returns True for origins that the credentials belong to. ``carries`` returns True
-    if a request has credentials. ``setting`` is the name of the setting with the allowed hosts,
+    ``is_home`` returns True for an origin to which the credentials belong. ``carries`` returns True
+    for a request with credentials. ``setting`` is the name of the setting with the allowed hosts,
     for error messages.
     """
 
@@ -188,7 +191,8 @@ class Route:
     def check(self, request: requests.PreparedRequest) -> None:
         """Check the URL of a request before it is sent.
 
-        A request without credentials may be sent anywhere; its cookies are removed.
+        A request without credentials is always allowed. Its cookies are removed if its origin is
+        not trusted.
 
         Raises:
             UntrustedHostError: the request would send credentials to an origin that is not allowed.
@@ -316,7 +320,10 @@ def _fallen_back(target: Origin, response: requests.Response | None = None) -> U
 def _keep_authorization(
     request: requests.PreparedRequest, following: requests.PreparedRequest
 ) -> None:
-    """Restore the request's own Authorization header: requests may have used ``.netrc`` instead."""
+    """Copy the first request's Authorization header to a request that follows a redirect.
+
+    The requests package may have replaced the header with credentials from ``.netrc``.
+    """
     following.headers.pop("Authorization", None)
     if "Authorization" in request.headers:
         following.headers["Authorization"] = request.headers["Authorization"]

@@ -34,8 +34,9 @@ def iterate_records(
         paginator: Paginator, which holds the token of the current page.
         fetch: Sends the request for the current page.
         parse: Returns the records of a response.
-        stopped: Called when an empty page ends the loop, with the number of pages with records.
-        has_ended: Called after each page; True ends the loop.
+        stopped: Called if an empty page ends the pagination, with the number of pages before it
+            that had records.
+        has_ended: Called after each page. If it returns True, the pagination ends.
 
     Raises:
         RuntimeError: the same requests return the same pages again and again.
@@ -60,18 +61,19 @@ def iterate_records(
 
 
 class _CycleDetector:
-    """Detector of page tokens that repeat in a cycle (A, B, A, B …), which paginators miss.
+    """Detector of page tokens that repeat in a cycle (A, B, A, B …).
 
-    The third identical response with records to the same request is an error. Pages without
-    records may repeat without limit, because authors poll that way for reports that are not ready.
-    Bodies are compared only if a request repeats.
+    Paginators only detect a token that repeats at once. The third identical response with records
+    to the same request is an error. Pages without records may repeat without limit, because some
+    taps wait in this way for a report that is not ready. Bodies are compared only if a request
+    repeats.
     """
 
     def __init__(self) -> None:
         self._answers: dict[int, int | None] = {}
 
     def check(self, response: requests.Response) -> None:
-        """Raise RuntimeError if the same request has returned the same page twice before."""
+        """Raise RuntimeError if the same request has already returned the same page twice."""
         request: requests.PreparedRequest | None = response.request
         if request is None:  # a response that was made by hand
             return

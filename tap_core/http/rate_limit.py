@@ -38,10 +38,10 @@ _TOO_MANY_REQUESTS: Final = 429
 
 
 class RateLimiter:
-    """Rate limiter: makes the caller wait until a request may be sent.
+    """Rate limiter that makes the caller wait until a request may be sent.
 
-    ``clock`` returns monotonic seconds and ``sleep`` waits. ``ask``, if set, is called instead of
-    the local counter to reserve the time of a request.
+    ``clock`` returns the current time in monotonic seconds, and ``sleep`` waits. ``ask`` is a
+    function that reserves a request in a counter. If it is None, the limiter has its own counter.
     """
 
     def __init__(
@@ -55,13 +55,13 @@ class RateLimiter:
         self._sleep = sleep
 
     def take(self, requests: float, period: float = 1.0) -> float:
-        """Wait until one more request is within the limit of ``requests`` per ``period`` seconds.
+        """Wait until one more request is allowed: at most ``requests`` per ``period`` seconds.
 
         Returns:
             The seconds waited.
 
         Raises:
-            ValueError: the number of requests is not positive.
+            ValueError: ``requests`` is not positive.
         """
         if not requests > 0:
             raise ValueError(f"A rate limit must be above zero, and {requests!r} is not.")
@@ -72,7 +72,7 @@ class RateLimiter:
 
 
 class _Budgets:
-    """Rate limiters of one owner (a tap) by name, and the counters that the limiters use."""
+    """Rate limiters of one tap (the owner) by name, with the counters that they use."""
 
     def __init__(self, counters: RateCounterStore) -> None:
         self.counters = counters
@@ -92,22 +92,22 @@ _shared_lock = threading.Lock()
 
 
 def get_shared_limiter(owner: object, name: str = "") -> RateLimiter:
-    """Return the rate limiter with this name that all users of an owner (a tap) share.
+    """Return the rate limiter named ``name`` of a tap (the owner), shared by all its streams.
 
-    It is created on first use and lives as long as the owner.
+    It is created on first use and lives as long as the tap.
     """
     with _shared_lock:
         return _budgets(owner).of(name)
 
 
 def get_counters(owner: object) -> RateCounterStore:
-    """Return the request counters of an owner (a tap)."""
+    """Return the request counters of a tap (the owner)."""
     with _shared_lock:
         return _budgets(owner).counters
 
 
 def use_shared_counters(owner: object, counters: RateCounterStore) -> None:
-    """Replace an owner's (a tap's) request counters with counters shared by several processes."""
+    """Replace the request counters of a tap (the owner) with counters that processes share."""
     with _shared_lock:
         _shared[owner] = _Budgets(counters)
 
@@ -127,12 +127,15 @@ def _even(requests: float, period: float = 1.0) -> RateLimits:
 
 
 def wait_for_slot(owner: Any, stream: str, limit: float | None) -> None:
-    """Wait until the rate limits of a stream and of its tap (``owner``) allow one more request.
+    """Wait until the rate limits of a stream and of its tap allow one more request.
 
     The tap's limit is applied last, so that waiting for the stream's limit cannot make the request
     exceed it. With shared counters, also wait for a Retry-After that another process received.
 
-    ``limit`` is the stream's requests per second; None means no limit.
+    Args:
+        owner: Tap.
+        stream: Name of the stream.
+        limit: Requests per second of the stream; None means no limit.
     """
     if limit is not None or get_counters(owner).is_shared:
         get_shared_limiter(owner, _format_stream(stream)).take(math.inf if limit is None else limit)
@@ -141,9 +144,9 @@ def wait_for_slot(owner: Any, stream: str, limit: float | None) -> None:
 
 
 def report_retry_after(owner: object, stream: str, response: Any) -> None:
-    """Share the Retry-After of a 429 response with the other processes of the job.
+    """Share the Retry-After of a 429 response with other processes that sync the same tap.
 
-    Without other processes this does nothing: only the thread that received the response waits.
+    If there are no other processes, nothing is done.
     """
     counters = get_counters(owner)
     if response.status_code != _TOO_MANY_REQUESTS or not counters.is_shared:

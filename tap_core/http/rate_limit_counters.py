@@ -32,11 +32,11 @@ LimitKind = Literal["even", "fixed", "moving"]
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """Rate limits of one budget: each pair in ``rates`` is (number of requests, period in seconds).
+    """Rate limits of one budget. Each item of ``rates`` is (number of requests, period in seconds).
 
-    Exactly one kind applies. ``even``: the requests of the only rate are spaced evenly. ``fixed``:
-    requests are counted per fixed window, as the source does. ``moving``: each rate holds in any
-    window of its length.
+    Exactly one of three kinds applies. ``even``: the requests of the only rate are spaced evenly.
+    ``fixed``: requests are counted in fixed windows, as the API does. ``moving``: no period of a
+    rate's length may have more requests, wherever it starts.
     """
 
     kind: LimitKind
@@ -44,7 +44,7 @@ class RateLimits:
 
 
 class Reservation(NamedTuple):
-    """Answer to a reservation: the seconds to wait, and True if the request is reserved.
+    """Result of reserving a request: the seconds to wait, and True if the request is reserved.
 
     If it is not reserved, the caller must ask again after the wait.
     """
@@ -54,19 +54,22 @@ class Reservation(NamedTuple):
 
 
 class RateCounterStore(Protocol):
-    """Counters of requests. Each budget, identified by name, has its own counter."""
+    """Store of request counters. Each budget, identified by its name, has its own counter."""
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Try to reserve a request that counts as ``weight`` requests in the budget ``name``."""
+        """Try to reserve a request in the budget ``name``, whose limits are ``terms``.
+
+        The request counts as ``weight`` requests.
+        """
         ...
 
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Lower the budget ``name`` to what the source reported.
+        """Lower the budget ``name`` to the remaining requests that the API reported.
 
-        ``left`` is the number of remaining requests, and ``seconds`` the time until the source
-        resets its count. None means not reported.
+        ``left`` is the number of remaining requests, and ``seconds`` the time until the API resets
+        its count. Each is None if it was not reported.
         """
 
     @property
@@ -76,7 +79,7 @@ class RateCounterStore(Protocol):
 
 
 class LeakyBucket:
-    """Counter that spaces requests evenly, without bursts: each request has its own time."""
+    """Counter that spaces requests evenly: each request gets a time at which it may be sent."""
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self._clock = clock
@@ -84,7 +87,7 @@ class LeakyBucket:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve the next free time, however far in the future it is."""
+        """Reserve the next free time for a request, even if it is far in the future."""
         [(requests, seconds)] = terms.rates
         with self._lock:
             now = self._now()
@@ -93,7 +96,7 @@ class LeakyBucket:
         return Reservation(at - now, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:  # noqa: ARG002
-        """If the source has no requests remaining, reserve nothing before its count is reset."""
+        """If the API reports no remaining requests, allow none before it resets its count."""
         if left == 0 and seconds is not None:
             with self._lock:
                 self._free_at = max(self._free_at, self._now() + seconds)
@@ -103,7 +106,7 @@ class LeakyBucket:
 
 
 class FixedWindowCounter:
-    """Counter of requests per fixed window; it restarts at the end of each window."""
+    """Counter of requests in a fixed time window. It restarts at the end of each window."""
 
     def __init__(self) -> None:
         self._used = 0.0
@@ -111,7 +114,7 @@ class FixedWindowCounter:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int) -> Reservation:
-        """Reserve a request in the current window, or return the seconds until the window ends."""
+        """Reserve a request in the current window. If it is full, return the seconds to its end."""
         [(limit, length)] = terms.rates
         with self._lock:
             now = time.monotonic()
@@ -122,7 +125,7 @@ class FixedWindowCounter:
             return Reservation(0.0, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:
-        """Use the source's remaining count if it is lower, and its reset as the window's end."""
+        """Adopt the API's number of remaining requests if it is lower, and its reset time."""
         [(limit, length)] = terms.rates
         with self._lock:
             now = time.monotonic()
@@ -143,7 +146,10 @@ class FixedWindowCounter:
 
 
 class SlidingWindowCounter:
-    """Counter that stores the times of the latest requests, so that rates hold in any window."""
+    """Counter that stores the times of recent requests.
+
+    A rate limit then holds in every period of its length, wherever the period starts.
+    """
 
     def __init__(self) -> None:
         self._moments: deque[float] = deque()
@@ -160,9 +166,9 @@ class SlidingWindowCounter:
             return Reservation(0.0, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:
-        """Count the window as full if the source has no requests remaining.
+        """Count the current window as full if the API reports no remaining requests.
 
-        If the source also names its reset time (``seconds``), nothing is changed here.
+        If the API also reports its reset time (``seconds``), this method does nothing.
         """
         if left != 0 or seconds is not None:
             return
@@ -174,7 +180,7 @@ class SlidingWindowCounter:
             self._add(terms, max(0, int(free)), now)
 
     def _until_free(self, rate: tuple[float, float], weight: int, now: float) -> float:
-        """Return the seconds until ``weight`` more requests are within a rate."""
+        """Return the seconds until ``weight`` more requests are allowed by the limit ``rate``."""
         limit, length = rate
         blocking = len(self._moments) - (int(limit) - weight) - 1
         return self._moments[blocking] + length - now if blocking >= 0 else 0.0
@@ -209,13 +215,16 @@ class InProcessCounters:
         self._lock = threading.Lock()
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Try to reserve ``weight`` requests in the budget ``name``, whose limits are ``terms``."""
+        """Try to reserve a request in the budget ``name``, whose limits are ``terms``.
+
+        The request counts as ``weight`` requests.
+        """
         return self._get_counter(name, terms.kind).ask(terms, weight)
 
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Lower the budget ``name`` to the remaining requests that the source reported."""
+        """Lower the budget ``name`` to the remaining requests that the API reported."""
         self._get_counter(name, terms.kind).lower(terms, left, seconds)
 
     def _get_counter(self, name: str, kind: LimitKind) -> _RequestCounter:

@@ -62,7 +62,7 @@ _ParamsDict: TypeAlias = dict[str, Any]
 
 @dataclass(slots=True)
 class HTTPRequest:
-    """A request as the author builds it. Hooks may change every field before it is sent."""
+    """Parts of a request before it is prepared. The tap's overrides may change every field."""
 
     url: str
     method: str = "GET"
@@ -130,7 +130,7 @@ def prepare_request(
 ) -> requests.PreparedRequest:
     """Prepare a request with the session's cookies, headers and authentication.
 
-    ``user_agent`` is used if the request has no User-Agent header; case is ignored.
+    ``user_agent`` is the User-Agent header if the request has no such header.
     """
     headers = dict(request.headers)
     if not any(name.lower() == "user-agent" for name in headers):
@@ -152,9 +152,9 @@ def prepare_request(
 
 
 def _is_plain(session: requests.Session) -> bool:
-    """Return True if a session adds nothing but headers to a request.
+    """Return True if a session adds only headers to its requests, and no cookies or credentials.
 
-    Requests of such a session are prepared on a faster path, because merging the session's settings
+    Requests of such a session are prepared in a faster way, because merging the session's settings
     takes as long as the rest of a request.
     """
     adds = session.cookies or session.params or any((session.hooks or {}).values())
@@ -164,7 +164,10 @@ def _is_plain(session: requests.Session) -> bool:
 def _merge_headers(
     usual: Mapping[str, Any], headers: Mapping[str, Any]
 ) -> CaseInsensitiveDict[Any]:
-    """Return the session's default headers, updated with ``headers``; a None removes a header."""
+    """Return the default headers ``usual`` updated with ``headers``.
+
+    A header whose value is None in ``headers`` is removed.
+    """
     joined: CaseInsensitiveDict[Any] = CaseInsensitiveDict(usual)
     joined.update(headers)
     for name in [name for name, value in joined.items() if value is None]:

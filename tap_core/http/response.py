@@ -68,7 +68,7 @@ class NotJSONError(FatalAPIError, JSONDecodeError):
 
 
 class TruncatedBodyError(RetriableAPIError, JSONDecodeError):
-    """Raised for a JSON body that a connection or proxy has cut off. It may be retried."""
+    """Raised for a JSON body that is incomplete, for example after a lost connection. Retryable."""
 
     def __init__(self, message: str, response: requests.Response | None = None) -> None:
         JSONDecodeError.__init__(self, message, "", 0, response=response)
@@ -76,7 +76,7 @@ class TruncatedBodyError(RetriableAPIError, JSONDecodeError):
 
 
 class JSONResponse(requests.Response):
-    """Response of requests with a faster JSON decoder, which returns the same results."""
+    """Response of the requests package with a faster JSON decoder that gives the same results."""
 
     _document: Any = _UNREAD
     noted: tuple[str, Any] | None = None
@@ -95,9 +95,10 @@ class JSONResponse(requests.Response):
         max_bytes: int | None = None,
         deadline: Deadline | None = None,
     ) -> requests.Response:
-        """Turn a response of requests into a `JSONResponse`; return other classes unchanged.
+        """Turn a `requests.Response` into a `JSONResponse`. Subclasses are returned unchanged.
 
-        ``max_bytes`` is the size limit of its JSON, and ``deadline`` the time limit for reading it.
+        ``max_bytes`` is the size limit of its JSON body. ``deadline`` limits the time for reading
+        it.
         """
         if type(response) is not requests.Response:
             return response
@@ -107,7 +108,7 @@ class JSONResponse(requests.Response):
         return response
 
     def json(self, **kwargs: Any) -> Any:
-        """Decode and return the document; ``kwargs`` are those of `json.loads`."""
+        """Decode the body and return the document. ``kwargs`` are arguments of `json.loads`."""
         check_json_size(self, self.content)
         decoder = _EXACT if kwargs == {"parse_float": Decimal} else _PLAIN
         if (decoder is _EXACT or not kwargs) and _may_be_utf_8(self):
@@ -128,10 +129,11 @@ class JSONResponse(requests.Response):
             raise NotJSONError(_describe_non_json(self, self.content, Secrets()), self) from None
 
     def read(self, secrets: Callable[[], Secrets], noting: str | None = None) -> Any:
-        """Decode the document and keep it; `parse_json` then returns it without decoding again.
+        """Decode the document and keep it, so that `parse_json` returns it without decoding again.
 
-        ``noting`` is a JSONPath. Its first match, if a string, an integer or missing, is kept for
-        `parse_first_document`, because consumers may change the document.
+        ``secrets`` returns the values to hide in error messages. ``noting`` is a JSONPath. Its
+        first match, if a string, an integer or missing, is kept for `parse_first_document`, because
+        the tap's code may change the document.
         """
         if self._document is _UNREAD:
             self._document = _parse_body(self, secrets)
@@ -148,7 +150,7 @@ class JSONResponse(requests.Response):
 
 
 def get_reading_time(response: requests.Response) -> ReadingTime:
-    """Return the object that limits the time for reading the rows of a response."""
+    """Return the object that limits the processor time for reading the rows of a response."""
     deadline = response.deadline if isinstance(response, JSONResponse) else None
     return (deadline or Deadline(ResponseLimits())).reading_time()
 
@@ -178,10 +180,10 @@ def parse_json(response: requests.Response, secrets: Callable[[], Secrets] = Sec
 
 
 def check_content_length(response: requests.Response) -> None:
-    """Check that a JSON body, which another parser will read, is not truncated.
+    """Check that a JSON body is complete before another parser reads it.
 
-    To save time, only a body that begins as JSON and does not end as JSON is decoded. Errors other
-    than truncation are left to the other parser.
+    To save time, the body is decoded only if it begins like JSON and does not end like JSON. Errors
+    other than truncation are left to the other parser.
 
     Raises:
         TruncatedBodyError: the body ends too early.
@@ -206,8 +208,8 @@ def check_json_size(response: requests.Response, body: bytes, *, as_text: bool =
     """Reject JSON that would take far more memory decoded than as bytes.
 
     A decoded document may take four times `JSONResponse.max_bytes`. Ordinary records take three to
-    six times their size in bytes, but ``[[],[],…]`` takes thirty times. ``as_text``: also count the
-    text into which the json module decodes the bytes first.
+    six times their size in bytes, but ``[[],[],…]`` takes thirty times. ``as_text`` is True if the
+    json module will read the body: it first decodes the bytes to text, which is counted too.
 
     Raises:
         ResponseTooLargeError: the size estimated from brackets and commas exceeds the limit.
@@ -265,9 +267,9 @@ def _parse_body(response: requests.Response, secrets: Callable[[], Secrets]) -> 
 
 
 def _may_be_utf_8(response: requests.Response) -> bool:
-    """Return True if a body may be UTF-8. JSON is UTF-8 unless a charset is named (RFC 8259, 8.1).
+    """Return True if a body may be UTF-8, as JSON is unless the response names another charset.
 
-    requests assumes Latin-1 for text without a charset, which is wrong for JSON.
+    For text without a charset, the requests package assumes Latin-1, which is wrong for JSON.
     """
     named = "charset" in str(response.headers.get("Content-Type") or "").lower()
     return (response.encoding or "utf-8").lower() in _UTF_8 or (
@@ -276,7 +278,10 @@ def _may_be_utf_8(response: requests.Response) -> bool:
 
 
 def _text(response: requests.Response, body: bytes) -> str:
-    """Decode a body in the encoding that its first bytes indicate, otherwise as requests does."""
+    """Decode a body by the encoding that its first bytes indicate.
+
+    If they indicate no encoding, decode it as the requests package does.
+    """
     detected = json.detect_encoding(body)
     if detected != "utf-8" or _may_be_utf_8(response):
         try:

@@ -69,10 +69,10 @@ class ResponseLimits(NamedTuple):
 
 
 class Deadline:
-    """Time and size limit of one request, over all its tries and redirects.
+    """Time and size limit of one request, including all its tries and redirects.
 
-    The responses of redirects and of failed tries count. A response that is written to a file gets
-    more time as its bytes arrive.
+    Responses of redirects and of failed tries count too. A response that is written to a file gets
+    more time for each byte that arrives.
     """
 
     __slots__ = ("_earned", "_is_file", "_most", "_used", "_wire", "begun", "limits")
@@ -90,18 +90,18 @@ class Deadline:
         self.begun: float | None = None
 
     def end(self) -> None:
-        """Stop the clock at the end of a response, even an incomplete one; the time used counts."""
+        """Stop the clock at the end of a response, complete or not. The time used is added up."""
         if self.begun is not None:
             self._used += time.monotonic() - self.begun
         self.begun = None
 
     def try_again(self) -> None:
-        """Start another try: the count of received bytes restarts, the clock does not."""
+        """Prepare for another try: reset the number of received bytes, but not the time used."""
         self.end()
         self._wire = 0
 
     def left(self) -> float | None:
-        """Return the remaining seconds, or None if there is no limit or no response has begun.
+        """Return the remaining seconds, or None without a limit or before a response has begun.
 
         Raises:
             ResponseTooSlowError: no time remains.
@@ -115,14 +115,14 @@ class Deadline:
         return left
 
     def longest_silence(self, left: float) -> float:
-        """Return the seconds without data after which to give up on a connection.
+        """Return the seconds without data after which the connection is given up.
 
-        ``left`` is the remaining time. Half of it is reserved for another try.
+        ``left`` is the remaining time. Half of the time is reserved for another try.
         """
         return max(left, self.limits.max_response_seconds or 0.0) / 2
 
     def reading_time(self) -> ReadingTime:
-        """Stop the clock at the end of the response, and return the limit for reading its rows."""
+        """Stop the clock at the end of the response. Return the time limit for reading its rows."""
         self.end()
         limit = self.limits.max_response_seconds
         if limit is None:
@@ -131,10 +131,10 @@ class Deadline:
         return ReadingTime(left, limit)
 
     def count(self, size: int) -> None:
-        """Add ``size`` to the bytes received from the socket.
+        """Add ``size`` to the number of bytes received.
 
         Raises:
-            ResponseTooLargeError: there are more bytes than an allowed response can have.
+            ResponseTooLargeError: more bytes were received than the size limit allows.
         """
         if self.begun is None:
             self.begun = time.monotonic()
@@ -155,11 +155,11 @@ class Deadline:
 
 
 class ReadingTime:
-    """Limit on the processor time that a thread spends on reading the rows of one response.
+    """Limit of the processor time that a thread uses to read the rows of one response.
 
-    The time from one chunk of the body to the next counts, including the processing of the rows.
-    Waiting (for a pipe, for example) takes no processor time. An interval in which the thread sent
-    a request or read another response, as for child streams, is not counted.
+    The time between two chunks of the body counts, including the processing of rows. Time spent
+    waiting does not count. An interval in which the thread sent a request or read another response,
+    for example for child streams, does not count either.
     """
 
     def __init__(self, most: float | None, limit: float = 0.0) -> None:
@@ -187,9 +187,10 @@ class ReadingTime:
 def too_large(
     limits: ResponseLimits, *, is_file: bool, what: str = "answer"
 ) -> ResponseTooLargeError:
-    """Return the error for a response that is larger than allowed.
+    """Return the error for a response that exceeds its size limit.
 
-    ``is_file`` selects the limit of downloads; ``what`` names the response in the message.
+    ``is_file`` is True if the limit for downloads applies, False for the limit for memory. ``what``
+    is the name of the response in the message.
     """
     name = "max_download_bytes" if is_file else "max_response_bytes"
     most: int = getattr(limits, name) or 0
@@ -228,7 +229,7 @@ def _chunks(
 ) -> Iterator[bytes]:
     """Yield the decoded body in chunks; raise `ResponseTooLargeError` if it exceeds the limit.
 
-    ``is_file`` selects the limit of downloads instead of that for memory.
+    ``is_file`` is True if the limit for downloads applies, False for the limit for memory.
     """
     most = limits.max_download_bytes if is_file else limits.max_response_bytes
     if most is not None and (_enforced_size(response) or 0) > most:
@@ -250,7 +251,7 @@ def is_known_to_fit(response: requests.Response, limits: ResponseLimits) -> bool
 
 
 def _enforced_size(response: requests.Response) -> int | None:
-    """Return the maximum number of bytes that http.client will read; None means unlimited.
+    """Return the number of body bytes that http.client will read at most; None means unlimited.
 
     The Content-Length header is not used, because it may be repeated or not a number.
     """

@@ -63,7 +63,7 @@ _Number = TypeVar("_Number", int, float)
 
 
 class _ServerWait(float):
-    """Seconds to wait as requested by the server; no jitter is added."""
+    """Seconds to wait as requested by a ``Retry-After`` header. No random time is added."""
 
     __slots__ = ()
 
@@ -86,8 +86,9 @@ def with_retries(
         jitter: Returns a wait with a random change.
         handler: Called with the details of a failure before each wait.
         logger: Logger for retries.
-        ask_server: True to wait as long as a ``Retry-After`` header says, without jitter.
-        is_over: Returns True if no further tries may be made.
+        ask_server: True to wait as long as a ``Retry-After`` header says, without jitter. False to
+            ignore the header.
+        is_over: Called before a retry. If it returns True, the error is raised instead.
     """
 
     def jittered(wait: float) -> float:
@@ -127,9 +128,10 @@ def with_retries(
 
 
 def _failed_once(function: _Function, failure: Exception) -> _Function:
-    """Return a function whose first call raises ``failure``; later calls call ``function``.
+    """Return a function that raises ``failure`` at its first call, and later calls ``function``.
 
-    The retry loop calls it after a first try outside the loop. All tries share one deadline.
+    The first try is made outside the retry loop; this function repeats its result in the loop. All
+    tries share one deadline.
     """
     failures = [failure]
 
@@ -147,16 +149,16 @@ def _failed_once(function: _Function, failure: Exception) -> _Function:
 
 
 def is_permanent_failure(error: Exception) -> bool:
-    """Return True if another try would fail in the same way, as for a rejected certificate."""
+    """Return True if a retry would fail in the same way, for example for a rejected certificate."""
     return isinstance(error, requests.exceptions.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(
         error
     )
 
 
 def _waits(usual: _Waits, *, ask_server: bool) -> _Waits:
-    """Yield the wait after each failure: the server's Retry-After, or else the next of ``usual``.
+    """Yield the wait after each failure: its Retry-After, or else the next wait of ``usual``.
 
-    With ``ask_server`` False, Retry-After is ignored.
+    With ``ask_server`` False, Retry-After headers are ignored.
     """
     error = yield 0.0
     at_once = False
@@ -173,10 +175,10 @@ def _waits(usual: _Waits, *, ask_server: bool) -> _Waits:
 
 
 def retry_after(error: object) -> float | None:
-    """Return the seconds of a failed response's ``Retry-After`` header, or None.
+    """Return the seconds in the ``Retry-After`` header of an error's response.
 
-    A date is measured from the response's own ``Date`` header, if present, because the clocks may
-    differ. A date in the past is ignored.
+    Return None if there is no such header. A date is compared with the response's own ``Date``
+    header, if present, because the clocks may differ. A date in the past is ignored.
     """
     response = getattr(error, "response", None)
     headers = getattr(response, "headers", None) or {}
@@ -221,7 +223,10 @@ def random_jitter(value: float) -> float:
 
 
 def runtime_backoff(value: Callable[[Any], _Number]) -> Generator[_Number, Any, None]:
-    """Yield the wait that ``value`` returns for each failure that is sent into the generator."""
+    """Yield waits that depend on the errors.
+
+    The retry loop sends each error to the generator, and ``value`` returns the wait for it.
+    """
     wait: Any = 0
     while True:
         failure = yield wait
@@ -229,7 +234,7 @@ def runtime_backoff(value: Callable[[Any], _Number]) -> Generator[_Number, Any, 
 
 
 class RetryState:
-    """Callable that counts the calls of a function. Set ``count`` to zero to restart the count."""
+    """Callable that counts the calls of a function, in the attribute ``count``."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function

@@ -24,7 +24,7 @@ __all__ = ["SpooledResponse", "open_response_body", "spool_to_file"]
 
 
 class SpooledResponse(JSONResponse):
-    """A response whose body is in a temporary file."""
+    """Response whose body is in a temporary file instead of memory."""
 
     kept: _SharedFile
 
@@ -90,9 +90,9 @@ def spool_to_file(
     limits: ResponseLimits | None = None,
     deadline: Deadline | None = None,
 ) -> requests.Response:
-    """Read the body of a streamed response into a temporary file.
+    """Read the body of a streamed response into a temporary file, and return the response.
 
-    Responses of other classes than that of requests are returned unchanged.
+    A response of a subclass of `requests.Response` is returned unchanged.
 
     Raises:
         requests.exceptions.RequestException: the body cannot be read to its end.

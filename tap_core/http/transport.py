@@ -59,10 +59,11 @@ ANNOTATED_ERRORS = (SyncError, requests.exceptions.RequestException)
 
 
 class ProxyCache:
-    """Cache of the proxies that environment variables set, one lookup per host.
+    """Cache of the proxies in environment variables, by host.
 
-    requests reads all environment variables three times per request, which takes longer than
-    reading a page. The cache is not used for a session of another class or with its own proxies.
+    The requests package reads all environment variables three times per request, which takes longer
+    than reading a page. A session of another class, or with its own proxies, does not use the
+    cache.
     """
 
     def __init__(self) -> None:
@@ -71,9 +72,9 @@ class ProxyCache:
     def arguments(
         self, session: requests.Session, request: requests.PreparedRequest
     ) -> dict[str, Any]:
-        """Return the proxy arguments for `requests.Session.send`.
+        """Return the keyword arguments with the proxies for `requests.Session.send`.
 
-        The result is empty if the session looks up proxies itself.
+        The result is empty if the session finds the proxies without this cache.
         """
         if type(session) is not requests.Session or session.proxies or not session.trust_env:
             return {}
@@ -95,8 +96,9 @@ def send_request(
     limits: ResponseLimits | None = None,
     into_file: bool = False,
 ) -> requests.Response:
-    """Send a request and read the whole response, into memory or with ``into_file`` into a file.
+    """Send a request and read the whole response.
 
+    With ``into_file`` True, the body is read into a temporary file, otherwise into memory.
     ``route`` restricts the origins of the request and its redirects. ``limits`` restricts the size
     and the time of the response. ``secrets`` returns the values to hide in error messages.
 
@@ -132,7 +134,7 @@ def send_request(
 
 
 class _Exchange:
-    """Exchange of one request, including the redirects that follow."""
+    """Sending of one request and of the requests that follow its redirects."""
 
     def __init__(
         self,
@@ -180,8 +182,8 @@ class _Exchange:
     def _send_limited(self, request: requests.PreparedRequest) -> requests.Response:
         """Send one request and read its response within the limits.
 
-        The body is read before the author's response hooks run. A response that a hook replaced is
-        read after them.
+        The body is read before the tap's response hooks are called. If a hook returns another
+        response, its body is read after the hooks.
         """
         check_https(request.url)
         arguments = self._proxies.arguments(self._session, request)
@@ -200,7 +202,10 @@ class _Exchange:
             request.hooks = {**hooks, "response": others}
 
     def _read(self, response: requests.Response, *_: Any, stream: Any = False, **__: Any) -> None:
-        """Read the body within the limits, unless the session's own code reads it safely."""
+        """Read the body within the limits. Called as a response hook.
+
+        A small body is left to the requests package, which reads it safely.
+        """
         if not stream and is_known_to_fit(response, self._limits):
             return
         if not self._into_file or response.is_redirect:
@@ -208,9 +213,9 @@ class _Exchange:
 
 
 def token_deadline(seconds: float | None = MAX_RESPONSE_SECONDS) -> Deadline:
-    """Return a deadline for one token request, shared by the responses of all its tries.
+    """Return a time limit for one request of an access token, shared by all its tries.
 
-    ``seconds`` is the time from the first byte of a response to its last.
+    ``seconds`` is the time from the first byte of a response to its last; None means no limit.
     """
     return Deadline(ResponseLimits(max_response_bytes=_TOKEN_BYTES, max_response_seconds=seconds))
 
@@ -309,7 +314,10 @@ def resize_connection_pool(session: requests.Session, threads: int) -> None:
 
 
 def bind_authenticator(authenticator: Any, stream: Any) -> Any:
-    """Return the authenticator. If it has an ``attach`` method, pass it the stream first."""
+    """Pass the stream to the authenticator's ``attach`` method, if it has one.
+
+    Return the authenticator.
+    """
     attach = getattr(authenticator, "attach", None)
     if callable(attach):
         attach(stream)
@@ -317,9 +325,10 @@ def bind_authenticator(authenticator: Any, stream: Any) -> Any:
 
 
 def refresh_token_after_401(authenticator: Any, refusal: requests.Response) -> bool:
-    """Refresh the access token, unless another thread has done so since the request was sent.
+    """Refresh the access token after a 401 response.
 
     If several threads receive a 401 at once, the first one refreshes and the others wait for it.
+    Nothing is done if another thread has refreshed the token since the request was sent.
 
     Returns:
         True if another try may use a new token; False if the authenticator has no tokens.

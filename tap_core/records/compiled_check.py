@@ -21,7 +21,7 @@ __all__ = ["always_false", "compile_record_check"]
 def always_false(_record: Record) -> bool:
     """Return False for any record.
 
-    It is the fast check of a layout (an order of keys) before a check is compiled for that layout.
+    Used instead of a compiled check until a check is compiled for the keys of the records.
     """
     return False
 
@@ -36,8 +36,8 @@ def compile_record_check(
     Args:
         keys: All keys of the records, in any order. A record with other keys fails the check.
         allowed: For each selected property, the Python types that need no further check.
-        checks: By property, a predicate for values of other types. It is not called for finite
-            decimals, which are frequent in API responses and always pass.
+        checks: For some properties, a predicate for values of other types. It is not called for
+            finite decimals, which always pass, because they are frequent in API responses.
 
     Returns:
         The function. If a record passes, the function also deletes the record's deselected

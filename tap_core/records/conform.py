@@ -110,17 +110,17 @@ def conform_record_data_types(
     level: TypeConformanceLevel,
     logger: logging.Logger,
 ) -> Record:
-    """Return a record converted to the types of the schema.
+    """Return a record with its values converted to the types of the schema.
 
-    The schema is compiled at each call. Inside a sync use `compile_conformer` instead.
+    The schema is compiled at each call. For many records use `compile_conformer` instead.
     """
     return compile_conformer(schema, level, warn_once(stream_name, logger))(record)
 
 
 def warn_once(stream_name: str, logger: logging.Logger) -> UnmappedCallback:
-    """Return a callback that warns once about each distinct set of dropped properties.
+    """Return a callback that logs a warning about properties that the schema does not declare.
 
-    It is the ``unmapped`` argument of `compile_conformer`.
+    The same set of properties is logged once. Pass it to `compile_conformer` as ``unmapped``.
     """
     seen: set[tuple[str, ...]] = set()
 
@@ -173,8 +173,8 @@ def _bytes_to_text(value: bytes, schema: JsonSchema) -> str | bool:
 def _instant_text(value: date | time | timedelta) -> str:
     """Return the ISO 8601 text of a date, time or duration.
 
-    A datetime without a timezone is taken as UTC. A duration is added to 1970-01-01 and written as
-    the resulting datetime, like in singer_sdk.
+    A datetime without a timezone is assumed to be UTC. A duration is added to 1970-01-01 and
+    written as the resulting datetime, like in singer_sdk.
     """
     if isinstance(value, datetime):
         return format_iso(value)
@@ -184,7 +184,7 @@ def _instant_text(value: date | time | timedelta) -> str:
 
 
 def is_finite(value: float | Decimal) -> bool:
-    """Return False for NaN and infinity, which JSON cannot represent."""
+    """Return True for a number that JSON can represent, False for NaN and infinity."""
     return value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)
 
 
@@ -261,12 +261,12 @@ def _object(schema: JsonSchema, level: TypeConformanceLevel, parent: str | None)
 
 
 def get_property_schema(schema: Any) -> JsonSchema:
-    """Return a property's schema, or an empty dict for the schemas ``true`` and ``false``."""
+    """Return a property's schema. For the schemas ``true`` and ``false``, return an empty dict."""
     return schema if isinstance(schema, dict) else {}
 
 
 def has_uniform_items(schema: JsonSchema) -> bool:
-    """Return True if a schema declares an array whose items all have the same schema.
+    """Return True if a schema has the type array and one schema for all items.
 
     Return False for a schema without a type.
     """
@@ -277,7 +277,7 @@ def has_uniform_items(schema: JsonSchema) -> bool:
 
 
 def _value(schema: JsonSchema, level: TypeConformanceLevel, path: str) -> _Conform:
-    """Return a function that converts the value of one property, for any type of value."""
+    """Return a function that converts a property's value, of any Python type, by its schema."""
     deep = level == TypeConformanceLevel.RECURSIVE
     has_object = bool(is_object_type(schema)) and "properties" in schema
     has_list = has_uniform_items(schema)

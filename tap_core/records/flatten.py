@@ -44,7 +44,7 @@ _PLAIN: frozenset[type] = frozenset((str, int, float, bool, NoneType))
 
 
 class PluginFlatteningConfig(TypedDict, total=False):
-    """The flattening settings in the configuration of a tap, mapper or target."""
+    """Settings of flattening in the configuration of a tap, mapper or target."""
 
     flattening_enabled: bool
     flattening_max_depth: int
@@ -60,7 +60,7 @@ class FlatteningOptions:
         enabled: True if nested objects are flattened.
         max_level: Number of nesting levels to flatten; 0 flattens nothing.
         separator: Text between the names of an object and its property in a column name.
-        max_key_length: Column names of this many characters or more are shortened.
+        max_key_length: Column names are shortened if they have at least this number of characters.
 
     Raises:
         ConfigValidationError: Flattening is enabled without a maximum level.
@@ -82,7 +82,7 @@ class FlatteningOptions:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FlatteningOptions:
-        """Return the options from a plugin's configuration; null gives an option's default."""
+        """Return the options from a plugin's settings. An option set to null gets its default."""
         settings = {
             "max_level": data.get("flattening_max_depth"),
             "max_key_length": data.get("flattening_max_key_length"),
@@ -107,10 +107,10 @@ def flatten_key(
     *,
     max_key_length: int = DEFAULT_MAX_KEY_LENGTH,
 ) -> str:
-    """Return the column name of a nested property: the names of its parents and its own, joined.
+    """Return the column name of a nested property: its parents' names and its own name, joined.
 
-    A name of ``max_key_length`` or more characters is shortened: first the parents' names, from
-    the left, then the property's own name, until the column name is short enough.
+    If the name has at least ``max_key_length`` characters, it is shortened: first the parents'
+    names, from the left, then the property's own name, until the column name is short enough.
 
     >>> flatten_key("foo", ["bar", "baz"])
     'bar__baz__foo'
@@ -164,7 +164,7 @@ def flatten_schema(
 
 @dataclass(frozen=True)
 class _Columns:
-    """Converter of a schema's nested ``properties`` to flat columns."""
+    """Converter of the nested properties of a schema to flat columns."""
 
     max_level: int
     separator: str
@@ -193,7 +193,7 @@ class _Columns:
                 yield key, column
 
     def _is_split(self, definition: JsonSchema, level: int) -> bool:
-        """Return True if an object at this nesting level is split into several columns."""
+        """Return True if an object at this nesting level gets a column for each property."""
         is_object = "object" in definition.get("type", ())
         return is_object and "properties" in definition and level < self.max_level
 
@@ -257,11 +257,11 @@ def compile_flattener(
     """Return a function that takes a record and returns a flattened copy.
 
     Args:
-        flattened_schema: Result of `flatten_schema`. An object whose key is a column of this schema
-            is not split. With None no object is split.
+        flattened_schema: Result of `flatten_schema`. An object that has its own column in this
+            schema is not split into several columns. If this is None, no object is split.
         max_level: Number of nesting levels to flatten. Deeper objects become JSON text.
         separator: Text between the names of an object and its property in a column name.
-        max_key_length: Column names of this many characters or more are shortened.
+        max_key_length: Column names are shortened if they have at least this number of characters.
     """
     columns = (flattened_schema or {}).get("properties") or {}
 
@@ -286,7 +286,7 @@ _Column: TypeAlias = "tuple[str, _Level | None]"
 
 
 class _Level(dict[str, _Column]):
-    """Cache of the column names for the keys of one object, filled as keys are looked up."""
+    """Cache of the column names for the properties of one object. A name is made on first use."""
 
     def __init__(
         self, path: tuple[str, ...], compute: Callable[[tuple[str, ...], str], _Column]
@@ -315,7 +315,7 @@ def _flatten_into(values: Mapping[str, Any], level: _Level, result: Record) -> N
 
 
 def _as_json(value: Any) -> str:
-    """Return a list or object as JSON text; lone surrogates become question marks."""
+    """Return a list or object as JSON text. Invalid Unicode (surrogates) becomes question marks."""
     try:
         return serialize_json(value)
     except UnicodeEncodeError:

@@ -36,7 +36,7 @@ _Tree: TypeAlias = dict[str, "_Tree | None"]
 def selected_schema(schema: JsonSchema, mask: SelectionMask) -> JsonSchema:
     """Return a copy of ``schema`` without deselected properties.
 
-    The names of deselected properties are also removed from ``required``, which may become empty.
+    Their names are also removed from ``required``, which may become empty.
     """
     result = deepcopy(schema)
     _prune_schema(result, mask, ())
@@ -95,9 +95,10 @@ def compile_pruner(
     schema: JsonSchema,  # noqa: ARG001 - a record may hold undeclared properties
     mask: SelectionMask,
 ) -> RecordPruner | None:
-    """Return a function that deletes a record's deselected properties, or None if all are selected.
+    """Return a function that deletes the deselected properties of a record.
 
-    Changes of the mask after this call have no effect on the function.
+    Return None if all properties are selected. Later changes of ``mask`` do not affect the
+    function.
     """
     tree: _Tree = {}
     for path in _deselected(mask):
@@ -110,7 +111,7 @@ def compile_pruner(
 def _deselected(mask: SelectionMask) -> Iterator[tuple[str, ...]]:
     """Yield the path of each deselected property as a tuple of property names.
 
-    If parents of a property are deselected too, only the path of the topmost parent is yielded.
+    Paths below another deselected property are left out.
     """
     for breadcrumb, selected in mask.items():
         names = _names(breadcrumb)
@@ -124,7 +125,7 @@ def _deselected(mask: SelectionMask) -> Iterator[tuple[str, ...]]:
 def _names(breadcrumb: Breadcrumb) -> tuple[str, ...]:
     """Return the property names in a breadcrumb such as ``("properties", "a", "properties", "b")``.
 
-    Return an empty tuple if the breadcrumb does not only lead through objects.
+    Return an empty tuple if the breadcrumb contains parts other than properties of objects.
     """
     keywords, names = breadcrumb[::2], breadcrumb[1::2]
     through_objects = len(keywords) == len(names) and set(keywords) <= {"properties"}
@@ -168,7 +169,7 @@ def _pruner(tree: _Tree) -> RecordPruner:
 
 
 def _strict_pruner(selected: frozenset[str], prune: RecordPruner) -> RecordPruner:
-    """Return a function that deletes all properties not in ``selected`` and then calls ``prune``.
+    """Return a function that deletes all properties not in ``selected``, then calls ``prune``.
 
     Used for a stream that is itself deselected.
     """

@@ -67,7 +67,7 @@ _Signature: TypeAlias = tuple[type, ...]
 
 
 class _Layout(NamedTuple):
-    """Precomputed decisions for encoding the records that have the same keys in the same order."""
+    """Decisions about encoding records, made once for all records with the same order of keys."""
 
     drops: tuple[str, ...]
     """Names of the deselected properties, which are deleted from the record."""
@@ -86,11 +86,12 @@ class _Layout(NamedTuple):
 
 
 class RecordSerializer:
-    """Callable that prunes, converts and encodes the records of one stream, for use by one thread.
+    """Callable that encodes the records of one stream. Only one thread may use it.
 
-    A loop may bypass the call for speed: if ``serializer.fits(record)`` returns True, the record
-    needs no conversion and can be passed directly to ``serializer.encode``. Each call of the
-    serializer may replace the function ``fits``, so the loop must read the attribute again.
+    It removes deselected properties and converts values first. A loop may skip the call for speed:
+    if ``serializer.fits(record)`` returns True, the record can be passed directly to
+    ``serializer.encode``. A call of the serializer may replace the function ``fits``, so the loop
+    must read the attribute again after each call.
     """
 
     __slots__ = ("_encode_slowly", "_find", "_keys", "_layout", "encode", "fits")
@@ -117,7 +118,7 @@ class RecordSerializer:
         self.fits: Callable[[Record], bool] = always_false
 
     def __call__(self, record: Record) -> Any:
-        """Return one record encoded. Deselected properties are deleted from ``record`` itself."""
+        """Return the encoded record. Deselected properties are deleted from ``record`` itself."""
         keys = list(record)
         is_new_layout = keys != self._keys
         if is_new_layout:
@@ -147,7 +148,7 @@ class RecordSerializer:
         return all(check(record[name]) for name, check in layout.nested)
 
     def _use_layout(self, keys: list[str]) -> None:
-        """Make the layout for this order of keys the current one."""
+        """Use the layout for these keys, in this order, from now on."""
         self._keys, self._layout = keys, self._find(keys)
         compiled = self._layout.fits if self._layout is not None else []
         self.fits = compiled[0] if compiled else always_false
@@ -156,7 +157,7 @@ class RecordSerializer:
 class TypedRecordSerializer(RecordSerializer):
     """Serializer for an encoder that knows the type of each property, such as Fivetran's.
 
-    The encoder itself selects and converts the properties, so records are passed to it unchanged.
+    This encoder also selects properties and converts values, so records are passed to it unchanged.
     A record that ``encode`` cannot encode is passed to ``encode_slowly``.
     """
 
@@ -167,11 +168,11 @@ class TypedRecordSerializer(RecordSerializer):
         self.fits = _is_record
 
     def __call__(self, record: Record) -> Any:
-        """Return one record encoded with ``encode_slowly``, which accepts values of any type."""
+        """Return the record encoded with ``encode_slowly``, which accepts values of any type."""
         return self._encode_slowly(record)
 
     def body(self, record: Record) -> Any:
-        """Return one record encoded with ``encode`` or, if that fails, with ``encode_slowly``."""
+        """Return the record encoded with ``encode``. If that fails, use ``encode_slowly``."""
         try:
             return self.encode(record)
         except ENCODING_ERRORS:
@@ -218,10 +219,10 @@ def compile_conformer_only(
     unmapped: UnmappedCallback,
     copies: bool,
 ) -> RecordSerializer:
-    """Return a serializer that prunes and converts each record but does not encode it.
+    """Return a serializer that selects properties and converts values, but does not encode.
 
-    Its result is the converted record. With ``copies``, the result is always a new dict, which the
-    caller may change. Without it, the result is the author's own dict if no value had to be
+    It returns the converted record. With ``copies`` True, this is always a new dict, which the
+    caller may change. With ``copies`` False, it is the dict of the tap's code if no value had to be
     converted. The other arguments are those of `compile_serializer`.
     """
     prune = compile_pruner(schema, mask)
@@ -265,7 +266,7 @@ def _encode_converted(record: Record, encode: RecordBodyEncoder) -> Any:
 def make_value_check(
     schema: JsonSchema | None, level: TypeConformanceLevel
 ) -> Callable[[Any], bool]:
-    """Return a predicate that is True for a property's values that can be encoded unconverted."""
+    """Return a function that is True for values of a property that need no conversion."""
     return _build_check(schema, level) or _is_plain
 
 
@@ -278,7 +279,7 @@ def _is_record(record: Any) -> bool:
 
 
 def _get_record_check(keys: list[str], layout: _Layout) -> Callable[[Record], bool]:
-    """Return the compiled check for records with a layout; compile it at the first call."""
+    """Return the compiled check for records with a layout. It is compiled at the first call."""
     if not layout.fits:
         selected = [name for name in keys if name not in layout.drops]
         allowed = dict(zip(selected, layout.sure, strict=True))
@@ -294,10 +295,10 @@ def _get_record_check(keys: list[str], layout: _Layout) -> Callable[[Record], bo
 def _check_signature(
     types: _Signature, allowed: tuple[frozenset[type], ...], known_signatures: set[_Signature]
 ) -> bool:
-    """Return True if each value type of a record is allowed for its property.
+    """Return True if the type of each value in a record is allowed for its property.
 
-    ``types`` are the types of the record's values in order; allowed combinations are cached in
-    ``known_signatures``.
+    ``types`` are the types of the record's values in order. Combinations that were found to be
+    allowed are added to ``known_signatures``.
     """
     fine = all(kind in kinds for kind, kinds in zip(types, allowed, strict=True))
     if fine and len(known_signatures) < _SIGNATURES:
@@ -358,9 +359,9 @@ def _layout_finder(
 def _build_rule(
     schema: JsonSchema | None, level: TypeConformanceLevel
 ) -> tuple[frozenset[type], _Check | None]:
-    """Return the types allowed for a property without conversion, and a predicate for such values.
+    """Return the types allowed for a property without conversion, and a check of other values.
 
-    If the type of a value is sufficient, None is returned in place of the predicate.
+    The check is None if the type of a value is enough to decide.
     """
     check = _build_check(schema, level)
     if check is _is_boolean:
@@ -369,7 +370,10 @@ def _build_rule(
 
 
 def _finite_check(kinds: frozenset[type], check: _Check | None) -> _Check | None:
-    """Return a predicate that applies ``check`` and also requires finite numbers."""
+    """Return a check that adds to ``check`` the condition that all numbers are finite.
+
+    Numbers nested in lists and objects must be finite too. A check of booleans stays unchanged.
+    """
     if kinds is _BOOLEAN:
         return check
     fits = check or _is_plain
@@ -390,9 +394,9 @@ def _is_finite(value: Any) -> bool:
 
 
 def _build_check(schema: JsonSchema | None, level: TypeConformanceLevel) -> _Check | None:
-    """Return the predicate for values of a property that need no conversion.
+    """Return the check of a property's values that is True if they need no conversion.
 
-    Return None if the type of a value is sufficient.
+    Return None if the type of a value is enough to know this.
     """
     if not isinstance(schema, dict):
         return _is_json
@@ -404,7 +408,10 @@ def _build_check(schema: JsonSchema | None, level: TypeConformanceLevel) -> _Che
 
 
 def _nested_check(schema: JsonSchema) -> _Check | None:
-    """Return the predicate for a declared object or uniform list, or None for any other schema."""
+    """Return the check for values of an object schema, or of a list schema with uniform items.
+
+    Return None for any other schema.
+    """
     as_object = _object_check(schema) if is_object_type(schema) and "properties" in schema else None
     as_list = _list_check(schema["items"]) if has_uniform_items(schema) else None
     if as_object is None and as_list is None:
@@ -456,7 +463,7 @@ def _list_check(items: JsonSchema) -> _Check:
 
 
 def _may_nest(schema: JsonSchema) -> bool:
-    """Return False if the schema's ``type`` excludes objects and arrays."""
+    """Return True if values of a schema may be objects or arrays."""
     kinds = schema.get("type")
     if not isinstance(kinds, (str, list)):
         return True
@@ -488,7 +495,10 @@ def _all_json(values: Iterable[Any]) -> bool:
 
 
 def _is_json(value: Any) -> bool:
-    """Return True if a value consists only of JSON types (no subclasses) and finite Decimals."""
+    """Return True if a value can be written as JSON unchanged.
+
+    It may contain only JSON types (but no subclasses of them) and finite Decimals.
+    """
     kind = type(value)
     if kind is list:
         return _all_json(value)

@@ -194,7 +194,10 @@ class BookmarkCursor:
         return bookmark.get("replication_key_value") is self._stored
 
     def _may_replace(self, bookmark: dict[str, Any]) -> bool:
-        """Return True if the latest value may replace other code's value in ``bookmark``."""
+        """Return True if the cursor's latest value may replace the value stored in ``bookmark``.
+
+        Used if the stored value was written by the tap's code since this cursor wrote it.
+        """
         other_value = bookmark.get("replication_key_value")
         return (
             other_value is None
@@ -204,7 +207,7 @@ class BookmarkCursor:
         )
 
     def _compare_and_advance(self, value: Any) -> None:
-        """Advance to a value with the comparator, for values that `advance` cannot compare."""
+        """Advance to a value that needs the comparator, because its type or format has changed."""
         if not self._is_started:
             self._start()
         if not self._order.is_usable(value):
@@ -216,13 +219,13 @@ class BookmarkCursor:
             raise InvalidStreamSortException(format_sort_error(self.replication_key, new, old))
 
     def _start(self) -> None:
-        """Record that progress markers are needed, and notify the caller."""
+        """Mark the state as in need of progress markers, and call ``on_first_marker``."""
         self._is_started = self._needs_markers = True
         if self._on_first_marker is not None:
             self._on_first_marker()
 
     def _is_next(self, value: Any) -> bool:
-        """Return True if a value may follow the latest one."""
+        """Return True if the order allows a record with this value after the latest value."""
         return (
             self.latest is None
             or not self._check_sorted
@@ -230,7 +233,11 @@ class BookmarkCursor:
         )
 
     def _set_latest(self, value: Any) -> None:
-        """Set the latest value, and store its type and format if such values compare directly."""
+        """Set the latest value.
+
+        If values of its type and format can be compared without the comparator, store type and
+        format.
+        """
         self.latest = value
         self._length = 0
         self.form_length = -1
@@ -239,7 +246,7 @@ class BookmarkCursor:
             self._kind = type(value)
 
     def _is_simple(self, value: Any) -> bool:
-        """Return True if Python's operators compare values of this type and format correctly."""
+        """Return True if values of this type and format can be compared with Python's operators."""
         if not self._order.is_plain(value):
             return False
         if isinstance(value, str):
@@ -255,8 +262,8 @@ class BookmarkCursor:
     def _has_full_form(self, text: str) -> bool:
         """Return True for a complete ISO 8601 date or date-time, and store its format.
 
-        The format is the length, separator and zone. Texts of the same format sort like their
-        points in time.
+        The format is the length, the separator and the zone. Texts of the same format have the same
+        order as their points in time.
         """
         form = _FULL_FORM.fullmatch(text)
         if form is None:

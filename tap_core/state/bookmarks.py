@@ -90,7 +90,7 @@ def get_state_if_exists(
     state_partition_context: Context | None = None,
     key: str | None = None,
 ) -> Any | None:
-    """Return the state dict of a stream or partition, or one of its values; None if it is missing.
+    """Return the state dict of a stream or partition, or one value in it. Return None if absent.
 
     Args:
         tap_state: State dict of the whole tap.
@@ -112,7 +112,7 @@ def get_state_if_exists(
 def get_state_partitions_list(
     tap_state: TapState | dict[str, Any], tap_stream_id: str
 ) -> list[dict[str, Any]] | None:
-    """Return the list of partitions in a stream's state, or None if it has none."""
+    """Return the list of partitions in a stream's state. Return None if there is no list."""
     state = get_state_if_exists(tap_state, tap_stream_id) or {}
     partitions: list[dict[str, Any]] | None = state.get("partitions")
     return partitions
@@ -168,7 +168,7 @@ def reset_state_progress_markers(
 def write_replication_key_signpost(
     stream_or_partition_state: dict[str, Any], new_signpost_value: Any
 ) -> None:
-    """Set the signpost, the highest value to which this sync may advance the bookmark."""
+    """Set the signpost in a state dict: the highest value that this sync may store as bookmark."""
     stream_or_partition_state[SIGNPOST_MARKER] = to_json_compatible(new_signpost_value)
 
 
@@ -273,8 +273,8 @@ def format_sort_error(replication_key: str, new: Any, old: Any) -> str:
 def _warn_once(order: ReplicationKeyComparator | None, sentence: str) -> None:
     """Log a warning: once per comparator, or at every call without a comparator.
 
-    Nothing is logged for a cursor declared in an Airbyte manifest, because such streams resume from
-    time windows.
+    Nothing is logged if the comparator belongs to a cursor of an Airbyte manifest, because such
+    streams resume from time windows.
     """
     if order is None:
         logger.warning(sentence)
@@ -286,7 +286,7 @@ def _warn_once(order: ReplicationKeyComparator | None, sentence: str) -> None:
 
 
 def is_state_non_resumable(stream_or_partition_state: Mapping[str, Any]) -> bool:
-    """Return True if a state dict has progress markers, which would be lost on interruption."""
+    """Return True if a state dict has progress markers. An interrupted sync would lose them."""
     return (
         PROGRESS_MARKERS in stream_or_partition_state
         or _OLD_PROGRESS_MARKERS in stream_or_partition_state
@@ -294,7 +294,7 @@ def is_state_non_resumable(stream_or_partition_state: Mapping[str, Any]) -> bool
 
 
 def is_final(stream_or_partition_state: Mapping[str, Any]) -> bool:
-    """Return True if a state dict has no values that only concern a sync in progress.
+    """Return True if a state dict has no values of a sync in progress.
 
     Such values are the progress markers, the signpost and the starting value.
     """
@@ -340,9 +340,9 @@ def promote_progress_markers(
 def advance_bookmark(
     state: dict[str, Any], key: str, value: Any, order: ReplicationKeyComparator
 ) -> None:
-    """Set the bookmark of a state dict.
+    """Set the bookmark in a state dict to ``value``.
 
-    A comparator whose format is declared (``is_declared``) never replaces it with a smaller value.
+    If ``order.is_declared`` is True, a greater bookmark is kept.
     """
     old = state.get("replication_key_value") if state.get("replication_key") == key else None
     if order.is_declared and order.is_usable(old) and not order.newer_or_equal(value, old):

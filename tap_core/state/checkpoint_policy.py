@@ -16,10 +16,10 @@ __all__ = ["CheckpointPolicy"]
 
 
 class CheckpointPolicy:
-    """Byte budget that decides if an additional STATE message may be written.
+    """Byte budget that decides if an optional STATE message may be written.
 
-    The budget grows with the written rows and shrinks with each state. Thus the states of n equal
-    partitions take O(n) bytes in total, whereas one state per partition would take O(n²).
+    The budget grows with the written rows and shrinks with each state. The states of n equal
+    partitions then take O(n) bytes in total. One state per partition would take O(n²).
 
     Args:
         share: Bytes of state allowed per byte of rows.
@@ -45,11 +45,11 @@ class CheckpointPolicy:
         self._since = clock()
 
     def rows(self, nbytes: int) -> None:
-        """Increase the budget after record messages of ``nbytes`` bytes were written."""
+        """Increase the budget, after ``nbytes`` bytes of rows were written."""
         self._credit += nbytes * self._share
 
     def due(self, state_size_estimate: int) -> bool:
-        """Return True if an additional state of about this many bytes may be written now."""
+        """Return True if an optional state of about this many bytes may be written now."""
         return self._credit >= state_size_estimate or self._clock() - self._since >= self._seconds
 
     def is_overdue(self, seconds: float) -> bool:
@@ -57,6 +57,6 @@ class CheckpointPolicy:
         return self._clock() - self._since >= seconds
 
     def wrote(self, nbytes: int) -> None:
-        """Reduce the budget after a state message of ``nbytes`` was written; restart the clock."""
+        """Reduce the budget after a state of ``nbytes`` bytes was written, and note the time."""
         self._credit = max(0.0, self._credit - nbytes)
         self._since = self._clock()

@@ -58,7 +58,7 @@ class ReplicationKeyComparator:
 
     @property
     def is_declared(self) -> bool:
-        """True if the values' format is declared by a cursor, as in an Airbyte manifest.
+        """True if a cursor declares the format of the values, as in an Airbyte manifest.
 
         Values in other formats are then ignored, and the bookmark never decreases.
         """
@@ -73,7 +73,7 @@ class ReplicationKeyComparator:
         self.warn_once(NULL_VALUE, NULL_VALUE)
 
     def is_plain(self, value: Any) -> bool:  # noqa: ARG002  for orders that read values
-        """Return True if Python's operators compare values of this type and format correctly."""
+        """Return True if values of this type and format can be compared with Python's operators."""
         return True
 
     def to_state_value(self, value: Any) -> Any:
@@ -81,15 +81,15 @@ class ReplicationKeyComparator:
         return to_json_compatible(value)
 
     def minimum(self, first: Any, second: Any) -> Any:
-        """Return the earlier of two values, unchanged; ``first`` if they are equal."""
+        """Return the smaller of two values; ``first`` if they are equal."""
         return first if self.newer_or_equal(second, first) else second
 
     def maximum(self, first: Any, second: Any) -> Any:
-        """Return the later of two values, unchanged; ``first`` if they are equal."""
+        """Return the greater of two values; ``first`` if they are equal."""
         return first if self.newer_or_equal(first, second) else second
 
     def warn_once(self, topic: str, message: str, *args: Any) -> None:
-        """Log a warning, at most once per topic during the life of the comparator."""
+        """Log a warning, unless this comparator has already logged one with the same ``topic``."""
         if topic not in self._warned_topics:
             self._warned_topics.add(topic)
             logger.warning(message, *args)
@@ -116,10 +116,10 @@ class ReplicationKeyComparator:
 
 
 def _to_common_type(left: Any, right: Any) -> tuple[Any, Any]:
-    """Return both values; if one is a Decimal and the other a float, convert the float to Decimal.
+    """Return both values. If one is a Decimal and the other a float, convert the float to Decimal.
 
-    The value 49.49 of a decimal column is stored in a state as a number and read back as the
-    nearest float, which does not equal the Decimal 49.49 unless it is converted.
+    Needed because a state stores the Decimal 49.49 as a number. It is read back as the nearest
+    float, which does not equal the Decimal.
     """
     if isinstance(left, Decimal) and isinstance(right, float):
         return left, Decimal(repr(right))
@@ -129,7 +129,10 @@ def _to_common_type(left: Any, right: Any) -> tuple[Any, Any]:
 
 
 def make_comparator(property_schema: Any) -> ReplicationKeyComparator:
-    """Return the comparator for a property with this JSON Schema; for None, compare as text."""
+    """Return the comparator for values of a property with this JSON Schema.
+
+    If the schema is None, values are compared as text.
+    """
     kinds = set(_kinds(property_schema))
     if ValueKind.INSTANT in kinds:
         return ReplicationKeyComparator(ValueKind.INSTANT)
@@ -139,7 +142,7 @@ def make_comparator(property_schema: Any) -> ReplicationKeyComparator:
 
 
 def is_missing(value: Any) -> bool:
-    """Return True for None and for NaN, which JSON writes as null."""
+    """Return True for None and NaN. JSON writes both as null."""
     if isinstance(value, Decimal):
         return value.is_nan()
     return value is None or (isinstance(value, float) and value != value)  # noqa: PLR0124  NaN
@@ -168,7 +171,10 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def parse_number(value: Any) -> int | float | Decimal | None:
-    """Return a number, or the number in a text as a Decimal; None for other values and NaN."""
+    """Return a number unchanged, and a number in a text as a Decimal.
+
+    Return None for NaN and for all other values.
+    """
     if isinstance(value, int):
         return value
     if isinstance(value, (float, Decimal)):
@@ -179,17 +185,17 @@ def parse_number(value: Any) -> int | float | Decimal | None:
 
 
 def _number_object(value: Any) -> int | float | Decimal | None:
-    """Return the number of a value that is not text, else None."""
+    """Return a value if it is a number, but not a text. Otherwise return None."""
     return None if isinstance(value, str) else parse_number(value)
 
 
 def _datetime_object(value: Any) -> ParsedInstant | None:
-    """Return the point in time of a datetime object, else None."""
+    """Return the point in time of a datetime object. Return None for other values."""
     return parse_instant(value) if isinstance(value, dt.datetime) else None
 
 
 def _date_object(value: Any) -> ParsedInstant | None:
-    """Return the midnight of a date object that is not a datetime, else None."""
+    """Return the point in time of midnight of a date object. Return None for other values."""
     is_day = isinstance(value, dt.date) and not isinstance(value, dt.datetime)
     return parse_instant(value) if is_day else None
 

@@ -31,9 +31,9 @@ _BYTES_OF_A_CHANGE = 100
 
 
 class StateDocument:
-    """State of a whole tap, with cached JSON text for the parts that have not changed.
+    """State of a whole tap, with a cache of the JSON text of parts that have not changed.
 
-    ``tap_state`` is the caller's own dict; the caller may add values to it later.
+    ``tap_state`` is the state dict itself, not a copy. The caller may add values to it later.
     """
 
     def __init__(self, tap_state: TapState | dict[str, Any]) -> None:
@@ -55,7 +55,7 @@ class StateDocument:
             return self._text(stream_id).state
 
     def context_state(self, stream_id: str, partition_context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a partition, or of the stream without a context.
+        """Return the state dict of a partition. With None, return that of the stream.
 
         A missing dict is created. The lookup takes constant time for any number of partitions.
 
@@ -108,25 +108,26 @@ class StateDocument:
     # Change tracking
 
     def change(self, stream_id: str, partition_context: Context | None = None) -> dict[str, Any]:
-        """Return the state dict of a partition or stream, marked as changed.
+        """Return the state dict of a partition to be changed, and discard its cached text.
 
-        The caller must hold ``lock`` until it has finished changing the dict. Without a context,
-        the dict is that of the stream. A missing dict is created.
+        With None, return the state dict of the stream. A missing dict is created. The caller must
+        hold ``lock`` until the change is complete.
         """
         with self.lock:
             self._touched += 1
             return self._text(stream_id).change(partition_context)
 
     def touch(self, stream_id: str, partition_context: Context | None = None) -> None:
-        """Mark the state dict of a partition, or of the stream without a context, as changed."""
+        """Report that the state dict of a partition was changed. With None, that of the stream."""
         with self.lock:
             self._touched += 1
             self._text(stream_id).touch(partition_context)
 
     def share(self, stream_id: str | None = None, partition_context: Context | None = None) -> None:
-        """Mark a state dict as shared with other code, which may change it at any time.
+        """Mark a state dict as one that the tap's code may change at any time.
 
-        A shared dict is encoded again at every `encode`. A missing partition is created.
+        Its text is no longer cached but made again at every `encode`. A missing partition is
+        created.
 
         Args:
             stream_id: Name of the stream; None for the whole document.
@@ -140,14 +141,14 @@ class StateDocument:
                 self._text(stream_id).share(partition_context)
 
     def unshare(self) -> None:
-        """Undo all calls of `share`. Later changes by other code must be reported with `touch`."""
+        """Undo all calls of `share`. From now on, changes must be reported with `touch`."""
         if self._is_shared():
             self._all_shared = False
             self._streams = {}
             self._touched += 1
 
     def refresh(self) -> None:
-        """Discard all cached text and indexes, because the dict may have changed anywhere."""
+        """Discard all cached text and indexes. Called if any part of the state may have changed."""
         with self.lock:
             self._touched += 1
             for text in self._streams.values():
@@ -207,7 +208,7 @@ class StateDocument:
         yield (b"{}",) if before == b"{" else (b"}",)
 
     def _text(self, stream_id: str) -> EncodedStreamState:
-        """Return the encoder and cache for a stream's state; create the state if absent."""
+        """Return the encoder of a stream's state, with its cache; create the state if absent."""
         bookmarks = self.tap_state.get("bookmarks")
         if bookmarks is None:
             bookmarks = self.tap_state["bookmarks"] = {}

@@ -44,7 +44,7 @@ class EncodedStreamState:
         self.refresh()
 
     def refresh(self) -> None:
-        """Discard the index and all cached text; the state dict may have changed anywhere."""
+        """Discard the index and all cached text. Called if any part may have changed."""
         self._index: PartitionIndex | None = None
         self._around_partitions: tuple[bytes, bytes] | None = None
         self._entries: list[Any] | None = None
@@ -52,10 +52,11 @@ class EncodedStreamState:
         self._stale: set[int] = set()
 
     def index(self, *, add: bool) -> PartitionIndex:
-        """Return the index of the stream's partitions.
+        """Return the index of the stream's partitions, which is empty if there are no partitions.
 
-        If the state has no list of partitions, the index is empty. ``add`` is True to also store
-        the empty list in the state, so that partitions added to the index become part of the state.
+        Args:
+            add: True to store an empty list of partitions in the state if there is no list.
+                Partitions that are added to the index then become part of the state.
         """
         entries = self.state.get(_PARTITIONS)
         if entries is None:
@@ -67,9 +68,9 @@ class EncodedStreamState:
         return self._index
 
     def change(self, context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a partition, to be changed; discard its cached text.
+        """Return the state dict of a partition to be changed, and discard its cached text.
 
-        Without a context, return the state dict of the stream. A missing partition is created.
+        With None, return the state dict of the stream. A missing partition is created.
         """
         if not context:
             self._around_partitions = None
@@ -90,9 +91,9 @@ class EncodedStreamState:
             self._stale.add(position)
 
     def share(self, context: Context | None) -> None:
-        """Disable the cache for a partition, or without a context for the whole stream.
+        """Disable the cache for a partition; with None, for the whole stream.
 
-        Used when an author holds a reference to the state dict and may change it without notice.
+        Used when the tap's code has a reference to the state dict and may change it at any time.
         """
         if context:
             self._shared_positions.add(self.index(add=True).position_or_add(context))
@@ -138,7 +139,7 @@ class EncodedStreamState:
         return self._around_partitions
 
     def _encode_stale(self, entries: list[Any]) -> None:
-        """Encode the partitions that are not cached or whose cached text is outdated."""
+        """Encode the partitions without a cached text, and those changed since they were cached."""
         if entries is not self._entries or len(self._pieces) > len(entries):
             self._start_list(entries)
         for position in chain(self._stale, self._shared_positions):

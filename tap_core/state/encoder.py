@@ -31,7 +31,7 @@ def encode_value(value: Any) -> bytes:
 
 
 def _default(value: Any) -> Any:
-    """Convert a value that the json module cannot encode.
+    """Convert a value that the json module cannot encode to one that it can.
 
     Raises:
         ValueError: The value is a Decimal. The caller must use `_encode_exactly` instead.
@@ -73,7 +73,7 @@ def _key(key: Any) -> str:
 
 
 class Encoder:
-    """JSON encoder for values of a state; ``made`` is the number of bytes encoded so far."""
+    """JSON encoder of state values. The attribute ``made`` counts the encoded bytes."""
 
     __slots__ = ("made",)
 
@@ -87,5 +87,5 @@ class Encoder:
         return text
 
     def members(self, members: Mapping[str, Any]) -> bytes:
-        """Return the JSON text of an object without its braces: ``"a":1,"b":2``."""
+        """Return the JSON text of an object without its braces, such as ``"a":1,"b":2``."""
         return self.value(members)[1:-1]

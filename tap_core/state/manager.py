@@ -56,7 +56,7 @@ class StreamStateManager:
     Args:
         stream_name: Name of the stream, its key in the state's ``bookmarks``.
         tap_state: State dict of the whole tap.
-        is_sorted: True if the source sends records in ascending order of the replication key.
+        is_sorted: True if records arrive in ascending order of the replication key.
         check_sorted: True to raise an error for records that are not in order.
         tap_name: Name of the tap, for the logger.
         state_partitioning_keys: Context keys that identify a bookmark; None for all keys, an empty
@@ -112,30 +112,36 @@ class StreamStateManager:
 
     @_locked
     def get_context_state(self, context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a context's partition, or of the stream without a context.
+        """Return the state dict of a context's partition. Without a partition, return the stream's.
 
         A missing dict is created.
         """
         return self._get_state(context, self.document.context_state)
 
     def get_state_partition_context(self, context: Context | None) -> Context | None:
-        """Return the part of a context that identifies its bookmark; None without a context."""
+        """Return the part of a context that identifies its bookmark.
+
+        Return None if ``context`` is None.
+        """
         keys = self.state_partitioning_keys
         if context is None or keys is None:
             return context
         return {key: value for key, value in context.items() if key in keys}
 
     def get_state_partitions(self) -> list[dict[str, Any]] | None:
-        """Return the list of partitions in the stream's state, or None if it has none."""
+        """Return the list of partitions in the stream's state. Return None if there is no list."""
         return self.document.partitions(self.stream_name)
 
     def touch(self, context: Context | None = None) -> None:
-        """Discard the cached JSON text of a state dict that other code has changed."""
+        """Report that the tap's code has changed the state dict of a context.
+
+        Its cached JSON text is discarded.
+        """
         self.document.touch(self.stream_name, self.get_state_partition_context(context))
 
     @_locked
     def share(self, context: Context | None = None) -> None:
-        """Mark a context's state dict as referenced by other code that may change it.
+        """Mark the state dict of a context as one that the tap's code may change at any time.
 
         From now on the dict is encoded again for each STATE message.
         """
@@ -185,7 +191,7 @@ class StreamStateManager:
     ) -> Any | None:
         """Return the value stored by `write_starting_replication_value`.
 
-        Return None for FULL_TABLE streams and if the context is read from the beginning.
+        Return None for FULL_TABLE streams, and for a context that is read from the beginning.
         """
         state = self.get_context_state(context)
         if replication_method == REPLICATION_FULL_TABLE:
@@ -201,7 +207,7 @@ class StreamStateManager:
     ) -> None:
         """Set the signpost of a context: the highest value that its bookmark may get in this sync.
 
-        Does nothing without a value and for sorted streams.
+        If ``value`` is None or the stream is sorted, nothing is done.
         """
         if is_missing(value) or value == "" or self.is_sorted:
             return
@@ -259,7 +265,10 @@ class StreamStateManager:
 
     @_locked
     def finalize_state(self, state: dict[str, Any] | None = None) -> None:
-        """Turn the progress marker of a state dict (default: the stream's) into its bookmark."""
+        """Turn the progress marker in a state dict into its bookmark.
+
+        ``state`` is the state dict; None means that of the stream.
+        """
         state = self.stream_state if state is None else state
         bookmarks.finalize_state_progress_markers(state, order=self.order)
         self.document.touch(self.stream_name, state.get("context"))
@@ -305,7 +314,7 @@ class StreamStateManager:
 
     @_locked
     def replace_bookmark(self, context: Context | None, value: Any) -> None:
-        """Set the bookmark of a context to ``value``: the same bookmark in another format."""
+        """Replace the bookmark of a context by ``value``, the same value in another format."""
         self._change(context)["replication_key_value"] = value
 
     @property
@@ -325,7 +334,7 @@ class StreamStateManager:
 
         Args:
             replication_key: Replication key of the stream, or None.
-            saw_all: True if the run has read all partitions of the source. Only then are partitions
+            saw_all: True if this run has read all existing partitions. If False, no partition is
                 removed from the state.
             keeps: Called with the context of each stored partition that this run did not read. If
                 it returns False, the partition is removed from the state.
@@ -348,7 +357,7 @@ class StreamStateManager:
         return pruned or changed
 
     def is_state_non_resumable(self, context: Context | None = None) -> bool:
-        """Return True if an interruption now would lose the progress of a context."""
+        """Return True if a context's progress would be lost if the sync were interrupted now."""
         return bookmarks.is_state_non_resumable(self.get_context_state(context))
 
     def log_sort_error(
@@ -416,7 +425,7 @@ class StreamStateManager:
             limit.visit(partition)
 
     def _is_finished_beyond(self, context: Context | None) -> bool:
-        """Return True if a context's partition is beyond the limit and already finished."""
+        """Return True if a context's partition is beyond the limit and was already finished."""
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         return not (
             not partition
@@ -447,10 +456,10 @@ class StreamStateManager:
 
 
 def _later_start(bookmark: Any, start_date: Any, compare: Callable[[str, str], str] | None) -> Any:
-    """Return the value from which a context is read.
+    """Return the value from which a context is read: the bookmark or ``start_date``.
 
-    If both values exist, ``compare`` chooses; without it the bookmark is used. An empty or zero
-    bookmark counts as missing, as in singer_sdk.
+    If both exist, ``compare`` returns the value to use; if ``compare`` is None, the bookmark is
+    used. An empty or zero bookmark counts as missing, as in singer_sdk.
     """
     if not start_date:
         return bookmark or None

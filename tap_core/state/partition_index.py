@@ -25,7 +25,7 @@ _DUPLICATE = -1
 
 
 def freeze_context(context: Context) -> Hashable:
-    """Return a hashable key of a context; equal contexts, nested ones included, have equal keys.
+    """Return a hashable key for a context. Equal contexts have equal keys, even if nested.
 
     Raises:
         StateFileError: The context is nested too deeply.
@@ -124,7 +124,10 @@ class PartitionIndex:
         self._recent_entry = {}
 
     def _catch_up(self) -> None:
-        """Index newly appended partitions; rebuild the index if the list has changed otherwise."""
+        """Index the partitions appended since the last call.
+
+        If the list has changed in another way, the whole index is rebuilt.
+        """
         entries, count = self.entries, self._count
         is_prefix = not count or (
             count <= len(entries) and entries[0] is self._first and entries[count - 1] is self._last
@@ -182,7 +185,7 @@ def _frozen(value: Any) -> Hashable:
 
 
 def _as_read_back(value: Any) -> Hashable:
-    """Convert a value that JSON does not support to the value that JSON would give back."""
+    """Convert a value that JSON cannot represent to the value that is read back from JSON."""
     for kind, read_back in _READ_BACK:
         if isinstance(value, kind):
             return read_back(value)

@@ -63,8 +63,8 @@ def resolve_limit(stream: str, declared: Any, configured: Any) -> int | None:
 class PartitionLimit:
     """Limit of the number of partitions with a separate bookmark, for one stream and one run.
 
-    If there are more partitions than the limit, one shared bookmark replaces all bookmarks at the
-    end of the stream: the oldest of them.
+    If there are more partitions than the limit, all bookmarks are replaced at the end of the stream
+    by one shared bookmark. It has the oldest value of all bookmarks.
 
     Args:
         stream: Name of the stream, for log messages.
@@ -92,7 +92,7 @@ class PartitionLimit:
 
     @property
     def is_idle(self) -> bool:
-        """True if there is no limit, and no shared bookmark from an earlier run."""
+        """True if there is neither a limit nor a shared bookmark from an earlier run."""
         return self.limit is None and not self._shared
 
     def has_room(self, entries: int) -> bool:
@@ -100,7 +100,10 @@ class PartitionLimit:
         return self.limit is None or entries < self.limit
 
     def beyond(self, context: Context) -> dict[str, Any]:
-        """Return the in-memory state dict of a partition beyond the limit; create it if absent."""
+        """Return the state dict of a partition beyond the limit, which is kept only in memory.
+
+        A missing dict is created.
+        """
         state = self._beyond.setdefault(freeze_context(context), {})
         if not state:
             state["context"] = dict(context)
@@ -127,7 +130,10 @@ class PartitionLimit:
         )
 
     def begin(self, entry: dict[str, Any]) -> None:
-        """Copy the shared bookmark of an earlier run, if any, to a new partition's state."""
+        """Copy the shared bookmark of an earlier run to the state of a new partition.
+
+        Without a shared bookmark, nothing is done.
+        """
         entry.update(self._shared)
 
     def is_beyond(self, context: Context) -> bool:
@@ -145,9 +151,9 @@ class PartitionLimit:
     # End of partitions
 
     def finish(self, state: dict[str, Any]) -> None:
-        """Include the bookmark of a finished partition beyond the limit in the shared bookmark.
+        """Finish a partition beyond the limit: include its bookmark in the shared bookmark.
 
-        Does nothing for a partition within the limit.
+        For a partition within the limit, nothing is done.
         """
         context = state.get("context")
         if not self._beyond or not context:
@@ -158,7 +164,7 @@ class PartitionLimit:
             self._lowest.add(state)
 
     def finish_all(self, *, ended: bool, order: ReplicationKeyComparator) -> None:
-        """Finish all remaining partitions beyond the limit.
+        """Finish each partition beyond the limit that is not finished yet.
 
         ``ended`` is True to turn their progress markers into bookmarks, False to delete the
         markers.
@@ -171,14 +177,14 @@ class PartitionLimit:
             self.finish(state)
 
     def close(self, state: dict[str, Any], *, replication_key: str | None, saw_all: bool) -> bool:
-        """Update the stream's state at the end of the stream; return True if it changed.
+        """Update the stream's state at the end of the stream. Return True if it has changed.
 
         If the limit is exceeded, the partitions are replaced by one shared bookmark.
 
         Args:
             state: State dict of the stream.
             replication_key: Replication key of the stream, or None.
-            saw_all: True if this run has read every partition of the source.
+            saw_all: True if this run has read every existing partition.
         """
         entries = state.get("partitions") or []
         if self.was_passed or not self.has_room(len(entries) - 1):
@@ -197,7 +203,7 @@ class PartitionLimit:
         *,
         saw_all: bool,
     ) -> None:
-        """Replace the partitions in the stream's state by one bookmark: the oldest of theirs."""
+        """Replace the partitions in the stream's state by one bookmark with the oldest value."""
         if not self.was_passed:
             self.pass_limit(state, len(entries))
         for entry in entries:
@@ -213,7 +219,7 @@ class PartitionLimit:
 
 
 class _Lowest:
-    """Running minimum of the bookmarks of several partitions."""
+    """Smallest bookmark of several partitions, updated with each partition."""
 
     def __init__(self, order: ReplicationKeyComparator) -> None:
         self._order = order
@@ -232,9 +238,9 @@ class _Lowest:
         self._keys.add(key)
 
     def of(self, key: str | None) -> Any:
-        """Return the lowest bookmark, if all bookmarks belong to the replication key ``key``.
+        """Return the smallest bookmark, if all bookmarks belong to the replication key ``key``.
 
-        Return None if any partition had no bookmark, or the bookmark of another key.
+        Return None if a partition had no bookmark, or a bookmark of another key.
         """
         return self._value if key is not None and self._keys == {key} else None
 

@@ -116,7 +116,7 @@ def parse_json(text: bytes) -> Any:
 
 
 def _number(text: str) -> float | Decimal:
-    """Convert a JSON number to float if that keeps its text unchanged, else to Decimal."""
+    """Convert a JSON number to float if the float has the same text; otherwise to Decimal."""
     nearest = float(text)
     return nearest if repr(nearest) == text else Decimal(text)
 
@@ -134,7 +134,11 @@ def check_bookmarks(state: Mapping[str, Any]) -> None:
 
 
 def _expect(value: Any, kind: type, path: str) -> Any:
-    """Return None or an instance of ``kind`` unchanged; raise StateFileError for other values."""
+    """Return a value that is None or an instance of ``kind``.
+
+    Raises:
+        StateFileError: The value has another type. ``path`` is its path in the state.
+    """
     if value is None or isinstance(value, kind):
         return value
     name = "a list" if kind is list else "an object"

@@ -26,7 +26,7 @@ def parse_path(key: str, schema: Any) -> tuple[str, ...]:
 
 
 def _find_path(key: str, schema: Any) -> tuple[str, ...]:
-    """Return the path to a key in a schema, or an empty tuple without one."""
+    """Return the path to a key in a schema. Return an empty tuple if there is no such path."""
     properties = _properties(schema)
     if key in properties:
         return (key,)
@@ -37,7 +37,7 @@ def _find_path(key: str, schema: Any) -> tuple[str, ...]:
 
 
 def get_definition(path: tuple[str, ...], schema: Any) -> Any | None:
-    """Return the schema of the property at the end of a path, or None if it is not declared."""
+    """Return the schema of the property at the end of a path. Return None if it is not declared."""
     return reduce(lambda known, name: _properties(known).get(name), path, schema)
 
 
@@ -62,7 +62,7 @@ def make_getter(path: tuple[str, ...]) -> Callable[[Record], Any]:
 
 
 def copy_path(path: tuple[str, ...], record: Record) -> Record:
-    """Return a copy of a record in which the nested objects on a path are copied too."""
+    """Copy a record and the nested objects on a path, so that they can be changed separately."""
     copy = dict(record)
     inner = copy.get(path[0])
     if len(path) > 1 and isinstance(inner, dict):

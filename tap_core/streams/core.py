@@ -232,8 +232,8 @@ class Stream(StreamProperties, abc.ABC):
     def replication_path(self) -> tuple[str, ...]:
         """Property names on the path to the value of the replication key.
 
-        ``meta.at`` means the property ``at`` of the object ``meta``, unless a property has the name
-        ``meta.at`` itself. The path of a top-level property has one name.
+        ``meta.at`` means the property ``at`` of the object ``meta``, unless there is a property
+        named ``meta.at``. A top-level property has a path of one name.
         """
         key = require_single_key(self.name, self.replication_key)
         return parse_path(key, self.effective_schema) if key else ()
@@ -248,21 +248,21 @@ class Stream(StreamProperties, abc.ABC):
         return has_datetime_replication_key(self)
 
     def retain_partition(self, context: Context) -> bool:  # noqa: ARG002 - for overrides
-        """Return True if the state keeps a partition that the source no longer returns.
+        """Return False to remove a partition that no longer exists from the state; True by default.
 
-        Called once per run, when the stream has ended, for each partition in its state that was not
-        read although all partitions of the source were. Override it to remove deleted partitions.
+        Called at the end of a sync that read all existing partitions, for each partition in the
+        state that was not among them. ``context`` identifies the partition.
         """
         return True
 
     @property
     def tap_stream_id(self) -> str:
-        """Key of this stream in the catalog and the state; the name, unless overridden."""
+        """Identifier of this stream in the catalog and the state; its name by default."""
         return self.name
 
     @property
     def namespace(self) -> str | None:
-        """Namespace of the stream in the source, such as a database schema; None by default."""
+        """Namespace of the stream, such as the database schema of a table; None by default."""
         return None
 
     @property
@@ -282,7 +282,7 @@ class Stream(StreamProperties, abc.ABC):
 
     @property
     def emit_activate_version_messages(self) -> bool:
-        """True if FULL_TABLE streams write ACTIVATE_VERSION; the setting of the same name."""
+        """True if FULL_TABLE streams write ACTIVATE_VERSION messages; False by default."""
         return bool(self.config.get("emit_activate_version_messages", False))
 
     @property
@@ -298,26 +298,26 @@ class Stream(StreamProperties, abc.ABC):
 
     @property
     def effective_schema(self) -> JsonSchema:
-        """Schema that records are conformed to: that of the input catalog, else that of the tap."""
+        """Schema to whose types records are converted: the input catalog's, else the tap's."""
         return self.schema if self._input_schema is None else self._input_schema
 
     @property
     def metadata(self) -> MetadataMapping:
-        """Singer metadata by breadcrumb: that of the input catalog, else the standard metadata."""
+        """Singer metadata by breadcrumb: the input catalog's, else the tap's default metadata."""
         if self._metadata is None:
             self._metadata = get_stream_metadata(self, self._tap_input_catalog)
         return self._metadata
 
     @property
     def mask(self) -> SelectionMask:
-        """Selection by breadcrumb."""
+        """Selection of the stream and its properties: True or False by breadcrumb."""
         if self._mask is None:
             self._mask = self.metadata.resolve_selection()
         return self._mask
 
     @property
     def selected(self) -> bool:
-        """True if the stream itself is selected."""
+        """True if the stream is selected, False if only its children may be."""
         return self.mask.get((), True)
 
     @selected.setter
@@ -383,7 +383,7 @@ class Stream(StreamProperties, abc.ABC):
         row: Record,
         context: Context | None = None,  # noqa: ARG002 - for overrides
     ) -> Record | None:
-        """Change a record after it was pulled, or drop it.
+        """Change a record after `get_records` has yielded it, or drop it.
 
         The default returns the record unchanged. Override it to rename, convert, add or remove
         properties.
@@ -403,7 +403,7 @@ class Stream(StreamProperties, abc.ABC):
         return row
 
     def preprocess_context(self, context: Context) -> Context:
-        """Return the context to use; override it to change a context before it is frozen."""
+        """Return the context to sync; override it to change a context before it is read-only."""
         return context
 
     def get_child_context(self, record: Record, context: Context | None) -> Context | None:
@@ -472,8 +472,8 @@ class Stream(StreamProperties, abc.ABC):
     ) -> Iterable[tuple[BaseBatchFileEncoding, list[str]]]:
         """Yield the batches of the stream, each as an encoding and a list of files.
 
-        Override it for sources that can export files. If an override pulls rows with
-        `_sync_records`, the rows must be part of the next batch that it yields.
+        Override it for APIs or databases that can export files. An override that reads rows with
+        `_sync_records` must include them in the next batch that it yields.
         """
         from tap_core.batch.batchers import Batcher
 
@@ -482,25 +482,25 @@ class Stream(StreamProperties, abc.ABC):
             yield batch_config.encoding, manifest
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
-        """Return the estimated number of rows and bytes of a sync, as a pair; None if unknown.
+        """Return the estimated numbers of rows and bytes of a sync, as a pair; None if unknown.
 
-        Called before the first record under protocols with estimates (Airbyte's ESTIMATE), unless
-        `Tap.estimate_sync` returns a total. The default returns None.
+        Called before the first record, if the output protocol has estimates (as Airbyte has) and
+        `Tap.estimate_sync` returns no total. The default returns None.
         """
         return None
 
     def update_estimate(self, rows: int | None = None, nbytes: int | None = None) -> None:
         """Update the estimated total of rows and bytes of this stream in the current sync.
 
-        Call it during the sync of the stream as often as needed; the last call counts. It has no
-        effect under protocols without estimates.
+        Call it during the sync as often as needed; each estimate replaces the one before. It has no
+        effect if the output protocol has no estimates, as Singer.
         """
         emit_stream_estimate(self, rows, nbytes)
 
     # State
 
     def get_starting_timestamp(self, context: Context | None) -> datetime | None:
-        """Return the start of this sync of the context as a timezone-aware datetime, or None.
+        """Return the time from which this sync reads the context, with time zone; None: all.
 
         Raises:
             StreamSetupError: The value is not a date-time. It is also a ValueError.
@@ -515,10 +515,10 @@ class Stream(StreamProperties, abc.ABC):
         return self._parse_datetime(value)
 
     def get_starting_replication_key_value(self, context: Context | None) -> Any | None:
-        """Return the replication key value from which this sync of the context starts, or None.
+        """Return the replication key value from which this sync reads the context.
 
-        The value is the bookmark or ``start_date`` as of the start of the sync; None means to read
-        from the beginning. Use this method for replication keys that are no date-times.
+        The value is the bookmark at the start of the sync, or else ``start_date``. None means to
+        read from the beginning. Use this method for replication keys that are not date-times.
         """
         self._tap.run.settle()
         return self.state_manager.get_starting_replication_value(context, self.replication_method)
@@ -536,8 +536,8 @@ class Stream(StreamProperties, abc.ABC):
     def get_replication_key_signpost(self, context: Context | None = None) -> datetime | Any | None:
         """Return the greatest bookmark that this sync may store, or None for no limit.
 
-        For date-time keys it is the start time of the tap, because records changed later may have
-        been missed on pages already read. Override it for keys of other types, such as event
+        For date-time keys it is the start time of the tap: records that change during the sync may
+        be missing from pages already read. Override it for keys of other types, such as event
         identifiers or log positions.
         """
         del context
@@ -547,22 +547,22 @@ class Stream(StreamProperties, abc.ABC):
 
     @property
     def state_manager(self) -> StreamStateManager:
-        """State manager, which keeps this stream's bookmarks."""
+        """Object that reads and writes this stream's bookmarks in the state."""
         if self._state_manager is None:
             self._state_manager = self._make_manager(self._tap.document)
         return self._state_manager
 
     def _make_manager(self, document: StateDocument) -> StreamStateManager:
-        """Return a state manager for this stream's bookmarks in a document."""
+        """Return a state manager for this stream's bookmarks in the state ``document``."""
         return make_state_manager(self, document)
 
     def _order(self) -> ReplicationKeyComparator:
-        """Return the comparator of replication key values, chosen by their type in the schema."""
+        """Return the object that compares replication key values by their type in the schema."""
         return make_key_comparator(self)
 
     @property
     def tap_state(self) -> TapState:
-        """State of the whole tap, writable and shared by all streams."""
+        """State of the whole tap, shared by all streams. It may be changed."""
         state: TapState = self._tap.state
         return state
 
@@ -570,14 +570,14 @@ class Stream(StreamProperties, abc.ABC):
 
     @property
     def stream_state(self) -> dict[str, Any]:
-        """State of this stream, writable; created if it is missing."""
+        """State of this stream, created if it is missing. It may be changed."""
         return get_stream_state(self)
 
     def get_context_state(self, context: Context | None) -> dict[str, Any]:
-        """Return the state of one context, writable; created if it is missing.
+        """Return the state of one context, created if it is missing. It may be changed.
 
-        A stream without partitions, or whose ``state_partitioning_keys`` select nothing from the
-        context, uses the stream's own state for every context.
+        This is the stream's own state if the stream has no partitions, or if the context has no key
+        in ``state_partitioning_keys``.
         """
         return get_partition_state(self, context)
 
@@ -591,17 +591,17 @@ class Stream(StreamProperties, abc.ABC):
 
     @property
     def _start_date(self) -> Any:
-        """Start of a context without a bookmark, or None if no setting defines it."""
+        """Value from which a context without a bookmark is read; None to read everything."""
         return self._config.get("start_date")
 
     def _write_replication_key_signpost(
         self, context: Context | None, value: datetime | str | float | None
     ) -> None:
-        """Store the signpost of a context until its state is finalized."""
+        """Store the upper limit of a context's bookmark until the end of the context."""
         self.state_manager.write_replication_key_signpost(value, context=context)
 
     def _write_starting_replication_value(self, context: Context | None) -> None:
-        """Store the starting value of a context until its state is finalized."""
+        """Store the value from which a context is read until the end of the context."""
         self.state_manager.write_starting_replication_value(
             context=context,
             replication_method=self.replication_method,
@@ -613,7 +613,7 @@ class Stream(StreamProperties, abc.ABC):
     def _increment_stream_state(
         self, latest_record: Record, *, context: Context | None = None
     ) -> None:
-        """Advance the bookmark of a context past a record.
+        """Advance the bookmark of a context to the replication key value of a record.
 
         Raises:
             InvalidStreamSortException: The stream is sorted and the record is out of order.
@@ -622,9 +622,9 @@ class Stream(StreamProperties, abc.ABC):
         advance_bookmark(self, latest_record, context)
 
     def _complete_state(self, *, saw_all: bool) -> None:
-        """Finalize the partitions in the state after all of them have ended.
+        """Finalize all partitions at the end of the stream, and remove deleted partitions.
 
-        If the state itself defines the partitions, all of them are kept.
+        With ``saw_all`` False nothing is removed, as not all existing partitions were read.
         """
         kind = type(self)
         if kind.partitions is Stream.partitions and not self.parent_stream_type:
@@ -633,11 +633,11 @@ class Stream(StreamProperties, abc.ABC):
         finalize_partitions(self, keeps, saw_all=saw_all)
 
     def _finalize_state(self, state: dict[str, Any] | None = None) -> None:
-        """Turn the progress markers of one state dict into its final bookmark."""
+        """Turn the progress markers in a state dict (None: the stream's) into its bookmark."""
         finalize_state(self, state)
 
     def finalize_state_progress_markers(self, state: dict[str, Any] | None = None) -> None:
-        """Promote the progress markers of this stream and its selected children to bookmarks."""
+        """Turn progress markers of this stream and its selected children into bookmarks."""
         if state:
             self._finalize_state(state)
         elif not finalize_with_children(self):
@@ -648,21 +648,21 @@ class Stream(StreamProperties, abc.ABC):
 
     @property
     def _reader(self) -> ContextReader:
-        """Reader of this stream's contexts."""
+        """Object that reads this stream's contexts, at once or in time windows."""
         return self._get_reader(ContextReader)
 
     def _get_reader(self, kind: Callable[[Any], _Reader]) -> _Reader:
-        """Return this object's reader; a copy of the stream gets its own, of class ``kind``."""
+        """Return this object's reader, of class ``kind``. Copies of the stream have their own."""
         if self._own_reader is None or self._own_reader.stream is not self:
             self._own_reader = kind(self)
         return cast("_Reader", self._own_reader)
 
     def _continues_after(self, error: Exception) -> bool:  # noqa: ARG002
-        """Return True if other contexts are read after this failure; False, as in singer_sdk."""
+        """Return True if the other contexts are read after this error; False by default."""
         return False
 
     def _prepare_for_threads(self, threads: int) -> None:
-        """Create the objects that the copies of this stream in ``threads`` threads share."""
+        """Create the objects that copies of this stream in ``threads`` threads will share."""
 
     # Sync; the underscore methods are hooks that some taps override
 
@@ -674,7 +674,7 @@ class Stream(StreamProperties, abc.ABC):
     def _sync_records(
         self, context: Context | None = None, *, write_messages: bool = True
     ) -> Iterator[Record]:
-        """Sync the records of one sync and yield each record."""
+        """Sync all contexts, or only ``context`` if it is not None, and yield each record."""
         return sync_records_with_hooks(self, context, write_messages=write_messages)
 
     def _sync_batches(self, batch_config: BatchConfig, context: Context | None = None) -> None:
@@ -704,11 +704,11 @@ class Stream(StreamProperties, abc.ABC):
         sync_children(self, child_context)
 
     def _check_max_record_limit(self, current_record_index: int) -> None:
-        """Abort the sync when `ABORT_AT_RECORD_COUNT` is reached."""
+        """Abort the sync if it has read `ABORT_AT_RECORD_COUNT` records."""
         check_record_limit(self, current_record_index)
 
     def _abort_sync(self, abort_reason: Exception) -> None:
-        """Write the current state and abort the sync."""
+        """Write the current state and raise an error that ends the sync."""
         abort_sync(self, abort_reason)
 
     @final
@@ -745,34 +745,34 @@ class Stream(StreamProperties, abc.ABC):
         return self._stream_maps
 
     def _generate_schema_messages(self) -> Iterator[SchemaMessage]:
-        """Yield the SCHEMA messages of this stream, one for each output name."""
+        """Yield the SCHEMA messages of this stream, one for each output of its stream maps."""
         return generate_schema_messages(self)
 
     def _write_schema_message(self) -> None:
-        """Write the SCHEMA message, unless it is the one written last in this run."""
+        """Write the SCHEMA message of this stream, unless it is unchanged in this sync."""
         write_schema_message(self)
 
     def _generate_record_messages(self, record: Record) -> Iterator[RecordMessage]:
-        """Yield the RECORD messages of a record, which is pruned in place, conformed and mapped."""
+        """Yield the RECORD messages of a record; deselected properties are deleted from it."""
         return generate_record_messages(self, record)
 
     def _write_record_message(self, record: Record) -> None:
-        """Write a record after the records before it."""
+        """Add a record to the buffered rows, which are written in order."""
         write_record_message(self, record)
 
     def _generate_batch_messages(
         self, encoding: BaseBatchFileEncoding, manifest: list[str]
     ) -> Iterator[SDKBatchMessage]:
-        """Yield the BATCH messages of a list of files, one for each output name."""
+        """Yield BATCH messages for a list of files, one for each output of the stream maps."""
         return generate_batch_messages(self, encoding, manifest)
 
     def _write_batch_message(self, encoding: BaseBatchFileEncoding, manifest: list[str]) -> None:
-        """Write the BATCH messages of files, after all rows and files before them."""
+        """Write BATCH messages for a list of files, after all rows and files before them."""
         write_messages(self, self._generate_batch_messages(encoding, manifest))
         self.state_manager.is_flushed = False
 
     def _write_activate_version_message(self, full_table_version: int) -> None:
-        """Write ACTIVATE_VERSION for each output name."""
+        """Write an ACTIVATE_VERSION message for each output of the stream maps."""
         versions = generate_activate_version_messages(self, full_table_version)
         write_messages(self, versions)
 
@@ -785,7 +785,7 @@ class Stream(StreamProperties, abc.ABC):
     # Metrics
 
     def log_sync_costs(self) -> None:
-        """Log the costs of this stream's sync, if the stream counts costs."""
+        """Log the totals of `calculate_sync_cost` for this stream's sync, if it returns any."""
         if self._sync_costs:
             self.log("Total Sync costs for stream %s: %s", self.name, self._sync_costs)
 

@@ -51,7 +51,7 @@ __all__ = [
 
 
 class StreamProperties:
-    """Properties of a stream that authors replace by a plain value or override."""
+    """Properties of a stream that a subclass sets to a plain value or overrides."""
 
     name: str
     forced_replication_method: str | None
@@ -121,8 +121,8 @@ class StreamProperties:
     def replication_method(self) -> str:
         """FULL_TABLE, INCREMENTAL or LOG_BASED.
 
-        The method is the forced one, else INCREMENTAL if the stream has a replication key, else
-        FULL_TABLE.
+        This is ``forced_replication_method`` if it is set. Otherwise it is INCREMENTAL for a stream
+        with a replication key, and FULL_TABLE for a stream without one.
         """
         key = require_single_key(self.name, self.replication_key)
         if self.forced_replication_method:
@@ -133,9 +133,9 @@ class StreamProperties:
     def state_partitioning_keys(self) -> Sequence[str] | None:
         """Context keys that identify a bookmark, as a sequence of strings.
 
-        None (the default) uses the whole context, so that each context has a bookmark. An empty
-        list keeps a single bookmark for the stream. With any value but None the stream's state is
-        handled as unsorted.
+        With None (the default), each context has a bookmark. With an empty list, the stream has one
+        bookmark. With any value but None, the stream is not taken as sorted, because several
+        contexts may share a bookmark.
         """
         return self._state_partitioning_keys
 
@@ -148,8 +148,8 @@ class StreamProperties:
     def is_sorted(self) -> bool:
         """True if records arrive in ascending order of the replication key; False by default.
 
-        Set it to True if the source guarantees the order: an interrupted sync then resumes at its
-        last record. A record out of order is an error, unless `check_sorted` is False.
+        Set it to True if the API or database guarantees the order: an interrupted sync then resumes
+        at its last record. A record out of order is an error, unless `check_sorted` is False.
 
         Example:
             is_sorted = True
@@ -178,15 +178,17 @@ class StreamProperties:
 
 
 def load_schema(stream_name: str, source: object) -> tuple[JsonSchema, Path | None]:
-    """Return the schema that a stream's constructor received, and the path of its file if any.
+    """Return the schema that a stream's constructor received, and its file's path.
+
+    The path is None if the schema was not read from a file.
 
     Args:
-        stream_name: Name of the stream, for errors.
+        stream_name: Name of the stream, for error messages.
         source: A dict, a `Schema`, or (deprecated) the path of a JSON file.
 
     Raises:
         FileNotFoundError: The file does not exist.
-        ValueError: The source has another type.
+        ValueError: ``source`` has another type.
     """
     if isinstance(source, Schema):
         return source.to_dict(), None
@@ -208,11 +210,10 @@ def load_schema(stream_name: str, source: object) -> tuple[JsonSchema, Path | No
 
 
 def require_single_key(stream_name: str, key: Any) -> str | None:
-    """Return a replication key that is a string, or None if there is none.
+    """Check that a replication key is one string, and return it. Return None for an empty key.
 
     Raises:
-        InvalidReplicationKeyException: The stream has several replication keys, which is not
-            supported.
+        InvalidReplicationKeyException: ``key`` is a list of several keys, which is not supported.
     """
     if not key or isinstance(key, str):
         return key or None
@@ -242,7 +243,7 @@ def has_datetime_replication_key(stream: SyncStream) -> bool:
 
 
 def get_stream_metadata(stream: SyncStream, catalog: Catalog | None) -> MetadataMapping:
-    """Return the Singer metadata of the input catalog, else the standard metadata."""
+    """Return a stream's Singer metadata from the catalog, or the default metadata without one."""
     entry = catalog.get_stream(stream.tap_stream_id) if catalog else None
     if entry:
         return entry.metadata

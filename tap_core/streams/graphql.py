@@ -23,7 +23,7 @@ _LONGEST_MESSAGES = 500
 
 
 class _GraphQLBase(RESTStream[_TToken], abc.ABC, Generic[_TToken]):
-    """Properties of a GraphQL stream, in a base class that type checkers see as attributes."""
+    """Base class with properties that type checkers allow `GraphQLStream` classes to set."""
 
     @property
     def records_jsonpath(self) -> str:
@@ -77,9 +77,9 @@ class GraphQLStream(_GraphQLBase[_TToken], abc.ABC, Generic[_TToken]):
     def prepare_request_payload(
         self, context: Context | None, next_page_token: _TToken | None
     ) -> dict[str, Any] | None:
-        """Return the request body: the query and the variables from `get_url_params`.
+        """Return the request body: `query`, with the result of `get_url_params` as its variables.
 
-        The lines of the query are joined, unless it contains a comment.
+        The query is put on one line, unless it contains a comment.
 
         Raises:
             ValueError: `query` was set to None.

@@ -190,7 +190,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         *,
         http_method: str | None = None,
     ) -> None:
-        """Initialize the stream of ``tap``; the other arguments replace attributes of the class."""
+        """Initialize the stream; arguments other than ``tap`` replace attributes of the class."""
         if path:
             self.path = path
         self._http_headers: dict[str, str] = {}
@@ -204,7 +204,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     @property
     def replication_key(self) -> str | None:
-        """Name of the property that grows as records change; the cursor field by default."""
+        """Name of the property that grows as records change; by default that of the cursor."""
         declared = self.incremental_sync
         return self._replication_key or (declared.cursor_field if declared else None)
 
@@ -215,7 +215,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     @property
     def state_partitioning_keys(self) -> Sequence[str] | None:
-        """Context keys that identify a bookmark; an empty list if the cursor is global."""
+        """Context keys that identify a bookmark; empty if ``global_substream_cursor`` is set."""
         declared = self.incremental_sync
         if self._state_partitioning_keys is None and declared and declared.global_substream_cursor:
             return []
@@ -227,13 +227,13 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         self._state_manager = None
 
     def get_replication_key_signpost(self, context: Context | None = None) -> Any | None:
-        """Return the greatest bookmark of this sync; None with a cursor, whose windows limit it."""
+        """Return the greatest bookmark of this sync; None with a cursor, which has its own."""
         if self.incremental_sync is not None:
             return None
         return super().get_replication_key_signpost(context)
 
     def compare_start_date(self, value: str, start_date_value: str) -> str:
-        """Return the later of a bookmark and ``start_date``, in the formats of the cursor."""
+        """Return the later of a bookmark and ``start_date``; both may be in any cursor format."""
         if self.incremental_sync is None:
             return super().compare_start_date(value, start_date_value)
         order = self.state_manager.order
@@ -247,7 +247,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return cursor.format.write(self._reader.find_edges(cursor)[0])
 
     def _parse_datetime(self, value: str) -> dt.datetime:
-        """Parse a date-time in one of the cursor's formats, else in ISO 8601."""
+        """Parse a date-time in one of the cursor's formats; without a cursor, in ISO 8601."""
         order = self.state_manager.order
         found = order.instant(value) if isinstance(order, CursorComparator) else None
         return super()._parse_datetime(value) if found is None else found
@@ -275,7 +275,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         """
 
     def get_url(self, context: Context | None) -> str:
-        """Return the endpoint's URL; placeholders are replaced from the context, then settings."""
+        """Return the URL for a context, with placeholders replaced by its values or by settings."""
         url = f"{self.url_base}{self.path or ''}"
         return (
             self._fill_placeholders(url, {**self.config, **(context or {})}) if "{" in url else url
@@ -415,7 +415,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         )
 
     def build_prepared_request(self, *args: Any, **kwargs: Any) -> requests.PreparedRequest:
-        """Return an authenticated request from the arguments of `requests.Request`."""
+        """Return an authenticated request. The arguments are those of `requests.Request`."""
         authenticator = bind_authenticator(self.authenticator, self)
         self.requests_session.auth = self._make_session_authenticator(authenticator)
         request = requests.Request(*args, **kwargs)
@@ -437,14 +437,14 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         )
 
     def _add_window_options(self, asked: HTTPRequest) -> None:
-        """Add the bounds of the current window to a request, if the cursor has request options."""
+        """Add the bounds of the current time window to a request, if the cursor says so."""
         if self.incremental_sync is not None and self.stream_interval is not None:
             self.incremental_sync.put(asked, self.stream_interval)
 
     def _prepare_request(
         self, *, context: Context | None, page: BaseAPIPaginator[Any]
     ) -> requests.PreparedRequest:
-        """Return the prepared request that `get_http_request` describes."""
+        """Build the request for the paginator's current page and prepare it for sending."""
         asked = self.get_http_request(
             page=PageContext(stream_context=context, next_page_token=page.current_value)
         )
@@ -480,7 +480,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         )
 
     def _route(self, authenticator: Auth) -> Route:
-        """Return the hosts that a request signed by ``authenticator`` may reach."""
+        """Return the check of the hosts to which a request with these credentials may be sent."""
 
         def carries(request: requests.PreparedRequest) -> bool:
             return not adds_no_credentials(authenticator) or has_secrets(request, self._secrets())
@@ -494,7 +494,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         )
 
     def _make_session_authenticator(self, authenticator: Auth) -> Auth:
-        """Return an authenticator for requests that author code sends with the session itself."""
+        """Return an authenticator for requests that the tap's code sends with the session."""
 
         def sign(request: requests.PreparedRequest) -> requests.PreparedRequest:
             route = self._route(authenticator)
@@ -505,26 +505,26 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return sign
 
     def _base_origin(self) -> Origin | None:
-        """Return the origin of ``url_base`` that results from the settings alone."""
+        """Return the origin of ``url_base``, with placeholders replaced by settings only."""
         base = self.url_base or ""
         return declared_origin(self._fill_placeholders(base, self.config) if "{" in base else base)
 
     def _may_get_credentials(self, origin: Origin) -> bool:
-        """Return True if the credentials belong to an origin."""
+        """Return True if an origin is that of ``url_base`` or of the first request."""
         return origin in (self._base_origin(), self._first_origin)
 
     def _is_secure(self) -> bool:
-        """Return True if the credentials belong to an HTTPS origin."""
+        """Return True if ``url_base`` or the first request uses HTTPS."""
         return any(
             one is not None and one.scheme == "https"
             for one in (self._base_origin(), self._first_origin)
         )
 
     def _begin_pagination(self, request: requests.PreparedRequest) -> None:
-        """Record the origin of the first request of a pagination.
+        """Trust the origin of the first request of a pagination: it may get the credentials.
 
-        No response of the pagination has named this origin. If the context comes from a parent's
-        record, the record's values may have named it, so only the URL without a context counts.
+        In a child stream, the URL may contain values of a parent's record. Its origin is then only
+        trusted if the URL without a context has the same origin.
         """
         self._first_origin = None
         asked = parse_origin(request.url)
@@ -546,7 +546,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     ) -> requests.Response:
         """Send a request once and check the response.
 
-        If the server rejects the token, the token is renewed and the request is sent again.
+        If the response is 401, the access token is renewed and the request is sent again.
         """
         authenticator = bind_authenticator(self.authenticator, self)
         response = self._send(prepared_request, context, authenticator)
@@ -566,7 +566,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         context: Context | None,
         authenticator: Auth,
     ) -> requests.Response:
-        """Check the target host, wait for the rate limits, authenticate, send and measure."""
+        """Wait for the rate limits, add credentials, check the host, send, and log the duration."""
         return self._exchange(
             request,
             context,
@@ -604,7 +604,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return response
 
     def _secrets(self) -> Secrets:
-        """Return the secrets to hide in messages."""
+        """Return the secret settings, which must not appear in messages."""
         return collect_secrets(self.config, getattr(self._tap, "config_jsonschema", None))
 
     def validate_response(self, response: requests.Response) -> None:
@@ -618,8 +618,8 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
         Raises:
             RetriableAPIError: The status is 500 or higher, or one of `extra_retry_statuses`.
-            FatalAPIError: The status is another one from 400 on, and not one of
-                `tolerated_http_errors`.
+            FatalAPIError: The status is any other from 400 to 499. Statuses in
+                `tolerated_http_errors` raise no error.
 
         Example:
             def validate_response(self, response):
@@ -636,18 +636,18 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
             raise FatalAPIError(self.response_error_message(response), response=response)
 
     def response_error_message(self, response: requests.Response) -> str:
-        """Return the message for an error status, without secrets, with the body if it is short."""
+        """Return the error message for a failed response, without secrets."""
         secrets = self._secrets() | collect_sent_secrets(response.request)
         path = secrets.hide(urlsplit(response.url).path or self.path or "")
         return format_http_error(response, path=path, excerpt=body_excerpt(response, secrets))
 
     def _check_body(self, response: requests.Response) -> None:
-        """Raise an error for an invalid body while the request can still be retried."""
+        """Raise an error for an invalid body. Called early enough to retry the request."""
 
     # Retries
 
     def request_decorator(self, func: RequestFunc) -> RequestFunc:
-        """Return a function that calls ``func`` and retries it according to the other hooks."""
+        """Return a function that calls ``func`` and, after retryable errors, calls it again."""
         return with_retries(
             wait_generator=self.backoff_wait_generator,
             max_tries=self.backoff_max_tries,
@@ -722,21 +722,21 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     @property
     def _reader(self) -> WindowReader:
-        """Reader of this stream's contexts, which reads them in the windows of the cursor."""
+        """Object that reads this stream's contexts, in time windows if it has a cursor."""
         return self._get_reader(WindowReader)
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a context; with a cursor, one window after the other."""
+        """Yield the records of a context. With a cursor, read one time window after the other."""
         return self._reader.read(context)
 
     @property
     def _has_gap(self) -> bool:
-        """True if records of the current context were skipped, so that no window is closed."""
+        """True if records of the context were skipped, so that the bookmark must not advance."""
         return False
 
     @property
     def _has_ended(self) -> bool:
-        """True if a newest-first feed has reached data sent before, which ends the pagination."""
+        """True if a newest-first feed has reached records sent earlier, so that reading stops."""
         return self._record_filter is not None and self._record_filter.is_past
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
@@ -774,7 +774,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def _choose_request_builder(
         self, context: Context | None, walk: BaseAPIPaginator[Any]
     ) -> Callable[[], requests.PreparedRequest]:
-        """Return the function that prepares requests, an overridden `prepare_request` if any."""
+        """Return the function that builds requests: a subclass's `prepare_request` if it exists."""
         if type(self).prepare_request is _HTTPStream.prepare_request:
             return partial(self._prepare_request, context=context, page=walk)
         warnings.warn(
@@ -785,7 +785,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return lambda: self.prepare_request(context, walk.current_value)
 
     def _parsed(self, response: requests.Response) -> Iterable[Record]:
-        """Return the records of a response; a tolerated error has no records."""
+        """Return a response's records; a response with a tolerated error status has no records."""
         if response.status_code in self.tolerated_http_errors:
             return ()
         return self.parse_response(response)
@@ -814,7 +814,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     @abc.abstractmethod
     def get_new_paginator(self) -> BaseAPIPaginator[Any] | None:
-        """Return a paginator for one pagination, or None for a single page."""
+        """Return a new paginator for reading one context, or None if there is only one page."""
 
     # Metrics and costs
 
@@ -844,7 +844,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         response: requests.Response,  # noqa: ARG002
         context: Context | None,  # noqa: ARG002
     ) -> dict[str, int]:
-        """Return the costs of a request by kind of cost; override it to count costs.
+        """Return the costs of a request by kind of cost, such as API credits; empty by default.
 
         Example:
             def calculate_sync_cost(self, request, response, context):

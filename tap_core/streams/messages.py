@@ -40,7 +40,7 @@ __all__ = [
 
 
 def generate_schema_messages(stream: SyncStream) -> Iterator[SchemaMessage]:
-    """Yield the SCHEMA messages of a stream, one for each output name."""
+    """Yield the SCHEMA messages of a stream, one for each output stream of its stream maps."""
     for event in get_plan(stream).describes:
         yield SchemaMessage(
             event.stream.name,
@@ -51,7 +51,10 @@ def generate_schema_messages(stream: SyncStream) -> Iterator[SchemaMessage]:
 
 
 def generate_record_messages(stream: SyncStream, record: Record) -> Iterator[RecordMessage]:
-    """Yield the RECORD messages of a record, which is pruned in place, conformed and mapped."""
+    """Convert and map a record; yield a RECORD message for each output stream of the stream maps.
+
+    Deselected properties are deleted from ``record`` itself.
+    """
     if is_key_deselected(stream):
         path = stream.replication_path
         record = copy_path(path, record)  # the bookmark needs the key in the author's record
@@ -79,7 +82,7 @@ def generate_record_messages(stream: SyncStream, record: Record) -> Iterator[Rec
 def generate_batch_messages(
     stream: SyncStream, encoding: BaseBatchFileEncoding, manifest: list[str]
 ) -> Iterator[SDKBatchMessage]:
-    """Yield the BATCH messages of a list of files, one for each output name."""
+    """Yield BATCH messages for a list of files, one for each output stream of the stream maps."""
     for event in get_plan(stream).describes:
         yield SDKBatchMessage(event.stream.name, encoding, manifest, stream._stream_version)
 
@@ -87,7 +90,7 @@ def generate_batch_messages(
 def generate_activate_version_messages(
     stream: SyncStream, version: int
 ) -> Iterator[ActivateVersionMessage]:
-    """Yield an ACTIVATE_VERSION message for each output name."""
+    """Yield an ACTIVATE_VERSION message for each output stream of the stream maps."""
     for event in get_plan(stream).describes:
         yield ActivateVersionMessage(event.stream.name, version)
 
@@ -99,7 +102,7 @@ def write_messages(stream: SyncStream, messages: Iterable[Message]) -> None:
 
 
 def write_schema_message(stream: SyncStream) -> None:
-    """Write the SCHEMA message of a stream, unless it is the one written last in this run."""
+    """Write the SCHEMA message of a stream, unless the same message was the last one written."""
     if is_overridden(stream, "_generate_schema_messages") or is_overridden(
         stream._tap, "write_message"
     ):
@@ -110,7 +113,7 @@ def write_schema_message(stream: SyncStream) -> None:
 
 
 def write_record_message(stream: SyncStream, record: Record) -> None:
-    """Write a record after the records before it."""
+    """Add a record to the buffered rows, which are written in order."""
     if is_overridden(stream, "_generate_record_messages") or is_overridden(
         stream._tap, "write_message"
     ):

@@ -110,9 +110,9 @@ class RESTStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
             yield from extract_jsonpath(self.records_jsonpath, input=document)
 
     def _check_body(self, response: requests.Response) -> None:
-        """Parse the JSON here, so that a truncated body is requested again.
+        """Parse the JSON body here, so that the request is sent again if the body is truncated.
 
-        If the class overrides `parse_response`, only an obviously truncated body is rejected.
+        If the class overrides `parse_response`, only an obviously truncated body is an error.
         """
         if type(self).parse_response is not RESTStream.parse_response:
             check_content_length(response)
@@ -120,14 +120,14 @@ class RESTStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
             self._check_document(response.read(self._secrets, self.next_page_token_jsonpath))
 
     def _check_document(self, document: Any) -> None:
-        """Raise an error for a document that reports an error."""
+        """Raise an error if the API reports an error in a JSON body. The default does nothing."""
 
     def get_new_paginator(self) -> BaseAPIPaginator[Any] | None:
-        """Return a new paginator for one pagination, or None for a single page.
+        """Return a new paginator for reading one context, or None if there is only one page.
 
-        The default reads the next token at `next_page_token_jsonpath` if it is set, else in the
-        header ``X-Next-Page``. Override it for other kinds of pagination, with a class of
-        `tap_core.pagination`.
+        The default paginator reads the next token at `next_page_token_jsonpath` if that is set, and
+        otherwise in the header ``X-Next-Page``. Override it for other kinds of pagination, with a
+        class of `tap_core.pagination`.
 
         Example:
             def get_new_paginator(self):

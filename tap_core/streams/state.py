@@ -62,7 +62,7 @@ def make_state_manager(stream: SyncStream, document: StateDocument) -> StreamSta
 
 
 def make_key_comparator(stream: SyncStream) -> ReplicationKeyComparator:
-    """Return the comparator of replication key values, chosen by their type in the schema."""
+    """Return the object that compares replication key values by their type in the schema."""
     return make_comparator(
         get_definition(stream.replication_path, stream.effective_schema)
         if stream.replication_key
@@ -71,7 +71,7 @@ def make_key_comparator(stream: SyncStream) -> ReplicationKeyComparator:
 
 
 def get_stream_state(stream: SyncStream) -> dict[str, Any]:
-    """Return the state of a stream, writable; create it if it is missing."""
+    """Return the state of a stream, which may be changed. It is created if it is missing."""
     stream._tap.run.settle()
     state = stream.state_manager.stream_state
     stream._tap.document.share(stream.name)
@@ -79,7 +79,7 @@ def get_stream_state(stream: SyncStream) -> dict[str, Any]:
 
 
 def get_partition_state(stream: SyncStream, context: Context | None) -> dict[str, Any]:
-    """Return the state of one context, writable; create it if it is missing."""
+    """Return the state of one context, which may be changed. It is created if it is missing."""
     stream._tap.run.settle()
     state = stream.state_manager.get_context_state(context)
     stream.state_manager.share(context)
@@ -89,7 +89,10 @@ def get_partition_state(stream: SyncStream, context: Context | None) -> dict[str
 def get_partitions_in_state(
     document: StateDocument, stream_name: str
 ) -> list[dict[str, Any]] | None:
-    """Return the contexts of a stream's partitions in the state, or None if there are none."""
+    """Return the contexts of the partitions in a stream's state.
+
+    Return None if the state has no partitions.
+    """
     entries: Sequence[Any] = document.partitions(stream_name) or ()
     contexts = [
         partition["context"]
@@ -114,7 +117,7 @@ def parse_state_datetime(stream_name: str, value: str) -> datetime:
 
 
 def advance_bookmark(stream: SyncStream, record: Record, context: Context | None) -> None:
-    """Advance the bookmark of a context past a record.
+    """Advance the bookmark of a context to the replication key value of a record.
 
     Raises:
         InvalidStreamSortException: The stream is sorted and the record is out of order.
@@ -138,12 +141,13 @@ def advance_bookmark(stream: SyncStream, record: Record, context: Context | None
 def finalize_partitions(
     stream: SyncStream, keeps: Callable[[Context], bool] | None, *, saw_all: bool
 ) -> None:
-    """Finalize the partitions in the state after all of them have ended.
+    """Finalize the states of all partitions of a stream after all of them were read.
 
     Args:
-        stream: SyncStream whose sync has ended.
-        keeps: Function that returns False for a partition to remove; None to keep all.
-        saw_all: True if all partitions of the source were read.
+        stream: Stream whose sync has ended.
+        keeps: Called with the context of each partition that was not read. If it returns False, the
+            partition is removed from the state. None keeps all partitions.
+        saw_all: True if all existing partitions were read. If False, no partition is removed.
     """
     stream._tap.run.settle()
     if stream.state_manager.complete(
@@ -153,17 +157,20 @@ def finalize_partitions(
 
 
 def finalize_state(stream: SyncStream, state: dict[str, Any] | None) -> None:
-    """Turn the progress markers of one state dict into its final bookmark."""
+    """Turn the progress markers in a state dict into its bookmark.
+
+    ``state`` is the state dict of a partition; None means that of the stream.
+    """
     stream._tap.run.settle_bookmarks()
     stream.state_manager.finalize_state(state)
     stream._tap.run.reload_bookmarks()
 
 
 def finalize_with_children(stream: SyncStream) -> bool:
-    """Promote the progress markers of a stream and its selected children to bookmarks.
+    """Turn the progress markers of a stream and its selected children into bookmarks.
 
     Returns:
-        False if the stream itself is not selected, so that its own markers stay.
+        True if the stream is selected. False if it is not, and its markers are unchanged.
     """
     for child in stream.child_streams:
         if child.selected:

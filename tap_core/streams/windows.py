@@ -43,7 +43,7 @@ __all__ = ["WindowReader", "WindowedStreamProtocol"]
 
 @dataclass(slots=True)
 class _WindowPass:
-    """One pass over one context, from its lower bound to its end."""
+    """One reading of one context in time windows, from the lower bound to the end."""
 
     cursor: DatetimeBasedCursor
     context: Context | None
@@ -60,12 +60,12 @@ class _WindowPass:
 
     @property
     def is_one(self) -> bool:
-        """True if there is one window, which the stream itself reads without copies or threads."""
+        """True if the context is read in a single window, without threads."""
         return self.cursor.is_data_feed or not self.cursor.step
 
 
 class WindowedStreamProtocol(SyncStream, Protocol):
-    """A stream that can read one window of a context."""
+    """Interface of a stream that can read a context in time windows."""
 
     stream_interval: TimeWindow | None
     max_parallel_windows: int
@@ -86,7 +86,10 @@ class WindowedStreamProtocol(SyncStream, Protocol):
 
 
 class WindowReader(ContextReader):
-    """Reader of a stream in the windows of its cursor; without a cursor, as a whole."""
+    """Reader that reads a context in the time windows of the stream's cursor.
+
+    A stream without a cursor is read at once.
+    """
 
     stream: WindowedStreamProtocol
     _current: _WindowPass | None = None
@@ -95,7 +98,7 @@ class WindowReader(ContextReader):
     # Reading
 
     def read(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a context; with a cursor, one window after the other."""
+        """Yield the records of a context. With a cursor, read one time window after the other."""
         stream, cursor = self.stream, self.stream.incremental_sync
         if cursor is None:
             yield from stream.request_records(context)
@@ -118,7 +121,10 @@ class WindowReader(ContextReader):
     def _iterate_windows(
         self, current: _WindowPass
     ) -> Iterator[tuple[TimeWindow, Iterable[Record]]]:
-        """Yield each window with its records, which must be consumed before the next window."""
+        """Yield each time window with its records.
+
+        The records must be consumed before the next window is requested.
+        """
         stream, cursor = self.stream, current.cursor
         only = self._only
         windows = [only.window] if only else cursor.windows(current.lower, current.end)
@@ -153,7 +159,10 @@ class WindowReader(ContextReader):
     # Start and end of a context
 
     def find_intervals(self, context: Context | None) -> Sequence[ReadInterval]:
-        """Return the windows of a context that can be read separately, or an empty sequence."""
+        """Return the time windows of a context that can be synced separately.
+
+        The result is empty if the context cannot be divided.
+        """
         cursor = self.stream.incremental_sync
         if cursor is None or cursor.is_data_feed or not cursor.step:
             return ()
@@ -163,7 +172,7 @@ class WindowReader(ContextReader):
 
     @contextmanager
     def reading_only(self, interval: ReadInterval) -> Iterator[None]:
-        """Restrict reading to one window of a context for the duration of the block."""
+        """Restrict reading to one time window of a context for the duration of the block."""
         self._only = interval
         try:
             yield
@@ -171,7 +180,7 @@ class WindowReader(ContextReader):
             self._only = None
 
     def begin(self, context: Context | None) -> Callable[[Record], bool] | None:
-        """Prepare to sync a context; return the cursor's record filter, or None without one."""
+        """Prepare to sync a context. Return the filter for its records, or None without one."""
         cursor = self.stream.incremental_sync
         if cursor is None:
             return None
@@ -181,7 +190,7 @@ class WindowReader(ContextReader):
         return None if record_filter is None else record_filter.admits
 
     def begin_trial(self, context: Context | None) -> None:
-        """Prepare to read one window of a context."""
+        """Prepare a connection test, which reads only one time window of a context."""
         if self.stream.incremental_sync is not None:
             self._current = self._make_pass(self.stream.incremental_sync, context)
             self._current.is_trial = True
@@ -194,7 +203,10 @@ class WindowReader(ContextReader):
             current.threads.__exit__(*sys.exc_info())
 
     def _take_pass(self, cursor: DatetimeBasedCursor, context: Context | None) -> _WindowPass:
-        """Return the pass that the engine started, or start one outside of a sync."""
+        """Return the pass over a context that `begin` has prepared.
+
+        Outside of a sync, create and return a new pass.
+        """
         current = self._current
         if current is None or current.is_taken or current.context != context:
             current = self._make_pass(cursor, context)
@@ -226,7 +238,7 @@ class WindowReader(ContextReader):
         return _WindowPass(cursor, context, lower, end, record_filter)
 
     def find_edges(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
-        """Return the configured start and end of the data to read."""
+        """Return the start and end of the data to read, as configured in the cursor."""
         now = utc_now()
         return self._find_edge(cursor, "start", now), self._find_edge(cursor, "end", now)
 
@@ -240,13 +252,16 @@ class WindowReader(ContextReader):
         return found
 
     def make_edge_error(self, message: str, name: str) -> ConfigurationError:  # noqa: ARG002
-        """Return the error for a start or end that is not a date-time."""
+        """Return the error for a configured start or end that is not a valid date-time."""
         return ConfigurationError(f"Stream '{self.stream.name}': {message}")
 
     def find_stored(
         self, cursor: DatetimeBasedCursor, context: Context | None
     ) -> dt.datetime | None:
-        """Return the datetime up to which a context was synced, or None for the beginning."""
+        """Return a context's bookmark as a datetime.
+
+        Return None if there is no usable bookmark, so that the context is read from the start.
+        """
         stream = self.stream
         if stream.replication_method != REPLICATION_INCREMENTAL:
             return None
@@ -278,7 +293,11 @@ class WindowReader(ContextReader):
         end: dt.datetime,
         stored: dt.datetime | None,
     ) -> CursorRecordFilter | None:
-        """Return the record filter, or None if the API filters the records."""
+        """Return the filter for the records of a context, or None if no filter is needed.
+
+        It drops records outside of ``lower`` and ``end``, if the cursor filters, and records at the
+        bookmark ``stored`` that were sent before, if the cursor drops them.
+        """
         passed = stored if cursor.boundary == "drop" and stored == lower else None
         order = self.stream.state_manager.order
         if not isinstance(order, CursorComparator) or (passed is None and not cursor.filters):
@@ -288,7 +307,7 @@ class WindowReader(ContextReader):
         return CursorRecordFilter(order, find, lower=lower, upper=upper, passed=passed)
 
     def log_misplaced_records(self) -> None:
-        """Log how many records of a newest-first feed came after older ones, if there are any."""
+        """Log the number of records of a newest-first feed that were out of order, if any were."""
         order = self.stream.state_manager.order
         if isinstance(order, CursorComparator) and order.ranks.misplaced:
             self.stream.log(
@@ -304,6 +323,6 @@ class WindowReader(ContextReader):
 def _read_window(
     stream: WindowedStreamProtocol, window: TimeWindow, current: _WindowPass
 ) -> Iterable[Record]:
-    """Return the records of one window; this stream object reads only that window."""
+    """Set the stream's current time window and return the records of that window."""
     stream.stream_interval, stream._record_filter = window, current.record_filter
     return stream.request_records(current.context)

@@ -21,7 +21,7 @@ __all__ = ["emit_activate_version"]
 def emit_activate_version(stream: SyncStream, run: SyncRun) -> None:
     """Emit an ACTIVATE_VERSION message before the first row of a FULL_TABLE stream.
 
-    The message is sent once per run, and only if the stream sends table versions at all.
+    The message is sent at most once per sync. Nothing is sent if the stream has no table version.
     """
     if (
         stream.replication_method == REPLICATION_FULL_TABLE

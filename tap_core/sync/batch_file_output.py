@@ -30,12 +30,15 @@ __all__ = ["BatchFileOutput", "BatchFolder"]
 
 
 class BatchFolder:
-    """Writer of one stream's batch files: fills the open file, then starts the next one."""
+    """Writer of one output stream's batch files. Starts a new file when the open file is full."""
 
     def __init__(
         self, describe: SchemaEvent, tap_name: str, config: BatchConfig, counter: Counter
     ) -> None:
-        """Create file names from ``tap_name`` and the stream's name; ``counter`` counts the files.
+        """Create a writer that has no open file yet.
+
+        ``tap_name`` and the stream's name become part of the file names. ``counter`` is the metric
+        that counts the files.
 
         Raises:
             ConfigurationError: The configured compression is not available.
@@ -53,7 +56,7 @@ class BatchFolder:
 
     @property
     def room(self) -> int:
-        """Number of rows that fit into the open file; the full batch size if no file is open."""
+        """Number of rows that still fit into the open file. Without one, the full batch size."""
         return self._config.batch_size - (self._file.count if self._file is not None else 0)
 
     def take(self, rows: Rows) -> Iterator[BatchFiles]:
@@ -98,10 +101,13 @@ class BatchFolder:
 
 
 class BatchFileOutput:
-    """Batch file output of one sync. The caller must hold the lock of the output queue."""
+    """Writer of all batch files of one sync.
+
+    Several threads use it. Callers must hold the lock of the output queue.
+    """
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
-        """Create an output without streams. All events except rows are passed to ``emit``."""
+        """Create an output that has no streams yet. Events without rows are passed to ``emit``."""
         self._emit = emit
         self._sources: dict[str, tuple[BatchFolder, ...]] = {}
         self._folders: dict[StreamId, BatchFolder] = {}
@@ -110,14 +116,18 @@ class BatchFileOutput:
         self._held: set[tuple[str, int]] = set()
 
     def __contains__(self, source: str) -> bool:
-        """Return True if a stream currently writes batch files.
+        """Return True if the SDK currently writes batch files for a stream.
 
-        ``source`` is the stream's name before stream maps.
+        ``source`` is the stream's name before stream maps rename it.
         """
         return source in self._sources
 
     def begin(self, source: str, folders: Iterable[BatchFolder]) -> None:
-        """Start writing batch files for a stream: one folder for each output name of its maps."""
+        """Start writing batch files for a stream.
+
+        ``source`` is the stream's name before stream maps rename it. ``folders`` has one writer for
+        each output stream of the stream maps.
+        """
         self._sources[source] = tuple(folders)
         for folder in self._sources[source]:
             self._folders[folder.stream] = folder
@@ -131,18 +141,18 @@ class BatchFileOutput:
             del self._folders[folder.stream]
 
     def room(self, source: str, most: int) -> int:
-        """Return the number of records to buffer before the next write, at most ``most``.
+        """Return the number of records to buffer before the next write.
 
-        The number is limited so that the buffered records do not exceed the stream's open files.
+        This is ``most``, or less if the stream's open batch files have room for fewer rows.
         """
         folders = self._sources.get(source)
         return min(most, *(each.room for each in folders)) if folders else most
 
     def emit(self, event: Event) -> None:
-        """Write the rows of an event into batch files, if their stream uses batch files.
+        """Write an event's rows into batch files if the stream uses them; pass on all other events.
 
-        Other events are passed on. A state, schema or table version first completes the open files,
-        so that the files are announced before the event.
+        Before a state, a schema or a table version is passed on, the open files are completed, so
+        that the target learns of their rows first.
         """
         if isinstance(event, Rows):
             folder = self._folders.get(event.stream)
@@ -166,7 +176,7 @@ class BatchFileOutput:
             folder.schema = event.schema
 
     def _emit_files(self, finished: Iterable[BatchFiles]) -> bool:
-        """Emit an event for each finished file; return True if there were any."""
+        """Emit an event for each finished file. Return True if there was at least one file."""
         found = False
         for files in finished:
             found = True
@@ -177,24 +187,27 @@ class BatchFileOutput:
     # State control
 
     def wants_state(self) -> bool:
-        """Return True if a file was filled since the last call: a state should then be written."""
+        """Return True if a file was filled since the last call, so that a state should follow."""
         filled, self._has_filled = self._has_filled, False
         return filled
 
     def allows_state(self, *, owed: bool) -> bool:
         """Return True if a state may be written now.
 
+        No state may be written while a record has been read that is not in a BATCH message yet.
+
         Args:
-            owed: True for a required state; False for an optional one, which is only allowed while
+            owed: True for a required state. False for an optional one, which is only allowed while
                 no stream writes batch files.
         """
         return not self._held and (owed or not self._sources)
 
     @contextmanager
     def batching(self, source: str) -> Iterator[None]:
-        """Mark a stream, for the duration of the block, as one whose own code makes the batches.
+        """Mark a stream, during the block, as one whose batches are made by the tap's code.
 
-        If the block fails, no state is written for the records that are not in a batch yet.
+        If the block fails, states stay blocked, because some records may be missing from the
+        batches.
         """
         thread_key = _make_thread_key(source)
         self._batching.add(thread_key)
@@ -203,12 +216,15 @@ class BatchFileOutput:
         self._held.discard(thread_key)
 
     def hold(self, source: str) -> None:
-        """Block states because this thread has read a record that no BATCH message contains yet."""
+        """Block states because this thread has read a record that is not in a BATCH message yet.
+
+        This has an effect only within `batching` for the stream ``source``.
+        """
         if _make_thread_key(source) in self._batching:
             self._held.add(_make_thread_key(source))
 
     def release(self, source: str) -> None:
-        """Allow states again: this thread's BATCH message contains all records read so far."""
+        """Allow states again: all records that this thread has read are in BATCH messages."""
         self._held.discard(_make_thread_key(source))
 
 

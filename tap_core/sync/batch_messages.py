@@ -47,10 +47,11 @@ _decode = msgspec.json.Decoder(float_hook=Decimal).decode
 
 
 def begin_batches(stream: SyncStream, run: SyncRun, plan: Plan) -> BatchConfig | None:
-    """Start batch file output of a stream, if it is configured.
+    """Start writing batch files for a stream, if its settings ask for batch files.
 
     Returns:
-        The batch settings if the author's code makes the batches of the stream; otherwise None.
+        The batch settings if the tap's code makes the batches, so that the caller must call
+        `sync_own_batches`. None if the SDK makes them or if there are no batch files.
 
     Raises:
         ConfigurationError: The batch settings are incomplete.
@@ -82,7 +83,7 @@ def end_batches(stream: SyncStream, run: SyncRun) -> None:
 
 
 def sync_own_batches(stream: SyncStream, config: BatchConfig, context: Context | None) -> None:
-    """Sync a stream whose batches are made by the author's own code."""
+    """Sync a stream whose batch files are made by the tap's code instead of the SDK."""
     mapped = get_plan(stream).mapped is not None
     if mapped and is_overridden(stream, "get_batches", "_sync_batches"):
         stream.log(
@@ -96,11 +97,11 @@ def sync_own_batches(stream: SyncStream, config: BatchConfig, context: Context |
 
 
 def iterate_processed_records(stream: SyncStream, context: Context | None) -> Iterator[Record]:
-    """Yield the records of a stream in their output form: selected, mapped and conformed.
+    """Yield the records of a stream as they are written: selected, converted and mapped.
 
     Raises:
-        ConfigurationError: The stream maps output several streams, which one batcher cannot
-            separate.
+        ConfigurationError: The stream maps split the stream into several output streams. A tap's
+            batch code cannot separate them.
     """
     plan = get_plan(stream)
     if len(plan.describes) > 1:

@@ -45,7 +45,11 @@ __all__ = [
 
 
 def sync_child_contexts(stream: SyncStream, record: Record, child_context: Context | None) -> None:
-    """Sync the children of one record: once for each child context generated from the record."""
+    """Sync the children of one parent record, once for each child context made from the record.
+
+    ``child_context`` is the context that the parent's ``get_records`` returned with the record, or
+    None.
+    """
     keeps = get_plan(stream).keeps
     for context in stream.generate_child_contexts(record=record, context=child_context):
         if keeps is None or keeps(record):
@@ -53,7 +57,10 @@ def sync_child_contexts(stream: SyncStream, record: Record, child_context: Conte
 
 
 def sync_children(stream: SyncStream, child_context: Context | None) -> None:
-    """Sync each selected child with one context; without a context, log a warning and skip."""
+    """Sync each selected child stream with one context.
+
+    If ``child_context`` is None, log a warning and sync no child.
+    """
     if child_context is None:
         stream.log(
             "Context for child streams of '%s' is null, skipping sync of any child streams",
@@ -76,10 +83,10 @@ def _sync_child(child: SyncStream, context: Context) -> None:
 
 
 def require_child_contexts(stream: SyncStream) -> None:
-    """Check that a stream that generates no child contexts can sync its children.
+    """Check that the children of a stream can be synced although it generates no child contexts.
 
     Raises:
-        NotImplementedError: A child keeps one bookmark per context, so a child context is required.
+        NotImplementedError: A child keeps one bookmark per context, so it needs a child context.
     """
     for child in stream.child_streams:
         if child.state_partitioning_keys is None:
@@ -93,14 +100,17 @@ def require_child_contexts(stream: SyncStream) -> None:
 
 
 def ensure_state_entry(stream: SyncStream, context: Context | None) -> None:
-    """Create the state entry of a context before a worker syncs it, to keep entries in order."""
+    """Create a context's state entry before a worker thread syncs the context.
+
+    The entries then have the same order as in a sync without threads.
+    """
     bookmark = stream._get_state_partition_context(context)
     if context == bookmark or stream.replication_method != REPLICATION_FULL_TABLE:
         stream.state_manager.get_context_state(context)
 
 
 class ChildSyncPool:
-    """Worker pool for the children of one parent stream.
+    """Worker pool that syncs the children of one parent stream while the parent is read.
 
     The parent's bookmark advances only past records whose children are synced.
     """
@@ -108,7 +118,11 @@ class ChildSyncPool:
     def __init__(
         self, parent: SyncStream, run: SyncRun, threads: int, *, spreads: bool = False
     ) -> None:
-        """Create a pool of ``threads`` threads; ``spreads``: use other processes if possible."""
+        """Create a pool with at most ``threads`` threads.
+
+        With ``spreads`` True, other processes are used instead of threads, if the output supports
+        it.
+        """
         children = [
             child
             for child in parent.child_streams
@@ -136,7 +150,7 @@ class ChildSyncPool:
         self.crew.__exit__(kind, error, trace)
 
     def submit(self, child: SyncStream, context: Context) -> None:
-        """Queue the sync of a child context; its state entry is created immediately."""
+        """Queue the sync of a child with one context. The context's state entry is created now."""
         pending, own = self._pending, dict(context)
         if not is_overridden(child, "preprocess_context"):
             ensure_state_entry(child, own)
@@ -150,13 +164,13 @@ class ChildSyncPool:
         self.crew.submit(SyncJob(child, own, lambda made: _sync_child(made, own), done))
 
     def hold(self, bookmark: DeferredBookmark | None) -> None:
-        """Set the bookmark of the parent that waits for the children; None removes it."""
+        """Set the parent's bookmark, which must wait until children are synced. None removes it."""
         self._bookmark = bookmark
 
     def following(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield the parent's records, and track the child contexts submitted for each record.
+        """Yield the parent's records, and count the child contexts submitted for each record.
 
-        A record counts as written when the caller requests the next record.
+        When the caller requests the next record, the previous one is taken as written.
         """
         for record in records:
             yield record
@@ -167,7 +181,7 @@ class ChildSyncPool:
                     self._bookmark.note(pending)
 
     def reload(self) -> None:
-        """Reset the waiting bookmark to the value in the state."""
+        """Reset the parent's bookmark to the value in the state, after other code changed it."""
         if self._bookmark is not None:
             self._bookmark.reload()
 
@@ -180,19 +194,20 @@ class DeferredBookmark:
     """Bookmark of a parent stream that advances only past records whose children are synced."""
 
     def __init__(self, cursor: BookmarkCursor, move: Callable[[Any], None]) -> None:
-        """Create a bookmark that follows ``cursor``, which advances with each record.
+        """Create a bookmark that follows ``cursor``.
 
-        ``move`` writes a value into the state.
+        The cursor advances with each record. ``move`` writes a value into the state; it is called
+        later, when the children of the records up to that value are synced.
         """
         self._cursor = cursor
         self._move = move
         self._records: deque[tuple[list[int], Any]] = deque()
 
     def note(self, pending: list[int]) -> None:
-        """Add a record that was written.
+        """Add the parent record that was written last.
 
-        ``pending`` is a one-item list with the number of its unfinished child contexts, which the
-        workers decrease.
+        ``pending`` is a list with one item: the number of child contexts of the record that are not
+        synced yet. Worker threads decrease the number.
         """
         value = self._cursor.latest
         if value is None:

@@ -46,9 +46,9 @@ __all__ = ["abort_sync", "check_record_limit", "sync_records_with_hooks", "write
 def sync_records_with_hooks(
     stream: SyncStream, context: Context | None, *, write_messages: bool
 ) -> Iterator[Record]:
-    """Sync all records by calling the stream's overridable methods for each; yield the records.
+    """Sync a stream by calling its overridable methods for each record, and yield the records.
 
-    With ``write_messages`` False no record or state messages are written.
+    ``write_messages`` is False if the caller writes the records: then no messages are written.
     """
     run = stream._tap.run
     signpost = None if context else stream.get_replication_key_signpost(context)
@@ -68,9 +68,9 @@ def sync_records_with_hooks(
 
 
 class _PartitionSync:
-    """Sync of one partition through the stream's overridable methods.
+    """Sync of one partition by calling the stream's overridable methods for each record.
 
-    ``done`` counts the records of the whole sync, partitions before this one included.
+    ``done`` is the number of records in this sync of the stream, including earlier partitions.
     """
 
     def __init__(
@@ -85,7 +85,10 @@ class _PartitionSync:
         self._admits: Callable[[Record], bool] | None = None
 
     def records(self, context: Context | None, bookmark: Context | None) -> Iterator[Record]:
-        """Process each record of a partition with the overridable methods, then yield it."""
+        """Process each record of a partition with the stream's overridable methods, then yield it.
+
+        ``bookmark`` is the part of ``context`` that identifies the partition's bookmark.
+        """
         stream = self.stream
         child_context = None if context is None else copy.copy(context)
         self._is_sent = make_resend_filter(stream, context)
@@ -170,7 +173,9 @@ def write_record(stream: SyncStream, record: Record) -> None:
 
 
 def check_record_limit(stream: SyncStream, current_record_index: int) -> None:
-    """Abort the sync if ``current_record_index``, counted from 0, has reached the record limit.
+    """Abort the sync if the stream's ``ABORT_AT_RECORD_COUNT`` is reached.
+
+    ``current_record_index`` is the number of records before the current one.
 
     Raises:
         AbortedSyncFailedException: The next sync cannot resume from the current state.

@@ -40,7 +40,9 @@ _WHOLE = ("_sync_records", "state_manager")
 
 
 def apply_user_limit(number: int, config: Mapping[str, Any], setting: str) -> int:
-    """Return the author's ``number``, or the user's setting named ``setting`` if that is smaller.
+    """Return the smaller of the stream's ``number`` and the limit in the user's settings.
+
+    ``setting`` is the name of the limit's setting. If it is not set, return ``number``.
 
     Raises:
         ConfigurationError: The setting is not an integer of at least 1.
@@ -58,22 +60,22 @@ def apply_user_limit(number: int, config: Mapping[str, Any], setting: str) -> in
 
 
 def get_thread_count(stream: SyncStream) -> int:
-    """Return the number of threads that may sync the contexts of a stream in parallel."""
+    """Return the number of threads that may sync contexts of a stream in parallel."""
     if stream.max_parallel_partitions <= 1:
         return 1
     return min(map(_own_limit, _family(stream)))
 
 
 def get_child_thread_count(stream: SyncStream) -> int:
-    """Return the number of threads that may sync the children of a stream while it is read."""
+    """Return the number of threads that may sync a stream's children while the stream is read."""
     children = _selected(stream.child_streams)
     return min(map(get_thread_count, children), default=1)
 
 
 def explain_not_distributed(stream: SyncStream) -> str | None:
-    """Return the reason why only one process can sync the stream's contexts.
+    """Return the reason why all contexts of the stream must be synced in one process.
 
-    Return None if several processes can.
+    Return None if several processes may sync them.
     """
     makes = stream.get_batch_config(stream.config) is not None or _makes_batches(stream)
     reasons = (
@@ -95,9 +97,9 @@ def explain_not_distributed(stream: SyncStream) -> str | None:
 
 
 def can_distribute(run: SyncRun, *streams: SyncStream) -> bool:
-    """Return True if other processes may sync the contexts of the streams.
+    """Return True if the contexts of all these streams may be synced in other processes.
 
-    Otherwise the reason for each stream is logged.
+    If a stream prevents it, the reason is logged.
     """
     spreader = run.outbox.spreader
     if spreader is None or not streams or run.stop_signal is not None:
@@ -112,9 +114,9 @@ def can_distribute(run: SyncRun, *streams: SyncStream) -> bool:
 
 
 def stream_classes(tap_class: type) -> Iterator[Any]:
-    """Yield the stream classes found in the modules of a tap class and its base classes.
+    """Yield the stream classes in the modules that define a tap class and its base classes.
 
-    Modules of the tap's package that these modules import are searched too.
+    Other modules of the tap's package are also searched, if one of these modules imports them.
     """
     for kind in tap_class.__mro__:
         module = sys.modules.get(kind.__module__)
@@ -165,7 +167,10 @@ def _own_limit(stream: SyncStream) -> int:
 
 
 def _makes_batches(stream: SyncStream) -> bool:
-    """Return True if the stream's batch files are made by the author's code, not by the SDK."""
+    """Return True if the stream's batch files are made by the tap's code, False if by the SDK.
+
+    Without batch files, return False.
+    """
     config = stream.get_batch_config(stream.config)
     if config is None:
         return False
@@ -176,10 +181,10 @@ def _makes_batches(stream: SyncStream) -> bool:
 
 
 def _keeps_order(stream: SyncStream) -> bool:
-    """Return True if contexts must be synced in order.
+    """Return True if the stream's contexts must be synced one after the other.
 
-    This holds for an unsorted incremental stream whose contexts share one bookmark: the bookmark
-    must end with the value of the last context.
+    This is so for an incremental stream whose contexts share one bookmark and whose order is not
+    checked: the final bookmark must be the value of the last context.
     """
     return (
         stream.state_partitioning_keys is not None

@@ -21,7 +21,7 @@ __all__ = ["read_one_record"]
 
 
 def read_one_record(stream: SyncStream) -> None:
-    """Read the first record of a stream. Errors of the author's code are not caught."""
+    """Read the first record of a stream. Errors raised by the tap's code are not caught."""
     with suppress(SyncLifecycleSignal):
         for context in islice(get_contexts(stream, None), 1):
             _pull_first(stream, context)

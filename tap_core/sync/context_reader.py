@@ -18,7 +18,10 @@ __all__ = ["ContextReader"]
 
 
 class ContextReader:
-    """Reader of a stream's contexts, each in one piece; subclasses split a context into windows."""
+    """Reader of a stream's records, which reads each context at once.
+
+    Subclasses divide a context into time windows and read one window after the other.
+    """
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
@@ -38,9 +41,9 @@ class ContextReader:
         """Release the resources of a context after it was read, or after an error."""
 
     def find_intervals(self, context: Context | None) -> Sequence[ReadInterval]:  # noqa: ARG002
-        """Return the windows of a context that can be read separately; none by default."""
+        """Return the time windows of a context that can be synced separately; empty by default."""
         return ()
 
     def reading_only(self, interval: ReadInterval) -> AbstractContextManager[None]:
-        """Restrict reading to one window of a context for the duration of the block."""
+        """Restrict reading to one time window of a context for the duration of the block."""
         raise NotImplementedError(f"Stream '{self.stream.name}' has no windows: {interval}")

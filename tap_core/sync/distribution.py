@@ -41,14 +41,15 @@ def make_pool(
     spreads: bool = False,
     in_order: bool = False,
 ) -> WorkerPool | DistributedPool:
-    """Return a pool that syncs contexts of the streams.
+    """Return a pool that syncs contexts of streams, in threads or in other processes.
 
     Args:
         run: Current sync.
         size: Maximum number of threads.
         streams: Streams to sync.
         spreads: True to use other processes instead of threads, if the output supports it.
-        in_order: True to drop the results after the first failure. Only for other processes.
+        in_order: True to discard the results of all contexts after the first failed one. It has no
+            effect on threads.
     """
     spreader = run.outbox.spreader
     if spreads and spreader is not None:
@@ -57,7 +58,7 @@ def make_pool(
 
 
 class DistributedPool:
-    """Pool like `WorkerPool`, but with other processes instead of threads."""
+    """Pool with the interface of `WorkerPool` that uses other processes instead of threads."""
 
     def __init__(
         self, owner: SyncRun, spreader: WorkDistributor, *, in_order: bool = False
@@ -79,10 +80,10 @@ class DistributedPool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Do nothing: contexts still queued after an error are dropped."""
+        """Do nothing. Contexts that are still queued after an error are not synced."""
 
     def submit(self, job: SyncJob) -> None:
-        """Queue a context; once the queue is full, sync all queued contexts."""
+        """Queue a context. When the queue is full, sync all queued contexts and wait for them."""
         self._begin(job.stream)
         self._jobs.append((job, _build_work_unit(job, len(self._jobs), self._below)))
         if len(self._jobs) >= self._spreader.most:
@@ -100,10 +101,11 @@ class DistributedPool:
         """Do nothing. Failures are raised by `drain`, after all contexts are done."""
 
     def drain(self) -> None:
-        """Sync all queued contexts.
+        """Sync all queued contexts and wait for them.
 
         Raises:
-            PartitionsFailedError: Some contexts failed; all others are done.
+            PartitionsFailedError: At least one context failed. All other contexts are synced,
+                unless the pool is ordered: then those after the first failure are not.
         """
         self._send()
         if self._failed:
@@ -128,9 +130,9 @@ class DistributedPool:
             stream._write_state_message()
 
     def _merge_result(self, job: SyncJob, part: WorkUnit, result: WorkResult) -> None:
-        """Merge the state and the counts of a work unit, or record its error.
+        """Add the state and the row counts of a work unit to this process, or record its error.
 
-        In an ordered pool, results after the first error are dropped.
+        If the pool is ordered, results after the first error are discarded.
         """
         if result.error is not None:
             self._failed.append((job, result.error))
@@ -146,7 +148,11 @@ class DistributedPool:
 
 
 def _build_work_unit(job: SyncJob, number: int, below: _DescendantStates) -> WorkUnit:
-    """Return the work unit of a context, with its state and the states of its descendants."""
+    """Return the work unit for one context of a stream.
+
+    It contains the context's state and the states of the stream's descendants. ``number`` is its
+    index in the queue, and ``below`` selects the states of the descendants.
+    """
     stream, context = job.stream, job.context
     family = (stream, *stream.descendent_streams)
     known = context
@@ -176,15 +182,16 @@ def _make_stream_state(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _DescendantStates:
-    """States of a stream's descendants, limited to the contexts below one context of the stream."""
+    """States of a stream's child streams and their descendants, selected by one parent context."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, tuple[str, ...]], dict[Any, list[dict[str, Any]]]] = {}
 
     def of(self, stream: SyncStream, context: Context | None) -> dict[str, Any]:
-        """Return the state of a stream, with only the partitions below ``context``.
+        """Return a copy of a stream's state with only the partitions that belong to ``context``.
 
-        A partition is below it if the partition's context has the same values for its keys.
+        A partition belongs to it if the partition's context contains all keys of ``context`` with
+        the same values.
         """
         state = stream.state_manager.stream_state
         own = {name: copy.deepcopy(value) for name, value in state.items() if name != "partitions"}
@@ -208,7 +215,7 @@ class _DescendantStates:
 
 
 def _merge(stream: SyncStream, part: WorkUnit, found: Mapping[str, Any]) -> None:
-    """Merge the state of one stream that a work unit returned into the tap's state."""
+    """Copy the state that a work unit returned for one stream into the tap's state."""
     entries = [entry for entry in found.get("partitions") or () if "context" in entry]
     if part.interval is not None:
         _merge_interval(stream, part, entries[0] if entries else found)
@@ -223,14 +230,14 @@ def _merge(stream: SyncStream, part: WorkUnit, found: Mapping[str, Any]) -> None
 
 
 def _merge_interval(stream: SyncStream, part: WorkUnit, entry: Mapping[str, Any]) -> None:
-    """Advance the bookmark of a context to the end of the window that a work unit has read."""
+    """Advance a context's bookmark to the end of the time window that a work unit has read."""
     value, key = entry.get("replication_key_value"), stream.replication_key
     if value is not None and key:
         stream.state_manager.close_window(part.context, replication_key=key, until=value)
 
 
 def _merge_shared(stream: SyncStream, entry: Mapping[str, Any]) -> None:
-    """Advance a bookmark shared by several contexts to a work unit's value, if it is greater."""
+    """Advance a bookmark that several contexts share to a work unit's value, if that is greater."""
     markers, key = entry.get("progress_markers") or {}, stream.replication_key
     if "replication_key_value" in markers and key:
         value = markers["replication_key_value"]

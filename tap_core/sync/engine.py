@@ -124,7 +124,7 @@ def _log_start(stream: SyncStream, context: Context | None) -> None:
 def _sync_contexts(
     stream: SyncStream, run: SyncRun, plan: Plan, context: Context | None, signpost: Any
 ) -> None:
-    """Sync the contexts in other processes, in threads, or one after the other in this thread.
+    """Sync the contexts of a stream: in other processes, in threads, or here one after the other.
 
     ``signpost`` is the upper limit of the bookmarks, usually the start time of the sync.
     """
@@ -151,7 +151,10 @@ def _sync_contexts(
 def _list_contexts(
     contexts: Iterable[Context | None],
 ) -> tuple[list[Context | None], Exception | None]:
-    """Return the contexts as a list, and the error that ended the iteration, or None."""
+    """Return the contexts as a list, and the error that ended the iteration.
+
+    The error is None if all contexts could be listed.
+    """
     found: list[Context | None] = []
     try:
         found.extend(contexts)
@@ -168,10 +171,10 @@ def _sync_in_parallel(
     signpost: Any,
     failure: Exception | None,
 ) -> None:
-    """Sync the contexts with a worker pool or in other processes.
+    """Sync the contexts in threads or in other processes.
 
-    ``failure`` is the error that ended the listing of contexts, or None. It is raised after the
-    listed contexts are synced.
+    ``failure`` is the error that ended the listing of the contexts, or None. It is raised after the
+    contexts listed before it are synced.
     """
     for current in contexts:
         ensure_state_entry(stream, current)
@@ -193,9 +196,9 @@ def _sync_in_parallel(
 
 
 def _distribute_windows(stream: SyncStream, run: SyncRun, context: Context | None) -> bool:
-    """Sync the windows of a context in other processes, and merge their results in order.
+    """Sync the time windows of a context in other processes; merge the results in window order.
 
-    Return False, without a sync, if the context has only one window.
+    Return True if the context was synced. Return False, without a sync, if it has only one window.
     """
     if stream.state_partitioning_keys is not None:
         return False
@@ -216,9 +219,9 @@ def _distribute_windows(stream: SyncStream, run: SyncRun, context: Context | Non
 
 
 def sync_work_unit(stream: SyncStream, part: WorkUnit) -> Mapping[str, Any]:
-    """Sync a work unit received from another process; return the resulting states by stream name.
+    """Sync a work unit that another process has sent; return the new states by stream name.
 
-    The bookmarks of the work unit replace the state of the tap.
+    The state of the tap is first replaced by the bookmarks in the work unit.
     """
     document = stream._tap.document
     document.replace({"bookmarks": part.bookmarks})
@@ -240,9 +243,9 @@ def sync_work_unit(stream: SyncStream, part: WorkUnit) -> Mapping[str, Any]:
 
 
 def sync_context(stream: SyncStream, context: Context | None, signpost: Any = None) -> None:
-    """Sync one context with this thread's copy of a stream.
+    """Sync one context in a worker thread, with the thread's copy of the stream.
 
-    ``signpost`` is the upper limit of the bookmark, or None.
+    ``signpost`` is the upper limit of the bookmark; None means no limit.
     """
     run, plan = stream._tap.run, get_plan(stream)
     run.open(plan)
@@ -261,7 +264,7 @@ def lock_context(
 ) -> AbstractContextManager[None]:
     """Return a lock that keeps other threads from syncing the same context at the same time.
 
-    Nothing is locked outside a worker pool, or if the context's bookmark is that of the stream.
+    The lock does nothing outside a worker pool, or if the context shares a bookmark with others.
     """
     stop_signal = run.stop_signal
     if stop_signal is None or stream._get_state_partition_context(context) != context:
@@ -273,7 +276,10 @@ def lock_context(
 def open_child_pool(
     stream: SyncStream, run: SyncRun, plan: Plan
 ) -> AbstractContextManager[ChildSyncPool | None]:
-    """Return a worker pool for the children of a stream, or a context manager that yields None."""
+    """Return a worker pool for the children of a stream.
+
+    If the children are synced without a pool, return a context manager that yields None.
+    """
     if (plan.child_threads > 1 or plan.child_spreads) and run.may_lead:
         return ChildSyncPool(stream, run, plan.child_threads, spreads=plan.child_spreads)
     return nullcontext()
@@ -281,9 +287,9 @@ def open_child_pool(
 
 @contextmanager
 def closing_records(stream: SyncStream, run: SyncRun, records: Iterable[Any]) -> Iterator[None]:
-    """Close an iterator of records at the end of the block, also after an error.
+    """Close the iterator of records when the block ends, even after an error.
 
-    It is not closed if the process must end at once.
+    If the process must end at once, the iterator is left open.
     """
     try:
         yield
@@ -306,7 +312,10 @@ def _sync_contexts_here(
     context: Context | None,
     signpost: Any,
 ) -> None:
-    """Sync all contexts of a stream in this thread, without overridable calls per record."""
+    """Sync all contexts of a stream in this thread.
+
+    This is the fast path: it does not call the stream's overridable methods for each record.
+    """
     done, failures = 0, ContextFailures(stream)
     with record_metrics(stream, run) as tally, open_child_pool(stream, run, plan):
         for current in contexts:
@@ -328,8 +337,8 @@ def sync_partition(
 ) -> int:
     """Sync one context, from its first record to its final bookmark.
 
-    ``done`` is the number of records of the stream written before. The return value is that
-    number after this context. ``signpost`` is the upper limit of the bookmark, or None.
+    ``done`` is the number of records of the stream written before. Return the number after this
+    context. ``signpost`` is the upper limit of the bookmark; None means no limit.
     """
     family: ChildSyncPool | None = run.families.get(stream.name)
     with lock_context(stream, run, context):
@@ -352,9 +361,9 @@ def sync_partition(
 def _prepared(
     stream: SyncStream, run: SyncRun, plan: Plan, context: Context | None, bookmark: Context | None
 ) -> Iterable[Any]:
-    """Return the author's records, post-processed and filtered as the stream requires.
+    """Return the records of a context, post-processed and filtered as the stream requires.
 
-    If no processing is needed, the result is the author's own iterable.
+    If the stream requires neither, return the iterable of ``get_records`` itself.
     """
     admits = stream._reader.begin(context)
     records = run.guarded(stream.get_records(context))
@@ -381,10 +390,10 @@ def _processed(
     Args:
         stream: Stream of the records.
         plan: Sync plan of the stream.
-        records: Records as the author's code yields them.
+        records: Records as ``get_records`` yields them.
         context: Context of the records.
         extra: Names and values to add to each record.
-        admits: Filter. A record for which it returns False is dropped.
+        admits: Filter, or None. Records for which it returns False are dropped.
     """
     post = stream.post_process if plan.post_process else None
     child_context = None if context is None else copy.copy(context)
@@ -407,8 +416,8 @@ def _processed(
 class _Pull(NamedTuple):
     """Arguments of the loops that write the records of one context.
 
-    The loop in `_write` is inlined on purpose: each avoided function call saves about a tenth of
-    the time per record.
+    The loop in `_write` calls no helper function per record, because each call would take about a
+    tenth of the time per record.
     """
 
     stream: SyncStream
@@ -419,7 +428,11 @@ class _Pull(NamedTuple):
 
 
 def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901 - one flat loop
-    """Write the records of a context; return the number of records of the stream written so far."""
+    """Write the records of a context.
+
+    ``done`` is the number of records of the stream written before. Return the number after this
+    context.
+    """
     stream, run, plan, cursor, tally = pull
     shape, bodies, key = plan.shape, run.bodies, stream.replication_key
     append, encode, fits, key_of = bodies.append, shape.encode, shape.fits, plan.key_of
@@ -470,9 +483,10 @@ def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901
 
 
 def _write_mapped(pull: _Pull, records: Iterable[Any], done: int) -> int:
-    """Write the output of the stream maps; return the number of records of the stream read so far.
+    """Write the records of a context after applying the stream maps.
 
-    The bookmark is set from the records before mapping, including those that a map drops.
+    ``done`` is the number of records of the stream read before. Return the number after this
+    context. The bookmark also advances past records that a stream map drops.
     """
     stream, run, plan, cursor, tally = pull
     assert plan.mapped is not None  # noqa: S101 - checked by the caller
@@ -507,9 +521,10 @@ def _write_mapped(pull: _Pull, records: Iterable[Any], done: int) -> int:
 
 
 def _end_chunk(pull: _Pull, done: int, next_state: int) -> int:
-    """Send the buffered records, followed by a state if it is time for one.
+    """Send the buffered records, and then a state if one is due.
 
-    Return the record count at which the next state is written.
+    ``done`` is the number of records so far; ``next_state`` is the number at which a state is due.
+    Return the number at which the next state is due.
     """
     stream = pull.stream
     pull.run.settle()
@@ -521,10 +536,10 @@ def _end_chunk(pull: _Pull, done: int, next_state: int) -> int:
 
 
 def state_is_due(stream: SyncStream, tally: Tally, done: int, next_state: int) -> bool:
-    """Return True if a state should be written.
+    """Return True if a state should be written now.
 
-    That is after a full batch file, and after every STATE_MSG_FREQUENCY records, counted across
-    all threads that sync the stream.
+    A stream with batch files needs a state after each full file. Other streams need one after every
+    STATE_MSG_FREQUENCY records, counted over all threads that sync the stream.
     """
     run = stream._tap.run
     if stream.name in run.files:
@@ -535,9 +550,9 @@ def state_is_due(stream: SyncStream, tally: Tally, done: int, next_state: int) -
 
 
 def _next_state(stream: SyncStream, done: int) -> int:
-    """Return the record count at which the next state is written.
+    """Return the number of records at which the next state is due.
 
-    A stream that writes batch files has no such count, because a full file triggers its states.
+    For a stream with batch files this number is never reached: a full file causes its states.
     """
     if stream.name in stream._tap.run.files:
         return sys.maxsize
@@ -545,7 +560,10 @@ def _next_state(stream: SyncStream, done: int) -> int:
 
 
 def get_contexts(stream: SyncStream, context: Context | None) -> Iterator[Context | None]:
-    """Yield the contexts to sync. A stream without partitions has one context, None."""
+    """Yield the contexts to sync: ``context``, or all partitions if it is None.
+
+    A stream without partitions yields None once.
+    """
     if context is not None:
         yield context or None
     else:
@@ -557,9 +575,10 @@ def get_contexts(stream: SyncStream, context: Context | None) -> Iterator[Contex
 def _cursor(
     stream: SyncStream, run: SyncRun, context: Context | None
 ) -> Iterator[BookmarkCursor | None]:
-    """Yield the bookmark cursor of a context during its sync, or None if it has no bookmark.
+    """Yield the cursor that advances the bookmark of a context, for the duration of the block.
 
-    A state that is written meanwhile includes the cursor's current value.
+    Yield None for a stream that is not incremental or not selected. States written during the block
+    include the cursor's current value.
     """
     if not stream.selected or stream.replication_method != REPLICATION_INCREMENTAL:
         yield None
@@ -584,9 +603,9 @@ def _cursor(
 def _held_cursor(
     stream: SyncStream, run: SyncRun, context: Context | None, key: str, family: ChildSyncPool
 ) -> Iterator[BookmarkCursor]:
-    """Yield a cursor that advances with each record.
+    """Yield a cursor that advances with each record of a parent stream.
 
-    The bookmark in the state advances later, after the children of the records are synced.
+    The bookmark in the state follows later, when the children of the records are synced.
     """
     manager = stream.state_manager
     entry = manager.get_context_state(context).items()
@@ -612,9 +631,10 @@ def _held_cursor(
 
 
 def begin_partition(stream: SyncStream, context: Context | None, signpost: Any) -> Context | None:
-    """Store a context's starting value and signpost in the state; return its bookmark's context.
+    """Store the value from which a context starts, and the upper limit of its bookmark.
 
-    The signpost is the upper limit of the bookmark; None stores none.
+    ``signpost`` is that limit; None stores no limit. Return the part of ``context`` that identifies
+    its bookmark.
     """
     bookmark = stream._get_state_partition_context(context)
     stream._write_starting_replication_value(context)
@@ -624,7 +644,11 @@ def begin_partition(stream: SyncStream, context: Context | None, signpost: Any) 
 
 
 def end_partition(stream: SyncStream, context: Context | None, bookmark: Context | None) -> None:
-    """Finalize the state of a context after its last record, if it has its own bookmark."""
+    """Finalize the bookmark of a context after its last record.
+
+    ``bookmark`` is the part of ``context`` that identifies the bookmark. If it is only a part,
+    other contexts share the bookmark, and nothing is finalized.
+    """
     if context == bookmark:
         stream._finalize_state(stream.state_manager.get_context_state(context))
         if context:
@@ -632,9 +656,10 @@ def end_partition(stream: SyncStream, context: Context | None, bookmark: Context
 
 
 def end_records(stream: SyncStream, context: Context | None, *, write: bool = True) -> None:
-    """End the sync of all contexts, and finalize the stream's state if every context was read.
+    """End the sync of a stream and write its state.
 
-    With ``write`` False the state is not written.
+    If ``context`` is None, all contexts were synced, and the stream's state is finalized. With
+    ``write`` False no state is written.
     """
     if not context:
         stream._finalize_state(stream.state_manager.stream_state)
@@ -652,7 +677,11 @@ def _raise_key_error(
     done: int,
     start: int,
 ) -> None:
-    """Raise the error for a record without a valid replication value; ignore an empty record."""
+    """Raise the error for a record whose replication key value is missing or out of order.
+
+    An empty record is ignored. ``done`` and ``start`` are the record's number in the sync and the
+    number of records before its partition.
+    """
     if isinstance(error, InvalidStreamSortException):
         log_sort_error(stream, error, cursor.state.get("context"), done, start)
         raise error

@@ -20,7 +20,7 @@ __all__ = ["emit_stream_estimate", "emit_total_estimate", "estimate_stream", "es
 
 
 def estimate_stream(stream: SyncStream) -> None:
-    """Emit the author's estimate of a stream's size, unless the tap's total size is known."""
+    """Emit the tap's estimate of a stream's size, unless the tap gave a total of all streams."""
     outbox = stream._tap.run.outbox
     if not outbox.takes_estimates or outbox.has_total:
         return
@@ -34,7 +34,7 @@ def estimate_stream(stream: SyncStream) -> None:
 
 
 def estimate_total(tap: SyncTap, run: SyncRun) -> None:
-    """Emit the author's estimate of the size of all streams together."""
+    """Emit the total size of all streams as the tap estimates it, if it gives an estimate."""
     if not run.outbox.takes_estimates:
         return
     try:
@@ -47,14 +47,14 @@ def estimate_total(tap: SyncTap, run: SyncRun) -> None:
 
 
 def emit_stream_estimate(stream: SyncStream, rows: int | None, nbytes: int | None) -> None:
-    """Emit the estimated rows and bytes of a stream, if the protocol supports estimates."""
+    """Emit the estimated rows and bytes of a stream, if the output protocol has such a message."""
     run = stream._tap.run
     if run.outbox.takes_estimates:
         run.emit(Estimate(get_stream_id(stream), rows, nbytes))
 
 
 def emit_total_estimate(run: SyncRun, name: str, rows: int | None, nbytes: int | None) -> None:
-    """Emit the estimated rows and bytes of the whole sync, if the protocol supports estimates.
+    """Emit the estimated rows and bytes of all streams, if the output protocol has such a message.
 
     ``name`` is the name of the tap.
     """

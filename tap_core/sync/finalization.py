@@ -21,7 +21,7 @@ __all__ = ["StreamFinalizer"]
 
 
 class StreamFinalizer:
-    """Emits the start and the end of each stream, and completes the state of streams that ended."""
+    """Reports the start and the end of each stream, and finalizes the states of ended streams."""
 
     def __init__(self, streams: Iterable[SyncStream]) -> None:
         self._last_root: dict[SyncStream, SyncStream] = {}
@@ -32,9 +32,10 @@ class StreamFinalizer:
                 self._note(stream, stream)
 
     def after(self, root: SyncStream) -> None:
-        """Complete the state of ``root`` and of those descendants that no later stream syncs.
+        """Finalize the states that are complete after the top-level stream ``root`` has ended.
 
-        ``root`` is a top-level stream that has ended.
+        These are the states of ``root`` and its descendants. Descendants that a later top-level
+        stream also syncs are left for that stream.
         """
         for stream, last in self._last_root.items():
             if last is root and stream.selected:
@@ -42,7 +43,7 @@ class StreamFinalizer:
                 _emit_progress(stream, Progress.COMPLETE)
 
     def begin(self, root: SyncStream) -> None:
-        """Emit the start of ``root``, a top-level stream, and of its descendants, if selected."""
+        """Report the start of the top-level stream ``root`` and of its descendants, if selected."""
         for stream in dict.fromkeys((root, *root.descendent_streams)):
             if stream.selected and stream not in self._begun:
                 self._begun.add(stream)
@@ -64,5 +65,5 @@ class StreamFinalizer:
 
 
 def _emit_progress(stream: SyncStream, progress: Progress) -> None:
-    """Emit the progress of a stream, after its rows read so far."""
+    """Report the progress of a stream. Rows that were read before are sent first."""
     stream._tap.run.emit(StreamStatus(get_stream_id(stream), progress))

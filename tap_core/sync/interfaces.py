@@ -32,7 +32,7 @@ __all__ = ["SyncStream", "SyncTap"]
 
 
 class SyncTap(Protocol):
-    """Members of a tap that the sync uses, and the arguments of its constructor."""
+    """Interface of a tap as the sync uses it, including the constructor's arguments."""
 
     name: str
     has_shared_state: bool
@@ -98,19 +98,19 @@ class SyncTap(Protocol):
         """Streams of the tap by name."""
 
     def use_catalog(self, catalog: Catalog) -> None:
-        """Replace the tap's catalog with one that was built from the tap's streams."""
+        """Replace the tap's catalog. ``catalog`` was built from the tap's discovered streams."""
 
     @property
     def has_own_catalog(self) -> bool:
-        """True if the tap's author provides a catalog whose schemas are sent."""
+        """True if the tap's code provides the catalog with the schemas to send."""
 
     @property
     def state(self) -> Any:
-        """Complete state document, which the caller may change."""
+        """State document of the whole tap. The caller may change it."""
 
     @property
     def document(self) -> StateDocument:
-        """State of the tap as the object that the sync changes."""
+        """State of the tap, as the `StateDocument` that the sync updates."""
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Load the state of an earlier sync."""
@@ -135,7 +135,7 @@ class SyncTap(Protocol):
         """Sync one record of each stream."""
 
     def check_connection(self) -> None:
-        """Raise an error if the source cannot be reached."""
+        """Raise an error if the API or database cannot be reached."""
 
     def check_streams(self) -> None:
         """Raise an error for a stream that cannot be read with the tap's settings."""
@@ -153,21 +153,21 @@ class SyncTap(Protocol):
 
     @property
     def run(self) -> SyncRun:
-        """The current sync; outside a sync, a new one."""
+        """The sync in progress. If no sync is in progress, a new one."""
 
     @property
     def stopped_by(self) -> int | None:
-        """Number of the signal that requested a stop, or None if there was no such signal."""
+        """Number of the signal that requested a stop; None if no signal was received."""
 
     def speak_by(self, outlet: ProtocolWriter) -> None:
         """Use ``outlet`` as the writer of the tap's output."""
 
     def write_message(self, message: Any) -> None:
-        """Write a Singer message built by the author's code."""
+        """Write a Singer message that the tap's code has built."""
 
 
 class SyncStream(Protocol):
-    """Members of a stream that the sync uses."""
+    """Interface of a stream as the sync uses it."""
 
     name: str
     allow_any_replication_key: bool

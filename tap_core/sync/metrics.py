@@ -22,7 +22,7 @@ __all__ = ["record_metrics"]
 
 @contextmanager
 def record_metrics(stream: SyncStream, run: SyncRun) -> Iterator[Tally]:
-    """Count the records of a stream and measure its duration, over all of its contexts."""
+    """Count the records of a stream and measure the duration of its sync, over all contexts."""
     if run.meter_stack is not None:
         with run.outbox.lock:
             tally = run.tallies.get(stream.name) or _begin(stream, run, run.meter_stack)

@@ -34,28 +34,29 @@ _LOOK_SECONDS = 0.1
 
 
 class ProtocolWriter(Protocol):
-    """Writer of one protocol: encodes record bodies and writes events.
+    """Writer of the messages of one output protocol, such as Singer or Airbyte.
 
     Optional attributes:
 
     - ``takes_files = True``: the protocol can refer to files of rows.
     - ``takes_estimates = True``: the protocol has a message for estimated sizes.
     - ``tells_ends = True``: the protocol reports the end of each stream separately.
-    - ``chunk_bytes``: size of the record bodies at which a chunk of rows is sent.
+    - ``chunk_bytes``: buffered rows are sent when their encoded size reaches this number of bytes.
     - ``spreader``: a `WorkDistributor` that lets other processes read the rows.
     - ``make_encoder(schema_event, level, unmapped)``, if columns have types: returns the
-      `TypedRecordSerializer` of a stream. ``level`` and ``unmapped`` control the conformance of
-      nested values. `encode` is then called only for messages of the author's own.
-    - ``check()`` and ``state_seconds``, if a caller may disconnect at any time and expects states
-      until then: ``check`` raises an error if the caller has disconnected, and ``state_seconds`` is
-      the time without a state after which one is due.
+      `TypedRecordSerializer` of a stream. ``level`` is the nesting depth to which values are
+      converted; ``unmapped`` is called for undeclared properties. `encode` is then called only for
+      messages that the tap's code builds.
+    - ``check()``, if a caller may disconnect at any time: raises an error if the caller has
+      disconnected.
+    - ``state_seconds``, together with ``check``: a state is due this many seconds after the last.
     """
 
     def encode(self, record: Record, /) -> Any:
-        """Encode the body of one conformed record."""
+        """Encode one record whose values are already converted to the schema's types."""
 
     def emit(self, event: Event, /) -> None:
-        """Write one event; may block until the reader is ready."""
+        """Write one event. This may block until the process that reads the output is ready."""
 
 
 class OutputQueue:
@@ -64,7 +65,7 @@ class OutputQueue:
     def __init__(
         self, outlet: ProtocolWriter, document: StateDocument, cadence: CheckpointPolicy
     ) -> None:
-        """Create a queue in front of a protocol writer.
+        """Create a queue that passes events to a protocol writer.
 
         Args:
             outlet: Protocol writer.
@@ -106,10 +107,10 @@ class OutputQueue:
         """True if the sync must checkpoint or stop at its next record: see `SyncRun.guarded`."""
 
     def hand(self, event: Event) -> None:
-        """Pass one event to the writer while holding the lock.
+        """Pass one event to the protocol writer while holding the lock.
 
-        After a failed write nothing more is written: rows may be lost, and a later state would
-        claim that they were delivered.
+        After a failed write, no event is written any more. Rows may be lost, and a later state
+        would claim that they were delivered.
         """
         if self.failure is not None:
             raise self.failure
@@ -131,9 +132,9 @@ class OutputQueue:
                 raise
 
     def checkpoint(self, document: StateDocument | None) -> None:
-        """Write the state if it has changed, after all rows that the state includes.
+        """Write the state if it has changed. All rows that the state includes are written before.
 
-        ``document`` is a state to write instead of the tap's own.
+        ``document`` is the state to write; None means the tap's state.
         """
         with self.lock:
             if not self.files.allows_state(owed=True):
@@ -149,7 +150,7 @@ class OutputQueue:
             self.cadence.wrote(len(state))
 
     def send_older_than(self, seconds: float) -> None:
-        """Send the buffered rows of each thread whose first row is at least ``seconds`` old."""
+        """Send the buffered rows of each thread whose first row has waited at least ``seconds``."""
         for send_chunk in list(self.chunks.values()):
             send_chunk(seconds)
 
@@ -167,9 +168,10 @@ class OutputQueue:
         self.is_called = self.failure is not None or self.cadence.is_overdue(self.state_seconds)
 
     def call_on_change(self, about: Hashable, what: Any, say: Callable[[], None]) -> None:
-        """Call ``say`` if the value ``what`` differs from the last value for the key ``about``.
+        """Call ``say`` if ``what`` is a new value for the key ``about``.
 
-        Other threads that call this method wait until ``say`` has returned.
+        Used to send a message, such as a schema, only when it has changed. Other threads that call
+        this method wait until ``say`` has returned.
         """
         with self.lock:
             if self._last_values.get(about) != what:
@@ -184,9 +186,10 @@ class OutputQueue:
     def visiting(
         self, place: Hashable, visitor: object, check: Callable[[], None]
     ) -> Iterator[None]:
-        """Hold the lock with the key ``place`` during the block; ``visitor`` may enter repeatedly.
+        """Hold the lock named ``place`` during the block.
 
-        While it waits for the lock it calls ``check``, which raises an error if the sync has ended.
+        ``visitor`` owns the lock and may acquire it again. While waiting for the lock, ``check`` is
+        called repeatedly; it raises an error if the sync has ended.
         """
         with self._turn:
             while self._visited.get(place, visitor) is not visitor:

@@ -11,9 +11,9 @@ __all__ = ["get_member", "is_overridden"]
 
 
 def is_overridden(stream: Any, *names: str) -> bool:
-    """Return True if the object or its class overrides one of the named members.
+    """Return True if a tap's code overrides at least one of the named members.
 
-    The members of the SDK's base class are listed in ``stream._HOOKS``.
+    An override may be in the class or on the object. The SDK's members are in ``stream._HOOKS``.
     """
     own = getattr(stream, "__dict__", {})
     return any(
@@ -22,5 +22,5 @@ def is_overridden(stream: Any, *names: str) -> bool:
 
 
 def get_member(kind: type, name: str) -> Any:
-    """Return a class member as it is defined: a property or method object, not its value."""
+    """Return a class member as defined in the class: the property or function, not its value."""
     return next(vars(base)[name] for base in kind.__mro__ if name in vars(base))

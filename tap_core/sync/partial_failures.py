@@ -20,7 +20,7 @@ __all__ = ["ContextFailures"]
 
 
 class ContextFailures:
-    """Errors of single contexts in one sync of a stream; safe to use from several threads."""
+    """Errors of single contexts during the sync of a stream. Several threads may use it."""
 
     def __init__(self, stream: SyncStream) -> None:
         self._stream = stream
@@ -29,7 +29,10 @@ class ContextFailures:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Record an error of the block if the other contexts may continue; otherwise raise it."""
+        """Run the block. If it fails, record the error if the stream's other contexts may continue.
+
+        Otherwise the error is raised.
+        """
         try:
             yield
         except Exception as error:
@@ -45,9 +48,9 @@ class ContextFailures:
             )
 
     def noting(self, work: Callable[[Any], object]) -> Callable[[Any], None]:
-        """Return a function that calls ``work`` and records its error instead of raising it.
+        """Return a function that calls ``work`` and records an error instead of raising it.
 
-        Errors that must end the sync are still raised.
+        The error is still raised if the stream's other contexts may not continue.
         """
 
         def tried(stream: Any) -> None:
@@ -57,6 +60,6 @@ class ContextFailures:
         return tried
 
     def tell(self) -> None:
-        """Raise the first recorded error, if any context has failed."""
+        """Raise the first recorded error. Do nothing if no error was recorded."""
         if self._first is not None:
             raise self._first

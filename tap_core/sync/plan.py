@@ -67,7 +67,7 @@ OVERRIDABLE_HOOKS = (
 
 @dataclass(frozen=True, slots=True)
 class Plan(ChunkSource):
-    """Settings of one stream's sync that are computed once, before its first record."""
+    """Decisions about one stream's sync that are made once, before its first record."""
 
     describes: tuple[SchemaEvent, ...]
     """Schemas to send: one, or with stream maps one for each output name."""
@@ -94,7 +94,7 @@ class Plan(ChunkSource):
 
 
 def get_plan(stream: SyncStream) -> Plan:
-    """Return the stream's sync plan for this thread; make it first if it is missing or outdated."""
+    """Return the stream's sync plan for this thread. Create it at the first call in a sync."""
     run = stream._tap.run
     stream = run.own(stream)
     made: tuple[SyncRun, Plan] | None = stream._plan
@@ -141,14 +141,17 @@ def _compile(stream: SyncStream, run: SyncRun) -> Plan:
 def get_transforms(
     stream: SyncStream,
 ) -> Sequence[tuple[str, Callable[[Record], Record | None]]]:
-    """Return pairs of an output name and the function that maps a conformed record for it."""
+    """Return the functions that map a converted record, as pairs of output name and function.
+
+    A function returns None to drop the record from its output.
+    """
     if get_plan(stream).mapped is None:
         return ((stream.name, lambda record: record),)
     return [(one.stream_alias, one.transform) for one in stream.stream_maps]
 
 
 def _get_maps(stream: SyncStream) -> Sequence[StreamMap] | None:
-    """Return the stream maps, or None if they change nothing."""
+    """Return the stream maps, or None if they change neither records nor names."""
     if not (stream._tap.has_mapper or is_overridden(stream, "stream_maps")):
         return None
     from tap_core.sync.stream_maps import is_identity
@@ -158,12 +161,12 @@ def _get_maps(stream: SyncStream) -> Sequence[StreamMap] | None:
 
 
 def get_schemas(stream: SyncStream) -> tuple[SchemaEvent, ...]:
-    """Return the schemas of a stream's output: one for each name that its stream maps output."""
+    """Return the schemas to send for a stream: one for each output stream of its stream maps."""
     return _descriptions(stream, _get_maps(stream))
 
 
 def is_mapped(stream: SyncStream) -> bool:
-    """Return True if stream maps or flattening change the output of a stream."""
+    """Return True if stream maps or flattening change the stream's records, schema or name."""
     return _get_maps(stream) is not None
 
 
@@ -188,7 +191,7 @@ def _compile_serializer(
 
 
 def _make_body_encoder(run: SyncRun, described: SchemaEvent) -> RecordBodyEncoder:
-    """Return the encoder for mapped records. Their values are already conformed to the schema."""
+    """Return the encoder for records after stream maps. It does not convert values."""
     make_encoder = run.outbox.make_encoder
     if make_encoder is None:
         return partial(encode_record, encode=run.outlet.encode)
@@ -196,9 +199,9 @@ def _make_body_encoder(run: SyncRun, described: SchemaEvent) -> RecordBodyEncode
 
 
 def is_key_deselected(stream: SyncStream) -> bool:
-    """Return True if the replication key is left out of the output.
+    """Return True if the replication key is not sent.
 
-    Singer always sends the replication key. Airbyte sends it only if it is selected.
+    Singer always sends the replication key. Airbyte sends it only if the user has selected it.
     """
     crumb: Breadcrumb = ()
     for name in stream.replication_path:
@@ -253,5 +256,5 @@ def _descriptions(stream: SyncStream, maps: Sequence[StreamMap] | None) -> tuple
 
 
 def get_stream_id(stream: SyncStream) -> StreamId:
-    """Return the identifier of a stream in events."""
+    """Return the name and namespace that identify a stream in events."""
     return StreamId(stream.name, stream.namespace)

@@ -35,14 +35,15 @@ def prefetch_in_order(
     parts: Iterable[_Part],
     pull: Callable[[Any, _Part], Iterable[Any]],
 ) -> Iterator[tuple[_Part, Iterator[Any]]]:
-    """Read several parts of a stream in the threads of a pool; yield each part with its records.
+    """Read several parts of a stream in parallel; yield each part with its records, in order.
 
     Args:
-        crew: Worker pool that reads.
+        crew: Worker pool whose threads read the parts.
         stream: Stream to read.
         size: Number of parts to read in parallel.
-        parts: Parts, such as contexts, in the order of the result.
-        pull: Function that returns the records of a part, given a thread's copy of the stream.
+        parts: Parts, such as time windows or contexts, in the order in which to yield them.
+        pull: Function that returns the records of a part. It gets a thread's copy of the stream and
+            the part.
 
     The consumer must take all records of a part before it requests the next part.
     """
@@ -67,7 +68,7 @@ def _begin(
 
 
 class _Pipe:
-    """Bounded queue of record batches from a reading thread to the consuming thread."""
+    """Queue of limited size that passes batches of records from a reading to a consuming thread."""
 
     def __init__(self, stop_signal: StopSignal) -> None:
         self._stop_signal = stop_signal
@@ -78,7 +79,7 @@ class _Pipe:
         self._is_awaited = False
 
     def fill(self, records: Iterable[Any]) -> None:
-        """Put all records of an iterable into the queue, followed by any error that ended it."""
+        """Put all records into the queue. An error of the iterable is kept for the consumer."""
         batch: list[Any] = []
         try:
             for record in self._stop_signal.until_set(records):
@@ -104,10 +105,10 @@ class _Pipe:
                 self._turn.wait(_LOOK_SECONDS)
 
     def records(self) -> Iterator[Any]:
-        """Yield the records as they arrive.
+        """Yield the records as they arrive from the reading thread.
 
         Raises:
-            Exception: The error of the reading thread, after the records that it read before.
+            Exception: The reading thread failed. The records that it read before are yielded first.
         """
         while (batch := self._next_batch()) is not None:
             yield from batch
@@ -115,7 +116,7 @@ class _Pipe:
             raise self._error
 
     def _next_batch(self) -> list[Any] | None:
-        """Wait for the next batch and return it, or None after the last batch."""
+        """Wait for the next batch and return it. Return None after the last batch."""
         with self._turn:
             while not self._batches and not self._has_ended:
                 self._is_awaited = True

@@ -18,9 +18,9 @@ __all__ = ["Tally"]
 class Tally:
     """Thread-safe counter of the records of one stream.
 
-    ``counts_rows`` is True if each record is one row, so that written rows are counted. Otherwise
-    (stream maps turn one record into any number of rows, or the author's code writes it) the
-    records read are counted.
+    If ``counts_rows`` is True, each record is one row, and written rows are counted. If it is
+    False, records read are counted: stream maps may turn a record into any number of rows, or the
+    tap's code writes the rows.
     """
 
     def __init__(self, counter: Counter, *, counts_rows: bool) -> None:
@@ -30,7 +30,7 @@ class Tally:
         self._since_state = 0
 
     def sent(self, rows: int) -> None:
-        """Count rows that were written."""
+        """Count written rows. Has an effect only if ``counts_rows`` is True."""
         if self._counts_rows:
             self.count(rows)
 
@@ -47,7 +47,7 @@ class Tally:
             self._counter.increment(records)
 
     def is_due(self, frequency: int) -> bool:
-        """Return True once for every ``frequency`` records read."""
+        """Return True if at least ``frequency`` records were read since it was last due."""
         with self._lock:
             if self._since_state < frequency:
                 return False

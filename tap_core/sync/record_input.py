@@ -19,13 +19,16 @@ __all__ = ["as_record", "is_not_dict", "split_record_and_context"]
 
 
 def as_record(pulled: Any) -> Any:
-    """Return a value yielded by ``get_records`` as a dict, or None if it is no record."""
+    """Return the record in a value that ``get_records`` has yielded, without its child context.
+
+    A mapping of another type is converted to a dict.
+    """
     record = split_record_and_context(pulled)[0] if isinstance(pulled, tuple) else pulled
     return dict(record) if is_not_dict(record) else record
 
 
 def is_not_dict(record: Any) -> bool:
-    """Return True if a record is a mapping of a type other than dict, which encoders reject."""
+    """Return True if a record is a mapping but not a dict. The encoders accept only dicts."""
     return isinstance(record, Mapping) and not isinstance(record, dict)
 
 

@@ -21,7 +21,7 @@ def require_replication_key(name: str, key: str | None) -> str:
     """Return the replication key of an incremental stream.
 
     Raises:
-        StreamSetupError: The stream has no key although its replication method is INCREMENTAL.
+        StreamSetupError: ``key`` is empty: the stream is INCREMENTAL but has no replication key.
     """
     if not key:
         raise StreamSetupError(
@@ -34,10 +34,10 @@ def require_replication_key(name: str, key: str | None) -> str:
 def log_sort_error(
     stream: SyncStream, error: Exception, context: Context | None, done: int, start: int
 ) -> None:
-    """Log an error in the sort order, with the record's number in the sync and in its partition.
+    """Log that a record is out of order, with its number in the sync and in its partition.
 
-    ``done`` is the record's number in the sync; ``start`` is the number of records before the
-    partition.
+    ``done`` is the record's number in the sync. ``start`` is the number of records of the sync
+    before the partition.
     """
     stream.state_manager.log_sort_error(
         ex=error,

@@ -20,9 +20,10 @@ __all__ = ["make_resend_filter"]
 
 
 def make_resend_filter(stream: SyncStream, context: Context | None) -> Callable[[Any], bool] | None:
-    """Return a function that is True for records already sent by an earlier sync.
+    """Return a function that is True for records that an earlier sync has already sent.
 
-    Return None if no record was sent before. Such records are only read for their children.
+    Such records are read again only to sync their children. Return None if no earlier sync sent
+    records.
     """
     key = stream.replication_key
     state = _get_state(stream, context)

@@ -19,7 +19,8 @@ class WorkerStopped(BaseException):
 class StopSignal:
     """Signal that stops the threads of a pool.
 
-    ``outer`` is the signal of the pool that contains this pool, or None. It also stops them.
+    ``outer`` is the signal of an enclosing pool, which stops these threads too. It is None if there
+    is no enclosing pool.
     """
 
     def __init__(self, outer: StopSignal | None = None) -> None:
@@ -39,7 +40,11 @@ class StopSignal:
         )
 
     def check(self) -> None:
-        """Raise the first error of a thread, or `WorkerStopped` if the threads must stop."""
+        """Raise an error if the threads must stop: the first error of a thread, if there is one.
+
+        Raises:
+            WorkerStopped: The threads must stop, but no thread has failed.
+        """
         if self.error is not None:
             raise self.error
         if self.is_set:
@@ -53,7 +58,7 @@ class StopSignal:
             self.outer.check_output()
 
     def until_set(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield records until the signal is set. The iterator is closed in any case.
+        """Yield records until the signal is set, and close the iterator at the end.
 
         Raises:
             WorkerStopped: The signal is set.

@@ -40,7 +40,7 @@ class MappedOutput:
 
 
 def is_identity(maps: Sequence[StreamMap], name: str) -> bool:
-    """Return True if the maps change neither records nor the stream's name."""
+    """Return True if the maps change neither the records nor the name of the stream ``name``."""
     return (
         len(maps) == 1
         and type(maps[0]) is SameRecordTransform
@@ -50,7 +50,10 @@ def is_identity(maps: Sequence[StreamMap], name: str) -> bool:
 
 
 def get_child_filter(maps: Sequence[StreamMap]) -> Callable[[Record], bool] | None:
-    """Return the filter of the primary map. It is True for records whose children are synced."""
+    """Return the filter of the first stream map, or None if it has no filter.
+
+    The filter returns True for records whose children are to be synced.
+    """
     primary = maps[0]
     if type(primary) is SameRecordTransform:
         return None
@@ -60,7 +63,7 @@ def get_child_filter(maps: Sequence[StreamMap]) -> Callable[[Record], bool] | No
 
 
 def mapped_schemas(maps: Sequence[StreamMap], cursor: str | None) -> tuple[SchemaEvent, ...]:
-    """Return the schemas of a mapped stream, one for each output name.
+    """Return the schemas of a stream after stream maps: one for each output stream.
 
     ``cursor`` is the replication key, or None.
     """
@@ -86,8 +89,9 @@ def map_records(
 
     Args:
         maps: Stream maps.
-        shape: Serializer that prunes and conforms the records before they are mapped.
-        encoders: Encoder of the mapped records for each output name.
+        shape: Serializer that removes deselected properties from the records and converts values,
+            before the records are mapped.
+        encoders: Encoders of the mapped records, one for each output stream.
     """
     sent = _select_emitting_maps(maps)
     transforms = [one.quick_transform for one in sent]
@@ -137,7 +141,10 @@ def _size_of_pairs(pairs: Sequence[tuple[int, Any]]) -> int:
 def _make_grouping(
     names: Sequence[StreamId],
 ) -> Callable[[list[Any]], Iterable[tuple[StreamId, list[Any]]]]:
-    """Return a function that groups the (output, body) pairs of a chunk by output stream."""
+    """Return a function that groups encoded rows by output stream.
+
+    The function takes a list of pairs: the index of an output stream in ``names``, and a row.
+    """
 
     def parts(rows: list[Any]) -> Iterable[tuple[StreamId, list[Any]]]:
         chunks: list[list[Any]] = [[] for _ in names]

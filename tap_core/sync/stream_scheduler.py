@@ -28,10 +28,11 @@ __all__ = ["StreamScheduler"]
 
 
 class StreamScheduler:
-    """Syncs the streams of a tap, at most ``threads`` of them in parallel.
+    """Syncs the streams of a tap, several in parallel if possible.
 
-    If ``goes_on`` is True, a failed stream does not stop the others. The error is raised at the
-    end.
+    ``threads`` is the maximum number of parallel streams. If ``goes_on`` is True, the other streams
+    are still synced after a stream has failed, and the first error is raised at the end. If it is
+    False, the first error ends the sync.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class StreamScheduler:
 
     @property
     def unfinished(self) -> str | None:
-        """Name of the stream being synced (the first if there are several), or None."""
+        """Name of a stream that is being synced or has failed. None if there is no such stream."""
         return next(iter(self._unfinished), None)
 
     def sync(self, run: SyncRun) -> None:
@@ -74,7 +75,10 @@ class StreamScheduler:
             raise next(iter(self._failures.values()))
 
     def _sync_or_record_error(self, stream: SyncStream, run: SyncRun) -> None:
-        """Sync a stream. Record its error if the other streams are to be synced, else raise it."""
+        """Sync a stream. If it fails, record the error if other streams are still to be synced.
+
+        Otherwise the error is raised.
+        """
         try:
             self._sync_alone(stream)
         except Exception as error:
@@ -86,7 +90,7 @@ class StreamScheduler:
             )
 
     def _find_parallel_streams(self) -> list[SyncStream]:
-        """Return the streams that may run in parallel: an empty list or at least two."""
+        """Return the streams that may be synced in parallel: at least two, or an empty list."""
         shared = _find_shared_descendants(self._streams)
         found = [
             stream
@@ -130,7 +134,7 @@ class StreamScheduler:
 
 
 def _sync_root(stream: SyncStream) -> None:
-    """Sync a top-level stream with its children, finalize its state and activate its tables."""
+    """Sync a top-level stream with its children, finalize its state and activate table versions."""
     stream.sync()
     stream.finalize_state_progress_markers()
     for done in (stream, *stream.descendent_streams):
@@ -139,7 +143,7 @@ def _sync_root(stream: SyncStream) -> None:
 
 
 def _find_shared_descendants(streams: Sequence[SyncStream]) -> set[SyncStream]:
-    """Return the streams that are descendants of more than one top-level stream."""
+    """Return the streams that descend from more than one top-level stream."""
     roots = [stream for stream in streams if not stream.parent_stream_type]
     below = Counter(child for root in roots for child in set(root.descendent_streams))
     return {child for child, count in below.items() if count > 1}

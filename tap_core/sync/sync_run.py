@@ -66,7 +66,7 @@ def _now_text() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChunkSource:
-    """Stream of the buffered rows, with the functions to group and measure the rows."""
+    """Source of buffered rows: the stream, its table version, and how to group rows by output."""
 
     stream: StreamId
     version: Callable[[], int | None]
@@ -75,12 +75,15 @@ class ChunkSource:
     """Compiled stream maps, or None if they change nothing."""
 
     def parts(self, rows: list[Any]) -> Iterable[tuple[StreamId, list[Any]]]:
-        """Group the rows of a chunk by output stream."""
+        """Group buffered rows by output stream."""
         return ((self.stream, rows),) if self.mapped is None else self.mapped.parts(rows)
 
 
 class SyncRun:
-    """One sync of a tap as one thread sees it: buffered rows, bookmarks and the shared output."""
+    """One sync of a tap, as one thread sees it.
+
+    Each thread has its own object with its buffered rows and bookmarks. All share the output.
+    """
 
     def __init__(
         self,
@@ -148,11 +151,11 @@ class SyncRun:
     # Rows
 
     def open(self, source: ChunkSource | None) -> ChunkSource | None:
-        """Buffer rows of ``source`` from now on; return the previous source.
+        """Buffer rows of ``source`` from now on. Return the source whose rows were buffered before.
 
-        Callers restore the previous source when they are done, so that a parent stream continues
-        after its child. The first chunk of a stream holds one row, so that the reader sees a record
-        immediately.
+        The caller passes the returned source to `open` again when it is done, so that a parent
+        stream continues after its child. The first row of a stream is sent at once, so that the
+        reader of the output sees a record immediately.
         """
         before = self._source
         if before is not source:
@@ -163,13 +166,13 @@ class SyncRun:
         return before
 
     def begin(self) -> None:
-        """Record the time of the first row in the buffer."""
+        """Record the current time as the extraction time of the rows to buffer."""
         self._extracted_at = self._clock()
         self._opened = time.monotonic()
         self.waiting = 0
 
     def flush(self) -> None:
-        """Send the buffered rows, or wait until the timer thread has sent them."""
+        """Send the buffered rows. If the timer thread is sending them, wait for it."""
         if self.bodies:
             self._check_output()
             with self.whole(), self.outbox.lock:
@@ -178,10 +181,11 @@ class SyncRun:
             raise self.outbox.failure
 
     def send(self) -> None:
-        """Send the buffered rows while holding the lock; any thread may call this method.
+        """Send the buffered rows. Any thread may call this method if it holds the output's lock.
 
-        The list object never changes, so appending to it needs no lock. Rows are removed after they
-        are written: until then no thread sees the buffer as empty and reuses it for another source.
+        The list of rows is never replaced, so rows can be appended to it without a lock. Rows are
+        removed only after they are written. Until then, no thread sees an empty buffer and uses it
+        for another source.
         """
         count = len(self.bodies)
         rows = self.bodies[:count]
@@ -225,7 +229,7 @@ class SyncRun:
     # Everything else
 
     def settle(self) -> None:
-        """Send the buffered rows and advance the bookmarks past all records read so far."""
+        """Advance the bookmarks past all records read so far, and send the buffered rows."""
         self.settle_bookmarks()
         self.flush()
 
@@ -244,7 +248,7 @@ class SyncRun:
                 settle()
 
     def reload_bookmarks(self) -> None:
-        """Reset the bookmark cursors to the state, after the author's code has changed it."""
+        """Reset the bookmark cursors to the state, after other code has changed the state."""
         with self.outbox.lock:
             for cursor in self.cursors:
                 cursor.reload()
@@ -266,7 +270,7 @@ class SyncRun:
         Args:
             owed: True for a required state. False for an optional state (at the end of a partition
                 or of a child's context), which is skipped if states are a large part of the output.
-            document: State to write instead of the tap's own.
+            document: State to write; None for the state of the tap.
         """
         if not self.outbox.files.allows_state(owed=owed):
             return
@@ -333,15 +337,15 @@ class SyncRun:
         return self._copies.values()
 
     def guarded(self, records: Iterable[Any]) -> Iterable[Any]:
-        """Return the author's records as an iterable that ends early if the sync must stop."""
+        """Return the records of ``get_records`` as an iterable that ends if the sync must stop."""
         if self.stop_signal is not None:
             records = self.stop_signal.until_set(records)
         return records if self.outbox.check_caller is None else self._attended(records)
 
     def _attended(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield records, and between them check the connection and write a requested state.
+        """Yield records. Between two records, check the connection and write a requested state.
 
-        A request for the next record shows that the last one is done, so the state may include it.
+        A record is done when the next one is requested. Only then may a state include it.
         """
         outbox = self.outbox
         try:
@@ -361,7 +365,7 @@ class SyncRun:
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """Delay a stop request until the end of the block, so that the block is not interrupted."""
+        """Delay a stop request that arrives during the block until the block has ended."""
         self._busy += 1
         try:
             yield
@@ -372,11 +376,12 @@ class SyncRun:
             stop()
 
     def stop(self, leave: Callable[[], None]) -> None:
-        """Stop the sync: call ``leave``, which raises, now or after the current event is written.
+        """Stop the sync by calling ``leave``, which raises an exception.
+
+        If a block in `whole` is running, ``leave`` is called at its end, otherwise now.
 
         Raises:
-            SystemExit: This is the second stop request. The current event is abandoned and the exit
-                code is 1.
+            SystemExit: This is the second stop request. The process exits at once with code 1.
         """
         self._asked += 1
         if self._asked > 1:
@@ -388,7 +393,7 @@ class SyncRun:
 
     @property
     def is_hurried(self) -> bool:
-        """True after a second stop signal, when the sync must end immediately."""
+        """True after a second stop request, when the sync must end immediately."""
         return self._asked > 1
 
     @contextmanager
@@ -407,7 +412,7 @@ class SyncRun:
                 thread.join()
 
     def _watch(self, ended: threading.Event) -> None:
-        """Send rows that were buffered for too long, until ``ended`` is set."""
+        """Send rows that were buffered for too long, until ``ended`` is set by `timer`."""
         while not ended.wait(MAX_CHUNK_AGE_SECONDS / 2):
             with suppress(Exception):  # the next flush raises it again
                 self.outbox.send_older_than(MAX_CHUNK_AGE_SECONDS)

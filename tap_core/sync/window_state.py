@@ -23,9 +23,15 @@ __all__ = ["begin_window", "close_window"]
 
 
 def begin_window(stream: SyncStream, context: Context | None, *, end: str, last: str) -> None:
-    """Limit the bookmark of a context to the end of the window that is read next.
+    """Limit the bookmark of a context to the end of the time window that is read next.
 
-    ``end`` is the end of that window; ``last`` is the end of the context's last window.
+    If several contexts share the bookmark, it is limited to the end of the last window.
+
+    Args:
+        stream: Stream to read.
+        context: Context to read.
+        end: End of the next window.
+        last: End of the context's last window.
     """
     if not _keeps_state(stream):
         return
@@ -46,14 +52,16 @@ def close_window(
     is_last: bool,
     keep: Callable[[], object] | None = None,
 ) -> None:
-    """Finalize the progress of a window and, unless it is the last one, write the state.
+    """Store the progress of a time window that was read, and write the state.
 
     Args:
         stream: Stream of the window.
         context: Context of the window.
-        until: Bookmark to store: the value up to which all records are read. None stores none.
-        is_last: True for the last window, whose state is written by the end of the sync.
-        keep: Function that changes the state further, called after the bookmark is set.
+        until: Value up to which all records are read, stored as the bookmark. None stores no
+            bookmark.
+        is_last: True for the last window. The state is then not written here, but at the end of the
+            sync.
+        keep: Function that makes further changes of the state, called after the bookmark is set.
     """
     if not _keeps_state(stream):
         return

@@ -21,9 +21,9 @@ __all__ = ["WorkDistributor", "WorkResult", "WorkResults", "WorkUnit"]
 class WorkUnit:
     """One context of a stream, to be synced in another process. All values can be pickled.
 
-    ``number`` is its index in its batch of work units. ``is_child`` is True if a parent's record
-    produced the context. ``versions`` are table versions and ``bookmarks`` are states, both by
-    stream name, for the stream and its descendants.
+    ``number`` is its index in its batch of work units. ``is_child`` is True if the context comes
+    from a parent's record. ``versions`` has the table versions and ``bookmarks`` the states of the
+    stream and its descendants, both by stream name.
     """
 
     number: int
@@ -50,20 +50,29 @@ class WorkResult:
 
 @dataclass(frozen=True, slots=True)
 class WorkResults:
-    """Results of several work units: the written rows as events, and one result per unit."""
+    """Results of several work units: events with the written rows, and one result per work unit."""
 
     events: Sequence[Event]
     results: Sequence[WorkResult]
 
 
 class WorkDistributor(Protocol):
-    """Syncs work units in other processes. A protocol writer provides it as ``spreader``."""
+    """Object that syncs work units in other processes.
+
+    A protocol writer that supports this provides it as its attribute ``spreader``.
+    """
 
     most: int
     """Maximum number of work units per call of `sync`."""
 
     def refuses(self, stream: Any, /) -> str | None:
-        """Return the reason why a stream cannot be synced in another process, or None if it can."""
+        """Return the reason why a stream cannot be synced in other processes.
+
+        Return None if it can.
+        """
 
     def sync(self, parts: Sequence[WorkUnit], /, *, in_order: bool) -> WorkResults:
-        """Sync work units; ``in_order``: drop the rows of all units after the first failed one."""
+        """Sync work units in other processes.
+
+        With ``in_order`` True, the rows of all units after the first failed one are discarded.
+        """

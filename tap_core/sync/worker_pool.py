@@ -41,7 +41,7 @@ _OUTSTANDING = 2
 
 @dataclass(frozen=True, slots=True)
 class SyncJob:
-    """Job of a worker thread: ``work`` is called with the thread's copy of ``stream``."""
+    """Job for a worker thread: call ``work`` with the thread's copy of ``stream``."""
 
     stream: SyncStream
     context: Context | None
@@ -53,10 +53,11 @@ class SyncJob:
 
 
 class WorkerPool:
-    """Pool of at most ``size`` threads that sync contexts or streams of one run.
+    """Pool of threads that sync contexts or streams.
 
     Args:
-        owner: Run that submits the jobs; each thread has a branch of it.
+        owner: `SyncRun` of the thread that submits the jobs. Each worker thread gets a branch of
+            it.
         size: Maximum number of threads.
         streams: Streams that the jobs sync.
         leads: True if the threads sync whole streams and may create worker pools.
@@ -86,7 +87,7 @@ class WorkerPool:
         return self
 
     def submit(self, job: SyncJob) -> None:
-        """Queue a job; wait while too many jobs are queued.
+        """Queue a job. If too many jobs are queued, wait until a thread takes one.
 
         Raises:
             BaseException: The first error of a worker.
@@ -109,7 +110,11 @@ class WorkerPool:
             self._wait_until(lambda: not self._outstanding)
 
     def check(self) -> None:
-        """Raise the first error of a worker, or `WorkerStopped` if the threads must stop."""
+        """Raise the first error of a worker.
+
+        Raises:
+            WorkerStopped: No worker has failed, but the threads must stop.
+        """
         self.stop_signal.check()
 
     def _wait_until(self, holds: Callable[[], bool]) -> None:
@@ -186,7 +191,7 @@ class WorkerPool:
                 self._fail(error, None)
 
     def _next(self) -> SyncJob | None:
-        """Wait for a job and return it, or None after the last job."""
+        """Wait for a job and return it. Return None if no more jobs will be submitted."""
         with self._turn:
             self._idle += 1
             try:
@@ -218,7 +223,7 @@ class WorkerPool:
 
 
 def _prepare(stream: Any, threads: int) -> None:
-    """Create the objects that all copies of a stream share, such as its HTTP session."""
+    """Create the objects that a stream and its copies share, such as its HTTP session."""
     _ = stream.state_manager
     get_plan(stream)  # also makes the stream maps
     stream._prepare_for_threads(threads)
@@ -227,7 +232,10 @@ def _prepare(stream: Any, threads: int) -> None:
 
 
 def _merge_copy(made: Any, stream: Any) -> None:
-    """Add a copy's record counts to the original stream, and copy its table version to it."""
+    """Add the sync costs that a thread's copy has counted to the original stream.
+
+    The table version is copied to the original too.
+    """
     if made._stream_version is not None:
         stream._stream_version = made._stream_version
     for kind, cost in made._sync_costs.items():
