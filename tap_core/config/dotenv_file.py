@@ -47,7 +47,7 @@ def read_dotenv(prefix: str, path: StrPath | None = None) -> dict[str, str]:
 
 
 def _candidates() -> Iterator[Path]:
-    """Yield the possible paths of a ``.env`` file: working directory, then project root."""
+    """Yield the paths at which a ``.env`` file may exist: working directory, then project root."""
     here = Path.cwd()
     yield here / _NAME
     root = next(filter(_is_project_root, (here, *here.parents)), here)
@@ -61,7 +61,10 @@ def _is_project_root(folder: Path) -> bool:
 
 
 def _read_file(file: Path) -> str | None:
-    """Return the text of a file, or None if it does not exist or is skipped with a warning."""
+    """Return the text of a file.
+
+    Return None if it does not exist, or if it cannot be used (warning).
+    """
     try:
         return _read_trusted(file)
     except (FileNotFoundError, NotADirectoryError):
@@ -82,7 +85,7 @@ def _read_file(file: Path) -> str | None:
 
 
 def _read_trusted(file: Path) -> str | None:
-    """Return the text of a file, or None for a directory, such as a Python environment ``.env``.
+    """Return the text of a file, or None if it is a directory, such as a virtual environment.
 
     Raises:
         UntrustedPathError: Another user controls the file, it is too long, or not a regular file.
