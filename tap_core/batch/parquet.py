@@ -77,7 +77,7 @@ class ParquetEncoder:
         self._bodies: list[bytes] = []
 
     def write(self, bodies: Sequence[bytes]) -> None:
-        """Add encoded rows."""
+        """Add rows, each encoded as JSON."""
         self._bodies.extend(bodies)
 
     def finish(self) -> None:

@@ -29,7 +29,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 def read_dotenv(prefix: str, path: StrPath | None = None) -> dict[str, str]:
-    """Return the variables of a ``.env`` file whose names begin with a prefix.
+    """From a ``.env`` file, return the variables that begin with a prefix.
 
     ``${NAME}`` in a value is replaced by a variable of the environment or of the file. An unusable
     file is skipped with a warning.
@@ -108,7 +108,7 @@ def _read_trusted(file: Path) -> str | None:
 
 
 def _variables(text: str, prefix: str) -> dict[str, str]:
-    """Return the variables in the text of a ``.env`` file whose names begin with a prefix."""
+    """Return the variables that begin with a prefix; ``text`` is the text of a ``.env`` file."""
     from dotenv.main import DotEnv
 
     # As in load_dotenv, a variable of the environment wins over one of the file.

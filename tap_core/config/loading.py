@@ -227,7 +227,7 @@ def coerce_text(text: str, schema: JsonSchema) -> Any:
 
 
 def get_json_types(schema: Mapping[str, Any]) -> set[str]:
-    """Return all JSON types that a schema allows, including those of its alternatives."""
+    """Return all JSON types that a schema, or one of its alternatives (``anyOf`` etc.), allows."""
     declared = schema.get("type", ())
     types = {declared} if isinstance(declared, str) else set(declared)
     for keyword in ("anyOf", "oneOf", "allOf"):

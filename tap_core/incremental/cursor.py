@@ -276,7 +276,10 @@ class DatetimeBasedCursor:
         return start if stored is None else max(start, self._lookback.before(stored))
 
     def windows(self, lower: dt.datetime, end: dt.datetime) -> Iterator[TimeWindow]:
-        """Yield the time windows from ``lower`` to ``end``; a data feed has a single window."""
+        """Yield the time windows from ``lower`` to ``end``.
+
+        A data feed, which returns the newest records first, has a single window.
+        """
         spans = split_into_windows(
             lower,
             end,
@@ -292,7 +295,10 @@ class DatetimeBasedCursor:
             yield TimeWindow(first, last, start_time, end_time, is_last=following is None)
 
     def put(self, request: HTTPRequest, window: TimeWindow) -> None:
-        """Add the start and end of a window to a request, where the request options say."""
+        """Add the start and end of a window to a request.
+
+        The cursor's request options define where. A data feed has no such parameters.
+        """
         if self.is_data_feed:
             return
         if self.start_time_option is not None:
@@ -301,7 +307,7 @@ class DatetimeBasedCursor:
             self.end_time_option.put(request, window.end_time)
 
     def fields(self, window: TimeWindow) -> dict[str, str]:
-        """Return the start and end of a window as text, by their field names in a slice."""
+        """Return the start and end of a window as text, by their names in a stream's partitions."""
         return {
             self.partition_field_start or "start_time": window.start_time,
             self.partition_field_end or "end_time": window.end_time,

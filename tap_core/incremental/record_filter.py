@@ -24,7 +24,8 @@ class CursorRecordFilter:
 
     Args:
         order: Comparator of the cursor values.
-        find: Returns the cursor value of a record; raises KeyError if the value is missing.
+        find: Function that returns the cursor value of a record; it raises KeyError if the value is
+            missing.
         lower: Start of the interval.
         upper: End of the interval; None to keep the records of any time.
         passed: Records with exactly this cursor value are dropped, because an earlier sync has sent

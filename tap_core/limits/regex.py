@@ -56,7 +56,7 @@ class _Account:
         self._at = time.monotonic()
 
     def left(self) -> float:
-        """Return the remaining seconds."""
+        """Return the number of seconds that slow matches may still take."""
         if not self._spent:
             return MATCH_SECONDS_TOTAL.value
         with self._turn:

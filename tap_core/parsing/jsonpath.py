@@ -234,7 +234,7 @@ def _make_index_step(index: int) -> _Step:
 
 
 def _elements(values: list[Any]) -> list[Any]:
-    """Return the elements of arrays and the values of objects, for the step ``[*]``."""
+    """Return the elements of arrays and the values of objects, which ``[*]`` selects."""
     elements: list[Any] = []
     for value in values:
         if isinstance(value, dict):
@@ -245,7 +245,7 @@ def _elements(values: list[Any]) -> list[Any]:
 
 
 def _members(values: list[Any]) -> list[Any]:
-    """Return the elements of arrays and the values of objects, for the step ``.*``.
+    """Return the elements of arrays and the values of objects, which ``.*`` selects.
 
     Unlike `_elements`, it also supports other objects with a ``keys`` method.
     """

@@ -87,7 +87,7 @@ class SchemaSource(ABC, Generic[KeyT]):
         return self.preprocess_schema(schema, key_properties=key_properties)
 
     def _fetched(self, key: KeyT) -> JsonSchema:
-        """Fetch a schema from the source.
+        """Fetch a schema by `fetch_schema`, and check that it is a JSON object.
 
         Raises:
             SchemaNotFoundError: `fetch_schema` has raised any exception.

@@ -86,8 +86,8 @@ def resolve_schema_references(
             schema itself.
         cut_circles: True to replace recursive references by ``{}``, and also the innermost
             references if there are too many. False to raise an error in both cases.
-        retrieve: Called with the name of a document that is not in ``refs``; returns the document.
-            An exception of any type means that the document does not exist.
+        retrieve: Function that returns a document, called with a name that is not in ``refs``. An
+            exception of any type means that the document does not exist.
 
     Raises:
         SchemaNotValidError: A reference cannot be resolved, or ``cut_circles`` is False and a

@@ -68,8 +68,8 @@ class Metadata:
 
     Attributes:
         inclusion: ``available``, ``automatic`` or ``unsupported``.
-        selected: The user's choice, or None.
-        selected_by_default: The tap's default, or None.
+        selected: True or False as the user has chosen; None without a choice.
+        selected_by_default: Default of the tap if the user has made no choice, or None.
     """
 
     class InclusionType(str, enum.Enum):

@@ -77,8 +77,9 @@ def make_extractor(
     Args:
         properties: Names of the declared properties, in the order of the columns.
         columns: Names of the columns.
-        conform: Renames the properties of a record to column names. It is called only for records
-            with undeclared properties, because one of them may have the name of a column.
+        conform: Function that renames the properties of a record to column names. It is called only
+            for records with undeclared properties, because one of them may have the name of a
+            column.
     """
     declared, ordered, names = frozenset(properties), tuple(properties), tuple(columns)
 

@@ -77,7 +77,7 @@ class SQLTarget(Target):
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the settings of every SQL target, and those of its capabilities, to the schema."""
+        """Add the settings of every SQL target and of its capabilities to the settings' schema."""
         for settings, capability in (
             (TARGET_SCHEMA_CONFIG, TargetCapabilities.TARGET_SCHEMA),
             (TARGET_HARD_DELETE_CONFIG, TargetCapabilities.HARD_DELETE),

@@ -29,10 +29,12 @@ class SQLToJSONSchema:
     Override a method, or register a method for a further type::
 
         class MyTypes(SQLToJSONSchema):
-            @functools.singledispatchmethod def to_jsonschema(self, column_type):
+            @functools.singledispatchmethod
+            def to_jsonschema(self, column_type):
                 return super().to_jsonschema(column_type)
 
-            @to_jsonschema.register def interval_to_jsonschema(self, column_type: INTERVAL):
+            @to_jsonschema.register
+            def interval_to_jsonschema(self, column_type: INTERVAL):
                 return th.DurationType.type_dict
     """
 
