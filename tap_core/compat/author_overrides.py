@@ -25,7 +25,7 @@ MYPY: Literal[False] = False
 
 
 class AuthorProperty(Generic[_T]):
-    """Property that subclasses of a tap's developer may override by a plain value.
+    """Property that a tap's developer may override by a plain value in a subclass.
 
     It exists only for type checkers, so that pyright does not report an error for such an override.
     """

@@ -23,7 +23,7 @@ class RequestOption:
     Args:
         inject_into: Part of the request: query parameter, header, form field, field of a JSON body,
             or URL (``path``, only for streams written in Python). In the URL, the value replaces
-            the text ``{field_name}``.
+            the field name in braces.
         field_name: Name of the parameter, header or field.
         field_path: Path into a JSON body, instead of ``field_name``.
 

@@ -73,7 +73,7 @@ def _expanded(plain: _Schema, parts: Sequence[_Alternatives]) -> Iterator[tuple[
 
     Args:
         plain: Schema without its combining keywords, to which each choice is added.
-        parts: Lists of alternatives, one for each ``anyOf`` or ``oneOf``.
+        parts: Lists of alternatives. A value must match at least one schema of each list.
     """
     while parts and len(parts[0]) == 1:  # allOf may have thousands of members
         narrowed, inner = _split_combinators(parts[0][0])

@@ -304,7 +304,7 @@ class SQLSink(BatchSink, Generic[_C]):
     def _unstorable(
         self, reason: BaseException, plan: _Plan, records: list[Record]
     ) -> UnstorableValueError:
-        """Return the error for a batch that the database rejected; it names the value if known."""
+        """Return the error for a batch that the database rejected; it shows the value if found."""
         cell = None
         with (
             suppress(Exception),  # the first error is the one to report

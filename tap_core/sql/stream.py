@@ -121,7 +121,7 @@ class SQLStream(Stream, abc.ABC):
 
     @property
     def name_in_namespace(self) -> str:
-        """Table name; the stream's name if there is no schema or tables of several databases."""
+        """Table name; the stream's name if the entry lacks a schema or table or has a database."""
         entry = self._singer_catalog_entry
         is_told_apart = self.namespace and entry.table and not entry.database
         return entry.table if is_told_apart and entry.table else self.name
