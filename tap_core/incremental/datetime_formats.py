@@ -310,7 +310,7 @@ def _parse_offset(text: str) -> timezone | None:
 def _parse_zone(tail: str) -> _Zone | None:
     """Return the position and value of the UTC offset at the end of a text.
 
-    None if there is none.
+    Return None if the text has no offset.
     """
     if tail[-1:] == "Z":
         return len(tail) - 1, timezone.utc

@@ -124,7 +124,7 @@ class SQLSink(BatchSink, Generic[_C]):
 
     @property
     def schema_name(self) -> str | None:
-        """Database schema of the table; None if there is none.
+        """Database schema of the table, or None if it has no schema.
 
         It is the setting ``default_target_schema`` or, if not set, a part of the stream's name,
         which is split as ``schema-table`` or ``db-schema-table``.
