@@ -28,7 +28,7 @@ _KEY_BYTES: Final = 32
 
 
 class Sentinel:
-    """Special cell without a text: `NULL` or `UNMODIFIED` (not changed by an update)."""
+    """Marker for a CSV cell that has no value: `NULL`, or `UNMODIFIED` for a value that is kept."""
 
 
 NULL: Final = Sentinel()
@@ -45,7 +45,7 @@ class _Sink(Protocol):
 
 @dataclass(frozen=True)
 class BatchFileSet:
-    """Batch files of one WriteBatch call, written to a folder and named in the request.
+    """Batch files for one WriteBatch call of Fivetran's protocol; the request contains their paths.
 
     Attributes:
         folder: Folder for the files.
@@ -72,14 +72,14 @@ class BatchFileSet:
         return str(self.folder / name)
 
     def open(self, name: str) -> BatchFile:
-        """Open a file for writing; if files are encrypted, create a new key for the file."""
+        """Open a new file for writing. If files are encrypted, the file gets a new key."""
         path = self.folder / name
         if self.encryption == Encryption.AES:
             self.keys[str(path)] = os.urandom(_KEY_BYTES)
         return BatchFile(path, self.keys.get(str(path)), self.compression)
 
     def params(self) -> Any:
-        """Return the FileParams message that describes these files."""
+        """Return the protobuf message FileParams, which describes the format of these files."""
         return proto_messages.FileParams(
             compression=int(self.compression),
             encryption=int(self.encryption),
@@ -100,7 +100,7 @@ class BatchFile:
             self._layers.append(_compressed(self._layers[-1], compression))
 
     def write(self, plain: bytes) -> None:
-        """Write content; it is compressed and encrypted."""
+        """Write content, which is compressed and encrypted first."""
         self._layers[-1].write(plain)
 
     def close(self) -> None:
@@ -135,7 +135,10 @@ def _cell(cell: Cell, files: BatchFileSet) -> str:
 
 
 class _Encrypting(io.RawIOBase):
-    """Stream that encrypts with AES-256 in CBC mode and PKCS7 padding, after writing the IV."""
+    """Stream that encrypts its content with AES-256 (CBC mode, PKCS7 padding).
+
+    It writes the initialization vector (IV) first.
+    """
 
     def __init__(self, file: BinaryIO, key: bytes) -> None:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -148,16 +151,16 @@ class _Encrypting(io.RawIOBase):
         self._encryptor = Cipher(algorithms.AES(key), modes.CBC(vector)).encryptor()
 
     def writable(self) -> bool:
-        """Return True."""
+        """Return True, because the stream can be written to."""
         return True
 
     def write(self, plain: Any, /) -> int:
-        """Encrypt and write content; return the number of bytes before encryption."""
+        """Encrypt and write content; return its number of bytes before encryption."""
         self._file.write(self._encryptor.update(self._padder.update(bytes(plain))))
         return len(plain)
 
     def close(self) -> None:
-        """Write the last block with its padding."""
+        """Write the last encrypted block, filled up with padding."""
         if not self.closed:
             last = self._encryptor.update(self._padder.finalize())
             self._file.write(last + self._encryptor.finalize())

@@ -69,9 +69,10 @@ def _run_tester(options: argparse.Namespace, command: list[str], findings: Findi
 
 @contextmanager
 def _stops_servers_on_sigterm(servers: Servers) -> Iterator[None]:
-    """Context manager whose SIGTERM handler ends the started server and the process.
+    """Context manager that handles SIGTERM by ending the started server and this process.
 
-    The handler does so directly, because gRPC may swallow an exception raised in it.
+    The signal handler ends them directly instead of raising an exception, because gRPC may swallow
+    it.
     """
 
     def stop(number: int, _frame: object) -> None:
@@ -86,7 +87,7 @@ def _stops_servers_on_sigterm(servers: Servers) -> Iterator[None]:
 
 
 def _document(path: Path | None) -> dict[str, Any]:
-    """Return the JSON object in a file, or an empty dict if there is no path.
+    """Return the JSON object in a file, or an empty dict if ``path`` is None.
 
     Raises:
         NotStartedError: The file does not contain a JSON object.

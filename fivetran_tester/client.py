@@ -32,9 +32,9 @@ _OPTIONS: Final = (
 
 @dataclass
 class RefusedError(Exception):
-    """Error for a call that ended with an error status.
+    """Error for a gRPC call that ended with an error status.
 
-    ``is_task`` is True if the status contains a Task, Fivetran's message about an error.
+    ``is_task`` is True if the status contains a Task, which is Fivetran's message about an error.
     """
 
     rpc: str
@@ -47,7 +47,7 @@ class RefusedError(Exception):
 
 
 class Stream:
-    """Iterable responses of a streaming call, which can be cancelled.
+    """Responses of a streaming gRPC call; they can be iterated over, and the call can be cancelled.
 
     Raises:
         RefusedError: During iteration, if the call ends with a status other than OK.
@@ -83,7 +83,7 @@ class Client:
         self._seconds = seconds
 
     def call(self, rpc: str, request: Any) -> Any:
-        """Make a unary call and return the response.
+        """Make a call that has one response, and return the response.
 
         Raises:
             RefusedError: The call ended with a status other than OK.
@@ -95,17 +95,17 @@ class Client:
             raise _refusal(rpc, error) from None
 
     def stream(self, rpc: str, request: Any) -> Stream:
-        """Make a streaming call and return its responses, which can be iterated as they arrive."""
+        """Make a call that has a stream of responses, and return them as they arrive."""
         return Stream(
             rpc, self._channel.unary_stream(*self._method(rpc))(request, timeout=self._seconds)
         )
 
     def close(self) -> None:
-        """Close the channel."""
+        """Close the connection to the server."""
         self._channel.close()
 
     def _method(self, rpc: str) -> tuple[str, Any, Any]:
-        """Return the path of an rpc, its request encoder and its response decoder."""
+        """Return three values for an rpc: its path, request encoder and response decoder."""
         response = getattr(proto_messages, proto_messages.rpcs(self._service)[rpc].response)
         return f"/{PACKAGE}.{self._service}/{rpc}", _serialized, response.FromString
 

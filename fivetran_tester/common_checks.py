@@ -58,7 +58,7 @@ def check_form(form: Any, findings: Findings) -> None:
 def run_test(
     client: Client, findings: Findings, name: str, configuration: Mapping[str, str]
 ) -> str | None:
-    """Run a connection test; return the reason for its failure, or None if it succeeds."""
+    """Run the connection test ``name``; return the reason if it fails, or None if it succeeds."""
     request = proto_messages.TestRequest(name=name, configuration=configuration)
     try:
         response = client.call("Test", request)
@@ -75,13 +75,13 @@ def run_test(
 
 
 def run_unknown_test(client: Client, findings: Findings, configuration: Mapping[str, str]) -> None:
-    """Run a connection test that does not exist; record a warning if it succeeds."""
+    """Run a connection test that the server does not know; record a warning if it succeeds."""
     if run_test(client, findings, _NO_TEST, configuration) is None:
         findings.add_warning(7, "a test that does not exist succeeds")
 
 
 def check_refusal(refusal: RefusedError, findings: Findings) -> None:
-    """Check the error status of a failed call against the rules for errors."""
+    """Check the error status of a failed call by the rules for errors in ``docs/fivetran.md``."""
     if refusal.code == "DEADLINE_EXCEEDED":
         findings.add_violation(12, f"{refusal.rpc} does not end in the time that a call may take")
         return
@@ -95,7 +95,10 @@ def check_refusal(refusal: RefusedError, findings: Findings) -> None:
 
 
 def check_text(what: str, text: str, findings: Findings) -> None:
-    """Check an error text against the rules for errors; ``what`` describes it in findings."""
+    """Check an error text against the rules for errors in ``docs/fivetran.md``.
+
+    ``what`` describes the text in the findings.
+    """
     if not text:
         findings.add_violation(4, f"{what} is empty")
     if len(text.encode()) >= TEXT_LIMIT:

@@ -17,7 +17,7 @@ __all__ = ["collect_secrets", "get_fields", "to_text_map"]
 
 
 def get_fields(form: Any) -> Iterator[Any]:
-    """Yield the fields of a form that have a value, including conditional fields."""
+    """Yield the fields of a form that hold a value, including those shown under a condition."""
     for field in form.fields:
         if field.WhichOneof("type") == "conditional_fields":
             yield from get_fields(field.conditional_fields)
@@ -26,7 +26,10 @@ def get_fields(form: Any) -> Iterator[Any]:
 
 
 def to_text_map(settings: Mapping[str, Any], form: Any) -> dict[str, str]:
-    """Return the settings as strings by field name; missing ones get the form's defaults."""
+    """Return the settings as strings by field name.
+
+    A setting that is missing gets the default in the form.
+    """
     names = {field.name for field in get_fields(form)}
     values = dict(_flat(settings, names))
     defaults = {

@@ -45,13 +45,13 @@ FIRST_STATE: Final = "{}"
 
 
 class ConnectorTester:
-    """Tester that calls a connector as Fivetran does and checks its responses.
+    """Tester that calls a connector's rpcs as Fivetran does and checks its responses.
 
     Args:
         servers: Starts the connector's servers.
         settings: Settings of the connector.
         say: Function that prints a line.
-        state: State for the first Update, as JSON text.
+        state: State for the first Update (a sync), as JSON text.
         resumes: Number of earlier checkpoints from which an Update is resumed.
     """
 
@@ -95,7 +95,7 @@ class ConnectorTester:
     # Form, tests, schema
 
     def _form(self, client: Client) -> None:
-        """Request and check the configuration form, and build the configuration from it."""
+        """Request and check the configuration form; convert the settings to the form's fields."""
         form = self._call_rpc(
             client, "ConfigurationForm", proto_messages.ConfigurationFormRequest()
         )
@@ -120,14 +120,14 @@ class ConnectorTester:
             raise StoppedError("A test fails: with these settings there is nothing to read.")
 
     def _call_without_settings(self, client: Client) -> None:
-        """Check that Schema without settings reports an error and does not end the server."""
+        """Call Schema without settings; if it fails, check the error status that it reports."""
         try:
             client.call("Schema", proto_messages.SchemaRequest())
         except RefusedError as refusal:
             check_refusal(refusal, self.findings)
 
     def _schema(self, client: Client) -> None:
-        """Call Schema twice; check the tables and store them."""
+        """Call Schema twice, check the tables in the responses, and store them."""
         request = proto_messages.SchemaRequest(configuration=self.configuration)
         responses = [self._call_rpc(client, "Schema", request) for _ in range(2)]
         pairs = [list(iterate_tables(response)) for response in responses]
@@ -149,7 +149,7 @@ class ConnectorTester:
     # Update, and Update again
 
     def _update(self, client: Client) -> UpdateReader:
-        """Run the first Update, with all tables selected."""
+        """Run the first Update, with all tables selected, and return its reader."""
         checkpoints = CheckpointSample(self.resumes)
         full_update = self._reading(select_all(self.tables), checkpoints=checkpoints)
         self._read(client, self.state, full_update)
@@ -159,14 +159,14 @@ class ConnectorTester:
         return full_update
 
     def _update_from_last_state(self, client: Client, full_update: UpdateReader) -> None:
-        """Run an Update from the last state; check that the rows are the same afterwards."""
+        """Run an Update from the last state; check that it does not change the resulting rows."""
         again = self._after(full_update, full_update.model.copy())
         self._read(client, full_update.state or self.state, again)
         self._compare(full_update, again, "an Update from the last state")
         self._report_update("Update from the last state", again)
 
     def _resume(self, full_update: UpdateReader) -> None:
-        """Run Updates from earlier checkpoints; check that the rows are the same afterwards."""
+        """Run Updates from earlier checkpoints; check that each results in the same rows."""
         for number, state, model in full_update.checkpoints.chosen():
             with self.servers.open() as server:
                 rest = self._after(full_update, model)
@@ -177,9 +177,9 @@ class ConnectorTester:
                 self._report_update(f"Update from checkpoint {number}, in a fresh process", rest)
 
     def _interrupt(self, full_update: UpdateReader) -> None:
-        """Cancel one Update and kill the server in the next one.
+        """Cancel one Update, kill the server during the next one, and run a third one to its end.
 
-        A third Update must deliver the remaining rows.
+        The third Update must deliver the remaining rows.
         """
         half = max(1, sum(full_update.operations.values()) // 2)
         with self.servers.open() as server:
@@ -222,7 +222,10 @@ class ConnectorTester:
             self._selected(server.client, only, "new ones excluded")
 
     def _selected(self, client: Client, choice: TableSelection, words: str) -> UpdateReader:
-        """Run an Update with a selection; ``words`` describe the selection in the report."""
+        """Run an Update with the selection ``choice``.
+
+        ``words`` describe it in the printed output.
+        """
         part = self._reading(choice)
         self._read(client, self.state, part)
         if part.state is None:
@@ -233,7 +236,7 @@ class ConnectorTester:
     def _select_all_again(
         self, client: Client, full_update: UpdateReader, part: UpdateReader, table: Name
     ) -> None:
-        """Check that a table is complete if it was deselected and then selected again."""
+        """Select a table again that was deselected, and check that all its rows are delivered."""
         rest = self._reading(select_all(self.tables), part.model)
         self._read(client, part.state or self.state, rest)
         for difference in full_update.model.only(table).differences(rest.model.only(table)):
@@ -248,15 +251,15 @@ class ConnectorTester:
         model: Model | None = None,
         checkpoints: CheckpointSample | None = None,
     ) -> UpdateReader:
-        """Return a reader for the messages of an Update, with the tables reported by Schema."""
+        """Return a reader for the messages of an Update with the selection ``choice``."""
         return UpdateReader(self.findings, self.tables, choice, model, checkpoints)
 
     def _after(self, full_update: UpdateReader, model: Model) -> UpdateReader:
-        """Return a reader for an Update that follows ``full_update``, with the same selection."""
+        """Return a reader for an Update with the same tables and selection as ``full_update``."""
         return UpdateReader(self.findings, full_update.tables, full_update.choice, model)
 
     def _request(self, state: str, reading: UpdateReader) -> Any:
-        """Return an UpdateRequest with a state and the reader's selection."""
+        """Return the request for an Update with a state and with the selection of its reader."""
         return proto_messages.UpdateRequest(
             configuration=self.configuration,
             selection=build_selection(reading.tables, reading.choice),
@@ -278,20 +281,28 @@ class ConnectorTester:
     def _read_partial_update(
         self, client: Client, state: str, reading: UpdateReader, count: int
     ) -> None:
-        """Read ``count`` messages of an Update, then cancel the call."""
+        """Read at most ``count`` messages of an Update, then cancel the call."""
         with self._reported_refusals():
             stream = client.stream("Update", self._request(state, reading))
             reading.read(islice(iter(stream), count))
             stream.cancel()
 
     def _call_rpc(self, client: Client, rpc: str, request: Any) -> Any:
-        """Make a unary call and return the response; a failed call ends the test."""
+        """Make a call that has one response, and return the response.
+
+        Raises:
+            StoppedError: The call failed. Its error status was checked as well.
+        """
         with self._reported_refusals():
             return client.call(rpc, request)
 
     @contextmanager
     def _reported_refusals(self) -> Iterator[None]:
-        """Context manager that records a failed call as a finding and ends the test."""
+        """Context manager that, if a call fails, checks its error status and ends the test.
+
+        Raises:
+            StoppedError: A call failed.
+        """
         try:
             yield
         except RefusedError as refusal:
@@ -307,5 +318,5 @@ class ConnectorTester:
 
 
 def _not_keys(table: KnownTable) -> list[str]:
-    """Return the names of a table's non-key columns."""
+    """Return the names of the columns of a table that are not keys."""
     return [column.name for column in table.columns.values() if not column.is_key]

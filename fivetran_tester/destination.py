@@ -58,7 +58,7 @@ _SIDE_BY_SIDE: Final = 3
 
 
 class DestinationTester:
-    """Tester that calls a destination as Fivetran does and checks its responses.
+    """Tester that calls a destination's rpcs as Fivetran does and checks its responses.
 
     Args:
         servers: Starts the destination's servers.
@@ -102,7 +102,10 @@ class DestinationTester:
     # Form, tests, capabilities
 
     def _form(self) -> None:
-        """Request and check the form and the capabilities; build the configuration."""
+        """Request and check the configuration form and the destination's capabilities.
+
+        The settings are then converted to the form's fields.
+        """
         form = self._call_rpc("ConfigurationForm", proto_messages.ConfigurationFormRequest())
         for line in form_lines(form):
             self.say(line)
@@ -128,7 +131,7 @@ class DestinationTester:
     # Tables
 
     def _create_tables(self) -> None:
-        """Check DescribeTable and CreateTable, also with concurrent calls."""
+        """Check DescribeTable and CreateTable, including concurrent calls."""
         if not self._described("types").not_found:
             self.findings.add_violation(31, "a missing table is not reported as not_found")
         self._succeeds("CreateTable", 32, "a table", self._table("types", TYPES))
@@ -150,7 +153,7 @@ class DestinationTester:
         Args:
             name: Name of the table.
             sample: The expected table.
-            rule: Number of the rule that is broken if the tables differ.
+            rule: Number of the rule in ``docs/fivetran.md`` that is broken if the tables differ.
         """
         response = self._described(name)
         if response.WhichOneof("response") != "table":
@@ -173,7 +176,7 @@ class DestinationTester:
     # Batches
 
     def _write(self) -> None:
-        """Check WriteBatch with all compressions and encryptions and all kinds of changes."""
+        """Check WriteBatch with every compression, every encryption and every kind of change."""
         for compression, encryption, must in _WAYS:
             files = BatchFileSet(self.folder, compression, encryption)
             how = f"{compression.name}, {encryption.name}"
@@ -200,7 +203,10 @@ class DestinationTester:
         self.say("Batches are written")
 
     def _replacements(self, files: BatchFileSet) -> list[str]:
-        """Write two replace files and return their paths; the second has its columns reversed."""
+        """Write two files of rows to replace, and return their paths.
+
+        The second file has its columns in reverse order.
+        """
         backwards = TYPES.names[::-1]
         first, *others = TYPES.rows
         return [
@@ -209,7 +215,7 @@ class DestinationTester:
         ]
 
     def _update(self, files: BatchFileSet) -> str:
-        """Write an update file for two system columns; return its path.
+        """Write a file of updates for two system columns, and return its path.
 
         One of the file's two rows does not exist in the table.
         """
@@ -221,13 +227,16 @@ class DestinationTester:
         return files.write("update.csv", TYPES.names, [_cells(r, TYPES.names) for r in rows])
 
     def _deletion(self, files: BatchFileSet, sample: Sample) -> str:
-        """Write a delete file for one row, with null in all non-key columns; return its path."""
+        """Write a file that deletes one row, and return its path.
+
+        All columns other than keys are null in the file.
+        """
         row = {name: sample.rows[1][name] for name in sample.keys}
         cells = _cells(row, sample.names)
         return files.write(f"delete-{len(files.keys)}.csv", sample.names, [cells])
 
     def _write_unreadable_files(self) -> None:
-        """Check that unreadable files are reported and do not change the table."""
+        """Check that WriteBatch reports unreadable files and does not change the table."""
         files = BatchFileSet(self.folder)
         [path, _] = self._replacements(files)
         request = self._batch("types", TYPES, files, replace=[path])
@@ -244,7 +253,7 @@ class DestinationTester:
     # Changes of tables
 
     def _alter(self) -> None:
-        """Check AlterTable with added, changed and missing columns and with other keys."""
+        """Check AlterTable with added, changed and removed columns and with other keys."""
         added = KnownColumn("one_more", DataType.STRING, is_key=False)
         wider = KnownColumn("a_int", DataType.LONG, is_key=False)
         sample = TYPES.changed(one_more=added, a_int=wider)
@@ -261,12 +270,17 @@ class DestinationTester:
         self.say("Tables are changed")
 
     def _alters(self, what: str, sample: Sample) -> None:
-        """Call AlterTable with ``sample``, then check the table's description."""
+        """Change a table to the columns of ``sample`` by AlterTable.
+
+        Check DescribeTable afterwards.
+
+        ``what`` describes the change in findings.
+        """
         self._succeeds("AlterTable", 33, what, self._alteration(sample))
         self._is_described("types", sample, 33)
 
     def _alteration(self, sample: Sample) -> Any:
-        """Return an AlterTableRequest."""
+        """Return an AlterTableRequest that changes a table to the columns of ``sample``."""
         return self._table("types", sample, kind=proto_messages.AlterTableRequest)
 
     def _truncate(self) -> None:
@@ -279,7 +293,7 @@ class DestinationTester:
         self._succeeds("Truncate", 34, "a table", plain)
 
     def _truncation(self, name: str) -> Any:
-        """Return a TruncateRequest."""
+        """Return a TruncateRequest for a table."""
         request = proto_messages.TruncateRequest(
             configuration=self.configuration,
             schema_name=self.schema,
@@ -293,7 +307,7 @@ class DestinationTester:
     # History, migration
 
     def _keep_history(self) -> None:
-        """Check WriteHistoryBatch, which writes the versions of rows."""
+        """Check WriteHistoryBatch, which writes all versions of a row, each with its start time."""
         request = self._table("history", HISTORY)
         self._succeeds("CreateTable", 32, "a table that keeps its history", request)
         files = BatchFileSet(self.folder)
@@ -313,7 +327,7 @@ class DestinationTester:
         self._migrate()
 
     def _migrate(self) -> None:
-        """Check that Migrate succeeds or reports that it is not supported."""
+        """Check that Migrate either succeeds or reports that it is not supported."""
         request = proto_messages.MigrateRequest(configuration=self.configuration)
         request.details.schema = self.schema
         request.details.table = "history"
@@ -325,14 +339,17 @@ class DestinationTester:
     # Calls
 
     def _described(self, name: str) -> Any:
-        """Return the response of DescribeTable."""
+        """Call DescribeTable for a table and return the response."""
         request = proto_messages.DescribeTableRequest(
             configuration=self.configuration, schema_name=self.schema, table_name=name
         )
         return self._call_rpc("DescribeTable", request)
 
     def _table(self, name: str, sample: Sample, schema: str = "", kind: Any = None) -> Any:
-        """Return a CreateTableRequest, or a request of the class ``kind``."""
+        """Return a request with the columns of ``sample``, by default a CreateTableRequest.
+
+        ``kind`` is the class of another request with the same fields.
+        """
         return (kind or proto_messages.CreateTableRequest)(
             configuration=self.configuration,
             schema_name=schema or self.schema,
@@ -349,7 +366,16 @@ class DestinationTester:
         update: Iterable[str] = (),
         delete: Iterable[str] = (),
     ) -> Any:
-        """Return a WriteBatchRequest."""
+        """Return a WriteBatchRequest.
+
+        Args:
+            name: Name of the table.
+            sample: Columns of the table.
+            files: Format and encryption keys of the files.
+            replace: Paths of files with rows to insert or replace.
+            update: Paths of files with updates of rows.
+            delete: Paths of files with rows to delete.
+        """
         return proto_messages.WriteBatchRequest(
             configuration=self.configuration,
             schema_name=self.schema,
@@ -362,7 +388,11 @@ class DestinationTester:
         )
 
     def _call_rpc(self, rpc: str, request: Any) -> Any:
-        """Make a call and return the response; a failed call ends the test."""
+        """Make a call and return the response.
+
+        Raises:
+            StoppedError: The call failed. Its error status was checked as well.
+        """
         try:
             return self.client.call(rpc, request)
         except RefusedError as refusal:
@@ -370,7 +400,7 @@ class DestinationTester:
             raise StoppedError(f"{refusal}") from None
 
     def _fault(self, rpc: str, request: Any) -> str | None:
-        """Make a call; return the reason for its failure, or None if it succeeds."""
+        """Make a call; return the reason if it fails, or None if it succeeds."""
         try:
             response = self.client.call(rpc, request)
         except RefusedError as refusal:
@@ -391,7 +421,7 @@ class DestinationTester:
 
         Args:
             rpc: Name of the rpc.
-            rule: Number of the rule.
+            rule: Number of the rule in ``docs/fivetran.md``.
             what: Description of the request, for the finding.
             request: The request.
             must: True to record a broken rule, False to record a warning.
@@ -401,13 +431,13 @@ class DestinationTester:
             record(rule, f"{rpc} of {what} fails: {fault}")
 
     def _fails(self, rpc: str, rule: int, what: str, request: Any) -> None:
-        """Make a call and record a broken rule if it succeeds."""
+        """Make a call that must fail; record a broken rule if it succeeds."""
         if self._fault(rpc, request) is None:
             self.findings.add_violation(rule, f"{rpc} of {what} succeeds")
 
 
 def _cells(row: Mapping[str, Cell], names: Sequence[str]) -> list[Cell]:
-    """Return the cells of a row in the order of the columns ``names``; null for missing values."""
+    """Return the cells of a row in the order of the columns ``names``; a missing value is null."""
     return [row.get(name, NULL) for name in names]
 
 

@@ -14,9 +14,9 @@ __all__ = ["Finding", "Findings"]
 
 
 class Finding(NamedTuple):
-    """Number of a rule and the description of its violation.
+    """Violation of a rule of ``docs/fivetran.md``: the rule's number and a description.
 
-    ``must`` is True for a broken rule, False for an unmet recommendation.
+    ``must`` is True for a broken rule, False for a recommendation that is not followed.
     """
 
     rule: int
@@ -25,7 +25,7 @@ class Finding(NamedTuple):
 
 
 class Findings:
-    """Collected findings of a test; true in a boolean context if any rule is broken."""
+    """Violations of rules found by a test. ``bool(findings)`` is True if any rule is broken."""
 
     def __init__(self) -> None:
         self._found: Counter[Finding] = Counter()
@@ -35,7 +35,7 @@ class Findings:
         self._found[Finding(rule, what)] += 1
 
     def add_warning(self, rule: int, what: str) -> None:
-        """Record an unmet recommendation, which does not break a rule."""
+        """Record a recommendation that is not followed; ``what`` describes it."""
         self._found[Finding(rule, what, must=False)] += 1
 
     @property

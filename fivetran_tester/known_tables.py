@@ -52,7 +52,10 @@ class KnownColumn:
 
 @dataclass(frozen=True, slots=True)
 class KnownTable:
-    """Columns of a table by name; ``repeated`` lists the column names reported twice."""
+    """Columns of a table by name.
+
+    ``repeated`` contains the names of columns that were reported more than once.
+    """
 
     columns: Mapping[str, KnownColumn]
     repeated: tuple[str, ...] = ()
@@ -65,7 +68,7 @@ class KnownTable:
 
 @dataclass(frozen=True, slots=True)
 class TableSelection:
-    """Names of the selected columns by table.
+    """Names of the selected columns for each selected table.
 
     ``takes_new`` is True if columns added later are selected too, False if they are not.
     """
@@ -74,19 +77,19 @@ class TableSelection:
     takes_new: bool = True
 
     def without(self, table: Name, column: str | None = None) -> TableSelection:
-        """Return the selection without a column, or without the whole table."""
+        """Return a copy without a column of a table; if ``column`` is None, without the table."""
         chosen = dict(self.columns)
         remaining = chosen.pop(table) - ({column} if column else set())
         return replace(self, columns={**chosen, table: remaining} if column else chosen)
 
 
 def parse_tables(message: Any) -> dict[Name, KnownTable]:
-    """Return the tables of a SchemaResponse or a SchemaChange."""
+    """Return the tables in a protobuf message, a SchemaResponse or a SchemaChange, by name."""
     return dict(iterate_tables(message))
 
 
 def iterate_tables(message: Any) -> Iterable[tuple[Name, KnownTable]]:
-    """Yield each table of a SchemaResponse or a SchemaChange, including duplicates."""
+    """Yield each table in a SchemaResponse or SchemaChange; a table sent twice is yielded twice."""
     for schema in message.with_schema.schemas:
         for table in schema.tables:
             yield (schema.name, table.name), _table(table)
@@ -102,8 +105,8 @@ def select_all(tables: Mapping[Name, KnownTable]) -> TableSelection:
 def build_selection(tables: Mapping[Name, KnownTable], choice: TableSelection) -> Any:
     """Return a selection as the protobuf message that Fivetran sends.
 
-    If ``takes_new`` is True, unselected tables and columns are listed as excluded. Otherwise they
-    are not listed, because tables and columns that are not listed are not selected.
+    If ``takes_new`` is True, the message lists the tables and columns that are not selected.
+    Otherwise it lists only the selected ones.
     """
     listed = [name for name in tables if choice.takes_new or name in choice.columns]
     chosen = {name: _table_selection(name, tables[name], choice) for name in listed}
@@ -131,7 +134,7 @@ def format_name(name: Name) -> str:
 
 
 def _table_selection(name: Name, table: KnownTable, choice: TableSelection) -> Any:
-    """Return the TableSelection message of one table."""
+    """Return the protobuf message TableSelection for one table."""
     chosen = choice.columns.get(name)
     columns = {
         column: column in chosen
@@ -147,7 +150,7 @@ def _table_selection(name: Name, table: KnownTable, choice: TableSelection) -> A
 
 
 def parse_column(message: Any) -> KnownColumn:
-    """Return the column described by a Column message."""
+    """Return the column that a protobuf message describes."""
     digits = None
     if message.HasField("params") and message.params.WhichOneof("params") == "decimal":
         digits = (message.params.decimal.precision, message.params.decimal.scale)
@@ -155,12 +158,12 @@ def parse_column(message: Any) -> KnownColumn:
 
 
 def to_message(name: str, columns: Iterable[KnownColumn]) -> Any:
-    """Return the Table message for a table, as sent in requests to a destination."""
+    """Return the protobuf message Table with a name and columns, for requests to a destination."""
     return proto_messages.Table(name=name, columns=map(_to_proto_column, columns))
 
 
 def _to_proto_column(column: KnownColumn) -> Any:
-    """Return the Column message for a column."""
+    """Return the protobuf message Column for a column."""
     message = proto_messages.Column(
         name=column.name, type=int(column.type), primary_key=column.is_key
     )
@@ -170,7 +173,7 @@ def _to_proto_column(column: KnownColumn) -> Any:
 
 
 def _table(message: Any) -> KnownTable:
-    """Return the table described by a Table message."""
+    """Return the table that a protobuf message describes."""
     names = [column.name for column in message.columns]
     repeated = tuple(sorted({name for name in names if names.count(name) > 1}))
     return KnownTable({column.name: parse_column(column) for column in message.columns}, repeated)

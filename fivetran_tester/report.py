@@ -27,7 +27,7 @@ def format_count(count: int, what: str) -> str:
 
 
 def form_lines(form: Any) -> Iterator[str]:
-    """Yield a configuration form as lines of text."""
+    """Yield lines of text that describe a configuration form."""
     yield "The form (* must be given)"
     yield from _aligned(_fields(form.fields, "  "))
     if form.tests:
@@ -35,7 +35,7 @@ def form_lines(form: Any) -> Iterator[str]:
 
 
 def format_reading(reading: UpdateReader) -> Iterator[str]:
-    """Yield report lines about the messages of an Update and the destination's rows after it."""
+    """Yield lines of text about the messages of an Update and the rows that result from them."""
     operations = ", ".join(
         f"{count:,} x {kind}" for kind, count in sorted(reading.operations.items())
     )
@@ -50,7 +50,7 @@ def format_reading(reading: UpdateReader) -> Iterator[str]:
 
 
 def _columns(name: Name, table: KnownTable, reading: UpdateReader) -> Iterator[Sequence[str]]:
-    """Yield the report cells for each selected column of a table."""
+    """Yield a line of the report, as cells, for each selected column of a table."""
     chosen = reading.choice.columns[name]
     for column in table.columns.values():
         if column.name in chosen or column.is_key:
@@ -60,7 +60,7 @@ def _columns(name: Name, table: KnownTable, reading: UpdateReader) -> Iterator[S
 
 
 def _fields(fields: Iterable[Any], indent: str) -> Iterator[Sequence[str]]:
-    """Yield the report cells for each form field."""
+    """Yield a line of the report, as cells, for each form field; ``indent`` precedes its name."""
     for field in fields:
         if field.WhichOneof("type") == "conditional_fields":
             condition = field.conditional_fields.condition
@@ -75,7 +75,7 @@ def _fields(fields: Iterable[Any], indent: str) -> Iterator[Sequence[str]]:
 
 
 def _condition(condition: Any) -> str:
-    """Return the condition under which conditional fields are shown, as text."""
+    """Return the condition under which a form shows certain fields, as text."""
     kind = condition.WhichOneof("visible_when")
     if kind == "bool_value":
         return "on" if condition.bool_value else "off"
@@ -96,7 +96,10 @@ def _kind(field: Any) -> str:
 
 
 def _aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield rows of cells as lines with aligned columns; a row of one cell is not aligned."""
+    """Yield each row of cells as a line of text, in which the columns are aligned.
+
+    A row with only one cell is not aligned.
+    """
     lines = list(rows)
     several = [row for row in lines if len(row) > 1]
     widths = [max(map(len, column)) for column in zip(*several, strict=True)]

@@ -22,9 +22,9 @@ _NONE: Final = bytes(_WIDTH)
 
 
 class TableRows:
-    """Expected rows of one table, stored as checksums to save memory.
+    """Rows that a table should have, stored as checksums to save memory.
 
-    Each row is the checksums of its values, stored under a digest of its key.
+    A row is stored as the checksums of its values, under a digest of its key.
     """
 
     def __init__(self, keys: Sequence[str]) -> None:
@@ -39,7 +39,7 @@ class TableRows:
         return other
 
     def apply(self, kind: int, data: Mapping[str, Any]) -> None:
-        """Apply a record of a kind: upsert, update, delete or truncate."""
+        """Apply a record to the rows; ``kind`` is upsert, update, delete or truncate."""
         if kind == RecordType.TRUNCATE:
             self.rows.clear()
             return
@@ -53,7 +53,10 @@ class TableRows:
             self.rows[identity] = self._changed(self.rows[identity], encoded)
 
     def differences(self, other: TableRows) -> Iterator[str]:
-        """Yield the differences from another state of the same table: counts and column names."""
+        """Yield descriptions of the differences to ``other``, the same table after another Update.
+
+        They contain row counts and column names.
+        """
         missing, more = self.rows.keys() - other.rows.keys(), other.rows.keys() - self.rows.keys()
         if missing:
             yield f"{len(missing):,} rows are missing"
@@ -73,21 +76,24 @@ class TableRows:
             yield f"values differ in {', '.join(changed)}"
 
     def _cell(self, name: str, row: bytes) -> bytes:
-        """Return the checksum of a column's value in a row; zero bytes for a missing value."""
+        """Return the checksum of the value in column ``name`` of a row.
+
+        Zero bytes if it is missing.
+        """
         position = self.places.get(name)
         if position is None:
             return _NONE
         return row[position : position + _WIDTH] or _NONE
 
     def _identity(self, encoded: Mapping[str, bytes]) -> bytes:
-        """Return the digest of a record's key or, in a table without keys, of all its values."""
+        """Return a digest of a record's key; if the table has no keys, of all the values."""
         names = self.keys or sorted(encoded)
         parts = [encoded.get(name, b"") for name in names]
         joined = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
         return hashlib.blake2b(joined, digest_size=16).digest()
 
     def _changed(self, row: bytes, encoded: Mapping[str, bytes]) -> bytes:
-        """Return a row's checksums with those of the ``encoded`` values replaced."""
+        """Return the checksums of a row with the values of some columns, ``encoded``, replaced."""
         for name in encoded:
             if name not in self.places:
                 self.places[name] = len(self.places) * _WIDTH
@@ -99,7 +105,7 @@ class TableRows:
 
 
 class Model:
-    """Expected contents of a destination: its tables and their rows."""
+    """Tables and rows that a destination should contain after the messages of a connector."""
 
     def __init__(self) -> None:
         self.tables: dict[Name, TableRows] = {}
@@ -111,19 +117,19 @@ class Model:
         return other
 
     def only(self, name: Name) -> Model:
-        """Return a model with only one table; its rows are shared with this model."""
+        """Return a model that contains only one table; the table is not copied."""
         other = Model()
         other.tables = {name: self.tables[name]} if name in self.tables else {}
         return other
 
     def apply(self, name: Name, keys: Sequence[str], kind: int, data: Mapping[str, Any]) -> None:
-        """Apply a record to its table."""
+        """Apply a record to its table; ``kind`` is upsert, update, delete or truncate."""
         if name not in self.tables:
             self.tables[name] = TableRows(keys)
         self.tables[name].apply(kind, data)
 
     def differences(self, other: Model) -> Iterator[str]:
-        """Yield the differences from another model, each with the name of its table."""
+        """Yield descriptions of the differences to another model, each with the table's name."""
         for name in sorted({*self.tables, *other.tables}, key=format_name):
             ours, theirs = (
                 self.tables.get(name, TableRows(())),
@@ -134,9 +140,9 @@ class Model:
 
 
 class CheckpointSample:
-    """Sample of the checkpoints of a run, each with a copy of the model at that time.
+    """Selection of at most ``most`` checkpoints of an Update, distributed over the Update.
 
-    The sample has at most ``most`` checkpoints, distributed over the run.
+    Each is stored with a copy of the model at that time.
     """
 
     def __init__(self, most: int) -> None:
@@ -146,7 +152,7 @@ class CheckpointSample:
         self.kept: list[tuple[int, str, Model]] = []
 
     def add(self, state: str, model: Model) -> None:
-        """Count one more checkpoint, and keep it if it belongs to the sample."""
+        """Count one more checkpoint, and store it if it belongs to the sample."""
         self._count += 1
         if self._count % self._step or not self._most:
             return
@@ -156,9 +162,9 @@ class CheckpointSample:
             self.kept = [checkpoint for checkpoint in self.kept if checkpoint[0] % self._step == 0]
 
     def chosen(self) -> list[tuple[int, str, Model]]:
-        """Return the sample: at most ``most`` checkpoints, without the last one of the run.
+        """Return at most ``most`` checkpoints, never the last one of the Update.
 
-        Each is a (number, state, model) tuple.
+        Each is a (number, state, model) tuple; the first checkpoint has the number 1.
         """
         earlier = [checkpoint for checkpoint in self.kept if checkpoint[0] < self._count]
         stride = -(-len(earlier) // self._most) if earlier else 1

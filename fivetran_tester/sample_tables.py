@@ -45,7 +45,7 @@ _CELLS: Final[Mapping[DataType, tuple[str, str]]] = {
 
 @dataclass(frozen=True)
 class Sample:
-    """Table used in a test: its columns and rows."""
+    """Table that a test creates in a destination: its columns and rows."""
 
     columns: tuple[KnownColumn, ...]
     rows: tuple[Mapping[str, Cell], ...]
@@ -61,7 +61,7 @@ class Sample:
         return [column.name for column in self.columns if column.is_key]
 
     def changed(self, **columns: KnownColumn | None) -> Sample:
-        """Return a copy with columns replaced or added by name; None removes a column."""
+        """Return a copy in which columns are replaced or added by name; None removes a column."""
         current = {column.name: column for column in self.columns}
         merged = {**current, **columns}
         return replace(self, columns=tuple(column for column in merged.values() if column))

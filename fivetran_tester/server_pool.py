@@ -29,7 +29,7 @@ _ORIGINS: Final = {
 
 
 class RemoteServer:
-    """Running server at an address, which the tester does not start or stop.
+    """Server that already runs at an address; the tester does not start or stop it.
 
     Raises:
         NotStartedError: No server listens at the address.
@@ -47,10 +47,10 @@ Server: TypeAlias = "ServerProcess | RemoteServer"
 
 @dataclass
 class Servers:
-    """Provider of the servers that a test calls: new processes, or one running server.
+    """Source of the servers that a test calls: a new process each time, or one running server.
 
     Attributes:
-        service: Name of the service.
+        service: Name of the gRPC service.
         findings: Findings of the test.
         command: Command that starts a server, without the port.
         address: ``host:port`` of a running server, instead of a command.
@@ -73,7 +73,7 @@ class Servers:
 
     @contextmanager
     def open(self) -> Iterator[Server]:
-        """Context manager that yields a server, and stops a started server after the block.
+        """Context manager that yields a server; at the end, a server that was started is stopped.
 
         Raises:
             NotStartedError: The server does not start.
@@ -104,7 +104,7 @@ class Servers:
             program.terminate()
 
     def _end(self, program: ServerProcess) -> None:
-        """End a server; record a finding for a crash or a wrong exit code."""
+        """End a server; record a finding if it crashed or its exit code is wrong."""
         if program.was_killed:
             return
         if not program.is_alive:

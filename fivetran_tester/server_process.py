@@ -62,7 +62,7 @@ class Log:
             self._findings.add_violation(rule, what)
 
     def _faults(self, text: str) -> Iterator[tuple[int, str]]:
-        """Yield the (rule number, description) pair of each rule that a line breaks."""
+        """Yield the number of each rule that a line breaks, with a description."""
         if any(secret in text for secret in self._secrets):
             yield 3, "a line of the log shows a secret of the configuration"
         try:
@@ -119,7 +119,7 @@ class ServerProcess:
         self._process.kill()
 
     def stop(self) -> int:
-        """End the process with SIGTERM, as Fivetran does, and return its exit code.
+        """Send SIGTERM to the process, as Fivetran does, wait for its end and return its exit code.
 
         If the process still runs after 60 seconds, it is killed.
         """
@@ -154,7 +154,7 @@ class ServerProcess:
         return self._process.pid
 
     def await_start(self) -> None:
-        """Wait until the server listens.
+        """Wait until the server accepts connections.
 
         Raises:
             NotStartedError: The process ends, or does not listen within 60 seconds.
@@ -179,7 +179,7 @@ class ServerProcess:
         return "".join(f"\n  {line}" for line in self.log.last)
 
     def _listen(self) -> None:
-        """Check the lines of standard output until it is closed."""
+        """Check each line that the server writes to standard output, until the output is closed."""
         assert self._process.stdout is not None  # noqa: S101  (it is a pipe)
         with self._process.stdout as lines:
             for line in lines:

@@ -36,7 +36,7 @@ _OF_SYSTEMS: Final = ("_fivetran_", "_sdc_", "_airbyte_")
 
 
 class UpdateReader:
-    """Reader that checks the messages of one Update and applies its records to a model.
+    """Reader that checks the messages of one Update (a sync) and applies its records to a model.
 
     Args:
         findings: Findings of the test.
@@ -69,12 +69,12 @@ class UpdateReader:
         self._checked = time.monotonic()
 
     def read(self, messages: Iterable[Any]) -> None:
-        """Process a series of messages of an Update."""
+        """Check several messages of an Update and apply them to the model."""
         for message in messages:
             self.process(message)
 
     def process(self, message: Any) -> None:
-        """Process one message of an Update."""
+        """Check one message of an Update and apply it to the model."""
         kind = message.WhichOneof("operation")
         if self.task is not None:
             self.findings.add_violation(4, "a message follows a task, which ends a sync")
@@ -92,7 +92,10 @@ class UpdateReader:
         }[kind]()
 
     def end(self) -> None:
-        """Record a finding if an Update ended without an error but lacks a final checkpoint."""
+        """Check, after the last message, that a checkpoint follows the last data.
+
+        The check is skipped if the Update ended with an error.
+        """
         if self.task is None and self._uncovered:
             self.findings.add_violation(15, "no checkpoint follows the last data")
         if self.task is None and self.state is None:
@@ -110,7 +113,7 @@ class UpdateReader:
                 self.findings.add_violation(rule, what)
 
     def _record(self, record: Any) -> Iterator[tuple[int, str]]:
-        """Apply a record to the model; yield the (number, description) of each broken rule."""
+        """Apply a record to the model; yield the number of each broken rule, with a description."""
         name = (record.schema_name if record.HasField("schema_name") else None, record.table_name)
         table = self.tables.get(name)
         if table is None:
@@ -130,7 +133,7 @@ class UpdateReader:
         self.model.apply(name, table.keys, record.type, record.data)
 
     def _truncation(self, name: Name, record: Any) -> Iterator[tuple[int, str]]:
-        """Yield the (number, description) of each rule that a truncate record breaks."""
+        """Yield the number of each rule that a truncate record breaks, with a description."""
         if record.data:
             yield 14, f"a truncate of {format_name(name)} has data"
         if name in self._upserted:
@@ -139,7 +142,7 @@ class UpdateReader:
             )
 
     def _data(self, name: Name, table: KnownTable, record: Any) -> Iterator[tuple[int, str]]:
-        """Yield the (number, description) of each rule that a record's values break."""
+        """Yield the number of each rule that a record's values break, with a description."""
         label, data = format_name(name), record.data
         chosen = self.choice.columns.get(name, frozenset(table.columns))
         for column in table.keys:
@@ -158,14 +161,17 @@ class UpdateReader:
                 yield from self._value(name, table.columns[column], value)
 
     def _value(self, name: Name, column: KnownColumn, value: Any) -> Iterator[tuple[int, str]]:
-        """Yield the rule that a value breaks, if any; store a valid value as an example."""
+        """Yield the number and description of the rule that a value breaks.
+
+        A valid value is stored as an example instead.
+        """
         if fault := find_fault(column, value):
             yield 13, f"a value of {format_name(name)}.{column.name} {fault}"
         elif self.examples.get((name, column.name), "null") == "null":
             self.examples[name, column.name] = format_value(column, value)
 
     def _change(self, message: Any) -> None:
-        """Check the tables of a SchemaChange message and store them."""
+        """Check the tables in a SchemaChange message, and store them for later messages."""
         changed = parse_tables(message)
         columns = dict(self.choice.columns)
         for name, table in changed.items():
@@ -189,7 +195,7 @@ class UpdateReader:
             self.findings.add_violation(10, "a table or a column has no name")
 
     def _checkpoint(self, state: str) -> None:
-        """Check a checkpoint's state and store it."""
+        """Check the state of a checkpoint, and store it as the latest state."""
         try:
             document = json.loads(state)
         except ValueError:

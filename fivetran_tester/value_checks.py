@@ -28,7 +28,7 @@ _LONGEST_SHOWN: Final = 40
 
 
 def find_fault(column: KnownColumn, value: Any) -> str | None:
-    """Return a description of what is wrong with a column's value; None if it is valid or null."""
+    """Return a description of the fault of a column's value; None if it is valid or null."""
     kind = value.WhichOneof("inner")
     if kind is None:
         return "has no kind of value"

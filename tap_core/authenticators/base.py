@@ -46,9 +46,9 @@ class SingletonMeta(type):
 class APIAuthenticatorBase(AuthBase):
     """Base class of authenticators, which are called with a request and add credentials to it.
 
-    The headers in ``auth_headers`` and the query parameters in ``auth_params`` are added. Unknown
-    constructor arguments are ignored. It is deprecated to pass a stream (``stream=`` or the first
-    argument) as the source of settings.
+    An authenticator adds the headers in ``auth_headers`` and the query parameters in
+    ``auth_params``. Unknown constructor arguments are ignored. Passing a stream, as ``stream=`` or
+    as the first argument, is deprecated; its settings become the authenticator's settings.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -68,10 +68,10 @@ class APIAuthenticatorBase(AuthBase):
             self.attach(stream)
 
     def attach(self, stream: Any) -> None:
-        """Record the stream and the tap that use this authenticator.
+        """Record the stream that uses this authenticator, and its tap.
 
-        The stream calls this method before it uses the authenticator. The authenticators of a tap
-        share its refresh tokens, and new tokens are written to the tap's configuration file.
+        The stream calls this method before it uses the authenticator. All authenticators of a tap
+        share their refresh tokens, and new tokens are written to the tap's configuration file.
         """
         self._stream_name = getattr(stream, "name", None)
         if self._tap is None:
@@ -112,7 +112,7 @@ class APIAuthenticatorBase(AuthBase):
         return self.authenticate_request(r)
 
     def __repr__(self) -> str:
-        """Return the class name and the names, but not the values, of headers and parameters."""
+        """Return the class name and the names of headers and parameters, without their values."""
         attributes = vars(self)
         names = [*attributes.get("auth_headers", ()), *attributes.get("auth_params", ())]
         return f"{type(self).__name__}({', '.join(map(str, names))})"
@@ -135,7 +135,8 @@ def deprecated(what: str, instead: str, *, calls: int = 1) -> None:
     Args:
         what: Name of the deprecated member.
         instead: Name of its replacement.
-        calls: Number of stack frames between this function and the code that is reported.
+        calls: Number of stack frames between this function and the code to which the warning
+            points.
     """
     warnings.warn(
         f"{what} will be removed: use {instead}.",

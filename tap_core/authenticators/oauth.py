@@ -46,9 +46,9 @@ _ASSERTION_LIFETIME = timedelta(hours=1)
 
 
 def refresh_margin_seconds(lifetime: float) -> float:
-    """Return the number of seconds before its expiry at which a token is refreshed.
+    """Return the number of seconds before the expiry of a token at which it is refreshed.
 
-    The result is 60, or 10 % of the token's lifetime if that is less.
+    It is 60 seconds, or 10 % of the token's lifetime if that is less.
     """
     return min(_LONGEST_MARGIN, lifetime * _SHARE_OF_LIFETIME)
 
@@ -157,7 +157,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
 
     @property
     def oauth_request_body(self) -> dict[str, Any]:
-        """Parameters of the token request, which depend on the grant type; subclasses define them.
+        """Form data of the token request, which depend on the grant type; subclasses define them.
 
         >>> class Login(OAuthAuthenticator):
         ...     @property
@@ -223,7 +223,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         self._keep(token)
 
     def _request_token(self, payload: Any) -> TokenResponse:
-        """Send a token request and return the tokens of its response."""
+        """Send a token request with the form data ``payload``; return the tokens received."""
         secrets = {"secret": [self.client_secret, self.access_token, self.refresh_token]}
         self._hidden = (
             collect_payload_secrets(payload)
@@ -240,13 +240,13 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         return parse_token_response(outcome, request.place, self._hidden, self.token_names)
 
     def _token_request(self, payload: Any) -> TokenRequest:
-        """Return the token request for a payload."""
+        """Return a token request with the form data ``payload``."""
         return TokenRequest(self.auth_endpoint, self._oauth_headers, payload, self._hidden)
 
     def _keep_refresh_token(
         self, tokens: RefreshTokens, used: str | None, token: str | None
     ) -> None:
-        """Store a refresh token that the server sent as the replacement of the used one."""
+        """Store the refresh token ``token``, which the server sent in exchange for ``used``."""
         if token is None:
             return
         self.refresh_token = token
@@ -256,7 +256,10 @@ class OAuthAuthenticator(APIAuthenticatorBase):
             tokens.save_token(self._tap, token, self.logger)
 
     def _keep(self, token: TokenResponse) -> None:
-        """Store a token; ``last_refreshed`` is set last, so that an old token never seems valid."""
+        """Store a new access token and its lifetime.
+
+        ``last_refreshed`` is set last, so that another thread never treats the old token as valid.
+        """
         self.access_token = token.access_token
         expires_in = self._lifetime(token)
         self.expires_in = (
@@ -270,7 +273,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         self.last_refreshed = token.sent_at
 
     def _lifetime(self, token: TokenResponse) -> int | None:
-        """Return the token's lifetime in seconds, or None if the response does not state it."""
+        """Return the lifetime of a token in seconds, or None if the response does not state it."""
         return _seconds(token.expires_in)
 
     def handle_error(self, *, content: str, status_code: int | None) -> None:
@@ -291,7 +294,10 @@ class OAuthAuthenticator(APIAuthenticatorBase):
 
 
 def _seconds(value: Any) -> int | None:
-    """Convert a lifetime, a number or text, to seconds; return None if it is invalid."""
+    """Convert a lifetime, given as a number or as text, to seconds.
+
+    Return None if it is invalid.
+    """
     try:
         seconds = float(value)
         return 1 if 0 < seconds < 1 else int(seconds)
@@ -339,7 +345,7 @@ class OAuthJWTAuthenticator(OAuthAuthenticator):
 
     @property
     def oauth_request_body(self) -> dict[str, Any]:
-        """Claims of the signed assertion, which is valid for one hour."""
+        """Claims of the signed assertion, a JSON Web Token that is valid for one hour."""
         now = utc_now()
         return {
             "iss": self.client_id,

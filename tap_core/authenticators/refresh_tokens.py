@@ -24,8 +24,8 @@ __all__ = ["RefreshTokens", "apply_latest_token", "get_refresh_token", "get_refr
 class RefreshTokens:
     """Refresh tokens that a tap has used, each with the token that replaced it.
 
-    A thread holds ``lock`` from the lookup of the latest token until it has read the response,
-    because a single-use token must not be sent twice.
+    A single-use token must not be sent twice. Therefore a thread holds ``lock`` from reading the
+    latest token until it has read the response with the next one.
     """
 
     def __init__(self) -> None:
@@ -45,11 +45,11 @@ class RefreshTokens:
         self._next[used] = token
 
     def renewed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a copy of settings with each used refresh token replaced by the latest token."""
+        """Return a copy of settings in which the latest token replaces each used refresh token."""
         return {name: self._renewed(name, value) for name, value in settings.items()}
 
     def _renewed(self, name: str, value: Any) -> Any:
-        """Return a setting's value with used refresh tokens replaced by the latest token."""
+        """Return a setting's value in which the latest token replaces each used refresh token."""
         if isinstance(value, Mapping):
             return self.renewed(value)
         if isinstance(value, str) and is_refresh_token_name(name):
@@ -59,8 +59,8 @@ class RefreshTokens:
     def save_token(self, tap: Any, token: str, logger: logging.Logger) -> None:
         """Write a new token to the tap's configuration file; if that fails, log a warning once.
 
-        The tap's ``config_listener``, if set, is called as well, so that the process that started
-        the tap can store the token.
+        If the tap has a ``config_listener``, it is called too, so that the process that started the
+        tap can store the token.
         """
         listener = getattr(tap, "config_listener", None)
         if callable(listener):
@@ -89,7 +89,10 @@ _known_lock = threading.Lock()
 
 
 def get_refresh_tokens(tap: Any, otherwise: RefreshTokens) -> RefreshTokens:
-    """Return the refresh tokens shared by a tap's authenticators; without a tap, ``otherwise``."""
+    """Return the refresh tokens that a tap's authenticators share.
+
+    Return ``otherwise`` if ``tap`` is None.
+    """
     if tap is None:
         return otherwise
     with _known_lock:
@@ -100,11 +103,17 @@ def get_refresh_tokens(tap: Any, otherwise: RefreshTokens) -> RefreshTokens:
 
 
 def get_refresh_token(payload: Any, name: str = "refresh_token") -> str | None:
-    """Return the refresh token in the payload of a token request, or None without one."""
+    """Return the refresh token in the form data of a token request, or None if it has none.
+
+    ``name`` is the name of the form field.
+    """
     token = payload.get(name) if isinstance(payload, Mapping) else None
     return token if isinstance(token, str) and token else None
 
 
 def apply_latest_token(payload: Any, token: str, name: str = "refresh_token") -> dict[str, Any]:
-    """Return a copy of a token request's payload in which ``token`` is the refresh token."""
+    """Return a copy of a token request's form data in which ``token`` is the refresh token.
+
+    ``name`` is the name of the form field.
+    """
     return {**payload, name: token}

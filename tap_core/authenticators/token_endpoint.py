@@ -111,8 +111,8 @@ class RetryPolicy:
 class TokenResponse:
     """Tokens in the response of a token endpoint.
 
-    ``expires_in`` is the token's lifetime as sent by the server, and ``sent_at`` is the time of the
-    request.
+    ``expires_in`` is the token's lifetime, exactly as the server sent it. ``sent_at`` is the time
+    of the request.
     """
 
     sent_at: datetime
@@ -125,7 +125,7 @@ class TokenResponse:
 class TokenFieldNames:
     """Names of the fields in a token response.
 
-    ``deep`` is True to also search the fields in nested objects.
+    deep: True to search nested objects too, False to search only the top level.
     """
 
     access_token: str = "access_token"  # noqa: S105  (names, no secrets)
@@ -136,7 +136,7 @@ class TokenFieldNames:
     def get_value(self, document: Any, name: str, levels: int = 5) -> Any:
         """Return the value of a field, or None if it is missing.
 
-        Nested values are searched to a depth of ``levels``.
+        If ``deep`` is True, nested values are searched down to ``levels`` levels.
         """
         if isinstance(document, dict) and name in document:
             return document[name]
@@ -149,7 +149,7 @@ class TokenFieldNames:
 
 @dataclass(frozen=True)
 class RequestOutcome:
-    """Result of one attempt to send a request: a response or an error."""
+    """Result of sending a request once: a response or an error."""
 
     sent_at: datetime
     response: requests.Response | None = None
@@ -157,7 +157,7 @@ class RequestOutcome:
 
     @property
     def may_pass(self) -> bool:
-        """True if the failure is temporary, so that the request should be retried."""
+        """True if the failure is temporary, so that the request should be sent again."""
         if self.response is None:
             return isinstance(self.error, RETRYABLE_ERRORS) and not is_permanent_failure(self.error)
         status = self.response.status_code
@@ -170,7 +170,7 @@ class RequestOutcome:
 
     @property
     def description(self) -> str:
-        """Text for messages: the HTTP status, or the reason for a missing response."""
+        """Text for messages: the HTTP status or, without a response, the reason."""
         if self.response is not None:
             return f"status {self.response.status_code}"
         if isinstance(self.error, FatalAPIError):
@@ -179,7 +179,7 @@ class RequestOutcome:
 
 
 def _reason(error: BaseException | None) -> str:
-    """Return the operating system's text for a connection error, or an empty text.
+    """Return the operating system's description of a connection error; empty if it has none.
 
     The HTTP client's own error texts are not used, because they contain whole URLs.
     """
@@ -279,7 +279,7 @@ def _pairs(payload: Any) -> Iterator[tuple[str, Any]]:
 def parse_oauth_error(content: str | bytes, secrets: Secrets) -> tuple[str | None, str | None]:
     """Return the fields ``error`` and ``error_description`` of a response body, without secrets.
 
-    A missing field gives None.
+    Each is None if the field is missing.
     """
     try:
         document = json.loads(content)
@@ -349,7 +349,7 @@ def _document(response: requests.Response) -> dict[str, Any] | None:
 def _refusal(
     outcome: RequestOutcome, endpoint: str, reason: str, secrets: Secrets
 ) -> AccessTokenError:
-    """Return the error for a token request that gave no token."""
+    """Return the error for a token request whose response contains no token."""
     content = b"" if outcome.response is None else outcome.response.content
     error, description = parse_oauth_error(content, secrets)
     details = ": ".join(detail for detail in (error, description) if detail)

@@ -71,19 +71,24 @@ def _refused(file: Path) -> str | None:
 
 
 def _short_lived(file: Path) -> str | None:
-    """Return a reason if Meltano generates the file for each run, otherwise None."""
+    """Return the reason if a new token in this file would be lost, otherwise None.
+
+    Meltano generates the file for each run, so changes to it are lost.
+    """
     if ".meltano" in file.parts and "run" in file.parts:
         return f"the configuration file {file} is a copy that Meltano makes for each run"
     return None
 
 
 def is_refresh_token_name(name: str) -> bool:
-    """Return True if a setting's name is a refresh token's, such as ``oauth_refreshToken``."""
+    """Return True if a setting has the name of a refresh token, such as ``oauth_refreshToken``."""
     return "refreshtoken" in name.lower().replace("_", "").replace("-", "")
 
 
 def replace_token(text: str, used: Collection[str], token: str) -> str:
-    """Return a JSON text with the used refresh tokens replaced and everything else unchanged.
+    """Return a JSON text in which ``token`` replaces the used refresh tokens.
+
+    Everything else in the text stays unchanged.
 
     Raises:
         ValueError: The text is not JSON.
@@ -124,7 +129,7 @@ def _replace(file: Path, content: bytes) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Flush a directory to disk so that a rename is durable, where the system supports it."""
+    """Flush a directory to disk, so that a rename in it survives a crash; not on all systems."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -13,7 +13,7 @@ __all__ = ["BaseBatcher", "Batcher", "JSONLinesBatcher", "lazy_chunked_generator
 
 
 def __getattr__(name: str) -> Any:
-    """Return a batcher class, which is imported when first accessed."""
+    """Return a batcher class; its module is imported when first accessed."""
     if name in {"Batcher", "JSONLinesBatcher"}:
         from tap_core.batch import batchers
 

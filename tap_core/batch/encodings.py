@@ -40,14 +40,14 @@ class BatchFileFormat(str, Enum):
 
 @dataclass
 class BaseBatchFileEncoding:
-    """Format of batch files, and their compression: ``gzip`` for example, or None."""
+    """Encoding of batch files: ``format``, such as JSON Lines, and ``compression`` or None."""
 
     format: str
     compression: str | None = None
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return the encoding for a dict in a BATCH message or in the settings.
+        """Return the encoding described by a dict from a BATCH message or from the settings.
 
         Raises:
             ConfigurationError: The format is missing, or a key or value is invalid.
@@ -122,7 +122,7 @@ class BatchConfig:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> BatchConfig:
-        """Return the configuration for the value of the setting ``batch_config``.
+        """Return the configuration in ``data``, the value of the setting ``batch_config``.
 
         Raises:
             ConfigurationError: A key is missing or unknown.

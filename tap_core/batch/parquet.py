@@ -44,7 +44,7 @@ _BUFFER: Final = 1 << 20
 
 
 def _number(text: str) -> float | Decimal:
-    """Convert the text of a fraction to float if that is exact, else to Decimal."""
+    """Convert the text of a number with a fraction to float if that is exact, else to Decimal."""
     double = float(text)
     if repr(double) == text:
         return double
@@ -77,7 +77,7 @@ class ParquetEncoder:
         self._bodies: list[bytes] = []
 
     def write(self, bodies: Sequence[bytes]) -> None:
-        """Add encoded rows."""
+        """Add rows, each encoded as JSON."""
         self._bodies.extend(bodies)
 
     def finish(self) -> None:
@@ -89,7 +89,10 @@ class ParquetEncoder:
 
 
 def _table(rows: list[Record], schema: JsonSchema) -> pa.Table:
-    """Return rows as an Arrow table; undeclared properties become the last columns."""
+    """Return rows as an Arrow table.
+
+    Properties that the schema does not declare are the last columns.
+    """
     import pyarrow as pa
 
     declared = schema.get("properties")
@@ -112,7 +115,10 @@ def _as_json(value: Any) -> str | None:
 
 
 def _guess(values: list[Any]) -> pa.DataType | None:
-    """Return the common Arrow type of values without a declared type; None without one."""
+    """Return the Arrow type that all values of an undeclared property have in common.
+
+    Return None if there is no such type.
+    """
     names = {"str": "string", "int": "integer", "bool": "boolean", "float": "number"}
     type_names = {type(value).__name__ for value in values if value is not None}
     kinds = [names.get(name, "number" if name == "Decimal" else "") for name in type_names]
@@ -169,13 +175,19 @@ def _kinds(schema: Any) -> set[str]:
 
 
 def _kinds_or_null(schema: Any) -> set[str] | None:
-    """Return the types of one ``anyOf`` option: an empty set for null, None without a type."""
+    """Return the types of one ``anyOf`` option.
+
+    The set is empty for the option null. Return None if the option declares no type.
+    """
     is_null = isinstance(schema, dict) and schema.get("type") == "null"
     return _kinds(schema) or (set() if is_null else None)
 
 
 def _exactly(values: list[Any], kind: pa.DataType) -> pa.Array | None:
-    """Return an Arrow array that represents the values exactly, or None if no type does."""
+    """Return an Arrow array that holds exactly these values, or None if that is not possible.
+
+    It has the type ``kind`` or, for numbers that ``kind`` would change, a decimal type.
+    """
     import pyarrow as pa
 
     types = set(map(type, values)) - {NoneType}
@@ -212,12 +224,12 @@ def _python_types(kind: pa.DataType) -> set[type]:
 
 
 def _all_hold(read: list[Any], written: list[Any]) -> bool:
-    """Return True if all values read from an array equal the original values."""
+    """Return True if the values read from an array equal the original values (``written``)."""
     return len(read) == len(written) and all(map(_holds, read, written))
 
 
 def _holds(read: Any, written: Any) -> bool:
-    """Return True if a value read from an array equals the original value.
+    """Return True if a value read from an array equals the original value (``written``).
 
     A property that is missing in the original may be read as null.
     """
@@ -267,7 +279,10 @@ def read_parquet(file: IO[bytes], bound: Bound | None = None) -> Iterator[Record
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """Return the values of a column; equal texts of a dictionary column share one object."""
+    """Return the values of a column.
+
+    If the column is stored as a dictionary, equal texts share one Python object.
+    """
     import pyarrow as pa
 
     if not isinstance(column, pa.DictionaryArray):
@@ -290,7 +305,7 @@ def _reader(field: pa.Field) -> Callable[[Any], Any] | None:
 
 
 def _without_doubles(value: Any) -> Any:
-    """Return a value with each double converted to the Decimal of its shortest text."""
+    """Return a value in which each float is replaced by the Decimal of its shortest text."""
     if isinstance(value, float):
         return Decimal(repr(value))
     if isinstance(value, list):
@@ -304,11 +319,11 @@ def _without_doubles(value: Any) -> Any:
 
 
 def check_copies(file: IO[bytes], bound: Bound) -> None:
-    """Check that the texts of a file do not exceed a limit when each occurrence is copied.
+    """Check the size that the texts of a file have if each repeated text is copied.
 
-    A dictionary-encoded column stores a repeated text once. This check is for readers that copy it
-    for every row, unlike `read_parquet`. It reads the dictionaries, and also the indexes of columns
-    with long texts.
+    A dictionary-encoded column stores a repeated text once. `read_parquet` does not copy it, but
+    other readers copy it for every row; this check is for them. It reads the dictionaries, and for
+    columns with long texts also the indexes.
 
     Raises:
         InputTooLargeError: The limit is exceeded, or a column would take more memory when decoded
@@ -334,7 +349,7 @@ def check_copies(file: IO[bytes], bound: Bound) -> None:
 
 
 def _estimate_max_bytes(source: Any, path: str) -> int:
-    """Return an upper bound of a column's bytes: the longest text's length times the row count."""
+    """Return an upper bound of a column's bytes: the row count times the longest text's length."""
     import pyarrow.compute as pc
 
     total = 0
@@ -348,13 +363,16 @@ def _estimate_max_bytes(source: Any, path: str) -> int:
 
 
 def _num_values(group: Any, path: str) -> int:
-    """Return the number of values of a column in a row group."""
+    """Return the number of values that a column has in a row group, a section of the file."""
     columns = map(group.column, range(group.num_columns))
     return sum(column.num_values for column in columns if column.path_in_schema == path)
 
 
 def _dictionary(column: Any) -> Any:
-    """Return the dictionary of a column; for a nested column, that of its innermost first field."""
+    """Return the dictionary of a column, or None if it has none.
+
+    For a nested column, this is the dictionary of its innermost first field.
+    """
     import pyarrow as pa
 
     while not isinstance(column, pa.DictionaryArray):

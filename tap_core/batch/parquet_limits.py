@@ -35,7 +35,7 @@ _COPIES: Final = 64
 
 
 def check_parquet(metadata: Any, bound: Bound) -> None:
-    """Check that no column of a file decodes to a disproportionately large size.
+    """Check that no column of a file becomes too large in comparison with its compressed size.
 
     Args:
         metadata: Metadata of the file (pyarrow).
@@ -59,7 +59,10 @@ def check_parquet(metadata: Any, bound: Bound) -> None:
 
 
 def iterate_column_chunks(metadata: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield a pair of row group metadata and column metadata for each column of each row group."""
+    """Yield the metadata of each part of a file: a (row group, column) pair for each column.
+
+    A row group is a section of the file with some of its rows.
+    """
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for column in map(group.column, range(group.num_columns)):
             yield group, column
@@ -68,14 +71,18 @@ def iterate_column_chunks(metadata: Any) -> Iterator[tuple[Any, Any]]:
 def get_batch_rows(metadata: Any, usual: int) -> int:
     """Return the number of rows to decode at once.
 
-    It is ``usual``, or 1 if the file may repeat a long value.
+    It is 1 if the file may repeat a long value, because each copy takes memory. Otherwise it is
+    ``usual``.
     """
     columns = (column for _, column in iterate_column_chunks(metadata))
     return 1 if any(map(_repeats_long_values, columns)) else usual
 
 
 def text_columns(metadata: Any) -> list[str]:
-    """Return the paths of the top-level text columns, which are to be read as dictionaries."""
+    """Return the paths of the text columns that are not nested.
+
+    They are to be read as dictionaries, in which a repeated text takes memory only once.
+    """
     schema = metadata.schema
     columns = [schema.column(n) for n in range(metadata.num_columns)]
     return [
@@ -88,12 +95,15 @@ def text_columns(metadata: Any) -> list[str]:
 
 
 def get_max_copied_bytes(size: int, bound: Bound) -> int:
-    """Return the maximum size in bytes of a column's copied texts, for a file's size."""
+    """Return the maximum size, in bytes, of a column's texts with all repeated texts copied.
+
+    It depends on the limit for a cell (``bound``) and on the size of the file.
+    """
     return max(_COPIES * bound.most, _RATIO * size)
 
 
 def repeating_columns(metadata: Any, limit: int) -> list[str]:
-    """Return the text columns whose values may exceed ``limit`` bytes if each repeat is copied."""
+    """Return the text columns that might exceed ``limit`` bytes if each repeated text is copied."""
     totals: dict[str, int] = defaultdict(int)
     for _, column in iterate_column_chunks(metadata):
         if column.has_dictionary_page and column.physical_type == _TEXTS:
@@ -103,7 +113,7 @@ def repeating_columns(metadata: Any, limit: int) -> list[str]:
 
 
 def _repeats_long_values(column: Any) -> bool:
-    """Return True if a column may repeat a long value and is not read as a dictionary."""
+    """Return True if a column may copy a long value for many rows when decoded."""
     is_flat_text = column.physical_type == _TEXTS and "." not in column.path_in_schema
     return (
         column.has_dictionary_page
@@ -119,7 +129,7 @@ def _is_text(column: Any) -> bool:
 
 
 def _dictionary_size(column: Any) -> int:
-    """Return the compressed size of a column's dictionary in bytes; 0 without a dictionary."""
+    """Return the compressed size of a column's dictionary in bytes, or 0 if it has none."""
     if not column.has_dictionary_page or not column.dictionary_page_offset:
         return 0
     return max(0, int(column.data_page_offset - column.dictionary_page_offset))

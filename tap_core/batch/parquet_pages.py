@@ -54,8 +54,8 @@ def check_pages(
         file: The open file.
         metadata: Metadata of the file (pyarrow).
         bound: Maximum size of a cell, and the setting that raises it.
-        trusts_footer: True to skip columns that are small according to the file's footer. False
-            to check the pages of all columns.
+        trusts_footer: True to believe the file's footer, and so skip columns that are small
+            according to it. False to check the pages of all columns.
 
     Raises:
         InputTooLargeError: A page is too large, or the file has too many pages.
@@ -93,9 +93,9 @@ def _page_sizes(file: IO[bytes], column: Any) -> Iterator[int]:
 
 
 def _read_header(file: IO[bytes], at: int, end: int, name: str) -> tuple[int, dict[int, int]]:
-    """Return the length of the page header at a position, and the sizes stated in the header.
+    """Return the length of the page header at a position, and the page sizes in the header.
 
-    The sizes are in bytes, by the number of their field.
+    The sizes are in bytes, by the number of their field in the header.
     """
     length = _HEADER_BYTES
     while True:
@@ -130,7 +130,7 @@ class _Header:
         self.sizes: dict[int, int] = {}
 
     def skip_struct(self, depth: int) -> None:
-        """Skip a struct at nesting level ``depth``; store the page sizes of the outermost one."""
+        """Skip a struct at nesting level ``depth``. At level 1, store the page sizes in it."""
         if depth > _DEPTH:
             raise ValueError("it is nested too deeply")
         field = 0
@@ -143,7 +143,10 @@ class _Header:
                 self._skip(kind, depth)
 
     def _skip(self, kind: int, depth: int, *, in_list: bool = False) -> None:
-        """Skip a value of the Thrift type ``kind``."""
+        """Skip a value of the Thrift type ``kind``.
+
+        ``in_list`` is True if it is an item of a list.
+        """
         if kind == _STRUCT:
             self.skip_struct(depth + 1)
         elif kind in _LISTS:
@@ -180,7 +183,10 @@ class _Header:
 
 
 def _length(kind: int, *, in_list: bool) -> int:
-    """Return the size in bytes of a fixed-length value; booleans take a byte in lists only."""
+    """Return the size in bytes of a value with a fixed length.
+
+    A boolean takes one byte in a list (``in_list``) and none elsewhere.
+    """
     lengths = {_TRUE: int(in_list), _FALSE: int(in_list), _BYTE: 1, _DOUBLE: 8}
     if kind not in lengths:
         raise ValueError(f"there is no kind {kind}")

@@ -71,8 +71,8 @@ def read_rows(
 def check_file(path: Path, encoding: BaseBatchFileEncoding, bound: Bound) -> None:
     """Check a local file for the size limits that `read_rows` enforces.
 
-    Used before another reader, which has no limits, reads the file. Rows are not decoded; a JSON
-    Lines file is read once.
+    Call this before a reader without limits reads the file. Rows are not decoded; a JSON Lines file
+    is read once.
 
     Raises:
         ValueError: A limit is exceeded or the compression is corrupt; the message explains it.
@@ -105,7 +105,7 @@ def _refuse_unknown(encoding: BaseBatchFileEncoding) -> None:
 
 
 def _unpacked(file: IO[bytes], encoding: BaseBatchFileEncoding, stack: ExitStack) -> IO[bytes]:
-    """Return the file decompressed; ``stack`` closes it."""
+    """Return a stream with the decompressed content of a file; ``stack`` closes the stream."""
     if encoding.format != BatchFileFormat.JSONL or encoding.compression != "gzip":
         return file
     packed = stack.enter_context(gzip.GzipFile(fileobj=file))
@@ -126,8 +126,8 @@ def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO
 def _resolve_address(storage: StorageTarget, address: str) -> str:
     """Return the URL of a file inside the storage's folder.
 
-    It is ``address`` if that is inside the folder, else the folder with the file name of
-    ``address``.
+    If ``address`` is inside the folder, it is returned. Otherwise its file name is looked up in the
+    folder.
 
     Raises:
         ValueError: The URL does not end in the name of a file.
@@ -143,7 +143,7 @@ def _resolve_address(storage: StorageTarget, address: str) -> str:
 
 
 def _below(storage: StorageTarget, name: str) -> str:
-    """Return the URL of the file with a URL-encoded name inside the storage's folder."""
+    """Return the URL of a file in the storage's folder; ``name`` is URL-encoded."""
     root = storage.root if "://" in storage.root else storage.get_url("")
     return f"{root.rstrip('/')}/{name}"
 
@@ -155,7 +155,11 @@ def _lines(file: IO[bytes], bound: Bound) -> Iterator[Record]:
 
 
 def _record(line: bytes, number: int) -> Record:
-    """Parse the record in a line of JSON; raise ValueError for any other line."""
+    """Parse the record in a line of JSON; ``number`` is the line number, for messages.
+
+    Raises:
+        ValueError: The line is not a JSON object.
+    """
     try:
         record = _decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidOperation):
@@ -168,7 +172,10 @@ def _record(line: bytes, number: int) -> Record:
 
 
 def _parse_leniently(line: bytes, number: int) -> Any:
-    """Parse JSON that only Python's parser accepts: with NaN or lone surrogates."""
+    """Parse JSON that only Python's parser accepts, such as NaN or lone surrogates.
+
+    ``number`` is the line number, for messages.
+    """
     try:
         return load_json(line)
     except UnreadableJSONError as error:

@@ -44,7 +44,7 @@ class StorageTarget:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> StorageTarget:
-        """Return the storage for the value of the setting ``batch_config.storage``.
+        """Return the storage in ``data``, the value of the setting ``batch_config.storage``.
 
         Raises:
             ConfigurationError: ``root`` is missing, or a key is unknown.
@@ -103,7 +103,7 @@ class StorageTarget:
         return self.at(str(folder / filename), mode)
 
     def at(self, address: str, mode: str = "rb") -> IO[Any]:
-        """Open the file at any URL or path, using the parameters of this storage."""
+        """Open the file at any URL or path; the parameters of this storage are used to connect."""
         makes_folder = "r" not in mode
         path = to_local_path(address)
         if path is not None:

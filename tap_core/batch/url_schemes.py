@@ -41,12 +41,12 @@ def get_allowed_schemes(config: Any) -> frozenset[str]:
 
 
 def check_url(address: str, schemes: Collection[str] = SCHEMES, roots: Iterable[str] = ()) -> None:
-    """Check that a target may open a URL from a BATCH message.
+    """Check that a target may open a URL that a BATCH message contains.
 
     Args:
         address: The URL or path of the file.
         schemes: Allowed URL schemes.
-        roots: Locations from the target's settings; URLs with the same host or bucket are allowed.
+        roots: URLs in the target's settings; any URL with the same host or bucket is allowed.
 
     Raises:
         ValueError: The URL is not allowed.

@@ -47,14 +47,17 @@ _NO_NAME: Final = re.compile(r"[\\/\0]")
 
 
 def encode_row(record: Record) -> bytes:
-    """Encode a record as one line of JSON, without a line break; unknown types become text."""
+    """Encode a record as one line of JSON, without a line break.
+
+    Values of types that JSON does not support become text.
+    """
     body: bytes = encode_record(record, _encode)
     return body
 
 
 @dataclass(frozen=True)
 class EncodedFormat:
-    """File name suffix and encoder for a combination of file format and compression."""
+    """File name suffix and encoder for one file format with one compression."""
 
     ending: str
     rows: Callable[[IO[bytes], JsonSchema], _Lines | _PackedLines | ParquetEncoder]
@@ -99,7 +102,7 @@ class _Lines:
         self._write = file.write
 
     def write(self, bodies: Sequence[bytes]) -> None:
-        """Write encoded rows."""
+        """Write records that are already encoded as JSON."""
         self._write(b"\n".join(bodies) + b"\n")
 
     def finish(self) -> None:
@@ -114,7 +117,7 @@ class _PackedLines:
         self._packer = zlib.compressobj(_LEVEL, wbits=_GZIP)
 
     def write(self, bodies: Sequence[bytes]) -> None:
-        """Write encoded rows."""
+        """Compress and write records that are already encoded as JSON."""
         self._write(self._packer.compress(b"\n".join(bodies) + b"\n"))
 
     def finish(self) -> None:
@@ -154,7 +157,7 @@ class BatchFileWriter:
         self._rows = kind.rows(self._file, schema)
 
     def write(self, bodies: Sequence[bytes]) -> None:
-        """Write encoded rows.
+        """Write records that are already encoded as JSON.
 
         Raises:
             BatchFileError: Writing failed; the file was removed.
@@ -173,7 +176,11 @@ class BatchFileWriter:
         return self._storage.get_url(self._name)
 
     def _try(self, step: Callable[[], Any]) -> Any:
-        """Call ``step``; if it fails, remove the file and raise BatchFileError."""
+        """Call ``step``, an operation on the file; if it fails, remove the file.
+
+        Raises:
+            BatchFileError: The operation failed.
+        """
         try:
             return step()
         except Exception as error:

@@ -25,9 +25,9 @@ MYPY: Literal[False] = False
 
 
 class AuthorProperty(Generic[_T]):
-    """Property that authors may replace by a plain value without an error from pyright.
+    """Property that a tap's developer may override by a plain value in a subclass.
 
-    It is used by type checkers only.
+    It exists only for type checkers, so that pyright does not report an error for such an override.
     """
 
     def __get__(self, instance: Any, owner: Any = None, /) -> _T:
@@ -40,10 +40,10 @@ class AuthorProperty(Generic[_T]):
 
 
 def is_any_overridden(instance: object, base: type, *names: str) -> bool:
-    """Return True if an author overrides a member of ``base``, in a subclass or on the object.
+    """Return True if a member of ``base`` is overridden, in a subclass or on the object.
 
     Args:
-        instance: Object of the author's class.
+        instance: Object of a tap's or target's class.
         base: Class of the SDK that defines the members.
         names: Names of the members; one overridden member is sufficient.
     """
@@ -56,16 +56,16 @@ def is_any_overridden(instance: object, base: type, *names: str) -> bool:
 if MYPY or not TYPE_CHECKING:
 
     class SinkOverrides:
-        """Members of `BatchSink` and `RecordSink` that authors may override."""
+        """Members of `BatchSink` and `RecordSink` that subclasses in a target may override."""
 
     class TargetOverrides:
-        """Members of `Target` that authors may override."""
+        """Members of `Target` that subclasses may override."""
 
 else:  # pragma: no cover - for pyright
     from collections.abc import Sequence
 
     class SinkOverrides:
-        """Members of `BatchSink` and `RecordSink` that authors may override."""
+        """Members of `BatchSink` and `RecordSink` that subclasses in a target may override."""
 
         max_size = AuthorProperty[int]()
         batch_size_rows = AuthorProperty[int | None]()
@@ -75,6 +75,6 @@ else:  # pragma: no cover - for pyright
         process_activate_version_messages = AuthorProperty[bool]()
 
     class TargetOverrides:
-        """Members of `Target` that authors may override."""
+        """Members of `Target` that subclasses may override."""
 
         max_parallelism = AuthorProperty[int]()

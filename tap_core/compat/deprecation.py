@@ -19,14 +19,14 @@ __all__ = ["deprecated_import"]
 def deprecated_import(
     name: str, *, old: str, known: Collection[str], new: str, now: str = "tap_core.sql"
 ) -> Any:
-    """Return a name from the module it has moved to, and emit a deprecation warning.
+    """Return a class or function that has moved to another module, with a deprecation warning.
 
     Args:
-        name: The name.
-        old: Module from which the name was imported.
+        name: Name of the class or function.
+        old: Module from which it was imported.
         known: Names that have moved from the old module.
-        new: Module that defines the name now.
-        now: Module that the warning recommends.
+        new: Module that defines it now.
+        now: Module from which it should be imported, for the warning.
 
     Raises:
         AttributeError: The name is not in ``known``.

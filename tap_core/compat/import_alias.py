@@ -47,13 +47,13 @@ class _Alias(MetaPathFinder, Loader):
         return ModuleSpec(fullname, self, is_package=is_package)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return tap_core's own module, which was imported under its real name."""
+        """Return the module of tap_core, imported under its real name."""
         module = import_module(_get_real_name(spec.name))
         spec.loader_state = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Restore the module's original ``__spec__``; the module is not executed again."""
+        """Restore the ``__spec__`` that the import replaced; the module is not executed again."""
         alias = module.__spec__
         if alias is not None and alias.loader is self:
             module.__spec__ = alias.loader_state

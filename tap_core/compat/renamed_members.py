@@ -13,7 +13,7 @@ __all__ = ["RenamedMember", "adopt_renamed_members"]
 
 
 class RenamedMember:
-    """Descriptor for the old name of a member, which is now called ``new_name``."""
+    """Descriptor for a member's old name; it gives access to the member under its new name."""
 
     def __init__(self, new_name: str) -> None:
         """Create a descriptor that refers to ``new_name``."""
@@ -43,9 +43,9 @@ class RenamedMember:
 
 
 def adopt_renamed_members(owner: type) -> None:
-    """Rename members that a new class defines under an old name.
+    """Rename members that a subclass defines under an old name, so that they override the new name.
 
-    Called in ``__init_subclass__``.
+    This is called in ``__init_subclass__``.
 
     Raises:
         TypeError: The class defines a member under both names.

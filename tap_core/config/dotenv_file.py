@@ -29,7 +29,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 def read_dotenv(prefix: str, path: StrPath | None = None) -> dict[str, str]:
-    """Return the variables of a ``.env`` file whose names begin with a prefix.
+    """From a ``.env`` file, return the variables that begin with a prefix.
 
     ``${NAME}`` in a value is replaced by a variable of the environment or of the file. An unusable
     file is skipped with a warning.
@@ -47,7 +47,7 @@ def read_dotenv(prefix: str, path: StrPath | None = None) -> dict[str, str]:
 
 
 def _candidates() -> Iterator[Path]:
-    """Yield the possible paths of a ``.env`` file: working directory, then project root."""
+    """Yield the paths at which a ``.env`` file may exist: working directory, then project root."""
     here = Path.cwd()
     yield here / _NAME
     root = next(filter(_is_project_root, (here, *here.parents)), here)
@@ -61,7 +61,10 @@ def _is_project_root(folder: Path) -> bool:
 
 
 def _read_file(file: Path) -> str | None:
-    """Return the text of a file, or None if it does not exist or is skipped with a warning."""
+    """Return the text of a file.
+
+    Return None if it does not exist, or if it cannot be used (warning).
+    """
     try:
         return _read_trusted(file)
     except (FileNotFoundError, NotADirectoryError):
@@ -82,7 +85,7 @@ def _read_file(file: Path) -> str | None:
 
 
 def _read_trusted(file: Path) -> str | None:
-    """Return the text of a file, or None for a directory, such as a Python environment ``.env``.
+    """Return the text of a file, or None if it is a directory, such as a virtual environment.
 
     Raises:
         UntrustedPathError: Another user controls the file, it is too long, or not a regular file.
@@ -105,7 +108,7 @@ def _read_trusted(file: Path) -> str | None:
 
 
 def _variables(text: str, prefix: str) -> dict[str, str]:
-    """Return the variables in the text of a ``.env`` file whose names begin with a prefix."""
+    """Return the variables that begin with a prefix; ``text`` is the text of a ``.env`` file."""
     from dotenv.main import DotEnv
 
     # As in load_dotenv, a variable of the environment wins over one of the file.

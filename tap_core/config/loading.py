@@ -61,7 +61,7 @@ class ConfigInput:
 
     Attributes:
         config: Settings in the files, merged.
-        parse_env: True if settings from the environment were requested.
+        parse_env: True if an option is ``ENV``, which requests settings from environment variables.
         file: Path of the file if all settings came from a single file, otherwise None.
         args: Values of the options.
     """
@@ -146,7 +146,10 @@ class EnvironmentConfig:
 
 
 def env_var_name(prefix: str, setting: str) -> str:
-    """Return the name of a setting's variable: ``TAP_X_``, ``api-url`` give ``TAP_X_API_URL``."""
+    """Return the name of a setting's environment variable.
+
+    The prefix ``TAP_X_`` and the setting ``api-url`` give ``TAP_X_API_URL``.
+    """
     return prefix + setting.upper().replace("-", "_")
 
 
@@ -203,10 +206,10 @@ def parse_environment_config(
 def coerce_text(text: str, schema: JsonSchema) -> Any:
     """Convert the text of an environment variable to the type of its setting.
 
-    If the setting allows several types, the first type that accepts the text is used.
+    If the setting allows several types, the first one to which the text can be converted is used.
 
     Raises:
-        ValueError: No type accepts the text; the message states the expected types.
+        ValueError: The text cannot be converted; the message states the expected types.
     """
     types = get_json_types(schema)
     needed: list[str] = []
@@ -224,7 +227,7 @@ def coerce_text(text: str, schema: JsonSchema) -> Any:
 
 
 def get_json_types(schema: Mapping[str, Any]) -> set[str]:
-    """Return all JSON types that a schema allows, including those of its alternatives."""
+    """Return all JSON types that a schema, or one of its alternatives (``anyOf`` etc.), allows."""
     declared = schema.get("type", ())
     types = {declared} if isinstance(declared, str) else set(declared)
     for keyword in ("anyOf", "oneOf", "allOf"):
@@ -266,7 +269,11 @@ def _boolean(text: str, _schema: JsonSchema) -> bool:
 
 
 def _array(text: str, schema: JsonSchema) -> list[Any]:
-    """Convert a text to an array: JSON or, for arrays of text, ``x,y,z`` (deprecated)."""
+    """Convert a text to an array.
+
+    The text is JSON. For arrays of text it may also be a list such as ``x,y,z``, which is
+    deprecated.
+    """
     try:
         document = load_json(text)
     except json.JSONDecodeError:
@@ -347,7 +354,10 @@ def merge_missing_config_jsonschema(
     source_jsonschema: JsonSchema,
     target_jsonschema: JsonSchema,
 ) -> None:
-    """Add settings that are missing in the target schema from the source schema, in place."""
+    """Add the settings of the source schema to the target schema, in place.
+
+    Settings that the target schema already has are kept.
+    """
     settings = target_jsonschema.setdefault("properties", {})
     for name, schema in source_jsonschema.get("properties", {}).items():
         settings.setdefault(name, deep_copy_config(schema))

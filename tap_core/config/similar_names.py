@@ -8,7 +8,7 @@ __all__ = ["find_similar", "suggest"]
 
 
 def find_similar(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name most similar to a misspelled name, or None.
+    """Return the known name most similar to a misspelled name, or None if none is similar.
 
     Case is ignored, and a hyphen equals an underscore.
     """
@@ -20,7 +20,10 @@ def find_similar(name: str, known: Iterable[str]) -> str | None:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return the sentence `` Did you mean 'x'?`` for a misspelled name, or an empty text."""
+    """Return the sentence `` Did you mean 'x'?`` for a misspelled name.
+
+    Return an empty text if no known name is similar.
+    """
     similar = find_similar(name, known)
     return "" if similar is None else f" Did you mean {similar!r}?"
 

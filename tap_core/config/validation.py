@@ -61,10 +61,12 @@ def validate_config(
 def checked_changes(
     config: Mapping[str, Any], changes: Mapping[str, Any], schema: JsonSchema
 ) -> dict[str, Any]:
-    """Return those of ``changes`` that differ from the current configuration, after validation.
+    """Return the settings in ``changes`` that differ from the present configuration.
+
+    The changed configuration is validated first.
 
     Raises:
-        ConfigurationError: A setting is not declared, or the new configuration has a fault.
+        ConfigurationError: A setting is not declared, or the changed configuration is invalid.
     """
     changed = {
         name: value
@@ -79,7 +81,7 @@ def checked_changes(
 
 
 def _with_floats(value: Any) -> Any:
-    """Return a copy with each Decimal converted to float, because the validator needs floats."""
+    """Return a copy with each Decimal converted to float, because the validator expects floats."""
     if isinstance(value, dict):
         return {key: _with_floats(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -118,9 +120,9 @@ def _shows_secret(error: _Fault, schema: JsonSchema) -> bool:
 
 
 def _is_structured_text(error: _Fault) -> bool:
-    """Return True if a string was passed where an object or array is expected.
+    """Return True if a string was passed instead of an object or an array.
 
-    Such a string may contain secret settings.
+    Such a string may be the JSON text of secret settings, so messages must not show it.
     """
     allowed = get_json_types(error.schema) if isinstance(error.schema, Mapping) else set()
     is_structured = bool({"object", "array"} & allowed)
@@ -136,7 +138,7 @@ def _secret_path(path: list[str | int], schema: JsonSchema) -> bool:
 
 
 def _schema_at(path: list[str | int], schema: JsonSchema) -> JsonSchema:
-    """Return the schema at a path inside a schema; empty if nothing is declared there."""
+    """Return the schema of the setting at a path; it is empty if that setting is not declared."""
     subschema: Any = schema
     for part in path:
         subschema = (
@@ -161,7 +163,7 @@ def _holds_secret(value: Any, schema: JsonSchema) -> bool:
 
 
 def _without_value(error: _Fault) -> str:
-    """Return the message for a fault that does not show the value."""
+    """Return the message for a fault without the invalid value."""
     if error.validator in {"type", "enum", "format", "pattern"}:
         return f"the value (not shown) does not fit {error.validator} {error.validator_value!r}"
     return f"the value (not shown) does not fit the rule '{error.validator}'"
@@ -171,11 +173,12 @@ def _without_value(error: _Fault) -> str:
 
 
 def is_trivially_valid(value: Any, schema: Any) -> bool:
-    """Return True if a quick check proves that a value is valid; False if that remains open.
+    """Return True if a quick check proves that a value is valid.
 
-    The check supports ``type``, ``properties``, ``required``, ``items`` as one schema, ``enum``,
-    ``const`` and a boolean ``additionalProperties``. For any other keyword that could reject a
-    value, the result is False.
+    False means that only the full validation can decide. The quick check supports ``type``,
+    ``properties``, ``required``, ``items`` as one schema, ``enum``, ``const`` and a boolean
+    ``additionalProperties``. If the schema has any other keyword that might reject a value, the
+    result is False.
     """
     if schema is True:
         return True
@@ -261,9 +264,10 @@ _UNDERSTOOD = _SIMPLE_RULES.keys() | _WITHOUT_EFFECT
 def suggest_misspelled_settings(
     config: Mapping[str, Any], schema: JsonSchema
 ) -> Iterator[tuple[str, str]]:
-    """Yield the path of each unknown setting that resembles a known one, and the known one's path.
+    """Yield a (path, path) pair for each unknown setting that resembles a known setting.
 
-    Objects that allow additional settings have no unknown settings.
+    The second path is that of the known setting. Settings in objects that allow additional settings
+    are never unknown.
     """
     yield from _near_misses(config, schema, ())
 
@@ -271,7 +275,10 @@ def suggest_misspelled_settings(
 def _near_misses(
     config: Any, schema: JsonSchema, path: tuple[str | int, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the results of `suggest_misspelled_settings` for the settings below a path."""
+    """Yield the results of `suggest_misspelled_settings` for settings inside ``config``.
+
+    ``path`` is the path of ``config`` in the whole configuration.
+    """
     known = schema.get("properties", {})
     free = isinstance(schema.get("additionalProperties"), dict)
     if isinstance(config, Mapping) and known and not free:

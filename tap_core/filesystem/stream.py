@@ -89,7 +89,7 @@ class FileStream(Stream, abc.ABC):
         return schema
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of the file in the context, unless the file has not changed.
+        """Yield the records of the file in the context; a file that has not changed is skipped.
 
         Raises:
             RuntimeError: No context was passed.
@@ -113,7 +113,7 @@ class FileStream(Stream, abc.ABC):
         return bookmark is not None and modified < bookmark
 
     def _modified(self, path: str) -> datetime | None:
-        """Return the modification time of a file, or None if the file system has no such times."""
+        """Return the modification time of a file; None if the file system does not store it."""
         try:
             modified: datetime = self.filesystem.modified(path)
         except NotImplementedError:

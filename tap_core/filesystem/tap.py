@@ -30,7 +30,10 @@ _Files = TypeVar("_Files", bound=FileStream)
 
 
 def file_path_to_stream_name(file_path: str) -> str:
-    """Return the stream name for a file path: no extension, slashes as double underscores."""
+    """Return the stream name for a file path.
+
+    The extension is removed, and each slash becomes two underscores.
+    """
     return PurePosixPath(file_path).with_suffix("").as_posix().replace("/", "__")
 
 

@@ -30,10 +30,11 @@ _NO_DURATION = ISODuration(0, dt.timedelta())
 
 @dataclass(frozen=True)
 class MinMaxDatetime:
-    """Datetime with an optional minimum and maximum, all in the same format.
+    """Datetime that is limited to an optional minimum and maximum.
 
-    Each of the three is a text, or a function that takes the configuration and returns a text.
-    Without ``datetime_format``, the formats of the cursor are used, as in Airbyte.
+    Each of the three is a text, or a function that takes the configuration and returns a text. All
+    are in the format ``datetime_format`` or, if it is not set, in a format of the cursor, as in
+    Airbyte.
     """
 
     datetime: str | Callable[[Mapping[str, Any]], str]
@@ -52,7 +53,7 @@ class MinMaxDatetime:
 
         Args:
             config: Configuration of the tap.
-            read: Parser for the cursor's formats, used without ``datetime_format``.
+            read: Parser for the cursor's formats, used if ``datetime_format`` is not set.
             now: Current time.
 
         Raises:
@@ -128,7 +129,10 @@ class DatetimeBasedCursor:
             )
 
     def _fault(self, name: str) -> str | None:
-        """Run the check, or compute the field, called ``name``; return its error text, or None."""
+        """Call the method, or read the property, called ``name``.
+
+        Return the text of its ValueError, or None if it raises none.
+        """
         try:
             part = getattr(self, name)
             _ = part() if callable(part) else part
@@ -180,12 +184,15 @@ class DatetimeBasedCursor:
 
     @cached_property
     def read(self) -> Callable[[Any], dt.datetime]:
-        """Function that parses a value of a record or state; ValueError if no format matches."""
+        """Function that parses a value of a record or state.
+
+        It raises ValueError if no format matches.
+        """
         return _reader(self.formats)
 
     @cached_property
     def granularity(self) -> dt.timedelta:
-        """Smallest time unit of the API; zero if not set."""
+        """Smallest time unit of the API; zero if ``cursor_granularity`` is not set."""
         duration = (
             parse_duration(self.cursor_granularity) if self.cursor_granularity else _NO_DURATION
         )
@@ -211,7 +218,7 @@ class DatetimeBasedCursor:
 
     @property
     def filters(self) -> bool:
-        """True if the SDK drops records outside of the interval, because the API does not."""
+        """True if the SDK drops records outside of the window, because the API does not filter."""
         return self.is_data_feed or self.is_client_side_incremental
 
     # Intervals of a sync
@@ -241,7 +248,7 @@ class DatetimeBasedCursor:
         return self._edge("end_datetime", config, now or utc_now())
 
     def _edge(self, name: str, config: Mapping[str, Any], now: dt.datetime) -> dt.datetime:
-        """Return the datetime of the field ``name``: ``start_datetime`` or ``end_datetime``."""
+        """Return ``start_datetime`` or ``end_datetime``, selected by ``name``, as a datetime."""
         edge = getattr(self, name)
         try:
             if isinstance(edge, MinMaxDatetime):
@@ -256,20 +263,23 @@ class DatetimeBasedCursor:
     def _read_setting(self) -> Callable[[Any], dt.datetime]:
         """Function that parses a datetime in the configuration.
 
-        It tries the cursor's formats first, then any form of ISO 8601.
+        It tries the formats of the cursor first, then all forms of ISO 8601.
         """
         return _reader((self.format, *self.formats), parse_instant)
 
     def lower_bound(self, start: dt.datetime, stored: dt.datetime | None) -> dt.datetime:
         """Return the datetime from which a sync reads.
 
-        It is the stored datetime minus the lookback window, but not before ``start``. Without a
-        stored datetime it is ``start``.
+        It is the ``stored`` bookmark minus the lookback window, but not before ``start``. Without a
+        bookmark it is ``start``.
         """
         return start if stored is None else max(start, self._lookback.before(stored))
 
     def windows(self, lower: dt.datetime, end: dt.datetime) -> Iterator[TimeWindow]:
-        """Yield the time windows from ``lower`` to ``end``; a data feed has a single window."""
+        """Yield the time windows from ``lower`` to ``end``.
+
+        A data feed, which returns the newest records first, has a single window.
+        """
         spans = split_into_windows(
             lower,
             end,
@@ -285,7 +295,10 @@ class DatetimeBasedCursor:
             yield TimeWindow(first, last, start_time, end_time, is_last=following is None)
 
     def put(self, request: HTTPRequest, window: TimeWindow) -> None:
-        """Add the start and end of a window to a request, as the request options define."""
+        """Add the start and end of a window to a request.
+
+        The cursor's request options define where. A data feed has no such parameters.
+        """
         if self.is_data_feed:
             return
         if self.start_time_option is not None:
@@ -294,7 +307,7 @@ class DatetimeBasedCursor:
             self.end_time_option.put(request, window.end_time)
 
     def fields(self, window: TimeWindow) -> dict[str, str]:
-        """Return the start and end of a window as text, by their field names in a slice."""
+        """Return the start and end of a window as text, by their names in a stream's partitions."""
         return {
             self.partition_field_start or "start_time": window.start_time,
             self.partition_field_end or "end_time": window.end_time,
@@ -307,7 +320,8 @@ def _reader(
 ) -> Callable[[Any], dt.datetime]:
     """Return a function that parses a value by the first format that matches.
 
-    If no format matches, the function calls ``otherwise``.
+    If no format matches, the function returns the result of ``otherwise``. If that is None as well,
+    it raises ValueError.
     """
     first, others = formats[0].read, tuple(known_format.read for known_format in formats[1:])
     if not others and otherwise is None:
@@ -329,7 +343,7 @@ def _reader(
 
 
 def _resolve_setting(value: Any, config: Mapping[str, Any]) -> Any:
-    """Call a setting that is a function of the configuration; return any other value unchanged."""
+    """Return the result of a setting that is a function; return any other setting unchanged."""
     return value(config) if callable(value) else value
 
 

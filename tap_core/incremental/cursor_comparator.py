@@ -24,14 +24,17 @@ _REMEMBERED = 1_024
 
 @dataclass(slots=True)
 class FeedOrderTracker:
-    """Counter of the out-of-order records in a stream's data feed, over all contexts."""
+    """Number of records that arrived out of order in a stream's data feed, over all contexts."""
 
     misplaced: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CursorComparator(ReplicationKeyComparator):
-    """Comparator of a stream's cursor values by their datetimes; created by `make_comparator`."""
+    """Comparator that orders a stream's cursor values by their datetimes.
+
+    It is created by `make_comparator`.
+    """
 
     cursor: DatetimeBasedCursor
     stream: str
@@ -41,7 +44,7 @@ class CursorComparator(ReplicationKeyComparator):
 
     @property
     def is_declared(self) -> bool:
-        """True: the formats are declared, so values that do not match them are ignored."""
+        """Always True: the formats are declared, so values that match none of them are ignored."""
         return True
 
     def instant(self, value: Any) -> dt.datetime | None:
@@ -52,11 +55,11 @@ class CursorComparator(ReplicationKeyComparator):
             return None
 
     def is_usable(self, value: Any) -> bool:
-        """Return True if a value can be a bookmark: it matches a format."""
+        """Return True if a value can become a bookmark: it matches a format of the cursor."""
         return self.instant(value) is not None
 
     def warn_unusable(self, value: Any) -> None:
-        """Log a warning, once per stream, about a value that cannot be a bookmark."""
+        """Log a warning about a value that cannot become a bookmark; only once per stream."""
         shown = "is missing or null" if value is None else f"is {value!r:.80}"
         self.warn_once(
             "unusable",
@@ -69,7 +72,10 @@ class CursorComparator(ReplicationKeyComparator):
         )
 
     def is_plain(self, value: Any) -> bool:
-        """Return True if texts of this value's format sort in the order of their datetimes."""
+        """Return True if texts in the format of ``value`` can be compared as texts.
+
+        Their alphabetical order is then the order of their datetimes.
+        """
         if not isinstance(value, str):
             return self.cursor.formats[0].is_count or isinstance(value, dt.date)
         for known_format in self.cursor.formats:

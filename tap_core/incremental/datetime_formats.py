@@ -56,9 +56,10 @@ class DatetimeFormat:
     """True for a full ISO 8601 format, whose texts of one zone and length sort like datetimes."""
 
     def read(self, value: Any) -> datetime:
-        """Parse a value from a record, a state or a setting to an aware datetime.
+        """Parse a value of a record, a state or a setting to a datetime with a time zone.
 
-        Python datetimes and dates are accepted too; without a time zone they are UTC.
+        Python datetimes and dates are accepted too. A value without a time zone is assumed to be in
+        UTC.
 
         Raises:
             ValueError: The value does not match the format.
@@ -131,7 +132,7 @@ def _check_round_trip(compiled: DatetimeFormat) -> None:
 
 
 def _text_of_number(value: float | Decimal, *, is_whole: bool) -> str:
-    """Return a number as text without an exponent; ``is_whole`` is True to omit the fraction."""
+    """Return a number as text without an exponent. is_whole: True to omit the fraction."""
     if isinstance(value, int):
         return str(value)
     digits = format(Decimal(str(value)), "f")
@@ -177,7 +178,10 @@ def _write_utc(text: str, instant: datetime) -> str:
 
 
 def _spelled(text: str, instant: datetime) -> str:
-    """Format a datetime by the format string ``text``, with ``%_ms`` and four-digit years."""
+    """Format a datetime by the format string ``text``.
+
+    It may contain ``%_ms``, and years have 4 digits.
+    """
     milliseconds = f"{instant.microsecond // 1_000:03}"
 
     def spelled(directive: re.Match[str]) -> str:
@@ -197,7 +201,10 @@ def _parse_with_strptime(text: str, value: str) -> datetime:
 
 
 def _iso_reader(form: re.Match[str], slow: Callable[[str], datetime]) -> Callable[[str], datetime]:
-    """Return a fast parser for an ISO format; it calls ``slow`` for texts of any other form."""
+    """Return a fast parser for a format that is a form of ISO 8601.
+
+    The parser calls ``slow``, the general parser, for texts of any other form.
+    """
     gap, zone, has_fraction = form["gap"] or "", form["zone"] or "", bool(form["fraction"])
     end = _SECONDS_END if gap else _DATE_END
     if has_fraction or zone == "%z":
@@ -220,7 +227,8 @@ def _iso_reader(form: re.Match[str], slow: Callable[[str], datetime]) -> Callabl
 def _has_marks(text: str, gap: str) -> bool:
     """Return True if a text has dashes and colons at the same positions as the format.
 
-    `datetime.fromisoformat` accepts other ISO 8601 forms as well.
+    This must be checked because `datetime.fromisoformat` also accepts other forms of ISO 8601.
+    ``gap`` is the format's separator between date and time.
     """
     return text[7:8] == "-" and (
         not gap or (text[_DATE_END:].startswith(gap) and text[13:14] == text[16:17] == ":")
@@ -263,9 +271,10 @@ def _read_iso(
 
 
 def _reject(text: str, slow: Callable[[str], datetime], *, is_certain: bool) -> datetime:
-    """Raise ValueError for a text that does not match the format after its date and time.
+    """Reject a text that does not match the end of the format.
 
-    ``is_certain`` is False to let ``slow`` parse or reject the text instead.
+    is_certain: True to raise ValueError. False to let ``slow`` decide, which parses or rejects the
+    text.
     """
     if is_certain:
         raise ValueError(f"{text!r} does not match the end of the format.")
@@ -273,7 +282,10 @@ def _reject(text: str, slow: Callable[[str], datetime], *, is_certain: bool) -> 
 
 
 def _parse_microseconds(tail: str, *, has_fraction: bool) -> int | None:
-    """Return the microseconds of a fraction such as ``.25``, or None if it is invalid."""
+    """Return the microseconds of a fraction such as ``.25``, or None if it is invalid.
+
+    has_fraction: False if the format has no fraction, so that only an empty text is valid.
+    """
     if not has_fraction:
         return None if tail else 0
     digits = tail[1:]
@@ -296,7 +308,10 @@ def _parse_offset(text: str) -> timezone | None:
 
 
 def _parse_zone(tail: str) -> _Zone | None:
-    """Return the position and value of the offset at the end of a text; None without one."""
+    """Return the position and value of the UTC offset at the end of a text.
+
+    Return None if the text has no offset.
+    """
     if tail[-1:] == "Z":
         return len(tail) - 1, timezone.utc
     for length in (6, 5):

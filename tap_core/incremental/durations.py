@@ -49,7 +49,7 @@ class ISODuration:
 
     @property
     def least(self) -> timedelta:
-        """Shortest possible length, counting a month as 28 days."""
+        """Shortest possible length of the duration; a month counts as 28 days."""
         return self.months * _SHORTEST_MONTH + self.rest
 
     @property
@@ -82,7 +82,7 @@ def parse_duration(text: str) -> ISODuration:
 
 
 def _add_months(instant: datetime, months: int) -> datetime:
-    """Return a datetime some months later; a day that does not exist becomes the last day."""
+    """Return a datetime some months later; a day missing in that month becomes its last day."""
     if not months:
         return instant
     years, month = divmod(instant.month - 1 + months, _MONTHS_OF_A_YEAR)

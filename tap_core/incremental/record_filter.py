@@ -24,11 +24,12 @@ class CursorRecordFilter:
 
     Args:
         order: Comparator of the cursor values.
-        find: Returns the cursor value of a record; raises KeyError if the value is missing.
+        find: Function that returns the cursor value of a record; it raises KeyError if the value is
+            missing.
         lower: Start of the interval.
         upper: End of the interval; None to keep the records of any time.
-        passed: Cursor value of records that an earlier sync has already sent; these records are
-            dropped. None drops no records.
+        passed: Records with exactly this cursor value are dropped, because an earlier sync has sent
+            them. None to drop no records.
     """
 
     def __init__(
@@ -51,7 +52,10 @@ class CursorRecordFilter:
         self._newest_allowed: dt.datetime | None = None
 
     def admits(self, record: Record) -> bool:
-        """Return True if a record is to be sent; a record without a usable cursor value is sent."""
+        """Return True if a record is to be sent.
+
+        A record without a valid cursor value is always sent.
+        """
         try:
             value = self._find(record)
         except KeyError:
@@ -68,7 +72,7 @@ class CursorRecordFilter:
         return not is_passed and (self._upper is None or self._lower <= instant <= self._upper)
 
     def _check_feed_order(self, instant: dt.datetime) -> None:
-        """Log a warning, once per stream, if a feed's record is newer than the previous record."""
+        """Log a warning, once per stream, if a record of a feed is newer than the previous one."""
         previous, self._newest_allowed = self._newest_allowed, instant
         if previous is None or instant <= previous:
             return

@@ -18,12 +18,12 @@ __all__ = ["RequestOption"]
 
 @dataclass(frozen=True)
 class RequestOption:
-    """Place in a request at which a value is sent.
+    """Part of a request in which a value is sent, such as a query parameter.
 
     Args:
         inject_into: Part of the request: query parameter, header, form field, field of a JSON body,
-            or URL (``path``, only for streams written in Python). In the URL, ``{field_name}`` is
-            replaced.
+            or URL (``path``, only for streams written in Python). In the URL, the value replaces
+            the field name in braces.
         field_name: Name of the parameter, header or field.
         field_path: Path into a JSON body, instead of ``field_name``.
 
@@ -90,7 +90,11 @@ def _put_into_path(request: HTTPRequest, path: tuple[str, ...], value: Any) -> N
 
 
 def _get_fields(request: HTTPRequest) -> Mapping[str, Any]:
-    """Return the fields of a request's body; raise ValueError for a body without fields."""
+    """Return the fields of a request's body.
+
+    Raises:
+        ValueError: The body does not consist of fields.
+    """
     data = request.data
     if data is None:
         return {}

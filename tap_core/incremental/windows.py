@@ -37,7 +37,7 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True)
 class ReadInterval:
-    """Time window that is read separately, together with the bounds of the whole sync."""
+    """Time window that is read separately, with the start and end of the whole sync."""
 
     window: TimeWindow
     lower: datetime
@@ -65,7 +65,8 @@ class ClampPolicy:
     def ceiling(self, instant: datetime) -> datetime:
         """Return the start of the first day, week or month that begins at or after a datetime.
 
-        A datetime at any time on the first day of a week or month counts as its start.
+        A datetime on the first day of a week or month, at any time, counts as the start of that
+        period.
         """
         begun = self.floor(instant)
         if begun == instant or (self.target != "DAY" and begun.date() == instant.date()):
@@ -109,8 +110,8 @@ def split_into_windows(
 ) -> Iterator[tuple[datetime, datetime]]:
     """Yield the start and end of each window from ``start`` to ``end``, both included.
 
-    There is no window if ``end`` is before ``start``. If they are equal, there is one window if a
-    granularity is set and ``joins_last`` is False, else none.
+    No window is yielded if ``end`` is before ``start``. If both are equal, one window is yielded if
+    a granularity is set and ``joins_last`` is False; otherwise no window is yielded.
 
     Args:
         start: Start of the first window.

@@ -18,7 +18,7 @@ __all__ = ["Limit"]
 
 @dataclass(frozen=True)
 class Limit:
-    """Numeric limit with a default that an environment variable can override.
+    """Numeric limit: a default, which the user can override by an environment variable.
 
     The variable is read once per process.
     """
@@ -28,7 +28,7 @@ class Limit:
 
     @cached_property
     def value(self) -> float:
-        """Effective limit: the value of the environment variable or, if it is not set, the default.
+        """The limit: the value of the environment variable or, if it is not set, the default.
 
         Raises:
             ConfigurationError: The variable does not contain a positive number.
@@ -47,5 +47,5 @@ class Limit:
 
     @property
     def whole(self) -> int:
-        """Effective limit as an integer."""
+        """The limit as an integer."""
         return int(self.value)

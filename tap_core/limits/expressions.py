@@ -77,7 +77,7 @@ def _weight(value: Any, most: int, known: dict[int, int]) -> int:
 
 
 def integer(value: Any = 0, *base: Any) -> int:
-    """Return ``int(value, *base)``, for use in expressions.
+    """Return ``int(value, *base)``, as the function ``int`` of expressions.
 
     Raises:
         LimitExceededError: The value is a Decimal with too many digits.
@@ -103,15 +103,15 @@ def check_time_format(text: Any) -> None:
 
 
 def _digits(value: Any) -> int:
-    """Return the number of digits that a Decimal needs when written without an exponent."""
+    """Return the number of digits that a Decimal has if it is written without an exponent."""
     is_number = isinstance(value, Decimal) and value.is_finite()
     return abs(value.adjusted()) if is_number else 0
 
 
 def _ints(values: Iterable[Any]) -> list[int]:
-    """Return all integers in the values, including those in strings.
+    """Return all integers in the values and in strings among them.
 
-    A format string may use such an integer as a width.
+    A format string may use such an integer as a width, which makes its result long.
     """
     numbers = [abs(value) for value in values if isinstance(value, int)]
     return [
@@ -127,7 +127,7 @@ def _numbers(text: str) -> list[int]:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Size limit for the values of an expression language.
+    """Size limit for the values in expressions, with functions that check it.
 
     The text ``hint`` is appended to error messages.
     """
@@ -252,7 +252,7 @@ class Bounds:
         Args:
             text: The text.
             places: Number of placeholders.
-            widths: Widths in the placeholders.
+            widths: Minimum widths that the placeholders specify.
             values: The values.
         """
         widest = max((0, *widths)) + max((0, *map(_digits, values)))
@@ -296,7 +296,7 @@ class Bounds:
         return function(*args, **kwargs)
 
     def _check_faked(self, name: str, values: Sequence[Any]) -> None:
-        """Check the numeric arguments of a method of Faker, because they may be sizes."""
+        """Check the numbers passed to a method of Faker, because the result may have that size."""
         if not name.startswith(_FAKED_NUMBERS):
             self.check(
                 max(
@@ -312,7 +312,7 @@ class Bounds:
             )
 
     def _check_dump(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Check that indent and separators of `json.dumps` do not make its result too large."""
+        """Check that the indent and the separators passed to `json.dumps` are not too long."""
         between = [kwargs.get("indent"), *(kwargs.get("separators") or ())]
         widths = [
             separator if isinstance(separator, int) else len(separator)
@@ -326,7 +326,10 @@ class Bounds:
 
 
 def _widened(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
-    """Return the estimated size of a padded text: the largest integer argument, its width."""
+    """Return the estimated size of the result of a padding method, such as ``ljust``.
+
+    It is the largest integer among the arguments, because that may be the width.
+    """
     del owner, most
     return max(
         (0, *(argument for argument in (*args, *kwargs.values()) if isinstance(argument, int)))

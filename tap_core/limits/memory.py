@@ -59,7 +59,7 @@ class InputTooLargeError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Size limit for one text, in bytes.
+    """Limit for the size of one text in bytes, with methods that check it.
 
     Error messages name the setting by which the user can raise the limit.
     """
@@ -163,9 +163,9 @@ class Bound:
 class RowBound:
     """Iterator over the lines of a CSV file that limits the size of each row.
 
-    A row may have many lines, because a quoted cell may contain line breaks. The caller must call
-    `next_row` after each row. Creating an instance lifts the csv module's own limit of 131,072
-    characters per cell, for the whole process.
+    A row may have several lines, because a quoted cell may contain line breaks. The caller must
+    call `next_row` after each row. Creating an instance removes the csv module's own limit of
+    131,072 characters per cell in the whole process.
 
     Raises:
         InputTooLargeError: A row is too long, or has too many values.
@@ -181,7 +181,7 @@ class RowBound:
         self._size = self._weight = 0
 
     def next_row(self) -> None:
-        """Reset the counted size, because a new row begins."""
+        """Start counting the size of the next row."""
         self._size = self._weight = 0
 
     def __iter__(self) -> Iterator[str]:
@@ -205,9 +205,10 @@ class RowBound:
 
 
 def weight(text: bytes | str, separator: str = ",") -> int:
-    """Return an upper estimate of the memory that the parsed values of a text take, in bytes.
+    """Return an estimate, in bytes, of the memory that the parsed values of a text take at most.
 
-    The memory for the characters of the text is not included.
+    The memory for the characters of the text is not included. ``separator`` is the text between two
+    values.
     """
     count: Any = text.count
     as_text_type: Any = str.encode if isinstance(text, bytes) else str
@@ -241,7 +242,7 @@ def open_regular(path: Path) -> IO[bytes]:
 
 
 def _check_regular(status: os.stat_result) -> None:
-    """Raise OSError if a file's status is not that of a regular file."""
+    """Raise OSError if ``status`` shows that a file is not a regular file."""
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(status.st_mode):

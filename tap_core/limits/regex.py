@@ -48,7 +48,7 @@ _DIALECT: Final = re.compile(r"\\N\{[^}]*\}|\\.|\{(?!\d*,?\d*\})|\[:", re.DOTALL
 
 
 class _Account:
-    """Time budget for slow matches, shared by all regular expressions of the process."""
+    """Time that slow matches may take together; all regular expressions of the process share it."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
@@ -56,7 +56,7 @@ class _Account:
         self._at = time.monotonic()
 
     def left(self) -> float:
-        """Return the remaining seconds."""
+        """Return the number of seconds that slow matches may still take."""
         if not self._spent:
             return MATCH_SECONDS_TOTAL.value
         with self._turn:
@@ -66,7 +66,10 @@ class _Account:
             return MATCH_SECONDS_TOTAL.value - self._spent
 
     def spend(self, seconds: float) -> None:
-        """Subtract the seconds of a match from the budget; fast matches do not count."""
+        """Subtract the duration of a match from the remaining time.
+
+        Fast matches are not counted.
+        """
         if seconds > _SLOW:
             with self._turn:
                 self._at = self._at if self._spent else time.monotonic()
@@ -115,7 +118,7 @@ class Pattern:
         return self._within_time(self._guarded.match, text)
 
     def _within_time(self, find: Any, text: str) -> Any:
-        """Call the method ``find`` of a pattern of the package ``regex``, with a time limit."""
+        """Call ``find``, a method of a pattern of the package ``regex``, with a time limit."""
         seconds, began = self._seconds(text), time.monotonic()
         try:
             return find(text, timeout=seconds)
@@ -166,10 +169,10 @@ class Pattern:
             _account.spend(time.monotonic() - began)
 
     def _seconds(self, text: str) -> float:
-        """Return the time limit of the next match in seconds.
+        """Return the time limit for the next match, in seconds.
 
         Raises:
-            LimitExceededError: The budget is used up.
+            LimitExceededError: Slow matches have used up the time that all matches share.
         """
         seconds = min(MATCH_SECONDS.value, _account.left())
         if seconds <= 0:
@@ -178,7 +181,7 @@ class Pattern:
 
     @cached_property
     def _guarded(self) -> Any:
-        """The expression compiled by the package ``regex``, which can be interrupted."""
+        """The expression compiled by the package ``regex``, whose matches can be interrupted."""
         if _repeats(self.text) > _MOST_REPEATS:
             raise LimitExceededError(
                 f"The counted repeats of the regular expression {_excerpt(self.text)} make more"
@@ -218,10 +221,10 @@ def search(pattern: str, text: str) -> Any:
 
 
 def _safe_length(pattern: str) -> int:
-    """Return the text length up to which `re` is certainly fast for a pattern, or -1 for none.
+    """Return the text length up to which the module `re` is certainly fast for a pattern.
 
-    Each repeat and each branch may multiply the steps by the length of the text. For a repeated
-    group the number of steps may grow exponentially.
+    Each repeat and each alternative may multiply the number of steps by the length of the text.
+    Return -1 for a repeated group, because the number of steps may grow exponentially.
     """
     choices = len(_CHOICE.findall(pattern))
     is_nested = _REPEATED_GROUP.search(pattern) or _UNUSUAL_GROUP.search(pattern)
@@ -231,7 +234,7 @@ def _safe_length(pattern: str) -> int:
 
 
 def _repeats(pattern: str) -> int:
-    """Return an upper bound of the number of parts in a pattern, with counted repeats expanded."""
+    """Return an upper bound of a pattern's length with repeats such as ``a{3}`` written out."""
     counts = [(before, min(int(count[:9]), 10**9)) for before, count in _COUNT.findall(pattern)]
     is_plain = not _UNUSUAL_GROUP.search(pattern)
     groups = [count for before, count in counts if before == ")" or not is_plain]
@@ -240,7 +243,10 @@ def _repeats(pattern: str) -> int:
 
 
 def _as_in_re(match: re.Match[str]) -> str:
-    """Return an escaped form of syntax that has a meaning in ``regex``, but not in `re`."""
+    """Return matched syntax in escaped form if only the package ``regex`` gives it a meaning.
+
+    Without the escape, the pattern would differ from the same pattern in `re`.
+    """
     text = match[0]
     if text == "{":
         return r"\{"

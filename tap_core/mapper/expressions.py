@@ -50,7 +50,7 @@ __all__ = [
 
 
 class UnknownNameError(MapExpressionError):
-    """Error for a name in an expression that is neither a field of the record nor defined."""
+    """Error for a name in an expression that is neither defined nor a field of the record."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ExpressionScope:
 
 @dataclass(frozen=True)
 class Expression:
-    """Compiled expression of a stream map, to be evaluated for each record."""
+    """Compiled expression of a stream map, which can be evaluated for each record."""
 
     run: Callable[[Record], Any]
     """Function that returns the value for a record; raises MapExpressionError."""
@@ -76,9 +76,9 @@ class Expression:
 
 
 def parse_expression(text: str, location: str) -> ast.stmt:
-    """Return the syntax tree of an expression; if it has several statements, only the first.
+    """Return the syntax tree of an expression.
 
-    Ignoring further statements is compatible with singer_sdk.
+    Only the first statement of the text is used; further ones are ignored, as in singer_sdk.
 
     Args:
         text: Text of the expression.
@@ -137,8 +137,8 @@ _Failure: TypeAlias = Callable[[Exception, Record], MapExpressionError]
 def _make_error_converter(text: str, location: str, fields: set[str]) -> _Failure:
     """Return a function that converts an error during evaluation to a `MapExpressionError`.
 
-    If one of ``fields``, the fields that the expression reads, is missing in the record, the result
-    is an `UnknownNameError`.
+    ``fields`` are the fields that the expression reads. If one of them is missing in the record,
+    the function returns an `UnknownNameError` instead.
     """
 
     def failed(error: Exception, record: Record) -> MapExpressionError:
@@ -165,10 +165,10 @@ def run(r):
 def _compile_function(
     body: ast.expr, translator: _Translator, failed: _Failure
 ) -> Callable[[Record], Any]:
-    """Return the function that evaluates an expression, compiled from its translated syntax tree.
+    """Return the function that evaluates an expression for a record.
 
-    The function's globals include Python's builtins, because methods implemented in C use them for
-    imports. The translated expression cannot refer to them.
+    The function is compiled from the translated syntax tree. Its globals include Python's builtins,
+    because methods implemented in C need them for imports. The expression itself cannot use them.
     """
     names = "n = r.copy()" if translator.mutates else "n = r"
     frame = ast.parse(
@@ -225,7 +225,7 @@ _Write: TypeAlias = Callable[["_Translator", Any], ast.expr]
 
 @dataclass
 class _Translator:
-    """Translator of an expression's syntax tree to a syntax tree that is safe to run."""
+    """Translator that turns an expression's syntax tree into one that is safe to run."""
 
     words: ExpressionScope
     bound: dict[str, Any] = field(default_factory=dict)
@@ -257,13 +257,13 @@ class _Translator:
         return None if node is None else self.write(node)
 
     def bind(self, value: Any) -> ast.expr:
-        """Store a value as a global of the compiled function; return the node that loads it."""
+        """Make a value available to the compiled function; return the syntax node that loads it."""
         name = f"k{len(self.bound)}"
         self.bound[name] = value
         return _load(name)
 
     def name(self, name: str) -> ast.expr:
-        """Return the translation of a variable name, by the scope of the expression."""
+        """Return the translation of a name, which is a loop variable, a defined name or a field."""
         scope = self.words
         if name in self._locals:
             return _load(self._locals[name])
@@ -278,7 +278,10 @@ class _Translator:
         return self._field(name)
 
     def _field(self, name: str) -> ast.expr:
-        """Return the node that reads a record's field, or a function if there is no such field."""
+        """Return the syntax node that reads a field of the record.
+
+        If the record has no such field, the node gives the function with this name.
+        """
         if name in self.words.functions:
             get = ast.Attribute(_load("n"), "get", ast.Load())
             return _call(get, ast.Constant(name), self.bind(self.words.functions[name]))
@@ -287,7 +290,7 @@ class _Translator:
 
     @contextmanager
     def inner(self) -> Iterator[None]:
-        """Context manager that removes a comprehension's variables at the end of its block."""
+        """Context manager for a comprehension; at the end, its loop variables are removed."""
         outer = dict(self._locals)
         try:
             yield
@@ -297,7 +300,8 @@ class _Translator:
     def target(self, node: ast.expr) -> tuple[ast.expr, Any]:
         """Return the translation of a comprehension's loop variable or variables.
 
-        The second result describes the nesting: None for a single name, a tuple for several names.
+        The second result describes how the variables are nested: None for a single variable, a
+        tuple for several ones.
         """
         if isinstance(node, ast.Name):
             self._made += 1
@@ -349,7 +353,7 @@ def _compare(translator: _Translator, node: ast.Compare) -> ast.expr:
 
 
 def _function_called(translator: _Translator, node: ast.Call) -> ast.expr:
-    """Return the translation of the called function or method in a call."""
+    """Return the translation of the function or method that a call refers to."""
     if isinstance(node.func, ast.Attribute):
         return translator.write(node.func)
     if not isinstance(node.func, ast.Name):
@@ -381,7 +385,7 @@ def _attribute(translator: _Translator, node: ast.Attribute) -> ast.expr:
 
 
 def _attribute_parts(translator: _Translator, node: ast.Attribute) -> list[ast.expr]:
-    """Return the translations of an attribute access: the object and the attribute's name."""
+    """Return the translations of the two parts of an attribute access: the object and the name."""
     reject_name(node.attr)
     translator.mutates = translator.mutates or node.attr in MUTATORS
     return [translator.write(node.value), ast.Constant(node.attr)]
@@ -438,7 +442,10 @@ def _comprehension(
 
 
 def _write_counted(translator: _Translator, node: ast.expr) -> ast.expr:
-    """Return the translation of a comprehension's element, with a check of its total size."""
+    """Return the translation of a comprehension's element.
+
+    It also checks the size of the result.
+    """
     element = translator.write(node)
     is_small = isinstance(node, (ast.Constant, ast.Compare))
     return element if is_small else _call("count_element", _load("c"), element)

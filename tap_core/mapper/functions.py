@@ -128,7 +128,7 @@ def _random_below(top: float) -> int:
 
 
 class FunctionLibrary:
-    """Wrapper that exposes only the public members of a module to expressions."""
+    """Wrapper of a Python module through which expressions can use only its public members."""
 
     __slots__ = ("_module",)
 
@@ -193,11 +193,11 @@ def reject_function(function: Any) -> None:
 def attribute(value: Any, name: str) -> Any:
     """Return an attribute of a value or, if it has no such attribute, its item with that name.
 
-    The caller has already checked the name when the expression was compiled.
+    `reject_name` has already checked the name when the expression was compiled.
 
     Raises:
-        NotAllowedError: There is neither attribute nor item, or the attribute is a module or a
-            forbidden function.
+        NotAllowedError: The value has neither, or the attribute is a module or a forbidden
+            function.
     """
     try:
         member = getattr(value, name)
@@ -212,7 +212,11 @@ def attribute(value: Any, name: str) -> Any:
 
 
 def _item(value: Any, name: str) -> Any:
-    """Return the item of a value under the key ``name``; raise NotAllowedError without one."""
+    """Return the item of a value under the key ``name``.
+
+    Raises:
+        NotAllowedError: The value has no such item.
+    """
     try:
         return value[name]
     except (KeyError, TypeError):
@@ -265,7 +269,7 @@ def multiply(left: Any, right: Any) -> Any:
 
 
 def _check_weight(size: int) -> None:
-    """Raise NotAllowedError if a number of characters and items exceeds the limit."""
+    """Raise NotAllowedError if ``size``, the number of characters and items, exceeds the limit."""
     if size > _MAX_WEIGHT:
         raise NotAllowedError(f"a value of more than {_MAX_WEIGHT:,} parts is too large")
 
@@ -287,9 +291,9 @@ def modulo(left: Any, right: Any) -> Any:
 
 
 def call_method(value: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-    """Call a method of ``value`` by name, and check the length of its result.
+    """Call the method ``name`` of a value, and check that its result is not too long.
 
-    Common text methods whose result is certainly short enough are called without a check.
+    Methods of text with a short result in any case are called without a check.
     """
     if value.__class__ is str and not kwargs:
         if name == "replace" and len(args) == _PAIR:
@@ -338,9 +342,9 @@ def safe_format(value: Any, form: str) -> str:
 
 
 def operation_budget() -> list[int]:
-    """Return a new budget for the comprehensions in one evaluation of an expression.
+    """Return the budget for all comprehensions in one evaluation of an expression.
 
-    It is a list of two numbers: the remaining iterations and the remaining total size.
+    The budget is a list of two numbers: the remaining iterations and the remaining total size.
     """
     return [_MAX_ROUNDS, _MAX_WEIGHT]
 
@@ -364,10 +368,10 @@ _Form = tuple[Any, ...] | None
 
 
 def iterate(budget: list[int], items: Iterable[Any], form: _Form) -> Iterator[Any]:
-    """Yield the items that a comprehension iterates over, each subtracted from the budget.
+    """Yield the items that a comprehension iterates over; each item reduces the budget.
 
-    With a single loop variable, ``form`` must be None. Otherwise ``form`` is a tuple, and each item
-    is unpacked to the same nesting.
+    ``form`` describes the loop variables: None for a single variable. A tuple stands for several
+    variables, and each item is unpacked to them, with the same nesting.
 
     Raises:
         NotAllowedError: The budget is used up.
@@ -380,7 +384,7 @@ def iterate(budget: list[int], items: Iterable[Any], form: _Form) -> Iterator[An
 
 
 def _unpack(item: Any, form: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return an item's parts, unpacked to the nesting of a comprehension's loop variables.
+    """Return the parts of an item, nested like the loop variables of a comprehension.
 
     Parts beyond the number of variables are dropped.
     """

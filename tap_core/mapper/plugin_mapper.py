@@ -49,9 +49,9 @@ __all__ = ["PluginMapper"]
 
 
 class PluginMapper:
-    """Stream maps of a plugin.
+    """The stream maps of a plugin.
 
-    The attribute ``stream_maps`` has the list of maps for each original stream name.
+    The attribute ``stream_maps`` is a dict with a list of maps for each original stream name.
     """
 
     def __init__(self, plugin_config: Mapping[str, Any], logger: logging.Logger) -> None:
@@ -87,9 +87,10 @@ class PluginMapper:
                 raise StreamMapConfigError(f"Option '{name}:{definition}' is not expected.")
 
     def register_raw_streams_from_catalog(self, catalog: Catalog) -> None:
-        """Create the maps of all streams in a catalog, using their selected properties.
+        """Create the maps of all streams in a catalog, using only their selected properties.
 
-        For a deselected stream all properties are used, because deselected ones may be keys.
+        For a deselected stream all properties are used, because its deselected properties may be
+        keys.
         """
         for entry in catalog.streams:
             mask = entry.metadata.resolve_selection()
@@ -194,7 +195,10 @@ class PluginMapper:
         schema: JsonSchema,
         key_properties: Sequence[str] | None,
     ) -> StreamMap:
-        """Return the map for one entry of ``stream_maps``."""
+        """Return the map for one entry of ``stream_maps``: a dict of expressions, or null.
+
+        A null removes the stream ``stream_name``. The map's stream is renamed to ``alias``.
+        """
         if isinstance(options, dict):
             return CustomStreamMap(
                 stream_alias=alias,
@@ -223,9 +227,9 @@ class PluginMapper:
 
     @staticmethod
     def _eval_stream(expr: str, stream_name: str) -> str:
-        """Return the new stream name for an ``__alias__``, which may be an expression.
+        """Return the new stream name for an ``__alias__``, which is a plain name or an expression.
 
-        If the alias is an unknown name, it is not an expression but the new stream name itself.
+        If the expression contains an unknown name, the alias is taken as a plain name.
         """
         location = f"the {MAPPER_ALIAS_OPTION} of stream '{stream_name}'"
         if not isinstance(expr, str):

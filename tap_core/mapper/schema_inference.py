@@ -40,7 +40,7 @@ def infer_property_schema(
 def _infer_type(
     expression: str, existing: JsonSchema | None, record: JsonSchema
 ) -> th.JSONTypeHelper[Any]:
-    """Return the type helper for the type of an expression's value."""
+    """Return a type helper that describes the values of an expression, judged by its text."""
     if expression == "record":
         return th.CustomType(record)
     for prefixes, kind in _BY_PREFIX:

@@ -84,7 +84,7 @@ class StreamMap(abc.ABC):
 
     @property
     def flattening_enabled(self) -> bool:
-        """True if records are flattened."""
+        """True if records are flattened, that is, nested objects become separate properties."""
         options = self.flattening_options
         return options is not None and options.enabled and options.max_level > 0
 
@@ -132,11 +132,11 @@ class StreamMap(abc.ABC):
 
     @abc.abstractmethod
     def get_filter_result(self, record: Record) -> bool:
-        """Return True to keep a record, False to drop it."""
+        """Return True if a record is kept, False if it is dropped."""
 
     @property
     def quick_transform(self) -> Callable[[Record], Record | None]:
-        """Function with the same result as `transform`, but faster for many records."""
+        """Function that maps a record like `transform`, but is faster for many records."""
         return self.transform
 
 
@@ -153,7 +153,7 @@ class RemoveRecordTransform(DefaultStreamMap):
         """Return None, which drops the record."""
 
     def get_filter_result(self, record: Record) -> bool:  # noqa: ARG002 - asks for nothing
-        """Return False: no record is kept."""
+        """Return False for every record, because all records are dropped."""
         return False
 
 
@@ -167,7 +167,7 @@ class SameRecordTransform(DefaultStreamMap):
         return super().transform(record)
 
     def get_filter_result(self, record: Record) -> bool:  # noqa: ARG002 - asks for nothing
-        """Return True: every record is kept."""
+        """Return True for every record, because no record is dropped."""
         return True
 
     @property
@@ -196,8 +196,8 @@ class CustomStreamMap(StreamMap):
 
         Args:
             stream_alias: Name of the mapped stream.
-            map_config: Value of the name ``config`` in expressions.
-            faker_config: Seed and locale of the name ``fake`` in expressions.
+            map_config: Settings that expressions can read as ``config``.
+            faker_config: Seed and locale of the Faker instance ``fake`` in expressions.
             raw_schema: JSON Schema of the stream before the map.
             key_properties: Primary keys of the stream before the map.
             map_transform: Expressions by property name; null removes the property.
@@ -240,7 +240,7 @@ class CustomStreamMap(StreamMap):
         return super().transform(result) if result else None
 
     def get_filter_result(self, record: Record) -> bool:
-        """Return True if the ``__filter__`` expression keeps the record."""
+        """Return True to keep a record, as decided by the expression ``__filter__``."""
         return self._filter is None or bool(self._filter.run(record))
 
     @property
@@ -281,7 +281,7 @@ class CustomStreamMap(StreamMap):
 
     @property
     def quick_transform(self) -> Callable[[Record], Record | None]:
-        """Function with the same result as `transform`, but faster for many records."""
+        """Function that maps a record like `transform`, but is faster for many records."""
         if type(self).transform is not CustomStreamMap.transform:
             return self.transform
         change, flatten = self._transform, self.flattener
@@ -296,7 +296,10 @@ class CustomStreamMap(StreamMap):
 
     @staticmethod
     def _pop_else(definitions: dict[str, Any]) -> bool:
-        """Remove ``__else__`` from a map; return True if properties outside the map are kept."""
+        """Remove the option ``__else__`` from a map's definition.
+
+        Return True if properties that the map does not mention are kept, False if they are removed.
+        """
         if MAPPER_ELSE_OPTION not in definitions:
             return True
         value = definitions.pop(MAPPER_ELSE_OPTION)
@@ -317,7 +320,7 @@ class CustomStreamMap(StreamMap):
         return _faker(self.faker_config or {})
 
     def _build_filter(self, rule: Any) -> Expression:
-        """Return the compiled ``__filter__`` expression."""
+        """Return the compiled expression for ``rule``, the value of ``__filter__``."""
         if not isinstance(rule, str):
             raise StreamMapConfigError(
                 f"Unexpected filter rule type '{type(rule).__name__}' in expression {rule!s}:"
@@ -336,7 +339,10 @@ class CustomStreamMap(StreamMap):
         return self._compile(rule, statement, location, None)
 
     def _build_step(self, name: str, definition: Any) -> tuple[str, Expression | None]:
-        """Return a property's name and compiled expression; None instead to remove the property."""
+        """Return a property's name and its compiled expression.
+
+        The expression is None if the property is to be removed.
+        """
         location = f"property '{name}' in the map of stream '{self.stream_alias}'"
         if is_null_definition(definition):
             if name in (self.transformed_key_properties or ()):
@@ -358,7 +364,10 @@ class CustomStreamMap(StreamMap):
     def _compile(
         self, text: str, node: ast.AST, location: str, self_name: str | None
     ) -> Expression:
-        """Compile an expression, in which ``self`` refers to the property ``self_name``."""
+        """Compile an expression.
+
+        In it, ``self`` is the record's value of the property ``self_name``.
+        """
         value = node.value if isinstance(node, ast.Expr) else node
         if not isinstance(value, ast.expr):
             raise MapExpressionError(
@@ -414,12 +423,15 @@ def _same(record: Record) -> Record:
 
 
 def is_null_definition(definition: Any) -> bool:
-    """Return True for null and for its spelling ``__NULL__`` in settings."""
+    """Return True if a definition is null, which may also be written ``__NULL__`` in settings."""
     return definition is None or definition == NULL_STRING
 
 
 def _faker(settings: Mapping[str, Any]) -> Any:
-    """Return a Faker instance with the seed and locale of the settings, or None without Faker."""
+    """Return a Faker instance with the seed and locale of the settings.
+
+    Return None if the package Faker is not installed.
+    """
     try:
         from faker import Faker
     except ModuleNotFoundError:

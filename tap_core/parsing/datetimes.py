@@ -26,7 +26,7 @@ _FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 class NonUTCDatetimeError(Exception):
-    """Error raised when a datetime with an offset other than zero is to be formatted as UTC."""
+    """Error raised if a datetime that is not in UTC is formatted as UTC."""
 
     def __init__(self) -> None:
         super().__init__("The date-time must be in UTC to be written with a 'Z'.")
@@ -38,18 +38,21 @@ def utc_now() -> datetime:
 
 
 def assume_utc(value: datetime) -> datetime:
-    """Return an aware datetime unchanged, and a naive one with UTC as its timezone."""
+    """Return a datetime with a time zone: a naive datetime is assumed to be in UTC."""
     return value if value.tzinfo is not None else value.replace(tzinfo=timezone.utc)
 
 
 def format_iso(value: datetime) -> str:
-    """Return a datetime in ISO 8601 with six fraction digits; a naive one is taken as UTC."""
+    """Return a datetime in ISO 8601 with six fraction digits.
+
+    A datetime without a time zone is assumed to be in UTC.
+    """
     aware = value if value.tzinfo is not None else value.replace(tzinfo=timezone.utc)
     return aware.isoformat("T", timespec="microseconds")
 
 
 def parse_datetime(text: str) -> datetime:
-    """Parse an ISO 8601 datetime to an aware datetime; without an offset it is taken as UTC.
+    """Parse an ISO 8601 datetime. Without an offset, it is assumed to be in UTC.
 
     Raises:
         ValueError: The text is not a datetime.
@@ -58,7 +61,9 @@ def parse_datetime(text: str) -> datetime:
 
 
 def strptime_to_utc(dtimestr: str) -> datetime:
-    """Parse an ISO 8601 datetime and convert it to UTC; without an offset it is taken as UTC.
+    """Parse an ISO 8601 datetime and convert it to UTC.
+
+    Without an offset, it is assumed to be in UTC.
 
     Raises:
         ValueError: The text is not a datetime.
@@ -106,7 +111,10 @@ def time_fromisoformat(text: str) -> time:
 
 
 def _as_python_reads(text: str) -> str:
-    """Return a text in the form that Python 3.10 parses: without "Z", with six-digit fractions."""
+    """Return an ISO 8601 text in a form that Python 3.10 can parse.
+
+    A final "Z" is replaced, and fractions get six digits.
+    """
     if sys.version_info >= (3, 11):
         return text
     fraction = re.compile(r"\.(\d{1,6})\d*")

@@ -31,9 +31,9 @@ _MICROSECONDS = 26  # position after the sixth digit of a fraction
 
 
 def parse_instant(value: Any) -> ParsedInstant | None:
-    """Return the point in time of a datetime, a date (midnight), or the ISO 8601 text of either.
+    """Return the point in time of a datetime, a date or an ISO 8601 text; None for other values.
 
-    A value without an offset is taken as UTC. Return None for any other value.
+    A date means midnight. A value without an offset is assumed to be in UTC.
     """
     if isinstance(value, dt.datetime):
         return _utc(value), ""
@@ -68,7 +68,7 @@ def _instant_of_text(text: str) -> ParsedInstant | None:
 
 
 def _instant_of_groups(match: re.Match[str]) -> ParsedInstant | None:
-    """Return the point in time of a match of `_DATE_TIME`, or None if that date does not exist."""
+    """Return the point in time for a match of `_DATE_TIME`; None if that date does not exist."""
     number = functools.partial(_group, match)
     fraction = match["fraction"] or ""
     try:
@@ -99,9 +99,10 @@ def _parse_zone(match: re.Match[str]) -> dt.timezone:
 
 
 def _instant_of_rare_text(text: str) -> ParsedInstant | None:
-    """Parse the rarer forms of ISO 8601: basic (``20210102T030405Z``) and ordinal (``2021-002``).
+    """Parse a text in a rare form of ISO 8601: ``20210102T030405Z`` or ``2021-002``, for example.
 
-    Return None for any other text, including text of digits only, which may be a count of seconds.
+    Return None for any other text. Text of digits only may be a count of seconds and gives None
+    too.
     """
     if not text[:8].isdigit() or text.isdigit():
         return None

@@ -55,8 +55,8 @@ _WORDS = frozenset({"where", "wherenot"})
 class _Path:
     """Compiled JSONPath.
 
-    ``of_arrays`` is True if the expression ended in ``[*]``. The path then matches whole arrays,
-    whose elements are the result.
+    ``of_arrays`` is True if the expression ended in ``[*]``. In that case the path matches whole
+    arrays, and their elements are the result.
     """
 
     find: _Find
@@ -91,7 +91,7 @@ def extract_jsonpath(expression: str, input: dict[str, Any] | list[Any]) -> Iter
 def _unpack(values: list[Any]) -> tuple[list[Any], bool]:
     """Return the elements of all matched arrays, and True if any match is not an array.
 
-    A match that is not an array counts as one element. Nulls are skipped and do not count.
+    A match that is not an array becomes one element. Nulls are skipped.
     """
     if len(values) == 1 and isinstance(values[0], list):
         return values[0], False
@@ -115,7 +115,10 @@ def _parse_path(expression: str) -> _Path:
 
 
 def _compile_with_library(expression: str) -> _Path:
-    """Compile a path with jsonpath-ng; a final ``[*]`` is removed and noted in the result."""
+    """Compile a path with jsonpath-ng.
+
+    A final ``[*]`` is left out and sets ``of_arrays`` instead.
+    """
     path = _compile_jsonpath(expression)
     arrays = _path_of_arrays(path) if expression.rstrip().endswith(_ELEMENTS) else None
     evaluated = arrays or path
@@ -123,7 +126,10 @@ def _compile_with_library(expression: str) -> _Path:
 
 
 def _path_of_arrays(path: JSONPath) -> JSONPath | None:
-    """Return a jsonpath-ng path without its final ``[*]``, or None if it has no final ``[*]``."""
+    """Return a jsonpath-ng path without its final ``[*]``.
+
+    Return None if it does not end in ``[*]``.
+    """
     from jsonpath_ng import Child
 
     # It is shown as `[*]`, being a slice without bounds; from 1.16 on as `*`, being a wildcard.
@@ -162,7 +168,7 @@ def _compile_simple(expression: str) -> _Path | None:
 
 
 def _parse_steps(expression: str) -> list[_Step] | None:
-    """Return the functions that evaluate a simple path part by part; None for any other path."""
+    """Return one function for each part of a simple path; return None for any other path."""
     rest = expression[1:]
     if not expression.startswith("$"):
         # The root need not be named: `a.b` is `$.a.b`, and `[0]` is `$[0]`. But `.a` is nothing.
@@ -204,7 +210,7 @@ def _make_name_step(name: str) -> _Step:
 
 
 def _member(value: Any, name: str) -> Any:
-    """Return an object's member by name, or `_ABSENT` if it has none.
+    """Return an object's member by name, or `_ABSENT` if it has no such member.
 
     Besides dicts, any object with a ``get`` method is supported.
     """
@@ -228,7 +234,7 @@ def _make_index_step(index: int) -> _Step:
 
 
 def _elements(values: list[Any]) -> list[Any]:
-    """Return the elements of arrays and the values of objects, for the step ``[*]``."""
+    """Return the elements of arrays and the values of objects, which ``[*]`` selects."""
     elements: list[Any] = []
     for value in values:
         if isinstance(value, dict):
@@ -239,7 +245,7 @@ def _elements(values: list[Any]) -> list[Any]:
 
 
 def _members(values: list[Any]) -> list[Any]:
-    """Return the elements of arrays and the values of objects, for the step ``.*``.
+    """Return the elements of arrays and the values of objects, which ``.*`` selects.
 
     Unlike `_elements`, it also supports other objects with a ``keys`` method.
     """

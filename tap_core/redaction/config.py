@@ -71,7 +71,7 @@ def is_secret_text(name: str, setting: Mapping[str, Any]) -> bool:
 
 
 def property_schema(schema: Mapping[str, Any], name: str) -> Any:
-    """Return the schema of an object's property, or None if the property is not declared.
+    """Return the schema of a property in an object schema, or None if it is not declared.
 
     If alternatives (``anyOf``, ``oneOf``, ``allOf``) declare the property differently, a schema
     that marks the property as secret is preferred.
@@ -108,7 +108,8 @@ def make_redactor(
 def collect_secrets(config: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> Secrets:
     """Return the secret values in a configuration.
 
-    They are found by the JSON Schema, by the names of settings, and inside URLs.
+    A value is secret if the JSON Schema marks it as secret, if its setting has a secret name, or if
+    it is a password in a URL.
     """
     return Secrets.from_values(_config_values(config, schema or {}))
 
@@ -123,7 +124,7 @@ def _config_values(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Iter
 
 
 class _ValueLocation(NamedTuple):
-    """Schema and name for a value in the configuration, and the reason why it is secret, if it is.
+    """Name and schema of a value in the configuration, with the reason for being secret, if it is.
 
     If a value is secret, all values inside it are secret too.
     """
@@ -194,7 +195,10 @@ def _text_values(value: str, is_hidden: bool) -> Iterator[str]:
 
 
 def _json_object(text: str) -> dict[str, Any] | None:
-    """Return the JSON object in a string, such as a service account key, or None."""
+    """Return the JSON object in a string, such as a service account key.
+
+    Return None if the string is not a JSON object.
+    """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -203,7 +207,7 @@ def _json_object(text: str) -> dict[str, Any] | None:
 
 
 def _is_shown(value: str, schema: Mapping[str, Any]) -> bool:
-    """Return True if a value is public because it occurs in the schema, for example as default."""
+    """Return True if a value is not secret because the schema contains it, such as a default."""
     if value in (schema.get("default"), schema.get("const")) or value in schema.get("enum", ()):
         return True
     branches = (branch for keyword in _ALTERNATIVES for branch in schema.get(keyword, ()))
@@ -211,5 +215,5 @@ def _is_shown(value: str, schema: Mapping[str, Any]) -> bool:
 
 
 def _as_schema(schema: Any) -> Mapping[str, Any]:
-    """Return a schema that is an object unchanged; return an empty dict for anything else."""
+    """Return a schema unchanged if it is an object; return an empty dict for any other value."""
     return schema if isinstance(schema, Mapping) else {}

@@ -62,14 +62,14 @@ def remove_addresses(text: str) -> str:
 
 
 def _remove_once(text: str) -> str:
-    """Return a text after one pass of removals, which may have to be repeated."""
+    """Return a text after one pass of removals; a removal may reveal text for another pass."""
     text = _BODY.sub(rf"\1{_GONE}", _SERVER.sub("the server", text))
     redacted = _WORD.sub(_clean, text)
     return _PHRASE.sub(rf"\1{_GONE}", redacted)
 
 
 def _clean(match: re.Match[str]) -> str:
-    """Return a matched word with any address in it replaced by ``***``."""
+    """Return the text that replaces a matched word: an address in it becomes ``***``."""
     word = match[0]
     if _SIGNS.isdisjoint(word):
         return word
@@ -90,7 +90,7 @@ def _tail(word: str) -> str:
 
 
 def _is_address(word: str) -> bool:
-    """Return True if a word is an address: ``user:password@host``, a query, a host or a path."""
+    """Return True if a word looks like an address: ``user:password@host``, query, host or path."""
     user, at, host = word.partition("@")
     if at and host and ":" in user[1:]:
         return True

@@ -66,7 +66,7 @@ def _text(value: str | bytes) -> str:
 
 
 def content_type(response: requests.Response) -> str:
-    """Return the media type of a response, such as ``text/html``; empty if it is not stated."""
+    """Return the media type of a response, such as ``text/html``; empty if it has none."""
     return str(response.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
 
 

@@ -55,14 +55,20 @@ _classes: Final[dict[type, type[CleanRecord]]] = {logging.LogRecord: CleanRecord
 
 
 def _cleaned(kind: type[logging.LogRecord]) -> type[logging.LogRecord]:
-    """Return a subclass of a log record class that cleans its messages."""
+    """Return a subclass of a log record class whose messages are free of secrets."""
     if kind not in _classes:
         _classes[kind] = type(f"Clean{kind.__name__}", (CleanRecord, kind), {})
     return _classes[kind]
 
 
 def _redact(text: str, *, by_name: bool = True) -> str:
-    """Return a text without secrets; before redaction is installed, return the text unchanged."""
+    """Return a text without secrets.
+
+    If `install_log_redaction` was not called, return it unchanged.
+
+    by_name: True to also hide values that have a secret name, False to hide only registered
+    secrets.
+    """
     return _installed[-1](text, by_name=by_name) if _installed else text
 
 
@@ -70,7 +76,7 @@ _installed: Final[list[_Redact]] = []
 
 
 def install_log_redaction(redact: _Redact) -> None:
-    """Clean every log record that is created from now on; repeated calls have no effect."""
+    """Remove secrets from all log records created from now on; repeated calls have no effect."""
     if not _installed:
         _installed.append(redact)
     make = logging.getLogRecordFactory()
@@ -79,7 +85,7 @@ def install_log_redaction(redact: _Redact) -> None:
 
 
 class _CleanFactory:
-    """Log record factory that wraps another factory and cleans its records."""
+    """Log record factory that wraps another factory and removes secrets from its records."""
 
     is_clean = True
 
@@ -87,12 +93,12 @@ class _CleanFactory:
         self._make = make
 
     def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
-        """Return a clean log record; the arguments are those of `logging.LogRecord`."""
+        """Return a log record without secrets; the arguments are those of `logging.LogRecord`."""
         return clean_record(self._make(*args, **kwargs))
 
 
 def clean_record(record: logging.LogRecord) -> logging.LogRecord:
-    """Clean a log record in place and return it."""
+    """Remove secrets from a log record, in place, and return it."""
     if isinstance(record, CleanRecord):
         return record
     record.__class__ = _cleaned(type(record))
@@ -161,7 +167,10 @@ def _clean_parts(trace: traceback.TracebackException, redact: _Redact) -> Iterat
 
 
 def _mark_notes(trace: traceback.TracebackException | None) -> None:
-    """Put each note of an error on a separate line, so that a note cannot forge a log line."""
+    """Put each note of an error on a separate line with the prefix ``Note:``.
+
+    Line breaks in a note are escaped, so that a note cannot pretend to be another log line.
+    """
     while trace is not None:
         if notes := getattr(trace, "__notes__", None):
             marked = [f"Note: {escape_control_characters(str(note))}" for note in notes]

@@ -41,7 +41,7 @@ class _Registry:
         self._all: Secrets | None = Secrets()
 
     def add(self, owner: object, secrets: Secrets) -> None:
-        """Add secrets that are hidden as long as their owner exists."""
+        """Add secrets, which are hidden as long as the object ``owner`` exists."""
         with self._lock:
             if id(owner) not in self._owned:
                 weakref.finalize(owner, self._end, id(owner)).atexit = False
@@ -50,7 +50,7 @@ class _Registry:
             self._all = None
 
     def _end(self, owner: int) -> None:
-        """Move the secrets of a deleted owner to the limited list for recent owners."""
+        """Move the secrets of a deleted owner to the list of recent owners, which is limited."""
         with self._lock:
             self._ended.append(self._owned.pop(owner, Secrets()))
             self._all = None
@@ -92,7 +92,7 @@ def forget_secrets() -> None:
 def redact(text: str, *, by_name: bool = True) -> str:
     """Return a text without registered secrets and without values that have a secret name.
 
-    ``by_name`` is False to hide registered secrets only, for example in lines of source code.
+    by_name: False to hide only registered secrets, for example in lines of source code.
     """
     secrets = _registry.all()
     return secrets.hide(text) if by_name else secrets.hide_values(text)
@@ -109,7 +109,7 @@ def redact_lines(text: str) -> str:
 
 
 def install_redaction() -> None:
-    """Clean all log records that are created from now on; repeated calls have no effect."""
+    """Remove secrets from all log records created from now on; repeated calls have no effect."""
     install_log_redaction(redact)
 
 

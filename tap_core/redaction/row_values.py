@@ -27,8 +27,8 @@ def are_rows_shown() -> bool:
 def show_value(value: Any, shown: Any = None) -> str:
     """Return the text that represents a row's value in a message.
 
-    It is ``shown`` if passed, else the value as text. If row values are suppressed, it is only the
-    type and length of the value.
+    If messages may show row values, it is ``shown`` or, if that is None, the value as text.
+    Otherwise it is only the type and length of the value.
     """
     if are_rows_shown():
         return str(value if shown is None else shown)
@@ -36,7 +36,7 @@ def show_value(value: Any, shown: Any = None) -> str:
 
 
 def describe_value(value: Any) -> str:
-    """Return the type and the length of a value, without the value."""
+    """Return a text with the type and length of a value, such as ``<text of 12 characters>``."""
     if isinstance(value, str):
         return f"<text of {len(value):,} characters>"
     if isinstance(value, (bytes, bytearray)):

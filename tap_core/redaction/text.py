@@ -69,13 +69,13 @@ _HEADERS: Final = re.compile(r"(?i)authorization|cookie|[a-z0-9]+(?:-[a-z0-9]+)+
 
 @dataclass(frozen=True)
 class Secrets:
-    """Set of secret values that messages must not show, sorted from longest to shortest."""
+    """Set of secret values that messages must not show; the longest ones come first."""
 
     values: tuple[str, ...] = ()
 
     @classmethod
     def from_values(cls, values: Iterable[str]) -> Secrets:
-        """Return a set of these values, except those too short to be hidden."""
+        """Return a set of those values that are long enough to be hidden."""
         return cls(tuple(_sort_longest_first(filter(_is_long_enough, values))))
 
     @cached_property
@@ -84,11 +84,11 @@ class Secrets:
         return tuple(_sort_longest_first(form for value in self.values for form in _forms(value)))
 
     def hide(self, text: str) -> str:
-        """Return a text without the secret values and other values that have a secret name."""
+        """Return a text without the secret values and without any values with a secret name."""
         return redact_text(self.hide_values(text))
 
     def hide_values(self, text: str) -> str:
-        """Return a text without the secret values, in any encoding."""
+        """Return a text in which the secret values are hidden, also in encoded form."""
         for form in self.forms:
             if form in text:
                 text = text.replace(form, HIDDEN)
@@ -145,9 +145,10 @@ def _long_lines(value: str) -> Iterator[str]:
 
 
 def _base64_forms(data: bytes) -> Iterator[str]:
-    """Yield the parts of Base64 texts by which these bytes can be recognized.
+    """Yield parts of Base64 text by which the encoded bytes can be recognized.
 
-    The bytes may be part of a longer text, so there is one part for each of three offsets.
+    The bytes may be part of a longer text. Its encoding depends on their offset, so there is one
+    part for each of three offsets.
     """
     for offset in range(3):
         skipped = (offset * 8 + 5) // 6
@@ -181,7 +182,7 @@ def redact_parameters(text: str) -> str:
 
 
 def _hide_credentials(text: str) -> str:
-    """Return a text without passwords in URLs and credentials after a scheme such as ``Bearer``."""
+    """Return a text without passwords in URLs and without credentials after ``Bearer`` and such."""
     if "@" in text:
         text = _USER_INFO.sub(f"{HIDDEN}@", text)
         text = _ORACLE_LOGIN.sub(f"{HIDDEN}@", text)
@@ -189,9 +190,10 @@ def _hide_credentials(text: str) -> str:
 
 
 def _is_secret_in_text(name: re.Match[str], *, is_quoted: bool) -> bool:
-    """Return True if the value after a matched name is secret, in a text that may be prose.
+    """Return True if the value after a matched name is secret, in a text that may contain prose.
 
-    Prose such as "token: expired" and "exit code: 1" contains no secret.
+    Prose such as "token: expired" and "exit code: 1" contains no secret. ``is_quoted`` is True if
+    the value is in quotes.
     """
     if name["mark"] == ":" and not is_quoted and _HEADERS.fullmatch(name["name"]) is None:
         return False
@@ -200,19 +202,22 @@ def _is_secret_in_text(name: re.Match[str], *, is_quoted: bool) -> bool:
 
 
 def _is_secret_in_body(name: re.Match[str], *, is_quoted: bool) -> bool:  # noqa: ARG001
-    """Return True if the value after a matched name is secret, in a body without prose."""
+    """Return True if the value after a matched name is secret, in a request or response body.
+
+    Unlike in other texts, prose is not expected. ``is_quoted`` is True if the value is in quotes.
+    """
     return is_secret_parameter(_shortened(name))
 
 
 def _shortened(name: re.Match[str]) -> str:
-    """Return the last `_LONGEST_NAME` characters of a matched name, which are sufficient."""
+    """Return the last `_LONGEST_NAME` characters of a matched name, enough to judge it."""
     return name["name"][-_LONGEST_NAME:]
 
 
 def _replace_named(text: str, is_hidden: _Rule) -> str:
-    """Return a text with the secret values after names replaced by ``***``.
+    """Return a text in which ``***`` replaces each secret value that follows a name.
 
-    ``is_hidden`` decides which names have secret values.
+    ``is_hidden`` takes a matched name and returns True if the value after it is secret.
     """
     parts: list[str] = []
     done = 0
@@ -224,7 +229,10 @@ def _replace_named(text: str, is_hidden: _Rule) -> str:
 
 
 def _iterate_named_values(text: str, is_hidden: _Rule) -> Iterator[tuple[int, int]]:
-    """Yield the start and end positions of secret values after names, without their quotes."""
+    """Yield the start and end position of each secret value that follows a name, without quotes.
+
+    ``is_hidden`` takes a matched name and returns True if the value after it is secret.
+    """
     position = 0
     while (name := _NAME.search(text, position)) is not None:
         position = name.end()
@@ -252,7 +260,11 @@ def _value_span(text: str, name: re.Match[str], opening: re.Match[str] | None) -
 
 
 def _is_unescaped(backslashes: str, escapes: str) -> bool:
-    """Return True if the quote after these backslashes is not escaped and so ends a value."""
+    """Return True if the quote after ``backslashes`` ends a value, because it is not escaped.
+
+    ``escapes`` are the backslashes before the value's opening quote; if there are any, the result
+    is False.
+    """
     return not escapes and len(backslashes) % 2 == 0
 
 
@@ -262,8 +274,8 @@ def clean_document(value: Any, clean: Callable[[str], str], *, by_name: bool = T
     Args:
         value: The value.
         clean: Function that removes secrets from a string.
-        by_name: True to hide values that have a secret name. False if the names are those of
-            streams or columns.
+        by_name: True to hide values that have a secret name. False if the names are stream or
+            column names, which do not make a value secret.
     """
     if isinstance(value, dict):
         return {
@@ -278,7 +290,7 @@ def clean_document(value: Any, clean: Callable[[str], str], *, by_name: bool = T
 
 
 def _is_hidden(name: Any, item: Any) -> bool:
-    """Return True if an item's name is secret and the item must be hidden."""
+    """Return True if an item of an object has a secret name and a value to hide."""
     is_named = isinstance(name, str) and is_secret_parameter(name[-_LONGEST_NAME:])
     return is_named and item is not None
 

@@ -13,7 +13,10 @@ __all__ = ["AUTHENTICATION", "Authentication"]
 
 @dataclass(frozen=True)
 class Authentication:
-    """Source code for one authentication method: in the client, the settings and the tests."""
+    """Source code that a new project needs for one authentication method.
+
+    It has parts for the HTTP client, the settings and the tests.
+    """
 
     imports: str = ""
     """Name to import from `tap_core.authenticators`."""

@@ -13,7 +13,10 @@ __all__ = ["PAGINATION", "Pagination"]
 
 @dataclass(frozen=True)
 class Pagination:
-    """Source code for one pagination method: in the client and in the mock service of the tests."""
+    """Source code that a new project needs for one pagination method.
+
+    It has parts for the HTTP client and for the mock service of the tests.
+    """
 
     imports: str = ""
     """Name to import from `tap_core.pagination`."""

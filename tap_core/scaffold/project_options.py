@@ -49,7 +49,7 @@ class Project:
     def of(
         cls, name: str, kind: str | None = None, auth: str | None = None, pages: str | None = None
     ) -> Project:
-        """Return the validated options of a project; None selects the default of an option.
+        """Return the validated options of a project; an option that is None gets its default.
 
         Raises:
             ProjectError: The name or an option is invalid; the message lists the valid options.
@@ -86,12 +86,12 @@ class Project:
 
     @property
     def source(self) -> str:
-        """Prefix of other class names, named after the source or destination: ``Example``."""
+        """Prefix of the names of other classes, such as ``Example`` for ``tap-example``."""
         return self.class_name.removeprefix(self.what.capitalize())
 
 
 def _choose(choice: str, value: str | None, possible: tuple[str, ...]) -> str:
-    """Return the value of an option, or by default the first possible value.
+    """Return the value of the option ``choice``; if it is None, return the first possible value.
 
     Raises:
         ProjectError: The value is not possible.

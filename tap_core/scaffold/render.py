@@ -48,7 +48,7 @@ def write(project: Project, folder: Path) -> list[Path]:
 
 
 def _files(project: Project) -> Iterator[_File]:
-    """Yield the files of a project: first those of its plugin type, then those of its kind."""
+    """Yield the files of a project: those of every tap (or target), then those of its kind."""
     placeholders = _make_placeholders(project)
     for layer in (project.what, f"{project.what}_{project.kind}"):
         root = _TEMPLATES / layer

@@ -35,7 +35,7 @@ def get_types(schema: Mapping[str, Any]) -> list[str]:
 
 
 def _add(result: JsonSchema, keyword: str, value: Any) -> None:
-    """Merge a keyword and its value into the schema ``result``, in place."""
+    """Add a keyword to the schema ``result``, in place; a value that it already has is merged."""
     if keyword not in result:
         result[keyword] = value
     elif keyword == "oneOf":  # merged options may match more than once
@@ -47,14 +47,17 @@ def _add(result: JsonSchema, keyword: str, value: Any) -> None:
 
 
 def _merge_two(first: Any, second: Any) -> Any:
-    """Merge two schemas; if either is True or False, return the second one."""
+    """Return one schema that combines two schemas.
+
+    If either of them is True or False instead of an object, return the second one.
+    """
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         return merge_schemas([dict(first), dict(second)])
     return second
 
 
 def _merge_by_name(first: Any, second: Any) -> Any:
-    """Merge two objects that contain schemas by name, such as ``properties``."""
+    """Merge two objects that contain schemas by name, such as two values of ``properties``."""
     if not isinstance(first, Mapping) or not isinstance(second, Mapping):
         return second
     shared = {name: _merge_two(first[name], second[name]) for name in first.keys() & second.keys()}
@@ -62,7 +65,7 @@ def _merge_by_name(first: Any, second: Any) -> Any:
 
 
 def _union(first: Any, second: Any) -> Any:
-    """Return the union of two lists; the second value if either is not a list."""
+    """Return the union of two lists. If either value is not a list, return the second value."""
     if not isinstance(first, list) or not isinstance(second, list):
         return second
     return [*first, *(value for value in second if value not in first)]
@@ -76,7 +79,10 @@ def _intersection(first: Any, second: Any) -> Any:
 
 
 def _type(first: Any, second: Any) -> Any:
-    """Return the type names that two values of ``type`` share; without any, the second value."""
+    """Return the type names that two values of ``type`` share.
+
+    If they share only null or no type, return the second value.
+    """
     ours, theirs = get_types({"type": first}), get_types({"type": second})
     if "number" in ours and "integer" in theirs:
         ours.append("integer")
@@ -89,18 +95,19 @@ def _type(first: Any, second: Any) -> Any:
 
 
 def _merge_additional(first: Any, second: Any) -> Any:
-    """Merge two values of ``additionalProperties``; a False in the second is ignored.
+    """Return the merged value of two values of ``additionalProperties``.
 
-    Each member of an ``allOf`` declares only its own properties, so False is seldom meant for the
-    whole object.
+    If the second value is False, return the first one. Each member of an ``allOf`` declares only
+    some properties of the object, so False seldom means that the object has no others.
     """
     return first if second is False else _merge_two(first, second)
 
 
 def _or_last(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return a merge function that applies ``choose`` to numeric bounds.
+    """Return a function that merges two numeric bounds by ``choose``, such as ``max``.
 
-    In draft 4 an exclusive bound is a boolean flag; of two flags the second is used.
+    If the bounds are booleans, as exclusive bounds are in JSON Schema draft 4, the function returns
+    the second one.
     """
 
     def chosen(first: Any, second: Any) -> Any:

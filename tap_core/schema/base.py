@@ -34,10 +34,10 @@ class SchemaPreprocessor(Protocol):
     def preprocess_schema(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Return the schema for the stream; ``schema`` may be changed in place.
+        """Return the schema for the stream to use; ``schema`` may be changed in place.
 
         Args:
-            schema: Schema as fetched from the source.
+            schema: Schema as fetched from the schema source.
             key_properties: Names of the stream's primary key properties.
         """
         ...
@@ -60,7 +60,10 @@ class SchemaSource(ABC, Generic[KeyT]):
     def preprocess_schema(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Return a schema converted by the source's preprocessor, or unchanged if it has none."""
+        """Return the schema converted by the preprocessor.
+
+        Without a preprocessor, return it unchanged.
+        """
         if self._preprocessor is None:
             return schema
         return self._preprocessor.preprocess_schema(schema, key_properties=key_properties)
@@ -84,7 +87,7 @@ class SchemaSource(ABC, Generic[KeyT]):
         return self.preprocess_schema(schema, key_properties=key_properties)
 
     def _fetched(self, key: KeyT) -> JsonSchema:
-        """Fetch a schema from the source.
+        """Fetch a schema by `fetch_schema`, and check that it is a JSON object.
 
         Raises:
             SchemaNotFoundError: `fetch_schema` has raised any exception.
@@ -106,19 +109,23 @@ class SchemaSource(ABC, Generic[KeyT]):
 
     @abstractmethod
     def fetch_schema(self, key: KeyT) -> JsonSchema:
-        """Return the schema stored under a key; called once per key.
+        """Return the schema stored under a key.
 
-        An exception of any type means that the schema was not found.
+        The result is cached, so this is called once per key. If an exception of any type is raised,
+        the schema counts as not found.
         """
 
 
 def _find_cause(ex: Exception) -> BaseException:
-    """Return the cause of an error that only locates an invalid schema, or else the error."""
+    """Return the exception to report as the reason for an unreadable schema.
+
+    A `SchemaNotValidError` that has a cause is replaced by the cause. Any other error is returned.
+    """
     return ex.__cause__ or ex if isinstance(ex, SchemaNotValidError) else ex
 
 
 class StreamSchema(Generic[KeyT]):
-    """Descriptor for the ``schema`` of a stream class that reads it from a schema source.
+    """Descriptor that gives a stream class its ``schema`` from a schema source.
 
     Args:
         schema_source: Source of the schema.
@@ -141,7 +148,7 @@ class StreamSchema(Generic[KeyT]):
 
     @final
     def __get__(self, obj: Any, objtype: type[Any]) -> Self | JsonSchema:
-        """Return the schema of a stream; on the class itself return this descriptor."""
+        """Return the stream's schema, or this descriptor if accessed on the class."""
         if obj is None:
             return self
         resolved = vars(obj).setdefault("_resolved_schemas", {})

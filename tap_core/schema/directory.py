@@ -64,7 +64,10 @@ class SchemaDirectory(SchemaSource[str]):
         return resolve_schema_references({"$ref": name}, cut_circles=True, retrieve=self._read)
 
     def _read(self, name: str) -> Any:
-        """Return the parsed file with a URL-encoded name; each file is read only once."""
+        """Return the parsed content of the file with a URL-encoded name.
+
+        Each file is read only once.
+        """
         if name not in self._files:
             text = resolve_relative(self.dir_path, name).read_text(encoding="utf-8-sig")
             self._files[name] = parse_document(text, get_suffix(name))
@@ -72,7 +75,7 @@ class SchemaDirectory(SchemaSource[str]):
 
 
 def _directory(location: str | Path | Traversable | ModuleType) -> Path | Traversable:
-    """Return the directory for a path, a package, its dotted name or a resource."""
+    """Return the directory for a path, a package, a package's dotted name or a package resource."""
     if isinstance(location, ModuleType):
         return importlib.resources.files(location)
     if not isinstance(location, str):

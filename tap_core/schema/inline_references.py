@@ -22,10 +22,10 @@ ANNOTATION_KEYWORDS: Final = frozenset(
 
 
 def inline_references(json_schema: Mapping[str, Any]) -> JsonSchema:
-    """Return a copy of a schema in which each ``$ref`` is replaced by its target.
+    """Return a copy of a schema in which each ``$ref`` is replaced by the schema it refers to.
 
-    A property with an unresolvable reference becomes ``{}``, and ``$defs`` and ``definitions`` are
-    removed.
+    A property whose reference cannot be resolved becomes ``{}``. The keywords ``$defs`` and
+    ``definitions`` are removed.
     """
     resolved = _resolved(json_schema, json_schema)
     if resolved is None:

@@ -54,7 +54,11 @@ def parse_document(text: str | bytes, suffix: str) -> Any:
 
 
 def _yaml(text: str | bytes) -> Any:
-    """Parse a YAML document; raise UnsupportedSchemaFormatError without PyYAML."""
+    """Parse a YAML document.
+
+    Raises:
+        UnsupportedSchemaFormatError: PyYAML is not installed.
+    """
     try:
         from tap_core.schema.yaml import load_yaml
     except ImportError as ex:
@@ -64,7 +68,10 @@ def _yaml(text: str | bytes) -> Any:
 
 
 def get_suffix(name: str) -> str:
-    """Return the suffix of a file name in lower case, such as ``.json``; empty without a suffix."""
+    """Return the suffix of a file name in lower case, such as ``.json``.
+
+    Return an empty text if the name has no suffix.
+    """
     return posixpath.splitext(name)[1].lower()
 
 
@@ -121,7 +128,7 @@ def resolve_sibling(location: _Location, name: str) -> _Location:
 
 
 def resolve_relative(folder: Path | Traversable, name: str) -> Path | Traversable:
-    """Return the file in a folder to which a URL-encoded relative path leads.
+    """Return the file in ``folder`` for a URL-encoded relative path.
 
     Raises:
         ValueError: The path is not relative, or contains an encoded slash.
@@ -152,7 +159,10 @@ def format_location(location: object) -> str:
 
 
 def _fetched(address: str, *, redirects: bool) -> tuple[bytes, str]:
-    """Return the content of a URL, and the suffix of its content type or of its path."""
+    """Return the content of a URL and the file suffix for its format.
+
+    The suffix is derived from the content type or, if that does not tell, from the URL's path.
+    """
     import requests
 
     from tap_core.http.transport import get_document

@@ -44,14 +44,17 @@ _Schema = Mapping[str, Any]
 
 
 def get_bounds(schema: _Schema) -> tuple[decimal.Decimal | None, decimal.Decimal | None]:
-    """Return the lowest and the highest value that a schema allows; None for a missing bound."""
+    """Return the lowest and the highest value that a schema allows.
+
+    A bound that the schema does not have is None.
+    """
     low = _bound(schema, "minimum", "exclusiveMinimum", 1)
     high = _bound(schema, "maximum", "exclusiveMaximum", -1)
     return low, high
 
 
 def get_step(schema: _Schema) -> decimal.Decimal | None:
-    """Return the ``multipleOf`` of a schema, or None if it is missing or not positive."""
+    """Return the value of ``multipleOf`` in a schema, or None if it is missing or not positive."""
     step = _exact(schema.get("multipleOf"))
     return step if step is not None and step > 0 else None
 
@@ -68,16 +71,20 @@ def get_integer_digits(bound: decimal.Decimal | None) -> int:
 
 
 def parse_count(value: Any) -> int | None:
-    """Return a number of digits from a schema, or None if it is not a non-negative integer."""
+    """Return a schema's value as a number of digits.
+
+    Return None if the value is not an integer or is negative.
+    """
     counts = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return value if counts else None
 
 
 def _bound(schema: _Schema, keyword: str, exclusive: str, inward: int) -> decimal.Decimal | None:
-    """Return the tighter of two bounds, the inclusive one and the exclusive one; None without both.
+    """Return the lower or upper bound of a schema, or None if it has no such bound.
 
-    An exclusive bound is converted to an inclusive one by adding ``inward``. In draft 4, the
-    exclusive keyword is a boolean flag for the inclusive bound.
+    If the schema has both an inclusive and an exclusive bound, the tighter one is returned. An
+    exclusive bound is converted to an inclusive one by adding ``inward``. In JSON Schema draft 4,
+    the exclusive keyword is not a number but a boolean that makes the other bound exclusive.
 
     Args:
         schema: Schema with the bounds.
@@ -95,7 +102,10 @@ def _bound(schema: _Schema, keyword: str, exclusive: str, inward: int) -> decima
 
 
 def _exact(value: Any) -> decimal.Decimal | None:
-    """Return a number as an exact Decimal, or None for NaN, infinity and anything but a number."""
+    """Return a number as an exact Decimal.
+
+    Return None for NaN, infinity or a value of another type.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
         return None
     if isinstance(value, float) and value in {float(MIN_INT64), float(MAX_INT64)}:

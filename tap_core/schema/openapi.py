@@ -62,7 +62,7 @@ class OpenAPISchema(SchemaSource[KeyT]):
         Raises:
             OSError: The document cannot be read.
             ValueError: The document is not valid JSON or YAML.
-            UnsupportedOpenAPISpec: The file name is neither that of a JSON nor of a YAML file.
+            UnsupportedOpenAPISpec: The document is neither a JSON nor a YAML file.
         """
         if isinstance(self.source, Mapping):
             return dict(self.source)
@@ -89,8 +89,8 @@ class OpenAPISchema(SchemaSource[KeyT]):
     def get_unresolved_schema(self, key: KeyT) -> JsonSchema:
         """Return the schema for a key before its references are resolved.
 
-        By default this is a ``$ref`` to the component named by the key. Override it to find schemas
-        elsewhere, such as in the responses of a path.
+        By default this is a ``$ref`` to the component that has the key as its name. Override it to
+        find schemas elsewhere, such as in the responses of a path.
         """
         path = _COMPONENTS[self.spec_version]
         components: Any = self.spec
@@ -105,7 +105,7 @@ class OpenAPISchema(SchemaSource[KeyT]):
         """Return the schema of a key with every reference replaced by its target.
 
         Raises:
-            SchemaNotValidError: A reference cannot be resolved, or there is no such component.
+            SchemaNotValidError: A reference cannot be resolved, or no component has this name.
         """
         return resolve_schema_references(
             self.get_unresolved_schema(key),
@@ -115,11 +115,17 @@ class OpenAPISchema(SchemaSource[KeyT]):
         )
 
     def fetch_schema(self, key: KeyT) -> JsonSchema:
-        """Return the schema of a component with references resolved, not yet normalized."""
+        """Return the schema of the component named ``key`` with its references resolved.
+
+        The schema is not converted to JSON Schema yet; `get_schema` does that afterwards.
+        """
         return self.resolve_schema(key)
 
     def _neighbour(self, name: str) -> Any:
-        """Return another document by its path relative to this one; it is read only once."""
+        """Return another document to which this one refers by a relative path.
+
+        Each is read only once.
+        """
         if isinstance(self.source, Mapping):
             msg = f"'{name}' cannot be read: the document is a dictionary and has no folder"
             raise ValueError(msg)  # noqa: TRY004 - the reference is wrong, not the type

@@ -20,7 +20,7 @@ _CHOICES: Final = ("oneOf", "anyOf")
 
 
 def to_json_schema(schema: JsonSchema) -> None:
-    """Convert OpenAPI's keywords in one schema to JSON Schema, in place, except ``nullable``."""
+    """Convert the keywords that only OpenAPI has to JSON Schema, in place; ``nullable`` is kept."""
     _normalize_nullable(schema)
     _normalize_type(schema)
     _normalize_bounds(schema)
@@ -35,7 +35,11 @@ def _normalize_nullable(schema: JsonSchema) -> None:
 
 
 def _normalize_type(schema: JsonSchema) -> None:
-    """Set a missing ``type`` that other keywords imply; replace type ``file`` by binary text."""
+    """Complete or correct the ``type`` of a schema, in place.
+
+    A missing type is inferred from ``properties``, ``items`` or ``enum``. The type ``file`` becomes
+    ``string`` with the format ``binary``.
+    """
     if schema.get("type") == "file":
         schema["type"] = "string"
         schema.setdefault("format", "binary")
@@ -70,7 +74,11 @@ def _get_type(value: Any) -> str:
 
 
 def _normalize_bounds(schema: JsonSchema) -> None:
-    """Convert a bound with a boolean exclusive flag (OpenAPI 3.0) to a numeric exclusive bound."""
+    """Convert the exclusive bounds of OpenAPI 3.0 to those of JSON Schema, in place.
+
+    OpenAPI 3.0 marks the ``minimum`` or ``maximum`` as exclusive by a boolean. In JSON Schema the
+    exclusive bound is a number.
+    """
     for flag, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if isinstance(schema.get(flag), bool):
             exclusive = schema.pop(flag)
@@ -91,7 +99,7 @@ def _keep_lists_only(schema: JsonSchema) -> None:
 
 
 def accepts_null(schema: Any) -> bool:
-    """Return True if ``type``, ``const``, ``oneOf`` and ``anyOf`` of a schema allow null."""
+    """Return True if a schema allows null by its ``type``, ``const``, ``oneOf`` and ``anyOf``."""
     if not isinstance(schema, Mapping):
         return bool(schema)
     types = get_types(schema)
@@ -103,7 +111,7 @@ def accepts_null(schema: Any) -> bool:
 
 
 def accept_null(schema: JsonSchema) -> None:
-    """Add null to the ``type`` of a schema and to its ``oneOf`` and ``anyOf``, in place."""
+    """Make a schema allow null, in place, by extending its ``type``, ``oneOf`` and ``anyOf``."""
     types = get_types(schema)
     if types and _NULL not in types:
         schema["type"] = [*types, _NULL]
@@ -113,7 +121,10 @@ def accept_null(schema: JsonSchema) -> None:
 
 
 def without_null(schema: Any) -> Any:
-    """Return an option of ``oneOf`` without the type null; None if the option only allows null."""
+    """Return an option of ``oneOf`` with null removed from its types.
+
+    Return None if null is the only type of the option.
+    """
     if not isinstance(schema, Mapping) or _NULL not in get_types(schema):
         return schema
     types = [kind for kind in get_types(schema) if kind != _NULL]

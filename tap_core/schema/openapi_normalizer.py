@@ -39,13 +39,16 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
     def preprocess_schema(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Return the normalized schema of a stream; ``key_properties`` do not become nullable."""
+        """Return the normalized schema of a stream.
+
+        Every property becomes nullable, unless it is in ``key_properties``.
+        """
         return self.normalize_schema(schema, key_properties=key_properties)
 
     def normalize_schema(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Return a normalized copy of a schema, including its subschemas."""
+        """Return a copy of a schema, converted to JSON Schema together with its subschemas."""
         result = deepcopy(schema)
         if "allOf" in result:
             parts = result.pop("allOf")
@@ -64,7 +67,10 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
     def handle_object(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Normalize the properties of an object; all except key properties become nullable."""
+        """Normalize the properties of an object.
+
+        Every property becomes nullable, unless it is in ``key_properties``.
+        """
         schema["nullable"] = not key_properties
         properties = schema.get("properties", {})
         for name, inner in properties.items():
@@ -89,7 +95,10 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         return schema
 
     def handle_one_of(self, schema: JsonSchema) -> JsonSchema:
-        """Normalize the options; if only one is not null, it replaces the ``oneOf``."""
+        """Normalize the options of ``oneOf``.
+
+        If only one option remains besides null, that option replaces the ``oneOf``.
+        """
         rest = {keyword: value for keyword, value in schema.items() if keyword != "oneOf"}
         choices = [self._each(choice) for choice in schema["oneOf"]]
         real = [choice for choice in choices if without_null(choice) is not None]
@@ -102,13 +111,16 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         return {**rest, "oneOf": _null_once(choices)}
 
     def handle_all_of(self, subschemas: list[JsonSchema]) -> JsonSchema:
-        """Merge the members of an ``allOf``, which are not normalized yet, into one schema."""
+        """Merge the members of an ``allOf`` into one schema; the members are not normalized yet."""
         return merge_schemas(deepcopy(part) for part in subschemas)
 
     # Subschemas
 
     def _normalize_inside(self, schema: JsonSchema, key_properties: Sequence[str]) -> JsonSchema:
-        """Normalize the subschemas of a schema, except those of ``oneOf`` and ``anyOf``."""
+        """Normalize the subschemas of a schema.
+
+        The options of ``oneOf`` and ``anyOf`` stay unchanged.
+        """
         named = ["patternProperties"]
         if "object" in get_types(schema):
             schema = self.handle_object(schema, key_properties=key_properties)
@@ -130,11 +142,18 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
                 schema[keyword] = [self._each(item) for item in listed]
 
     def _each(self, schema: Any) -> Any:
-        """Return a normalized copy of a subschema; True and False stay unchanged."""
+        """Return a normalized copy of a subschema.
+
+        True and False, which are also schemas, are kept.
+        """
         return self.normalize_schema(dict(schema)) if isinstance(schema, Mapping) else schema
 
     def _without_checks(self, schema: JsonSchema) -> JsonSchema:
-        """Remove ``enum`` and ``pattern``; if an override keeps an ``enum``, add null to it."""
+        """Remove ``enum`` and ``pattern`` from a schema.
+
+        A subclass may override `handle_enum` to keep the ``enum``. If the schema allows null, null
+        is then added to the ``enum``.
+        """
         if "enum" in schema:
             schema = self.handle_enum(schema)
         if "pattern" in schema:
@@ -154,10 +173,10 @@ def _is_checked(schema: Any) -> bool:
 
 
 def _null_once(choices: list[Any]) -> list[Any]:
-    """Return the options of a ``oneOf`` such that at most one option allows null.
+    """Return the options of a ``oneOf`` such that at most one of them allows null.
 
-    If several options allow null, null is removed from each and added as a separate option, because
-    a value that matches two options is not valid under ``oneOf``.
+    Under ``oneOf``, a value is invalid if it matches two options. If several options allow null,
+    null is therefore removed from each of them and added as a separate option.
     """
     if sum(map(accepts_null, choices)) <= 1:
         return choices

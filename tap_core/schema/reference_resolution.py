@@ -18,7 +18,7 @@ def resolve_schema_references(
     schema: JsonSchema,
     refs: Mapping[str, JsonSchema] | None = None,
 ) -> JsonSchema:
-    """Replace every ``$ref`` of a schema by its target, in place, and return the schema.
+    """Replace every ``$ref`` in a schema by the schema it refers to; change and return ``schema``.
 
     A recursive reference is replaced by ``{}``, which accepts anything.
 

@@ -67,7 +67,7 @@ _DEPTHS: Final = (8, 4, 2, 1)
 
 
 class _TooManyError(Exception):
-    """Error raised when the schema has more references than the limit."""
+    """Error for a schema that has more references than allowed."""
 
 
 def resolve_schema_references(
@@ -77,20 +77,21 @@ def resolve_schema_references(
     cut_circles: bool = False,
     retrieve: Callable[[str], Any] | None = None,
 ) -> JsonSchema:
-    """Return a copy of a schema with every ``$ref`` replaced by its target.
+    """Return a copy of a schema with every ``$ref`` replaced by the schema it refers to.
 
     Args:
         schema: The schema to resolve.
-        refs: Other documents that references may point to, by the name used in the references.
-            The name ``""`` is the document of ``#/...`` references, by default the schema itself.
+        refs: Other documents that references may point to, by the name used in the references. The
+            name ``""`` is the document in which ``#/...`` references are looked up, by default the
+            schema itself.
         cut_circles: True to replace recursive references by ``{}``, and also the innermost
             references if there are too many. False to raise an error in both cases.
-        retrieve: Called with the name of a document that is not in ``refs``; returns the document.
-            An exception of any type means that the document does not exist.
+        retrieve: Function that returns a document, called with a name that is not in ``refs``. An
+            exception of any type means that the document does not exist.
 
     Raises:
-        SchemaNotValidError: A reference cannot be resolved, or, without ``cut_circles``, it is
-            recursive or there are too many references.
+        SchemaNotValidError: A reference cannot be resolved, or ``cut_circles`` is False and a
+            reference is recursive or there are too many references.
     """
     if not has_reference(schema):
         return deepcopy(dict(schema))
@@ -101,9 +102,9 @@ def resolve_schema_references(
 
 
 def normalize(schema: Mapping[str, Any]) -> JsonSchema:
-    """Return the normal form of a schema, which is equal for equivalent schemas.
+    """Return a schema in a normal form, in which equivalent schemas are equal.
 
-    Keys and property names are sorted, ``type`` is a list, ``type``, ``required`` and ``enum``
+    Keys and property names are sorted. ``type`` becomes a list. ``type``, ``required`` and ``enum``
     are sorted without duplicates, and an empty ``required`` is removed.
     """
     form = map_subschemas(_sorted(schema), normalize)
@@ -131,12 +132,12 @@ def _as_sorted_set(values: list[Any]) -> list[Any]:
 
 
 def map_subschemas(schema: Mapping[str, Any], step: Callable[[JsonSchema], Any]) -> JsonSchema:
-    """Return a copy of a schema with the function ``step`` applied to its direct subschemas."""
+    """Return a copy of a schema in which ``step`` has converted each direct subschema."""
     return {key: _mapped_value(key, value, step) for key, value in schema.items()}
 
 
 def _mapped_value(keyword: str, value: Any, step: _Step) -> Any:
-    """Return the value of a keyword with the function ``step`` applied to the schemas in it."""
+    """Return the value of a keyword, in which ``step`` has converted each schema."""
     if isinstance(value, Mapping) and keyword in _MAPPING_KEYWORDS:
         return {name: _applied(inner, step) for name, inner in value.items()}
     if isinstance(value, list) and keyword in _LIST_KEYWORDS:
@@ -145,7 +146,10 @@ def _mapped_value(keyword: str, value: Any, step: _Step) -> Any:
 
 
 def _applied(value: Any, step: _Step) -> Any:
-    """Apply ``step`` to a copy of an object schema; return any other value unchanged."""
+    """Return the result of ``step`` for a copy of an object schema.
+
+    Return other values unchanged.
+    """
     return step(dict(value)) if isinstance(value, Mapping) else value
 
 
@@ -163,7 +167,7 @@ class _Scope:
     count: Iterator[int] = field(default_factory=itertools.count)
 
     def follow(self, reference: str) -> tuple[JsonSchema, _Scope]:
-        """Return the target of a reference, and the context for references in the target."""
+        """Return the schema that a reference refers to, and the context to resolve it further."""
         from referencing.exceptions import Unresolvable
 
         if len(self.visited) >= self.deepest:
@@ -212,16 +216,16 @@ def _as_object(schema: Any) -> JsonSchema:
 
 
 def has_reference(value: Any) -> bool:
-    """Return True if ``$ref`` is a key anywhere in a value, including in data such as examples."""
+    """Return True if a value contains the key ``$ref`` anywhere, even in data such as examples."""
     if isinstance(value, Mapping):
         return "$ref" in value or any(map(has_reference, value.values()))
     return isinstance(value, list) and any(map(has_reference, value))
 
 
 def _expand_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
-    """Resolve all references or, if there are too many, only to a limited depth.
+    """Return a schema with its references resolved; if there are too many, only to a limited depth.
 
-    The number of references grows exponentially if schemas reference each other.
+    The number of references grows exponentially if schemas refer to each other.
     """
     for deepest in (sys.maxsize, *_DEPTHS) if scope.cut_circles else (sys.maxsize,):
         with contextlib.suppress(_TooManyError):
@@ -231,7 +235,7 @@ def _expand_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
 
 
 def _replaced(schema: JsonSchema, scope: _Scope) -> JsonSchema:
-    """Return a schema with all references replaced, also in its subschemas and in targets."""
+    """Return a schema with all references replaced, even those inside the replacements."""
     rest = {key: value for key, value in schema.items() if key != "$ref"}
     result = map_subschemas(rest, lambda inner: _replaced(inner, scope))
     if "$ref" in schema:

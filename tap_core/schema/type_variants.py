@@ -47,7 +47,7 @@ _MORE_PROPERTIES = ("additionalProperties", "patternProperties", "unevaluatedPro
 
 
 def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
-    """Yield a (type name, schema) pair for each variant that a schema allows, except null.
+    """Yield a (type name, schema) pair for each variant that a schema allows. Null is left out.
 
     A variant is one type combined with one alternative of each ``anyOf`` and ``oneOf``.
 
@@ -69,9 +69,11 @@ def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
 
 
 def _expanded(plain: _Schema, parts: Sequence[_Alternatives]) -> Iterator[tuple[str, _Schema]]:
-    """Yield the variants of a schema combined with one alternative of each list in ``parts``.
+    """Yield a (type name, schema) pair for each way to choose one alternative from each list.
 
-    Each variant is a pair of type name and schema.
+    Args:
+        plain: Schema without its combining keywords, to which each choice is added.
+        parts: Lists of alternatives. A value must match at least one schema of each list.
     """
     while parts and len(parts[0]) == 1:  # allOf may have thousands of members
         narrowed, inner = _split_combinators(parts[0][0])
@@ -86,9 +88,9 @@ def _expanded(plain: _Schema, parts: Sequence[_Alternatives]) -> Iterator[tuple[
 
 
 def _split_combinators(schema: _Schema) -> tuple[_Schema, list[_Alternatives]]:
-    """Split a schema into its other keywords and its ``allOf``, ``anyOf`` and ``oneOf``.
+    """Split a schema into its plain keywords and the schemas it combines (such as ``anyOf``).
 
-    The second result is a list of lists. A value must match at least one schema of each list; a
+    The alternatives are a list of lists. A value must match at least one schema of each list. A
     member of ``allOf`` becomes a list of one schema.
     """
     plain = {keyword: value for keyword, value in schema.items() if _is_usable(keyword, value)}
@@ -106,7 +108,7 @@ def _split_combinators(schema: _Schema) -> tuple[_Schema, list[_Alternatives]]:
 
 
 def _is_usable(keyword: str, value: Any) -> bool:
-    """Return False for combining keywords, and for keywords with a value of the wrong type."""
+    """Return True for a keyword with a value of the right type that does not combine schemas."""
     kind = _KEYWORD_TYPES.get(keyword)
     return keyword not in _COMBINING and (kind is None or isinstance(value, kind))
 
@@ -126,7 +128,7 @@ def _intersect(first: _Schema, second: _Schema) -> _Schema:
 
 
 def _intersect_properties(first: _Schema, second: _Schema) -> dict[str, Any]:
-    """Return the properties of both schemas; a property in both becomes an ``allOf``."""
+    """Return the properties of both schemas. A property in both must match both of its schemas."""
     names = [name for name in second if name in first and first[name] != second[name]]
     return {**first, **second, **{name: {"allOf": [first[name], second[name]]} for name in names}}
 
@@ -152,7 +154,10 @@ def _shared_types(first: Sequence[str], second: Sequence[str]) -> list[str]:
 
 
 def _kinds(schema: _Schema) -> list[str]:
-    """Return the type names of a schema except null; without ``type``, those that it implies."""
+    """Return the type names of a schema without null.
+
+    If the schema has no ``type``, the types are inferred from its other keywords.
+    """
     if "type" in schema:
         return [kind for kind in _types(schema) if kind != "null"]
     if schema.get("properties"):
@@ -163,7 +168,7 @@ def _kinds(schema: _Schema) -> list[str]:
 def _kinds_of_values(schema: _Schema) -> list[str]:
     """Return the type names of the values in ``const`` or ``enum``.
 
-    Return an empty list without such values, or if a value is a list or an object.
+    The list is empty if the schema has neither keyword, or if a value is a list or an object.
     """
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(values, list):
@@ -187,7 +192,7 @@ def object_schema(schema: Any) -> _Schema:
 def merge_object_variants(variants: Sequence[_Schema]) -> _Schema:
     """Return one object schema that combines several alternative object schemas.
 
-    Its ``properties`` are empty if one of the schemas declares none.
+    If one of the schemas declares no properties, the result has empty ``properties`` too.
     """
     if len(variants) == 1:
         return variants[0]
@@ -202,8 +207,8 @@ def merge_object_variants(variants: Sequence[_Schema]) -> _Schema:
 def _merged_properties(variants: Iterable[_Schema], how: str) -> dict[str, Any]:
     """Return the properties of all variants.
 
-    If variants define a property differently, the definitions are combined by the keyword ``how``,
-    such as ``anyOf``.
+    If variants define a property differently, its definitions become a list under the keyword
+    ``how``, such as ``anyOf``.
     """
     collected: dict[str, list[Any]] = {}
     for variant in variants:

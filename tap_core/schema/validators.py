@@ -27,7 +27,10 @@ _BOUND_RE: Final = SimpleNamespace(**{**vars(re), "search": search})
 
 @cache
 def validator_class() -> type[Draft202012Validator]:
-    """Return the validator class for Draft 2020-12 that is safe for untrusted schemas."""
+    """Return a validator class for JSON Schema Draft 2020-12 that is safe for untrusted schemas.
+
+    Matching has a time limit, and references to other documents are not followed.
+    """
     from jsonschema import Draft202012Validator
 
     kind: type[Draft202012Validator] = bound_validator(Draft202012Validator)
@@ -35,7 +38,7 @@ def validator_class() -> type[Draft202012Validator]:
 
 
 def find_schema_errors(schema: Any) -> Iterator[tuple[list[str | int], str]]:
-    """Yield the path and message of each error in a schema, by the meta-schema of Draft 7."""
+    """Yield a (path, message) pair for each violation of JSON Schema Draft 7 in a schema."""
     from jsonschema import Draft7Validator
 
     kind = bound_validator(Draft7Validator)
@@ -68,7 +71,7 @@ def bound_validator(base: Any) -> Any:
 
 
 def _with_empty_registry(original: Any) -> Any:
-    """Wrap a validator's constructor so that, by default, no other documents can be referenced."""
+    """Wrap a validator's constructor so that, by default, references to other documents fail."""
 
     def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
         from referencing import Registry
@@ -81,7 +84,7 @@ def _with_empty_registry(original: Any) -> Any:
 
 
 def _reporting_references(original: Any) -> Any:
-    """Wrap ``iter_errors`` so that an unresolvable reference raises `InvalidJSONSchema`."""
+    """Wrap ``iter_errors`` to raise `InvalidJSONSchema` if a reference cannot be resolved."""
 
     def iter_errors(self: Any, instance: Any, _schema: Any = None) -> Iterator[Any]:
         from referencing.exceptions import CannotDetermineSpecification, Unresolvable
@@ -102,7 +105,10 @@ def _reporting_references(original: Any) -> Any:
 
 
 def _evolving_bound(bound: Any, original: Any) -> Any:
-    """Wrap ``evolve`` so that the validator for another ``$schema`` is restricted as well."""
+    """Wrap the validator method ``evolve``, which creates validators for subschemas.
+
+    A subschema with another ``$schema`` has another validator class; it is protected too.
+    """
 
     def evolve(self: Any, **changes: Any) -> Any:
         validator = original(self, **changes)
@@ -120,7 +126,7 @@ def _evolving_bound(bound: Any, original: Any) -> Any:
 
 
 def _format_checker(base: FormatChecker) -> FormatChecker:
-    """Return a copy of a format checker that checks the format ``regex`` within limits."""
+    """Return a copy of a format checker that limits the time and size of checks for ``regex``."""
     from jsonschema import FormatChecker
 
     checker = FormatChecker(formats=())

@@ -35,7 +35,7 @@ def load_yaml(text: str | bytes) -> Any:
 
 
 class _NotYamlError(ValueError, yaml.YAMLError):
-    """Error that is both a `ValueError`, as `json` raises, and a PyYAML error."""
+    """Error for invalid YAML, which is both a `ValueError` and an error of PyYAML."""
 
 
 class _JsonLoader(yaml.SafeLoader):
@@ -44,12 +44,12 @@ class _JsonLoader(yaml.SafeLoader):
         self.deep_construct = True  # otherwise recursive documents would be constructed
 
     def construct_document(self, node: yaml.Node) -> Any:
-        """Return the document of a node tree after checking its tags and size."""
+        """Check the tags and the size of a parsed YAML document, and return its value."""
         check_nodes(node)
         return super().construct_document(node)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """Return the value of a node."""
+        """Return the Python value of a YAML node; called by PyYAML for each node."""
         construct = super().construct_object
         return (
             read_scalar(node, construct)
@@ -58,7 +58,10 @@ class _JsonLoader(yaml.SafeLoader):
         )
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return a mapping whose keys are text as in the document."""
+        """Return the dict of a YAML mapping.
+
+        Keys are kept as text, so that ``1`` becomes ``"1"``.
+        """
         self.flatten_mapping(node)
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):

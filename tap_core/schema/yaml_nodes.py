@@ -95,11 +95,11 @@ def check_nodes(root: yaml.Node) -> None:
 
 
 def read_scalar(node: yaml.ScalarNode, construct: Callable[[yaml.ScalarNode], Any]) -> Any:
-    """Return the value of a scalar node; ``construct`` is PyYAML's constructor for it.
+    """Return the value of a scalar node, converted by ``construct``, PyYAML's own method.
 
     Raises:
-        yaml.constructor.ConstructorError: The text is invalid for its tag, or the number is
-            too long.
+        yaml.constructor.ConstructorError: The text is invalid for its tag, or the number is too
+            long.
     """
     kind = node.tag.removeprefix(_TAG)
     if node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
@@ -141,5 +141,5 @@ def _check_tag(node: yaml.Node) -> None:
 
 
 def _refused(node: yaml.Node, problem: str) -> yaml.constructor.ConstructorError:
-    """Return PyYAML's error for a node, with its line and column."""
+    """Return PyYAML's error for a node that is not allowed; its message has the line and column."""
     return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)

@@ -52,11 +52,11 @@ _logger = logging.getLogger(__name__)
 class SelectionMask(dict[Breadcrumb, bool]):
     """Selection of a stream's properties by breadcrumb, the path of a property in the schema.
 
-    A breadcrumb that is not listed is selected if its parent is.
+    A breadcrumb that is not listed has the selection of its parent.
     """
 
     def __missing__(self, breadcrumb: Breadcrumb) -> bool:
-        """Return the selection of the parent; a stream that is not listed is selected."""
+        """Return the selection of the parent; a stream without an entry is selected."""
         if len(breadcrumb) < _PARENT_DEPTH:
             return True
         return self[breadcrumb[:-_PARENT_DEPTH]]
@@ -68,12 +68,15 @@ class Metadata:
 
     Attributes:
         inclusion: ``available``, ``automatic`` or ``unsupported``.
-        selected: The user's choice, or None.
-        selected_by_default: The tap's default, or None.
+        selected: True or False as the user has chosen; None without a choice.
+        selected_by_default: Default of the tap if the user has made no choice, or None.
     """
 
     class InclusionType(str, enum.Enum):
-        """Rule for including a property in records: optional, automatic or unsupported."""
+        """Rule for including a property in records.
+
+        The property is optional, always included or not supported.
+        """
 
         AVAILABLE = "available"
         AUTOMATIC = "automatic"
@@ -198,7 +201,13 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
         schema: JsonSchema,
         automatic: Iterable[str] = (),
     ) -> None:
-        """Add entries for the properties of ``schema``, including nested properties."""
+        """Add entries for the properties in ``schema`` and for nested properties.
+
+        Args:
+            parent: Breadcrumb of the object to which the schema belongs.
+            schema: JSON Schema of that object.
+            automatic: Names of the properties that are always included, such as keys.
+        """
         for name, definition in (schema.get("properties") or {}).items():
             breadcrumb = (*parent, "properties", name)
             self[breadcrumb] = Metadata(
@@ -217,7 +226,10 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
         )
 
     def _is_selected(self, breadcrumb: Breadcrumb, known: dict[Breadcrumb, bool]) -> bool:
-        """Return True if a breadcrumb is selected; ``known`` is a cache of results."""
+        """Return True if the stream or property at a breadcrumb is selected.
+
+        ``known`` caches the results by breadcrumb.
+        """
         if breadcrumb not in known:
             parent = self._is_selected(breadcrumb[:-_PARENT_DEPTH], known) if breadcrumb else None
             metadata = self.get(breadcrumb)

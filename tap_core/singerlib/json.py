@@ -44,7 +44,7 @@ def replace_path(fields: Mapping[str, Any], path: Sequence[str], value: Any) -> 
 
 
 class UnreadableJSONError(json.JSONDecodeError):
-    """Error for JSON that Python cannot represent, because of its depth or the size of a number."""
+    """Error for JSON that Python cannot represent: nested too deeply, or with too long a number."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, "", 0)
@@ -103,9 +103,9 @@ def dump_json(
 def serialize_json(obj: object, **kwargs: Any) -> str:
     """Return a message as JSON on one line.
 
-    Datetimes are written in ISO 8601, other values that JSON does not support as text, and NaN and
-    infinity as null. Non-ASCII characters are escaped exactly as in singer_sdk, because the text
-    may become the value of a record, for example that of a flattened array.
+    Datetimes are written in ISO 8601. Other values that JSON does not support become text. NaN and
+    infinity become null. Non-ASCII characters are escaped exactly as in singer_sdk, because a
+    record may contain the result as text, for example a flattened array.
     """
     if not kwargs:
         try:

@@ -33,7 +33,7 @@ __all__ = [
 
 
 class SingerMessageType(str, Enum):
-    """Types of messages in the Singer specification and its extensions."""
+    """Types of Singer messages, including extensions of the Singer specification such as BATCH."""
 
     RECORD = "RECORD"
     SCHEMA = "SCHEMA"
@@ -43,7 +43,7 @@ class SingerMessageType(str, Enum):
 
 
 def exclude_null_dict(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a dict of the pairs whose values are not None."""
+    """Return a dict of (key, value) pairs, without the pairs whose value is None."""
     return {key: value for key, value in pairs if value is not None}
 
 
@@ -143,7 +143,7 @@ class SchemaMessage(Message):
 
 @dataclass
 class StateMessage(Message):
-    """STATE message: a state that may be stored once all records before it are persisted."""
+    """STATE message: a state to be stored after all records before the message were loaded."""
 
     value: Mapping[str, Any]
 
@@ -154,7 +154,7 @@ class StateMessage(Message):
 
 @dataclass
 class ActivateVersionMessage(Message):
-    """ACTIVATE_VERSION message: all rows of the stream with another ``version`` are obsolete."""
+    """ACTIVATE_VERSION message: rows of the stream with another ``version`` are obsolete."""
 
     stream: str
     version: int
@@ -181,7 +181,7 @@ class SDKBatchMessage(Message):
     version: int | None = None
 
     def __post_init__(self) -> None:
-        """Set the message type, and convert an encoding passed as a dict."""
+        """Set the message type; convert ``encoding`` to an object if it is a dict."""
         self.type = SingerMessageType.BATCH
         if isinstance(self.encoding, Mapping):
             self.encoding = BaseBatchFileEncoding.from_dict(self.encoding)

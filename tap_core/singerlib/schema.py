@@ -70,7 +70,7 @@ _NESTED: Final = frozenset(("properties", "items"))
 
 @dataclass(slots=True)
 class Schema:
-    """JSON Schema with the keywords as attributes (``$id`` is ``id``).
+    """JSON Schema as an object with an attribute for each keyword (``$id`` is ``id``).
 
     Keywords without an attribute are stored in ``extras``.
     """

@@ -28,8 +28,8 @@ _HIDDEN = "***"
 class DatabaseUnreachableError(ConfigurationError, exc.OperationalError):
     """Error for a failed connection: the server does not respond, or it rejects the user.
 
-    It is also an `sqlalchemy.exc.OperationalError`, so that ``except`` clauses of connectors
-    keep working; ``orig`` is the driver's error.
+    It is also an `sqlalchemy.exc.OperationalError`, because connectors may catch that error. The
+    attribute ``orig`` is the driver's error.
     """
 
     def __init__(self, message: str, orig: BaseException) -> None:
@@ -53,7 +53,7 @@ def install_error_translation(engine: sa.Engine) -> sa.Engine:
 def translate_url_errors() -> Iterator[None]:
     """Context manager that replaces SQLAlchemy's errors for invalid database URLs.
 
-    SQLAlchemy's own messages may contain the URL's password.
+    They are replaced because their messages may contain the URL's password.
 
     Raises:
         ConfigurationError: The URL is invalid, or its dialect is not known.
@@ -111,7 +111,7 @@ def _make_connection_error(context: sa.engine.ExceptionContext) -> BaseException
 
 
 def _without(secret: str, text: str) -> str:
-    """Return a text in which a secret is masked, including the secret's URL-encoded forms."""
+    """Return a text with ``***`` in place of a secret and of the secret's URL-encoded forms."""
     for form in {secret, quote(secret, safe=""), quote_plus(secret)} - {""}:
         text = text.replace(form, _HIDDEN)
     return text

@@ -73,11 +73,11 @@ _Name: TypeAlias = str | FullyQualifiedName
 
 
 class SQLConnector:
-    """Connector to a database, for connections, discovery and DDL statements.
+    """Connector to a database: it opens connections, discovers tables and changes their columns.
 
-    Override `get_sqlalchemy_url` to build the URL from other settings, `create_engine` to
-    connect differently, and ``sql_to_jsonschema_converter`` or ``jsonschema_to_sql_converter``
-    to convert types differently.
+    Override `get_sqlalchemy_url` to build the URL from other settings, `create_engine` to connect
+    differently, and ``sql_to_jsonschema_converter`` or ``jsonschema_to_sql_converter`` to convert
+    types differently.
     """
 
     max_varchar_length: int | None = None
@@ -176,7 +176,7 @@ class SQLConnector:
 
     @contextmanager
     def _connect(self) -> Iterator[sa.Connection]:
-        """Open a connection that streams results from the server if the driver supports it."""
+        """Open a connection that streams query results, if the database driver supports it."""
         with self._engine.connect().execution_options(stream_results=True) as connection:
             yield connection
 
@@ -197,7 +197,7 @@ class SQLConnector:
         db_name: str | None = None,
         delimiter: str = ".",
     ) -> FullyQualifiedName:
-        """Return the fully qualified name of a table, quoted where the database requires it.
+        """Return the fully qualified name of a table; a part is quoted if the database requires it.
 
         Raises:
             ValueError: All parts are empty.
@@ -215,7 +215,7 @@ class SQLConnector:
         category=SingerSDKPendingDeprecationWarning,
     )
     def quote(self, name: str) -> str:
-        """Return a name with each of its parts quoted where the database requires it."""
+        """Return a dotted name with each part quoted, if the database requires quotes for it."""
         return ".".join(map(self._dialect.identifier_preparer.quote, name.split(".")))
 
     # Types
@@ -308,7 +308,7 @@ class SQLConnector:
     ) -> list[tuple[str, bool]]:
         """Return a (name, is_view) pair for each table and view of a database schema.
 
-        Discovery is restricted to the result if this method is overridden.
+        Override it to restrict discovery to some tables and views.
         """
         tables = [(name, False) for name in inspected.get_table_names(schema=schema_name)]
         return tables + [(name, True) for name in self._view_names(inspected, schema_name)]
@@ -325,10 +325,11 @@ class SQLConnector:
         reflected_pk: ReflectedPrimaryKeyConstraint | None = None,
         reflected_indices: list[ReflectedIndex] | None = None,
     ) -> CatalogEntry:
-        """Return the catalog entry of one table or view from its reflected metadata.
+        """Return the catalog entry of one table or view.
 
-        The entry's key is the primary key or, without one, the first unique index. The replication
-        method is left empty for the user to choose.
+        The columns and keys are passed as reflected, that is, as SQLAlchemy read them from the
+        database. The entry's key properties are the primary key or, without one, the columns of the
+        first unique index. The replication method is left empty for the user to choose.
         """
         stream = f"{schema_name}-{table_name}" if schema_name else table_name
         keys = _keys(reflected_pk, reflected_indices or [])
@@ -434,7 +435,7 @@ class SQLConnector:
     def _discover_entries(
         self, engine: sa.Engine, inspected: sa.Inspector, schema: str, reflect_indices: bool
     ) -> Iterator[CatalogEntry]:
-        """Yield the catalog entries of one database schema: its tables, then its views."""
+        """Yield the catalog entries of one database schema, first tables and then views."""
         reflection = _SchemaReflection(self, inspected, schema)
         primary_keys = reflection.inspect_all(
             inspected.get_multi_pk_constraint, inspected.get_pk_constraint
@@ -465,7 +466,10 @@ class SQLConnector:
     def _get_listed_objects(
         self, engine: sa.Engine, inspected: sa.Inspector, schema: str
     ) -> Collection[tuple[str, bool]] | None:
-        """Return the result of `get_object_names` if an author overrides it, else None."""
+        """Return the tables and views to which `get_object_names` restricts discovery.
+
+        Return None if a subclass does not override `get_object_names`, so that all are discovered.
+        """
         method = getattr(type(self), "get_object_names", None)
         if method is SQLConnector.get_object_names:
             return None
@@ -489,7 +493,10 @@ class SQLConnector:
         ).to_dict()
 
     def _view_names(self, inspected: sa.Inspector, schema: str) -> list[str]:
-        """Return the names of the views in a schema; empty if the dialect cannot list views."""
+        """Return the names of a schema's views.
+
+        The list is empty if the dialect cannot list views.
+        """
         try:
             return inspected.get_view_names(schema=schema)
         except NotImplementedError:
@@ -498,25 +505,28 @@ class SQLConnector:
 
     @cached_property
     def _view_warning(self) -> None:
-        """Log a warning, when first accessed, that the dialect cannot list views."""
+        """Cached property that logs a warning when first read: the dialect cannot list views."""
         self.logger.warning(
             "Provider does not support get_view_names(). Streams list may be incomplete or"
             " `is_view` may be unpopulated."
         )
 
     def _warn_no_view_detection(self) -> None:
-        """Log a warning, on the first call only, that the dialect cannot list views."""
+        """Warn that the dialect cannot list views; only the first call logs the warning."""
         _ = self._view_warning
 
     @contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:
-        """Context manager for a connection whose statements are committed together, or none."""
+        """Context manager for a connection with a transaction.
+
+        All statements are committed at the end. If one fails, all are rolled back.
+        """
         with self._connect() as connection, connection.begin():
             connection.execution_options(stream_results=False)  # server-side cursors can only read
             yield connection
 
     def _column_type_for(self, definition: Any) -> _Type:
-        """Return the column type for a property's schema; True and False count as ``{}``."""
+        """Return the column type for a property's schema; True and False are treated as ``{}``."""
         schema: JsonSchema = definition if isinstance(definition, dict) else {}
         return adapt_type(self.to_sql_type(schema), self._dialect)
 
@@ -570,7 +580,9 @@ class SQLConnector:
             connection.execute(statement)
 
     def _adapt_column_type(self, full_table_name: _Name, column_name: str, sql_type: _Type) -> None:
-        """Alter a column if necessary, so that it can hold ``sql_type`` and its present values.
+        """Alter a column if its present type cannot hold the values of ``sql_type``.
+
+        The new type can hold the column's present values too.
 
         Raises:
             NotImplementedError: The column must be altered, and `allow_column_alter` is false.
@@ -595,24 +607,24 @@ class SQLConnector:
             connection.execute(self._alter_statement(full_table_name, column_name, merged))
 
     def _is_same(self, current: _Type, sql_type: _Type) -> bool:
-        """Return True if two types have the same name, either in SQLAlchemy or in this database."""
+        """Return True if two types have the same name, as SQLAlchemy or this database writes it."""
         if str(current) == str(sql_type):
             return True
         return bool(self._type_name(current) == self._type_name(sql_type))
 
     def _type_name(self, sql_type: _Type) -> str:
-        """Return the name of a type in this database; if it has none, SQLAlchemy's name."""
+        """Return the name of a type as this database writes it, or else as SQLAlchemy does."""
         try:
             return sql_type.compile(dialect=self._dialect)
         except (sa.exc.CompileError, NotImplementedError):  # a reflected type without a name
             return str(sql_type)
 
     def _type_for_both(self, current: _Type, new: _Type) -> _Type:
-        """Return a column type for the values of both types.
+        """Return a column type that can hold the values of the types ``current`` and ``new``.
 
-        It is ``new`` if a column of type ``current`` would lose values of ``new``, else the result
-        of `merge_sql_types`. SQLite always uses `merge_sql_types`, because its columns store any
-        value unchanged.
+        It is ``new`` if a column of type ``current`` would lose parts of the new values. Otherwise
+        it is the result of `merge_sql_types`. SQLite always uses `merge_sql_types`, because its
+        columns store any value unchanged.
         """
         if self._dialect.name != "sqlite" and (
             loses_precision(current, new) or (self.allow_column_alter and is_wider(current, new))
@@ -621,7 +633,10 @@ class SQLConnector:
         return self.merge_sql_types([current, new])
 
     def _alter_statement(self, table_name: _Name, column_name: str, column_type: _Type) -> sa.DDL:
-        """Return the statement that changes a column's type, using an author's override if any."""
+        """Return the statement that changes a column's type.
+
+        If a subclass overrides `get_column_alter_ddl`, that method builds the statement.
+        """
         if is_any_overridden(self, SQLConnector, "get_column_alter_ddl"):
             return self.get_column_alter_ddl(
                 table_name=table_name, column_name=column_name, column_type=column_type
@@ -761,7 +776,8 @@ class SQLConnector:
     ) -> None:
         """Create a table with a column for each property.
 
-        Names in ``primary_keys`` that are not properties are left out of the primary key.
+        Names in ``primary_keys`` without a property of that name do not become part of the primary
+        key.
 
         Raises:
             NotImplementedError: ``as_temp_table`` is true; override to support temporary tables.
@@ -796,8 +812,7 @@ class SQLConnector:
     ) -> None:
         """Create a table, or adapt the existing one to the schema.
 
-        With the load method ``overwrite``, the connector drops and recreates the table when this is
-        first called for it.
+        With the load method ``overwrite``, the first call for a table drops and recreates it.
         """
         name = str(full_table_name)
         overwrites = self.config.get("load_method") == TargetLoadMethods.OVERWRITE
@@ -825,7 +840,7 @@ class SQLConnector:
     def _prepare_columns(self, full_table_name: _Name, properties: JsonSchema) -> None:
         """Call `prepare_column` for each column that must be added or altered.
 
-        If an author overrides `prepare_column`, it is called for every column.
+        If a subclass overrides `prepare_column`, it is called for every column.
         """
         is_overridden = is_any_overridden(
             self, SQLConnector, "prepare_column", "_adapt_column_type", "column_exists"
@@ -843,7 +858,7 @@ class SQLConnector:
         full_table_name: _Name,  # noqa: ARG002 - a hook
         primary_keys: Sequence[str],  # noqa: ARG002
     ) -> None:
-        """Adapt the primary key of a table; does nothing unless overridden."""
+        """Adapt the primary key of a table. By default nothing is done; override it if needed."""
         self.logger.debug("Primary key adaptation is not implemented")
 
     # Rows of old versions
@@ -851,7 +866,10 @@ class SQLConnector:
     def delete_old_versions(
         self, *, full_table_name: _Name, version_column_name: str, current_version: int
     ) -> None:
-        """Delete rows with a version below the current one; keep rows without a version."""
+        """Delete the rows whose version is lower than the current one.
+
+        Keep rows without a version.
+        """
         column = self._dialect.identifier_preparer.quote(version_column_name)
         statement = sa.text(f"DELETE FROM {full_table_name} WHERE {column} < :version").bindparams(  # noqa: S608
             sa.bindparam("version", current_version, sa.BigInteger())
@@ -861,7 +879,10 @@ class SQLConnector:
 
 
 class _SchemaReflection:
-    """Reflection of one database schema: all tables in one query, or one by one if that fails."""
+    """Reader of the columns and keys of all tables in one database schema.
+
+    One query reads all tables. If it fails, each table is read separately.
+    """
 
     def __init__(self, connector: SQLConnector, inspected: sa.Inspector, schema: str) -> None:
         self._connector = connector
@@ -874,11 +895,11 @@ class _SchemaReflection:
         inspect_single: Callable[..., _T],
         kind: ObjectKind = ObjectKind.TABLE,
     ) -> Mapping[Any, _T]:
-        """Return the reflected metadata of all tables (or views), except unreadable ones.
+        """Return the metadata of all tables (or views); those that cannot be read are left out.
 
         Args:
-            inspect_many: Function that reflects all tables at once.
-            inspect_single: Function that reflects one table.
+            inspect_many: Function that reads the metadata of all tables at once.
+            inspect_single: Function that reads the metadata of one table.
             kind: Kind of object: table or view.
         """
         try:
@@ -898,7 +919,7 @@ class _SchemaReflection:
         return {key: metadata for key, metadata in reflected.items() if metadata is not None}
 
     def _inspect_one(self, inspect_single: Callable[..., _T], name: str) -> _T | None:
-        """Return the reflected metadata of one table, or None (with a warning) if that fails."""
+        """Return the metadata of one table. If it cannot be read, log a warning and return None."""
         try:
             return inspect_single(name, schema=self._schema)
         except DatabaseUnreachableError:
@@ -913,9 +934,9 @@ class _SchemaReflection:
             return None
 
     def _names(self, kind: ObjectKind) -> list[str]:
-        """Return the names of the tables or, depending on ``kind``, of all views.
+        """Return the names of all tables, or of all views including materialized ones.
 
-        Views include materialized views.
+        ``kind`` selects tables or views.
         """
         if kind is ObjectKind.TABLE:
             return self._inspected.get_table_names(schema=self._schema)
@@ -929,9 +950,10 @@ class _SchemaReflection:
 def _keys(
     primary: ReflectedPrimaryKeyConstraint | None, indices: Sequence[ReflectedIndex]
 ) -> list[str]:
-    """Return the primary key's columns or, without one, the columns of the first unique index.
+    """Return the names of the columns that identify a row.
 
-    The result is empty without both.
+    They are the primary key or, without one, the first unique index. Without both, the list is
+    empty.
     """
     if primary and "constrained_columns" in primary:
         return list(primary["constrained_columns"])

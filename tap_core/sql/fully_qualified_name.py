@@ -52,7 +52,7 @@ class FullyQualifiedName(UserString):
         super().__init__(delimiter.join(parts))
 
     def prepare_part(self, part: str) -> str:
-        """Return one part of the name as it is written in SQL."""
+        """Return one part of the name in the form used in SQL, such as in quotes."""
         return self.dialect.identifier_preparer.quote(part) if self.dialect else part
 
 

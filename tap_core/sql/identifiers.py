@@ -23,7 +23,7 @@ _LETTERS: Final = dict(zip(string.digits, string.ascii_lowercase, strict=False))
 def conform_name(name: str) -> str:
     """Convert a name to lower-case letters, digits and underscores, without a leading digit.
 
-    If no character of the name is allowed, the result lists their code points: ``u65e5_u672c``.
+    If a name has no such character, the result consists of its code points: ``u65e5_u672c``.
     """
     plain = _DROPPED.sub("", name).lower().strip().translate(_UNDERSCORES)
     if not plain:
@@ -47,10 +47,10 @@ def check_name_clashes(conformed: Mapping[str, str]) -> None:
     """Check that no two names are converted to the same identifier.
 
     Args:
-        conformed: Identifiers by name.
+        conformed: The identifier for each name.
 
     Raises:
-        ConformedNameClashException: Names clash; the message lists all of them.
+        ConformedNameClashException: Two names have the same identifier; the message lists all.
     """
     if len(set(conformed.values())) == len(conformed):
         return

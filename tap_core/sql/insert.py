@@ -26,7 +26,7 @@ RowExtractor: TypeAlias = Callable[[Record], _Row]
 
 @dataclass(frozen=True)
 class _Native:
-    """INSERT statement compiled to the driver's SQL, to bypass SQLAlchemy."""
+    """INSERT statement as SQL text for the database driver, which is faster than SQLAlchemy."""
 
     text: str
     keys: tuple[str, ...] | None
@@ -45,9 +45,9 @@ class BulkInsert:
     native: _Native | None
 
     def run(self, connection: sa.Connection, rows: list[_Row]) -> int:
-        """Insert rows; return the row count that the database reports.
+        """Insert rows, and return the number of inserted rows that the database reports.
 
-        Values that the driver does not accept are converted in ``rows``, in place.
+        Values in ``rows`` that the driver does not accept are converted in place.
         """
         if self.native is None:
             named = [dict(zip(self.columns, row, strict=True)) for row in rows]
@@ -77,8 +77,9 @@ def make_extractor(
     Args:
         properties: Names of the declared properties, in the order of the columns.
         columns: Names of the columns.
-        conform: Renames the properties of a record to column names. It is called only for records
-            with undeclared properties, because one of them may have the name of a column.
+        conform: Function that renames the properties of a record to column names. It is called only
+            for records with undeclared properties, because one of them may have the name of a
+            column.
     """
     declared, ordered, names = frozenset(properties), tuple(properties), tuple(columns)
 
@@ -91,13 +92,13 @@ def make_extractor(
 
 
 def _uses_executemany(dialect: Dialect) -> bool:
-    """Return True if SQLAlchemy runs a bulk insert by the driver's ``executemany`` only."""
+    """Return True if SQLAlchemy can insert many rows only by the driver's ``executemany``."""
     many_at_once = getattr(dialect, "use_insertmanyvalues_wo_returning", False)
     return not many_at_once and dialect.bind_typing is not BindTyping.SETINPUTSIZES
 
 
 def _native(statement: sa.Insert, columns: Sequence[str], dialect: Dialect) -> _Native:
-    """Compile an INSERT to the driver's SQL, with the converters for its columns' values."""
+    """Compile an INSERT to SQL text for the driver, with functions that convert its values."""
     compiled: Any = statement.compile(dialect=dialect, column_keys=list(columns))
     escaped: Mapping[str, str] = compiled.escaped_bind_names
     keys = None if compiled.positional else tuple(escaped.get(name, name) for name in columns)
@@ -112,7 +113,7 @@ def _native(statement: sa.Insert, columns: Sequence[str], dialect: Dialect) -> _
 
 
 def _convert_values(native: _Native, rows: Iterable[_Row]) -> None:
-    """Convert the values that the driver does not accept, in place."""
+    """Convert the values in ``rows`` that the driver does not accept, in place."""
     for position, converters in native.converters:
         get_converter = converters.get
         for row in rows:

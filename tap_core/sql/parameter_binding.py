@@ -28,7 +28,7 @@ _NUMBERS: Final = frozenset({"number", "integer"})
 
 
 class ConvertingType(sa.types.UserDefinedType[Any]):
-    """SQLAlchemy type that converts a parameter's value, depending on the value's class."""
+    """SQLAlchemy type that converts values for the database driver by their Python class."""
 
     cache_ok = False
 
@@ -79,7 +79,10 @@ def make_binder(
 
 
 def get_python_types(schema: Any) -> frozenset[str]:
-    """Return the names of the JSON types that a property allows; all if its schema has no type."""
+    """Return the names of the JSON types that a property allows.
+
+    If its schema has no type, all JSON types are returned.
+    """
     if not isinstance(schema, dict):
         return _ALL
     if isinstance(named := schema.get("type"), str):
@@ -93,7 +96,7 @@ def get_python_types(schema: Any) -> frozenset[str]:
 def _own_binding(
     column_type: sa.types.TypeEngine[Any], dialect: Dialect
 ) -> sa.types.TypeEngine[Any] | None:
-    """Return the column's type if it accepts objects and arrays as parameters, else None."""
+    """Return the column's type if the driver accepts objects and arrays for it, else None."""
     if isinstance(column_type, sa.JSON):  # None becomes the SQL NULL, not the JSON null
         return column_type.adapt(type(column_type), none_as_null=True)
     if isinstance(column_type, (sa.ARRAY, sa.TypeDecorator)):
@@ -108,7 +111,7 @@ def _own_binding(
 
 
 def _sqlite_converters(kinds: frozenset[str]) -> dict[type, Callable[[Any], Any]]:
-    """Return converters by class for values that SQLite's driver rejects or warns about."""
+    """Return conversion functions for values that SQLite's driver does not accept, by class."""
     converters: dict[type, Callable[[Any], Any]] = {}
     if "string" in kinds:
         converters = {datetime: _spaced, date: date.isoformat, time: time.isoformat}
@@ -122,7 +125,7 @@ def _spaced(instant: datetime) -> str:
 
 
 def _has_adapter(dialect: Dialect, kind: type) -> bool:
-    """Return True if an author has registered an adapter for a class with the SQLite driver."""
+    """Return True if the tap or target registered an adapter for a class with SQLite's driver."""
     driver: Any = dialect.dbapi
     adapters = getattr(driver, "adapters", {})
     adapter = adapters.get((kind, getattr(driver, "PrepareProtocol", None)))

@@ -80,9 +80,10 @@ class DriverText(NamedTuple):
 
 
 def iterate_pages(result: sa.CursorResult[Any]) -> Iterator[Sequence[Sequence[Any]]]:
-    """Yield the rows of a result in pages; the next page is fetched when it is requested.
+    """Yield the rows of a query result in pages; each page is fetched when it is requested.
 
-    The rows contain the driver's values; the caller must still apply `get_processors`.
+    The values are those of the database driver. The caller must apply the functions of
+    `get_processors` to them.
     """
     fetch, size, waited, worked = _get_fetch(result), FIRST_PAGE_ROWS, 0.0, 0.0
     requested_at = perf_counter()
@@ -97,18 +98,18 @@ def iterate_pages(result: sa.CursorResult[Any]) -> Iterator[Sequence[Sequence[An
 
 
 def get_processors(result: sa.CursorResult[Any]) -> Sequence[ColumnProcessor | None]:
-    """Return SQLAlchemy's function for each column that converts the driver's values.
+    """Return the function for each column that converts the driver's values to Python values.
 
-    The result is empty if no column needs a conversion.
+    The list is empty if no column needs a conversion.
     """
     metadata = _get_metadata(result)
     return () if metadata is None else metadata._processors  # noqa: SLF001 - see below
 
 
 def _get_fetch(result: sa.CursorResult[Any]) -> Callable[[int], Sequence[Sequence[Any]]]:
-    """Return a function that fetches a number of rows.
+    """Return a function that takes a number and fetches that many rows.
 
-    If possible, it bypasses SQLAlchemy's row objects for speed.
+    If possible, it fetches the driver's rows without SQLAlchemy's row objects, which are slower.
     """
     return result.fetchmany if _get_metadata(result) is None else result._fetchmany_impl  # noqa: SLF001
 
@@ -116,7 +117,7 @@ def _get_fetch(result: sa.CursorResult[Any]) -> Callable[[int], Sequence[Sequenc
 def _get_metadata(result: Any) -> Any:
     """Return a result's column metadata, or None if the driver's rows cannot be fetched directly.
 
-    The function uses attributes that are private to SQLAlchemy and the same in 2.0 and 2.1.
+    The metadata are private attributes of SQLAlchemy. They are the same in versions 2.0 and 2.1.
     """
     metadata = getattr(result, "_metadata", None)
     is_known = hasattr(result, "_fetchmany_impl") and getattr(metadata, "_processors", None)
@@ -139,7 +140,8 @@ def compile_row_reader(
     Args:
         names: Property names, in column order.
         texts: Rules for values that become text, by column name.
-        processors: Functions of `get_processors` by column position, or empty.
+        processors: Result of `get_processors`: a conversion function or None for each column; empty
+            if no column needs one.
     """
     scope: dict[str, Any] = {"epoch": _EPOCH, "plain": _as_plain}
     items = []
@@ -159,7 +161,13 @@ def compile_row_reader(
 
 
 def _make_value_expression(text: DriverText, number: int, value: str) -> str:
-    """Return the source code of an expression that applies the rule ``text`` to a value."""
+    """Return the source code of an expression that converts a value by the rule ``text``.
+
+    Args:
+        text: The rule.
+        number: Position of the column, which makes the generated variable names unique.
+        value: Source code that gives the value.
+    """
     name = value if value == f"v{number}" else f"w{number}"
     checked = value if name == value else f"({name} := {value})"
     operator = "not in" if text.others else "in"
@@ -170,7 +178,7 @@ def _make_value_expression(text: DriverText, number: int, value: str) -> str:
 def get_text_columns(
     columns: Mapping[str, sa.Column[Any]], properties: Mapping[str, JsonSchema]
 ) -> dict[str, DriverText]:
-    """Return the rules for values that become text, by column name.
+    """Return the rules for columns with values that become text, by column name.
 
     Columns that are not in the schema are skipped, because their values are dropped.
     """
@@ -192,7 +200,10 @@ def infer_value_type(column_type: Any) -> type:
 
 
 def _get_text_rule(column_type: Any, schema: JsonSchema) -> DriverText | None:
-    """Return the rule for a column's values that become text; None if JSON supports its type."""
+    """Return the rule that converts a column's values to text.
+
+    Return None if JSON supports the column's type, so that no conversion is needed.
+    """
     kind = infer_value_type(column_type)
     if kind is bytes and is_boolean_type(schema):
         return DriverText(frozenset((bytes,)), r"VALUE != b'\x00'")

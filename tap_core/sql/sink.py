@@ -45,7 +45,7 @@ _Name: TypeAlias = str | FullyQualifiedName
 
 @dataclass(frozen=True)
 class _Plan:
-    """Insert statement and row extractor, cached for one table and schema."""
+    """Insert statement for a table, and the function that extracts a record's values for it."""
 
     table: str
     schema: JsonSchema
@@ -79,11 +79,11 @@ class SQLSink(BatchSink, Generic[_C]):
         """Create the sink of a stream.
 
         Args:
-            target: Target of the sink.
+            target: Target to which the sink belongs.
             stream_name: Name of the stream.
             schema: JSON Schema of the stream.
             key_properties: Primary keys of the stream.
-            connector: Connector to the database; by default the target's shared one.
+            connector: Connector to the database; by default the one shared by the target's sinks.
         """
         self._connector: _C = connector or self._shared_connector(target)
         self._plan: _Plan | None = None
@@ -124,9 +124,10 @@ class SQLSink(BatchSink, Generic[_C]):
 
     @property
     def schema_name(self) -> str | None:
-        """Database schema: the setting ``default_target_schema``, or a part of the stream's name.
+        """Database schema of the table, or None if it has no schema.
 
-        The name is split as ``schema-table`` or ``db-schema-table``; None if it has no schema.
+        It is the setting ``default_target_schema`` or, if not set, a part of the stream's name,
+        which is split as ``schema-table`` or ``db-schema-table``.
         """
         if self.default_target_schema:
             return self.default_target_schema
@@ -162,8 +163,8 @@ class SQLSink(BatchSink, Generic[_C]):
 
         Args:
             name: Name of a property, or part of a stream's name.
-            object_type: ``database``, ``schema``, ``table`` or ``column``; None for the properties
-                of a schema.
+            object_type: ``database``, ``schema``, ``table`` or ``column``; None if the name is a
+                property in a JSON Schema.
         """
         return conform_name(name)
 
@@ -303,7 +304,7 @@ class SQLSink(BatchSink, Generic[_C]):
     def _unstorable(
         self, reason: BaseException, plan: _Plan, records: list[Record]
     ) -> UnstorableValueError:
-        """Return the error for a rejected batch, with the rejected value if it is found."""
+        """Return the error for a batch that the database rejected; it shows the value if found."""
         cell = None
         with (
             suppress(Exception),  # the first error is the one to report
@@ -313,7 +314,7 @@ class SQLSink(BatchSink, Generic[_C]):
         return make_unstorable_error(self.stream_name, self.connector._dialect.name, reason, cell)  # noqa: SLF001
 
     def _plan_for(self, full_table_name: _Name, schema: JsonSchema) -> _Plan:
-        """Return the insert statement and extractor: cached if table and schema are unchanged."""
+        """Return the insert statement and extractor; cached for the same table and schema."""
         table, plan = str(full_table_name), self._plan
         if plan is None or plan.table != table or plan.schema is not schema:
             plan = self._plan = self._make_plan(full_table_name, schema)
@@ -348,7 +349,7 @@ class SQLSink(BatchSink, Generic[_C]):
     ) -> int | None:
         """Merge the rows of one table into another by key columns.
 
-        The SDK never calls this method; an author may implement and call it.
+        The SDK never calls this method. A sink may implement it and call it in `process_batch`.
 
         Args:
             target_table_name: Name of the table to change.
@@ -368,7 +369,7 @@ class SQLSink(BatchSink, Generic[_C]):
     def activate_version(self, new_version: int) -> None:
         """Delete the rows of older versions, or mark them as deleted, after the sink is drained.
 
-        Without a version column in this run's rows, no row is changed, because old and new rows
+        If this run's rows have no version column, no row is changed, because old and new rows
         cannot be distinguished.
         """
         if not self.connector.table_exists(self.full_table_name):
@@ -395,7 +396,7 @@ class SQLSink(BatchSink, Generic[_C]):
             self.connector.prepare_column(table, name, sql_type=sql_type)
 
     def _mark_old_versions(self, new_version: int) -> None:
-        """Set the deletion time of all rows with an older version, unless it is already set."""
+        """Set the deletion time of all rows of older versions that do not have one yet."""
         connector, table = self.connector, self.full_table_name
         quote = connector._dialect.identifier_preparer.quote  # noqa: SLF001
         version, deleted = quote(self.version_column_name), quote(self.soft_delete_column_name)

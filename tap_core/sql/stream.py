@@ -78,7 +78,7 @@ class SQLStream(Stream, abc.ABC):
 
     @property
     def _singer_catalog_entry(self) -> CatalogEntry:
-        """Parsed catalog entry; parsed again after `catalog_entry` has changed."""
+        """Catalog entry of the stream, parsed; parsed again if `catalog_entry` has changed."""
         if self._read_entry is None or self._read_entry[0] != self.catalog_entry:
             entry = copy.deepcopy(self.catalog_entry)
             self._read_entry = entry, CatalogEntry.from_dict(entry)
@@ -121,7 +121,7 @@ class SQLStream(Stream, abc.ABC):
 
     @property
     def name_in_namespace(self) -> str:
-        """Table name, or the stream's name if schema and table name are not sufficient."""
+        """Table name; the stream's name if the entry lacks a schema or table or has a database."""
         entry = self._singer_catalog_entry
         is_told_apart = self.namespace and entry.table and not entry.database
         return entry.table if is_told_apart and entry.table else self.name
@@ -228,9 +228,9 @@ class SQLStream(Stream, abc.ABC):
                     yield from read(page)
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
-        """Return the number of rows of this sync's query, and None in place of a byte count.
+        """Return the number of rows of this sync's query, and None as the unknown number of bytes.
 
-        Return None if `estimates_by_count` is False or if the author overrides `get_records`.
+        Return None if `estimates_by_count` is False or if a subclass overrides `get_records`.
         """
         if not self.estimates_by_count or self._has_custom_get_records:
             return None
@@ -241,14 +241,14 @@ class SQLStream(Stream, abc.ABC):
 
     @property
     def _has_custom_get_records(self) -> bool:
-        """True if an author overrides `get_records`."""
+        """True if a subclass overrides `get_records`."""
         return getattr(self.get_records, "__func__", None) is not SQLStream.get_records
 
     def _conformed_properties(self) -> Mapping[str, JsonSchema]:
-        """Return the properties whose values may be converted to JSON values when they are read.
+        """Return the properties whose values can be converted to JSON as soon as they are read.
 
-        The result is empty if other code may use the values before they are encoded: an author's
-        override, a stream map, a child stream, or a caller outside of a sync.
+        The result is empty if other code may read the values first: an override in a subclass, a
+        stream map, a child stream, or a caller outside of a sync.
         """
         plan = get_plan(self)
         if (
@@ -267,18 +267,18 @@ class SQLStream(Stream, abc.ABC):
 
 
 def _streaming(connection: sa.Connection) -> dict[str, Any]:
-    """Return the options for a server-side cursor; options set by an author have precedence."""
+    """Return the options for a server-side cursor; options that the tap has set are kept."""
     chosen = connection.get_execution_options()
     return {"stream_results": True, "max_row_buffer": MAX_PAGE_ROWS, **chosen}
 
 
 def _columns(query: sa.Select[Any]) -> dict[str, Any]:
-    """Return the columns of a query by the names that they have in its result."""
+    """Return the columns of a query by their names in the query's result."""
     return {str(column.key): column for column in getattr(query, "selected_columns", ())}
 
 
 def _to_column_type(value: Any, column: sa.Column[Any]) -> Any:
-    """Convert a bookmark to its column's type, because a state stores datetimes as text."""
+    """Convert a bookmark, which may be text, to a value of its column's type."""
     read = _READERS.get(infer_value_type(column.type))
     if read is None or not isinstance(value, str):
         return value

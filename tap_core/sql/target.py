@@ -56,7 +56,7 @@ class SQLTarget(Target):
     def _connector_for(self, kind: type[SQLConnector]) -> SQLConnector:
         """Return the shared connector of a class, created when first requested.
 
-        A connector is shared so that it recreates each table only once per run.
+        It is shared so that each table is recreated only once per run (load method ``overwrite``).
         """
         if kind is getattr(getattr(self, "default_sink_class", None), "connector_class", None):
             return self.target_connector
@@ -77,7 +77,7 @@ class SQLTarget(Target):
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the settings of every SQL target, and those of its capabilities, to the schema."""
+        """Add the settings of every SQL target and of its capabilities to the settings' schema."""
         for settings, capability in (
             (TARGET_SCHEMA_CONFIG, TargetCapabilities.TARGET_SCHEMA),
             (TARGET_HARD_DELETE_CONFIG, TargetCapabilities.HARD_DELETE),
@@ -116,7 +116,7 @@ class SQLTarget(Target):
         )
 
     def _overrides(self, hook: str) -> bool:
-        """Return True if an author overrides the method named ``hook``."""
+        """Return True if a subclass overrides the method named ``hook``."""
         is_overridden = getattr(type(self), hook) is not getattr(SQLTarget, hook)
         return is_overridden and super()._overrides(hook)
 

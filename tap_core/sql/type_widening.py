@@ -28,7 +28,7 @@ _WITHOUT_DATETIME: Final = frozenset({"cockroachdb", "postgresql", "redshift"})
 
 
 def adapt_type(sql_type: _Type, dialect: Dialect) -> _Type:
-    """Return a type, or a replacement if the database does not support the type."""
+    """Return a column type, or the type to use instead if the database does not support it."""
     if type(sql_type) is sa.DATETIME and dialect.name in _WITHOUT_DATETIME:
         return sa.DateTime(timezone=sql_type.timezone)
     return sql_type
@@ -80,7 +80,7 @@ def _get_byte_size(integer_type: sa.Integer) -> int:
 
 
 def _plain(sql_type: _Type) -> _Type:
-    """Return the type that an author's `TypeDecorator` wraps, or the type itself."""
+    """Return the type that a `TypeDecorator` wraps; return any other type unchanged."""
     return sql_type.impl_instance if isinstance(sql_type, sa.TypeDecorator) else sql_type
 
 

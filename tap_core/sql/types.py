@@ -29,10 +29,12 @@ class SQLToJSONSchema:
     Override a method, or register a method for a further type::
 
         class MyTypes(SQLToJSONSchema):
-            @functools.singledispatchmethod def to_jsonschema(self, column_type):
+            @functools.singledispatchmethod
+            def to_jsonschema(self, column_type):
                 return super().to_jsonschema(column_type)
 
-            @to_jsonschema.register def interval_to_jsonschema(self, column_type: INTERVAL):
+            @to_jsonschema.register
+            def interval_to_jsonschema(self, column_type: INTERVAL):
                 return th.DurationType.type_dict
     """
 
@@ -51,7 +53,7 @@ class SQLToJSONSchema:
 
     @singledispatchmethod
     def to_jsonschema(self, column_type: TypeEngine[Any]) -> JsonSchema:  # noqa: ARG002
-        """Return the JSON Schema of a column type; text for types without a registered method."""
+        """Return the JSON Schema of a column type; text if no method is registered for the type."""
         return _schema(th.StringType)
 
     @to_jsonschema.register
@@ -112,9 +114,9 @@ def _schema(kind: type[th.JSONTypeHelper[Any]]) -> JsonSchema:
 class JSONSchemaToSQL:
     """Converter from a property's JSON Schema to the SQLAlchemy type of its column.
 
-    The first rule that applies decides: ``x-sql-datatype``, the ``format`` of text, ``type``, the
-    first option of ``anyOf`` that is not null, `fallback_type`. Registered handlers replace the
-    default handlers.
+    The column type is decided by the first of these that applies: ``x-sql-datatype``, the
+    ``format`` of text, ``type``, the first option of ``anyOf`` other than null, `fallback_type`. A
+    registered handler replaces the default one for the same type or format.
     """
 
     def __init__(self, *, max_varchar_length: int | None = None) -> None:
@@ -159,7 +161,7 @@ class JSONSchemaToSQL:
 
     @property
     def fallback_type(self) -> type[TypeEngine[Any]]:
-        """Column type that is used if no rule matches."""
+        """Column type for a property without a known type, format or ``x-sql-datatype``."""
         return self._fallback_type
 
     @fallback_type.setter
@@ -218,18 +220,18 @@ class JSONSchemaToSQL:
         return self.fallback_type()
 
     def handle_multiple_types(self, types: Sequence[str]) -> TypeEngine[Any]:  # noqa: ARG002
-        """Return the column type, text, for a property with several types other than null."""
+        """Return the column type for a property with several types besides null, which is text."""
         return sqltypes.VARCHAR()
 
     def handle_raw_string(self, schema: JsonSchema) -> TypeEngine[Any]:
-        """Return the column type for text without a known format, with its maximum length."""
+        """Return the column type for text without a known format: text with the maximum length."""
         length: int | None = schema.get("maxLength")
         if length and self._max_varchar_length:
             length = min(length, self._max_varchar_length)
         return sqltypes.VARCHAR(length)
 
     def _get_type_from_schema(self, schema: JsonSchema) -> TypeEngine[Any] | None:
-        """Return the column type by all rules except ``anyOf``, or None if no rule applies."""
+        """Return the column type by ``x-sql-datatype``, ``format`` or ``type``, else None."""
         if name := schema.get("x-sql-datatype"):
             if handler := self._sql_datatype_mapping.get(name):
                 return self._invoke_handler(handler, schema)
@@ -255,7 +257,7 @@ class JSONSchemaToSQL:
         return self._invoke_handler(handler, schema) if handler else None
 
     def _handle_string_type(self, schema: JsonSchema) -> TypeEngine[Any]:
-        """Return the column type for text, by its format or else by its maximum length."""
+        """Return the column type for text, by its format if known, else by its maximum length."""
         return self._handle_format(schema) or self.handle_raw_string(schema)
 
     def _handle_singer_decimal(self, schema: JsonSchema) -> TypeEngine[Any]:
@@ -263,5 +265,9 @@ class JSONSchemaToSQL:
         return sqltypes.DECIMAL(schema.get("precision"), schema.get("scale"))
 
     def _invoke_handler(self, handler: JSONtoSQLHandler, schema: JsonSchema) -> TypeEngine[Any]:
-        """Return a handler's column type: an instance of the class, or the function's result."""
+        """Return the column type of a handler.
+
+        A handler is a SQLAlchemy type class, which is called without arguments, or a function,
+        which is called with the schema.
+        """
         return handler() if isinstance(handler, type) else handler(schema)

@@ -35,7 +35,7 @@ _SHOWN: Final = 60
 class UnstorableValueError(DataError, exc.DataError):
     """Error for a value of a record that the database cannot store.
 
-    It is also an `sqlalchemy.exc.DataError`, so that ``except`` clauses of sinks keep working;
+    It is also an `sqlalchemy.exc.DataError`, because sinks may catch that error. The attribute
     ``orig`` is the driver's error.
     """
 
@@ -57,7 +57,7 @@ class Cell(NamedTuple):
 
 
 def find_driver_error(error: Exception) -> BaseException | None:
-    """Return the driver's error that caused an error; None if it does not concern a value."""
+    """Return the driver's error inside ``error``; None if it is not about an invalid value."""
     if isinstance(error, exc.DataError):
         return error.orig
     if isinstance(error, exc.DBAPIError):
@@ -69,7 +69,7 @@ def find_driver_error(error: Exception) -> BaseException | None:
 def make_unstorable_error(
     stream: str, dialect: str, reason: BaseException, cell: Cell | None
 ) -> UnstorableValueError:
-    """Return the error for an unstorable value, naming its stream, its column and the remedy.
+    """Return the error for an unstorable value; its message names the stream, column and remedy.
 
     Args:
         stream: Name of the stream.
@@ -95,8 +95,8 @@ def find_cell(
 ) -> Cell | None:
     """Return the first value that the database rejects, found by inserting rows on trial.
 
-    A value counts as rejected if a row with this value and otherwise nulls is rejected. Return None
-    if there is no such value, or if the database might not roll back a trial.
+    A value counts as rejected if the database rejects a row that is null in all other columns.
+    Return None if there is no such value, or if the database might not roll back a trial.
     """
     if connection.dialect.name not in _ROLLS_BACK:
         return None

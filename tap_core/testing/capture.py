@@ -22,9 +22,9 @@ _EXCERPT = 200
 
 
 def capture_output(action: Callable[[], object]) -> tuple[TextBuffer, TextBuffer]:
-    """Call ``action`` and return what it wrote to standard output and standard error.
+    """Call ``action``, and return the texts that it wrote to standard output and standard error.
 
-    Both results are text streams positioned at their start.
+    Both are text streams, positioned at the start.
     """
     out, err = _buffer(), _buffer()
     try:
@@ -49,7 +49,11 @@ def parse_messages(text: str) -> list[dict[str, Any]]:
 
 
 def _message(line: str, number: int) -> dict[str, Any]:
-    """Parse the message in a line of standard output; raise ValueError if it is not JSON."""
+    """Parse a line of standard output; ``number`` is the line number, for messages.
+
+    Raises:
+        ValueError: The line is not JSON.
+    """
     try:
         message: dict[str, Any] = json.loads(line)
     except ValueError as error:

@@ -58,7 +58,7 @@ class StreamAttributeTestParams(NamedTuple):
 
 @dataclass(frozen=True)
 class TestParam:
-    """Parameters of one call of a test: the call's id and its arguments by name."""
+    """Arguments for one run of a test method, with an ID that pytest shows."""
 
     __test__ = False  # pytest would collect it wherever it is imported
 
@@ -67,7 +67,10 @@ class TestParam:
 
 
 class BaseTestClass:
-    """Base class of generated test classes; ``params`` has the list of calls for each test name."""
+    """Base class of generated test classes.
+
+    ``params`` has, for each test method, the list of arguments with which pytest runs it.
+    """
 
     params: ClassVar[dict[str, list[TestParam]]]
 
@@ -77,14 +80,14 @@ class BaseTestClass:
             cls.params = {}
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Parametrize a test method. This is a pytest hook, called for each test method."""
+        """Pass the arguments in ``params`` to a test method; called by pytest for each one."""
         parametrize(metafunc, type(self))
 
 
 def parametrize(metafunc: pytest.Metafunc, cls: type[BaseTestClass]) -> None:
-    """Parametrize a test method of a generated class.
+    """Tell pytest with which arguments to run a test method of a generated class.
 
-    If an author overrides the method without the parametrized arguments, it is called only once.
+    If a subclass overrides the method without these arguments, it is run only once.
     """
     params = cls.params.get(metafunc.definition.originalname)
     if params:
@@ -142,7 +145,8 @@ def get_tap_test_class(
 ) -> type[BaseTestClass]:
     """Return a test class for a tap; assign it to a name that begins with ``Test``.
 
-    The streams are discovered by this call. They are read once per class, before its first test.
+    This call discovers the streams. Their records are read once, before the first test of the
+    class.
 
     Args:
         tap_class: Class of the tap.
@@ -150,7 +154,7 @@ def get_tap_test_class(
         include_tap_tests: True to include the tests of the tap.
         include_stream_tests: True to include the tests of each stream.
         include_stream_attribute_tests: True to include the tests of each property.
-        custom_suites: Further tests of the author.
+        custom_suites: Test suites to add to the standard ones.
         suite_config: Record limits, and streams that may be empty.
         **kwargs: Further arguments of the tap, such as ``catalog`` and ``state``.
     """
@@ -177,11 +181,11 @@ def _tap_test_class(test_runner: TapTestRunner, suite_config: SuiteConfig) -> ty
 
         @pytest.fixture
         def resource(self) -> Any:
-            """None by default; authors override it if their tests need an external resource."""
+            """None by default; override this fixture if the tests need an external resource."""
 
         @pytest.fixture
         def stream(self) -> Stream:
-            """Fail because the tap has no streams; otherwise pytest passes a stream instead."""
+            """Fail the test: pytest uses this fixture only if the tap has no streams."""
             name = test_runner.singer_class.name
             raise AssertionError(f"'{name}' has no streams to test: discover_streams() is empty.")
 
@@ -239,7 +243,7 @@ def get_target_test_class(
     Args:
         target_class: Class of the target.
         config: Configuration of the target.
-        custom_suites: Further tests of the author.
+        custom_suites: Test suites to add to the standard ones.
         suite_config: Configuration of the tests.
         include_target_tests: True to include the standard tests.
         **kwargs: Further arguments of the target.
@@ -270,7 +274,7 @@ def _target_test_class(
 
         @pytest.fixture
         def resource(self) -> Any:
-            """None by default; authors override it if their tests need an external resource."""
+            """None by default; override this fixture if the tests need an external resource."""
 
         @pytest.fixture
         def runner(self) -> TargetTestRunner:
@@ -289,7 +293,7 @@ def _add_suite(
 ) -> None:
     """Add the tests of a suite to a test class.
 
-    A test of a property is added only for the properties to which it applies.
+    A test of single properties is added only for the properties to which it applies.
     """
     for template in suite.tests:
         name = f"test_{suite.kind}_{template.name}"
@@ -310,7 +314,7 @@ def _add_suite(
 def _attribute_params(
     template: type[AttributeTestTemplate], streams: Iterable[Stream]
 ) -> Iterator[TestParam]:
-    """Yield the test parameters for each property to which a test applies."""
+    """Yield the arguments for each property to which the test ``template`` applies."""
     for stream in streams:
         schema = stream.stream_maps[-1].transformed_schema
         for name, definition in schema.get("properties", {}).items():
@@ -321,7 +325,8 @@ def _attribute_params(
 def _test_function(name: str, template: type[TestTemplate[Any]]) -> Callable[..., None]:
     """Return a test function for pytest that runs a new instance of a test template.
 
-    The function requests the fixtures named by the parameters of the template's ``run``.
+    The function has the same parameters as the template's method ``run``; pytest passes fixtures
+    for them.
     """
 
     def test(*args: Any, **kwargs: Any) -> None:

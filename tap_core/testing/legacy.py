@@ -31,9 +31,10 @@ __all__ = [
 def get_standard_tap_tests(
     tap_class: type[Tap], config: Mapping[str, Any] | None = None
 ) -> list[Callable[[], None]]:
-    """Return six test functions, which take no arguments and do not read all records.
+    """Return six test functions without parameters, which do not read all records.
 
-    Deprecated: `tap_core.testing.get_tap_test_class` tests more, and each stream separately.
+    Deprecated: use `tap_core.testing.get_tap_test_class`, which tests more, and each stream
+    separately.
 
     Args:
         tap_class: Class of the tap.

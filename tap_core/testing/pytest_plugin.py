@@ -15,7 +15,10 @@ __all__ = ["pytest_generate_tests"]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize the tests of a generated class whose author overrides this hook in the class."""
+    """Parametrize the tests of a generated class that has overridden its own parametrization hook.
+
+    Such a class would otherwise lose the arguments of the standard tests.
+    """
     cls = metafunc.cls
     if cls is None or not issubclass(cls, BaseTestClass):
         return

@@ -41,14 +41,14 @@ _REMEDY: Final = "loosen the schema, or change the value in post_process()"
 
 @dataclass(frozen=True)
 class RecordFault:
-    """One kind of fault in the records of a stream, with the number of its occurrences.
+    """One kind of fault in the records of a stream.
 
     Attributes:
         path: Path of the property, such as ``a.b[]``.
         rule: Violated JSON Schema keyword.
-        words: Message for the first occurrence.
+        words: Message for the first record with this fault.
         record: Number of the first record with this fault, counted from 1.
-        count: Number of occurrences.
+        count: Number of times that the fault occurs.
     """
 
     path: str
@@ -65,7 +65,7 @@ class RecordFault:
 
     @property
     def remedy(self) -> str:
-        """Suggestion for the author how to correct the fault."""
+        """Suggestion to the tap's developer for correcting the fault."""
         return _REMEDIES.get(self.rule, _REMEDY)
 
 
@@ -73,7 +73,7 @@ _checkers: dict[str, JSONSchemaValidator] = {}
 
 
 def make_checker(schema: JsonSchema) -> JSONSchemaValidator:
-    """Return the validator for a schema, which also checks formats; cached by schema.
+    """Return the validator for a schema, which also checks formats; it is cached per schema.
 
     Raises:
         InvalidJSONSchema: The schema is invalid.
@@ -87,8 +87,7 @@ def make_checker(schema: JsonSchema) -> JSONSchemaValidator:
 def find_faults(records: Iterable[Record], schema: JsonSchema) -> list[RecordFault]:
     """Return the faults in records, one entry for each kind of fault.
 
-    The schema's own validity is tested elsewhere. For an invalid schema, exceptions of jsonschema
-    are not caught.
+    The schema is assumed to be valid. If it is not, exceptions of jsonschema are not caught.
     """
     faults: dict[tuple[str, str, str], RecordFault] = {}
     surely_fits, validator = _build_rules(schema)
@@ -127,7 +126,8 @@ def find_invalid_values(
 
     Args:
         values: Values to check.
-        fits: Returns True for a valid value; an exception means that the value is invalid.
+        fits: Function that returns True for a valid value. If it returns False or raises an
+            exception, the value is invalid.
         complaint: Message with the placeholder ``{}`` for the value.
     """
     wrong = [value for value in values if not _holds(fits, value)]
@@ -154,7 +154,7 @@ def excerpt(text: str) -> str:
 
 
 def _holds(question: Callable[[Any], object], value: Any) -> bool:
-    """Call a predicate with a value; return False if it raises an exception."""
+    """Return the result of ``question`` for a value; return False if it raises an exception."""
     try:
         return bool(question(value))
     except Exception:  # noqa: BLE001  an exception means an invalid value

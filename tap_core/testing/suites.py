@@ -62,10 +62,11 @@ _T = TypeVar("_T", bound=TestTemplate[Any])
 
 @dataclass(slots=True)
 class SingerTestSuite(Generic[_T]):
-    """Group of tests of one kind, such as tests of a stream; test names contain the kind.
+    """Group of tests with the same subject, such as tests of a stream.
 
     Args:
-        kind: Subject of the tests, which determines their arguments and parameters.
+        kind: Subject of the tests. It determines the parameters of the tests and is part of their
+            names.
         tests: Test classes.
     """
 

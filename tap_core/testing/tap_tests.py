@@ -229,7 +229,10 @@ class StreamPrimaryKeysTest(StreamTestTemplate):
         self._warn_of_duplicates(keys)
 
     def _require(self, key: str, record: Record, number: int) -> None:
-        """Raise AssertionError if a record has no value for a primary key."""
+        """Raise AssertionError if a record has no value for a primary key.
+
+        ``number`` is the number of the record, for the message.
+        """
         __tracebackhide__ = True
         where = f"stream '{self.stream.name}', record {number}: {excerpt(json.dumps(record))}."
         if key not in record:
@@ -244,7 +247,7 @@ class StreamPrimaryKeysTest(StreamTestTemplate):
             )
 
     def _warn_of_duplicates(self, keys: list[str]) -> None:
-        """Warn if two records have the same primary keys."""
+        """Warn if two records have the same values of the primary keys ``keys``."""
         if not keys:
             return
         idents = Counter(
@@ -374,7 +377,7 @@ def _format_schema_error(stream: Stream, error: InvalidJSONSchema) -> str:
 
 
 def _properties(stream: Stream) -> JsonSchema:
-    """Return the properties that sent records have: those after the last stream map."""
+    """Return the properties of the records that the tap sends, after all stream maps."""
     properties: JsonSchema = stream.stream_maps[-1].transformed_schema.get("properties", {})
     return properties
 

@@ -71,7 +71,7 @@ class TargetCliPrintsTest(TargetTestTemplate):
 
 
 class TargetDuplicateRecords(TargetFileTestTemplate):
-    """Test that the target loads several records with the same key, of which the last is newest."""
+    """Test that the target loads several records with the same key; the last one is the newest."""
 
     name = "duplicate_records"
 
@@ -156,7 +156,10 @@ class TargetRecordMissingOptionalFields(TargetFileTestTemplate):
 
 
 class TargetRecordMissingRequiredProperty(TargetFileTestTemplate):
-    """Optional test that the target loads a record without a required non-key property."""
+    """Test that the target loads a record that lacks a required property other than a key.
+
+    The test is not part of the standard suite.
+    """
 
     name = "record_missing_required_property"
 

@@ -47,7 +47,7 @@ class TestTemplate(Generic[_R]):
     Attributes:
         name: Name of the test.
         config: Configuration of the tests.
-        resource: External resource from the author's fixture ``resource``, or None.
+        resource: External resource: the value of the fixture ``resource``, by default None.
         runner: Runner of the plugin.
     """
 
@@ -82,7 +82,7 @@ class TestTemplate(Generic[_R]):
 
         Args:
             config: Configuration of the tests.
-            resource: External resource of the author's fixture, or None.
+            resource: External resource: the value of the fixture ``resource``, by default None.
             runner: Runner of the plugin.
 
         Raises:
@@ -155,7 +155,7 @@ class StreamTestTemplate(TestTemplate[TapTestRunner]):
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """Type that the values of a property must have, or to which they must be convertible."""
+    """Type that a test requires of a property's values: they have it or can be converted to it."""
 
     kind: str
     """Name of the type in messages, such as ``boolean``."""

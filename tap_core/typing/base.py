@@ -24,11 +24,11 @@ _P = TypeVar("_P")
 class DefaultInstanceProperty:
     """Property that can be read on an instance or on the class.
 
-    On the class, the value is that of an instance created without arguments.
+    Read on the class, it has the value that an instance created without arguments would have.
     """
 
     def __init__(self, fget: Callable[[Any], Any]) -> None:
-        """Store the getter ``fget``, whose docstring becomes that of the property."""
+        """Store the getter ``fget``; the property gets the getter's docstring."""
         self.fget = fget
         self.__doc__ = fget.__doc__
 
@@ -38,14 +38,14 @@ class DefaultInstanceProperty:
 
 
 class JSONTypeHelper(Generic[T]):
-    """Base class of type helpers, which describe a JSON Schema in Python.
+    """Base class of type helpers, which are Python objects that describe a JSON Schema.
 
     Subclasses implement ``type_dict``.
 
     Args:
         allowed_values: Values of the keyword ``enum``.
         examples: Values of the keyword ``examples``.
-        nullable: True to allow null in addition to the type.
+        nullable: True to also allow null.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class JSONTypeHelper(Generic[T]):
         examples: list[T] | None = None,
         nullable: bool | None = None,
     ) -> None:
-        """Store the keywords that all types share."""
+        """Store the keywords ``enum`` and ``examples``, and whether null is allowed."""
         self.allowed_values = allowed_values
         self.examples = examples
         self.nullable = nullable

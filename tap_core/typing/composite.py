@@ -13,7 +13,7 @@ __all__ = ["AllOf", "AnyOf", "DiscriminatedUnion", "OneOf"]
 
 
 class _Combination(JSONTypeHelper[Any]):
-    """Base class of types that combine several types by one keyword."""
+    """Base class of types that combine several types by a keyword such as ``anyOf``."""
 
     _keyword: ClassVar[str]
 
@@ -24,7 +24,7 @@ class _Combination(JSONTypeHelper[Any]):
 
     @property
     def type_dict(self) -> JsonSchema:
-        """JSON Schema with the combining keyword, as a new dict."""
+        """JSON Schema with the keyword and the schemas of the combined types, as a new dict."""
         return {self._keyword: [kind.type_dict for kind in self.wrapped]}
 
 

@@ -74,7 +74,7 @@ def is_secret_type(type_dict: JsonSchema) -> bool:
 
 
 def is_object_type(property_schema: JsonSchema) -> bool | None:
-    """Return True if the ``type`` allows objects, None if the schema declares no type."""
+    """Return True if values may be objects, None if the schema declares no type."""
     if _has_no_type(property_schema):
         return None
     return any("object" in option for option in _options(property_schema))
@@ -206,13 +206,19 @@ def _has_no_type(schema: JsonSchema) -> bool:
 
 
 def _options(schema: JsonSchema) -> list[Any]:
-    """Return the options of ``anyOf``, or the ``type`` as the only option."""
+    """Return the options of ``anyOf``.
+
+    Without ``anyOf``, return the ``type`` as the only option.
+    """
     options: list[Any] = schema.get("anyOf", [schema.get("type")])
     return options
 
 
 def _allows_type(schema: JsonSchema, name: str) -> bool | None:
-    """Return True if a schema or an ``anyOf`` option allows a type, None if it has no type."""
+    """Return True if a schema, or one of its ``anyOf`` options, allows the type ``name``.
+
+    Return None if the schema has neither ``anyOf`` nor ``type``.
+    """
     if _has_no_type(schema):
         return None
     return any(
@@ -234,12 +240,12 @@ def _apply(
     *,
     one_of: bool = False,
 ) -> bool:
-    """Apply a predicate to a schema or, if it combines other schemas, to those.
+    """Test a schema or, if it combines other schemas, test those.
 
     Args:
         schema: The schema.
-        predicate: Predicate for the members of ``anyOf``, ``allOf`` and ``oneOf``.
-        leaf_predicate: Predicate for a schema without these keywords.
+        predicate: Test for each member of ``anyOf``, ``allOf`` or ``oneOf``.
+        leaf_predicate: Test for a schema without these keywords.
         one_of: True to also test the options of ``oneOf``; False to ignore ``oneOf``.
 
     Raises:

@@ -29,7 +29,7 @@ _AnyType: TypeAlias = JSONTypeHelper[Any] | type[JSONTypeHelper[Any]]
 
 
 class ArrayType(JSONTypeHelper[list[Any]], Generic[_W]):
-    """Array whose items share one type.
+    """Array whose items all have the same type.
 
     Args:
         wrapped_type: Type of the items.
@@ -79,7 +79,8 @@ class Property(JSONTypeHelper[T], Generic[T]):
             wrapped: Type of its values.
             required: True if objects must have the property. False also makes the property
                 nullable.
-            default: Value of the setting if the user does not set it.
+            default: Value of the keyword ``default``, used for a setting that the user does not
+                set.
             description: Description for users.
             secret: True for credentials; sets the keywords ``secret`` and ``writeOnly``.
             allowed_values: Values of the keyword ``enum``.
@@ -176,7 +177,7 @@ class ObjectType(JSONTypeHelper[Any]):
 
     @property
     def type_dict(self) -> JsonSchema:
-        """JSON Schema of the object, as a new dict."""
+        """JSON Schema of the object type, as a new dict."""
         parts = self.wrapped.values()
         properties: JsonSchema = {}
         for part in parts:
@@ -195,7 +196,7 @@ class ObjectType(JSONTypeHelper[Any]):
         }
 
     def _undeclared_keywords(self) -> JsonSchema:
-        """Return ``additionalProperties`` and ``patternProperties``, if they are set."""
+        """Return ``additionalProperties`` and ``patternProperties``, each only if it is set."""
         undeclared, patterns = self.additional_properties, self.pattern_properties
         result: JsonSchema = {}
         if undeclared is not None:
@@ -237,7 +238,7 @@ class PropertiesList(ObjectType):
 
     @property
     def type_dict(self) -> JsonSchema:
-        """JSON Schema of the object with its ``$schema`` dialect, as a new dict."""
+        """JSON Schema of the object including the keyword ``$schema``, as a new dict."""
         return {**super().type_dict, "$schema": _DIALECT}
 
     def __iter__(self) -> Iterator[Property[Any]]:

@@ -46,7 +46,7 @@ __all__ = [
 
 
 class StringType(JSONTypeHelper[str]):
-    """Text type; subclasses set the keyword ``format``.
+    """Text type; subclasses are text with a ``format``, such as date-times.
 
     >>> StringType(max_length=10, nullable=True).type_dict
     {'type': ['string', 'null'], 'maxLength': 10}
@@ -279,7 +279,7 @@ class DecimalType(_NumericType[float]):
 
 
 class NumberType(DecimalType):
-    """Older name of `DecimalType`."""
+    """Older name of `DecimalType`, kept for existing code."""
 
 
 class NullType(JSONTypeHelper[None]):
@@ -301,7 +301,7 @@ class AnyType(JSONTypeHelper[Any]):
 
 
 class Constant(JSONTypeHelper[Any]):
-    """Constant value."""
+    """Type that allows only one value."""
 
     def __init__(self, value: JsonValue) -> None:
         """Store the only allowed value."""
@@ -315,7 +315,7 @@ class Constant(JSONTypeHelper[Any]):
 
 
 class CustomType(JSONTypeHelper[Any]):
-    """Type with a JSON Schema written by the author."""
+    """Type given as a JSON Schema dict, for schemas that the other helpers cannot express."""
 
     def __init__(self, jsonschema_type_dict: JsonSchema) -> None:
         """Store the JSON Schema, which is never changed."""
@@ -324,7 +324,7 @@ class CustomType(JSONTypeHelper[Any]):
 
     @property
     def type_dict(self) -> JsonSchema:
-        """JSON Schema as the author wrote it."""
+        """The JSON Schema dict that was passed to the constructor."""
         return self._jsonschema_type_dict
 
 

@@ -53,10 +53,10 @@ _DATELIKE: Final = {"date-time": "DATETIME", "time": "TIME", "date": "DATE"}
 
 @deprecated("Use `SQLToJSONSchema` instead.", category=SingerSDKPendingDeprecationWarning)
 def to_jsonschema_type(from_type: Any) -> JsonSchema:
-    """Return the JSON Schema of a SQL type; unknown types become text.
+    """Return the JSON Schema of a SQL type; an unknown type becomes text.
 
     Args:
-        from_type: Name of a SQL type, a SQLAlchemy type, or the class of one.
+        from_type: Name of a SQL type, a SQLAlchemy type, or a SQLAlchemy type class.
 
     Raises:
         ValueError: The object is not a SQL type.
@@ -111,7 +111,7 @@ def _sql_name(schema: JsonSchema) -> str:
 
 
 def admits_type(jsonschema_type: JsonSchema, type_check: Collection[str]) -> bool:
-    """Return True if the schema, or one of its ``anyOf`` options, has a type in ``type_check``."""
+    """Return True if a schema or an ``anyOf`` option has one of the types in ``type_check``."""
     kind = jsonschema_type.get("type", ())
     kinds = (kind,) if isinstance(kind, str) else kind
     if any(name in type_check for name in kinds):

@@ -18,7 +18,7 @@ __all__ = ["extend_validator_with_defaults"]
 def __getattr__(name: str) -> Any:
     """Return ``DEFAULT_JSONSCHEMA_VALIDATOR``, which is created when first accessed.
 
-    `tap_core.typing` uses this function as well.
+    The package `tap_core.typing` calls this function too.
 
     Raises:
         AttributeError: Any other name was accessed.

@@ -30,7 +30,7 @@ _MAX_TIME: Final = "23:59:59.999999"
 
 
 class TypeConformanceLevel(Enum):
-    """Nesting depth to which a record's values are converted to the types of the schema."""
+    """Nesting depth down to which a record's values are converted to the types in the schema."""
 
     RECURSIVE = 1
     """All values, including those in nested objects and lists."""
@@ -43,7 +43,7 @@ class TypeConformanceLevel(Enum):
 
 
 class DatetimeErrorTreatmentEnum(Enum):
-    """Handling of a date, time or datetime that a target cannot parse."""
+    """Action for a date, time or datetime that a target cannot parse."""
 
     ERROR = "error"
     """Raise an error."""
@@ -72,7 +72,7 @@ def handle_invalid_timestamp_in_record(
     treatment: DatetimeErrorTreatmentEnum | None,
     logger: logging.Logger,
 ) -> str | None:
-    """Return the replacement of a date, time or datetime that cannot be parsed.
+    """Return the value that replaces a date, time or datetime that cannot be parsed.
 
     Args:
         record: Not used; kept for compatibility with singer_sdk.
@@ -80,7 +80,7 @@ def handle_invalid_timestamp_in_record(
         invalid_value: The text that cannot be parsed.
         datelike_typename: ``date``, ``time`` or ``date-time``.
         ex: Error of the parser.
-        treatment: Handling of the value; None means ERROR.
+        treatment: Action for the value; None means ERROR.
         logger: Logger for the warning about a replaced value.
 
     Raises:
