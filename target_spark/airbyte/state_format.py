@@ -28,9 +28,9 @@ _decode_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 class PerStreamStateFormat:
     """Encoding of Airbyte states for standard output and for the metadata of commits.
 
-    A state on standard output includes the number of rows since the previous state. An Airbyte
-    state belongs to one stream or is a global state of all streams. So the rows of one stream or of
-    all streams are counted.
+    A state on standard output must include the number of rows since the previous state. An Airbyte
+    state belongs to one stream or to all streams (a global state), so rows are counted per stream
+    for the first kind, and over all streams for the second.
     """
 
     def __init__(self) -> None:

@@ -287,9 +287,10 @@ def _check_formats(files: Sequence[BatchFile], numbers: _Numbers, blocks: Sequen
 def _compute_ordinals(
     files: Sequence[BatchFile], scans: Sequence[_Scan], ordinal_shift: int
 ) -> tuple[list[_BlockStarts], tuple[tuple[int, int], ...]]:
-    """Number the lines of all files consecutively, starting from the positions of their messages.
+    """Give each line of the batch files its ordinal: its position among all rows of the input.
 
-    The number is called ordinal: the position of a row in the input.
+    The lines of a BATCH message are numbered consecutively, from the position of the message plus
+    the number of lines in all files before. A block is a part of a file that one scan reads.
 
     Args:
         files: The files of all BATCH messages, in order.

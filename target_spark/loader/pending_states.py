@@ -94,9 +94,9 @@ class PendingStates:
     def add(self, state: CoveredState, last_first: int) -> None:
         """Add a state that was just received.
 
-        If no batch has begun since an older waiting state of the same scope, the older state is
-        dropped. Both states would be released at the same time. ``last_first`` is the position in
-        the input at which the newest batch begins.
+        It replaces an older waiting state of the same scope if no batch has begun in between,
+        because both would be released at the same time. ``last_first`` is the input position at
+        which the newest batch begins.
         """
         before = self._newest.get(state.scope)
         if before is not None and before >= last_first:
@@ -105,11 +105,10 @@ class PendingStates:
         self._newest[state.scope] = state.ordinal
 
     def take_releasable(self, frontier: int | None) -> list[CoveredState]:
-        """Remove the states whose rows are all committed; return the newest of each stream.
+        """Remove the states whose rows are all committed; return the newest state of each scope.
 
-        ``frontier`` is the input position of the first uncommitted row; None if all rows are
-        committed. The rows of a state are all committed if the state comes before it. A state of
-        all streams counts as a state of one more stream.
+        The rows of a state are all committed if the state comes before ``frontier``, the input
+        position of the first uncommitted row. If ``frontier`` is None, all rows are committed.
         """
         before = self._before(frontier)
         if not before:

@@ -191,7 +191,10 @@ class ConfigComponentsResolver(_Resolver):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamParametersDefinition:
-    """List in the manifest with one entry per stream; an entry holds the values of its stream."""
+    """Manifest option that creates several streams from one template.
+
+    It is a list with one entry per stream: the values that are inserted into the template.
+    """
 
     list_of_parameters_for_stream: Annotated[Any, "draft"]
 

@@ -93,9 +93,8 @@ class SingerWriter:
     def _records(self, event: Rows) -> bytes:
         """Return the RECORD lines for a group of rows.
 
-        All lines are joined at once. Each further copy of that many bytes would be slower than all
-        other work, because its memory would be requested from the operating system and then
-        returned.
+        All lines are joined in one step. A second copy of such a long byte string would take longer
+        than all the other work, because its memory is allocated and freed each time.
         """
         if not event.rows:
             return b""
