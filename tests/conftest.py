@@ -13,6 +13,7 @@ import hashlib
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -59,7 +60,22 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     is_test = collection_path.suffix == ".py" and collection_path.name.startswith("test_")
     if not is_test or is_asked_for or not config.getoption("markexpr").startswith("spark "):
         return None
-    return None if b"mark.spark" in collection_path.read_bytes() else True
+    return None if _names_spark_mark(collection_path) else True
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Refuse a Spark test in a file that runs of Spark tests leave out: nothing would run it.
+
+    Raises:
+        UsageError: The file does not contain ``mark.spark``.
+    """
+    if item.get_closest_marker("spark") is not None and not _names_spark_mark(item.path):
+        raise pytest.UsageError(f"{item.path}: write pytest.mark.spark in the file of the test.")
+
+
+@cache
+def _names_spark_mark(path: Path) -> bool:
+    return b"mark.spark" in path.read_bytes()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -1,7 +1,7 @@
 """Reader of state files.
 
-- A state file is one JSON document, or several lines of JSON (the output of ``tap | target >
-  state.json``). The last complete line is the state.
+- A state file is one JSON document, or several lines of JSON (the output of
+  ``tap | target > state.json``). The last complete line is the state.
 - A truncated last line is skipped with a warning: its writer was interrupted. Any other line
   that is not a state is an error with file and line, never an empty state, which would cause
   a full read without notice.

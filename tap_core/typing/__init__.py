@@ -3,8 +3,8 @@
 ::
 
     schema = th.PropertiesList(
-        th.Property("id", th.IntegerType, required=True), th.Property("tags",
-        th.ArrayType(th.StringType)),
+        th.Property("id", th.IntegerType, required=True),
+        th.Property("tags", th.ArrayType(th.StringType)),
     ).to_dict()
 
 The package exports all helpers. ``DEFAULT_JSONSCHEMA_VALIDATOR`` is imported on first use
