@@ -52,8 +52,11 @@ class _Registry:
     def _end(self, owner: int) -> None:
         """Move the secrets of a deleted owner to the list of recent owners, which is limited."""
         with self._lock:
-            self._ended.append(self._owned.pop(owner, Secrets()))
-            self._all = None
+            secrets = self._owned.pop(owner, Secrets())
+            # An owner without secrets must not displace one that has some.
+            if secrets.values:
+                self._ended.append(secrets)
+                self._all = None
 
     def clear(self) -> None:
         """Remove all secrets."""

@@ -17,6 +17,7 @@ import pytest
 from tap_core.logging import ConsoleFormatter, StructuredFormatter
 from tap_core.redaction import redact, register_secrets
 from tap_core.redaction.log_records import RedactingFormatter, format_error
+from tap_core.redaction.process_secrets import forget_secrets
 from tap_core.redaction.text import Secrets
 from tap_core.tap_base import Tap
 
@@ -91,6 +92,22 @@ def test_secrets_stay_hidden_while_their_plugins_exist_and_for_recent_ones():
     gc.collect()
     assert redact("first-secret second-secret passing-039") == "*** *** ***"
     assert redact("passing-000") == "passing-000"
+
+
+def test_owners_without_secrets_do_not_displace_secrets_of_recent_owners():
+    class Owner:
+        pass
+
+    forgotten = [Owner() for _ in range(40)]
+    for owner in forgotten:
+        register_secrets(owner, Secrets.from_values(["forgotten-secret"]))
+    forget_secrets()
+    register_secrets(Owner(), Secrets.from_values(["recent-secret"]))
+    for _ in range(40):
+        register_secrets(Owner(), Secrets())
+    del owner, forgotten
+    gc.collect()
+    assert redact("recent-secret forgotten-secret") == "*** forgotten-secret"
 
 
 def test_secrets_can_be_registered_from_several_threads():
