@@ -149,7 +149,7 @@ def register_source(
 def _build_struct(request: ReadOptions) -> StructType:
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from target_spark.extract.arrow_conversion import arrow_schema
+    from target_spark.frames.arrow_conversion import arrow_schema
 
     struct: StructType = from_arrow_schema(arrow_schema(request.table_schema))
     return struct

@@ -22,12 +22,12 @@ from tap_core.protocols.singer.writer import encode_body
 from tap_core.sync.concurrency import explain_not_distributed
 from tap_core.sync.work_units import WorkResult, WorkResults
 from target_spark.errors import FrameError
-from target_spark.extract.arrow_conversion import ArrowConverter, ConversionError
 from target_spark.extract.rate_limit_server import StaticShare, use_job_rate_limit
 from target_spark.extract.reader_options import single_stream
 from target_spark.extract.retry import RetriesExhaustedError, with_retries
 from target_spark.extract.tap_factory import get_tap
 from target_spark.extract.task import sync_part
+from target_spark.frames.arrow_conversion import ArrowConverter, ConversionError
 
 if TYPE_CHECKING:
     from tap_core.events import Event

@@ -15,6 +15,7 @@ import uuid
 from target_spark.tables.identifiers import sql_literal
 
 __all__ = [
+    "NODE_DIGITS",
     "UNCASTABLE",
     "UNREADABLE",
     "build_meta",
@@ -33,7 +34,7 @@ UNREADABLE = "DESTINATION_SERIALIZATION_ERROR"
 """Reason of a null for a value that does not have its column's structure."""
 
 
-_NODE = 12
+NODE_DIGITS = 12
 """Number of characters in the last group of a UUID."""
 
 
@@ -47,7 +48,7 @@ def constant_columns(sync_id: int | None) -> tuple[str, ...]:
     Args:
         sync_id: Airbyte's id of the sync; None to omit it from the JSON.
     """
-    id_prefix = str(uuid.uuid4())[:-_NODE]
+    id_prefix = str(uuid.uuid4())[:-NODE_DIGITS]
     return (
         f"{sql_literal(meta_prefix(sync_id))} AS `_meta`",
         f"{sql_literal(id_prefix)} AS `_ids`",
@@ -60,7 +61,7 @@ def raw_id() -> str:
     The id consists of a random prefix, which is the same for all rows of a batch, and the position
     of the row in the input.
     """
-    return f"concat(`_ids`, substring(CAST(`n` + {10**_NODE}L AS STRING), 2))"
+    return f"concat(`_ids`, substring(CAST(`n` + {10**NODE_DIGITS}L AS STRING), 2))"
 
 
 def get_extracted_at() -> str:

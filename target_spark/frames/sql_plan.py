@@ -46,6 +46,7 @@ from target_spark.tables.identifiers import quote
 
 __all__ = [
     "BAD_ROWS_MARKER",
+    "SEQUENCE_STEP",
     "SelectPlan",
     "build_row_check",
     "by_type",
@@ -66,7 +67,7 @@ _CACHED_SCHEMAS = 64
 _WIDE = 48
 """Number of converted columns above which compiling one expression for each is slow."""
 
-_SEQUENCE_STEP = 2**20
+SEQUENCE_STEP = 2**20
 """Sequence numbers per millisecond of a run's start; more records could reach the numbers of a
 run that starts later."""
 
@@ -269,7 +270,7 @@ def _metadata(name: str) -> str:
         "_sdc_extracted_at": extracted_at,
         "_sdc_received_at": "`_received_at`",
         "_sdc_batched_at": "`_batched_at`",
-        "_sdc_sequence": f"`_started_at` * {_SEQUENCE_STEP}L + `n`",
+        "_sdc_sequence": f"`_started_at` * {SEQUENCE_STEP}L + `n`",
         "_sdc_table_version": "`v`",
         "_sdc_sync_started_at": "`_started_at`",
         VALID_FROM: f"coalesce({exact_cast('`t`', Timestamp(), truncate=True)}, `_received_at`)",

@@ -354,10 +354,12 @@ HEAVY: dict[str, LibraryUse] = {
             "fivetran_tester",
             "target_spark.fivetran",
             "target_spark.extract",
+            "target_spark.frames.arrow_batch",
+            "target_spark.frames.arrow_conversion",
             "target_spark.writers.parquet_footers",
         ),
         lazily=False,
-        why="an extra: Parquet and Fivetran's batch files",
+        why="an extra: Parquet, Fivetran's batch files, and rows converted without Spark",
     ),
     "faker": LibraryUse(
         ("tap_core.mapper",), lazily=True, why="an extra: generated values in stream maps"

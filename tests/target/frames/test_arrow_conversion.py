@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from target_spark.columns import ColumnOptions, TableSchema, schema_from_json_schema
-from target_spark.extract.arrow_conversion import ArrowConverter, ConversionError
 from target_spark.frames import BatchMetadata, read_spool
+from target_spark.frames.arrow_conversion import ArrowConverter, ConversionError
 from tests.extract.sample_taps import KINDS, KINDS_SCHEMA
 from tests.target.frames.test_conversions import (
     BAD,

@@ -2,7 +2,7 @@
 
 The columns of a stream are determined once. A chunk of records is decoded at once with a msgspec
 type made for them, and each column is converted as a whole: the fast path. A value that the fast
-path does not take is converted by `target_spark.extract.scalar_parsing`. A value that this does not
+path does not take is converted by `target_spark.frames.scalar_parsing`. A value that this does not
 take either is an error with its path, never null and never another value, unless nulls are
 requested. Errors contain no value of a record. A text column that has met other values is decoded
 as raw JSON from then on.
@@ -10,6 +10,7 @@ as raw JSON from then on.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, chain
@@ -37,8 +38,8 @@ from target_spark.columns import (
     Text,
     Timestamp,
 )
-from target_spark.extract.scalar_parsing import parse_scalar
 from target_spark.frames.conversion_errors import describe_expected_type
+from target_spark.frames.scalar_parsing import parse_scalar
 
 __all__ = ["ArrowConverter", "ConversionError", "arrow_schema", "arrow_type"]
 
@@ -51,6 +52,7 @@ _QUOTE: Final = b'"'
 _LONGEST_TYPE: Final = 120
 """Maximum number of characters of a type in an error."""
 
+_DAY_LENGTH: Final = len("2024-01-01")
 _INSTANT: Final = pa.timestamp("us", "UTC")
 
 
@@ -82,7 +84,9 @@ def arrow_type(type_: ColumnType) -> pa.DataType:
         return pa.struct([pa.field(field.name, arrow_type(field.type)) for field in type_.fields])
     if isinstance(type_, Decimal):
         return pa.decimal128(type_.precision, type_.scale)
-    return _ARROW[type_ if isinstance(type_, Integer) else type(type_)]
+    if isinstance(type_, Integer):
+        return _INTEGERS[type_.bits]
+    return _ARROW[type(type_)]
 
 
 class ArrowConverter:
@@ -92,11 +96,21 @@ class ArrowConverter:
         table_schema: The table schema of the stream.
         nulls: True to replace a value that cannot be converted by null, and to accept missing keys.
             False to raise an error in both cases.
+        counts_zoneless: True to count the date-times without a time zone; False to save the time.
+
+    Attributes:
+        schema: The Arrow schema of the record batches.
+        zoneless: For each property that has any, the number of date-times without a time zone. They
+            were read as UTC.
     """
 
-    def __init__(self, table_schema: TableSchema, *, nulls: bool = False) -> None:
+    def __init__(
+        self, table_schema: TableSchema, *, nulls: bool = False, counts_zoneless: bool = False
+    ) -> None:
         self.schema: pa.Schema = arrow_schema(table_schema)
         self._truncate = table_schema.truncate_timestamps
+        self.zoneless: Counter[str] = Counter()
+        self._counts_zoneless = counts_zoneless
         self._nulls = nulls
         self._columns = [
             column for column in table_schema.columns if column.feed is ColumnSource.PROPERTY
@@ -205,6 +219,7 @@ class ArrowConverter:
                 msgspec.field(name=column.source, default=None),
             )
             for index, column in enumerate(columns)
+            if column.feed is ColumnSource.PROPERTY
         ]
         return msgspec.defstruct("Record", fields, gc=False)
 
@@ -260,6 +275,8 @@ class ArrowConverter:
         if isinstance(type_, Struct):
             fields = [
                 self._array(field.type, _inside(values, f"f{index}"), (*path, field.source))
+                if field.feed is ColumnSource.PROPERTY
+                else pa.nulls(len(values), arrow_type(field.type))
                 for index, field in enumerate(type_.fields)
             ]
             return pa.StructArray.from_arrays(
@@ -268,6 +285,9 @@ class ArrowConverter:
         return self._scalars(type_, values, path)
 
     def _scalars(self, type_: ColumnType, values: list[Any], path: _Path) -> pa.Array:
+        if self._counts_zoneless and isinstance(type_, Timestamp):
+            count = sum(map(_has_no_timezone, map(_get_text, values)))
+            self.zoneless += Counter({path[0]: count})
         quick = _QUICK[type(type_)]
         try:
             return quick(values, type_)
@@ -332,6 +352,16 @@ def _get_text(value: Any) -> str | None:
             return written
         return msgspec.json.decode(written, type=str)
     return value if value is None else str(value)
+
+
+def _has_no_timezone(text: str | None) -> bool:
+    """Return True if a date-time has no time zone; False for None.
+
+    The rule is that of `target_spark.frames.sql_casts.has_no_timezone`.
+    """
+    return text is not None and not (
+        text.endswith(("Z", "z")) or "+" in text or "-" in text[_DAY_LENGTH:]
+    )
 
 
 def _is_not_string(value: Any) -> bool:
@@ -415,10 +445,12 @@ def _get_storage_type(type_: ColumnType) -> pa.DataType:
     return pa.int64() if isinstance(type_, Timestamp) else arrow_type(type_)
 
 
-_ARROW: Final[Mapping[Any, pa.DataType]] = MappingProxyType(
+_INTEGERS: Final[Mapping[int, pa.DataType]] = MappingProxyType(
+    {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+)
+_ARROW: Final[Mapping[type[ColumnType], pa.DataType]] = MappingProxyType(
     {
         Boolean: pa.bool_(),
-        Integer(): pa.int64(),
         Double: pa.float64(),
         Text: pa.string(),
         Timestamp: _INSTANT,

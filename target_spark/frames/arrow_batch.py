@@ -1,0 +1,280 @@
+"""Spool lines as one Arrow table, made in Python, for batches that are small.
+
+The rows equal those of `target_spark.frames.spool_frame` to the bit, with the same columns in the
+same order. A batch is refused as a whole if a value does not fit its column, or if its rows need
+something that only Spark's conversions have; the caller then reads the same files with Spark.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from target_spark.columns import (
+    AIRBYTE_COLUMNS,
+    DELETED_AT,
+    EXTRACTED_AT,
+    GENERATION,
+    HISTORY_COLUMNS,
+    IS_CURRENT,
+    META,
+    METADATA_COLUMNS,
+    ORDINAL,
+    RAW_ID,
+    TABLE_VERSION,
+    VALID_FROM,
+    VALID_TO,
+    Array,
+    Column,
+    ColumnSource,
+    ColumnType,
+    LocalTimestamp,
+    Struct,
+    TableSchema,
+    Timestamp,
+    UnmanagedType,
+)
+from target_spark.frames.airbyte_meta import NODE_DIGITS, meta_prefix
+from target_spark.frames.arrow_conversion import ArrowConverter, ConversionError, arrow_type
+from target_spark.frames.scalar_parsing import parse_scalar
+from target_spark.frames.spool_frame import BatchMetadata
+from target_spark.frames.sql_plan import SEQUENCE_STEP
+from target_spark.storage.uris import to_local_folder
+
+__all__ = ["ArrowBatch", "UnsupportedBatchError", "read_arrow_batch"]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_METADATA_TYPES: Final = {**METADATA_COLUMNS, **HISTORY_COLUMNS, **AIRBYTE_COLUMNS}
+
+
+class UnsupportedBatchError(Exception):
+    """Raised if only Spark can read a batch; the message has the reason and no value of a row."""
+
+
+class _Line(msgspec.Struct, gc=False):
+    """A line of a spool file; see `target_spark.storage.spool`."""
+
+    n: int
+    r: msgspec.Raw
+    t: str | None = None
+    v: int | None = None
+    m: msgspec.Raw | None = None
+
+
+_decode_lines: Final = msgspec.json.Decoder(_Line).decode_lines
+_NO_META: Final = (None, b"null")
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowBatch:
+    """The rows of one batch, all of which fit their columns.
+
+    Attributes:
+        table: The rows in the order of the files. Its columns are those that the target fills, in
+            table order, and the ordinal, the row's position in the input.
+        zoneless: For each column that has any, the number of date-times without a time zone. They
+            were read as UTC.
+    """
+
+    table: pa.Table
+    zoneless: Mapping[str, int]
+
+
+def read_arrow_batch(
+    paths: Sequence[str], table_schema: TableSchema, metadata: BatchMetadata
+) -> ArrowBatch:
+    """Read spool files into an Arrow table without Spark.
+
+    Args:
+        paths: The spool files on this machine: paths or ``file:`` URLs.
+        table_schema: The schema that the rows must fit.
+        metadata: The values of the metadata columns.
+
+    Raises:
+        UnsupportedBatchError: A row does not fit its columns, or the table schema, the files or the
+            lines have a part that only Spark reads.
+    """
+    _check_supported(table_schema, metadata)
+    lines = [line for path in paths for line in _read_lines(path)]
+    properties = _property_columns(table_schema)
+    converter = ArrowConverter(
+        replace(table_schema, columns=tuple(properties.values())), counts_zoneless=True
+    )
+    try:
+        records = converter.batch([bytes(line.r) for line in lines])
+    except (ConversionError, RecursionError) as error:
+        raise UnsupportedBatchError(str(error)) from error
+    by_source = dict(zip(properties, records.columns, strict=True))
+    _check_filled(table_schema, by_source)
+    head = _MetadataColumns(lines, metadata)
+    arrays = {}
+    for column in table_schema.columns:
+        if _is_property(column) or _is_deletion_time(column):
+            arrays[column.name] = by_source[column.source]
+        elif column.feed is ColumnSource.METADATA:
+            arrays[column.name] = head.build(column.source)
+        elif column.feed is ColumnSource.EMPTIED:
+            arrays[column.name] = pa.nulls(len(lines), arrow_type(column.type))
+    arrays[ORDINAL] = pa.array([line.n for line in lines], pa.int64())
+    names = {column.source: column.name for column in table_schema.columns if _is_property(column)}
+    zoneless = {
+        names[source]: count for source, count in converter.zoneless.items() if source in names
+    }
+    return ArrowBatch(pa.table(arrays), zoneless)
+
+
+def _check_supported(table_schema: TableSchema, metadata: BatchMetadata) -> None:
+    if metadata.starts:
+        raise UnsupportedBatchError("rows that Spark's workers have read")
+    for column in table_schema.columns:
+        if column.path:
+            raise UnsupportedBatchError(f"column {column.name} is filled by a nested value")
+        if column.feed is ColumnSource.WHOLE:
+            raise UnsupportedBatchError(f"column {column.name} is filled by the whole record")
+        is_standard = column.type == _METADATA_TYPES.get(column.source)
+        if column.feed is ColumnSource.METADATA and not is_standard:
+            raise UnsupportedBatchError(f"column {column.name} is of type {column.type.ddl}")
+        if column.feed is not ColumnSource.NOTHING and not _is_convertible(column.type):
+            raise UnsupportedBatchError(f"column {column.name} is of type {column.type.ddl}")
+
+
+def _is_convertible(type_: ColumnType) -> bool:
+    if isinstance(type_, Array):
+        return _is_convertible(type_.element)
+    if isinstance(type_, Struct):
+        return bool(type_.fields) and all(_is_convertible(field.type) for field in type_.fields)
+    return not isinstance(type_, LocalTimestamp | UnmanagedType)
+
+
+def _is_property(column: Column) -> bool:
+    return column.feed is ColumnSource.PROPERTY
+
+
+def _is_deletion_time(column: Column) -> bool:
+    return column.feed is ColumnSource.METADATA and column.source == DELETED_AT
+
+
+def _property_columns(table_schema: TableSchema) -> dict[str, Column]:
+    """Return the columns whose values are read from the record, by property.
+
+    The deletion time is among them, if the table has its column.
+
+    Raises:
+        UnsupportedBatchError: The deletion time fills two columns.
+    """
+    columns = {column.source: column for column in table_schema.columns if _is_property(column)}
+    for deletion_time in filter(_is_deletion_time, table_schema.columns):
+        if DELETED_AT in columns:
+            raise UnsupportedBatchError(f"property {DELETED_AT} fills two columns")
+        columns[DELETED_AT] = replace(deletion_time, feed=ColumnSource.PROPERTY)
+    return columns
+
+
+def _read_lines(path: str) -> list[_Line]:
+    file = to_local_folder(path)
+    if file is None:
+        raise UnsupportedBatchError("its rows are not on this machine")
+    try:
+        lines = _decode_lines(Path(file).read_bytes())
+    except (msgspec.MsgspecError, OSError, RecursionError) as error:
+        raise UnsupportedBatchError("a line cannot be read") from error
+    if any(line.m not in _NO_META for line in lines):
+        raise UnsupportedBatchError("rows have metadata of the source")
+    return lines
+
+
+def _check_filled(table_schema: TableSchema, by_source: Mapping[str, pa.Array]) -> None:
+    for source in table_schema.filled:
+        if any(value == "" for value in by_source[source].to_pylist()):
+            raise UnsupportedBatchError(f"{source}: an empty string in a partition column")
+
+
+class _MetadataColumns:
+    """Builder of the metadata columns of a batch.
+
+    Args:
+        lines: The lines of the spool files.
+        metadata: The values that are the same in all rows.
+    """
+
+    def __init__(self, lines: Sequence[_Line], metadata: BatchMetadata) -> None:
+        self._lines = lines
+        self._metadata = metadata
+        self._received = _to_micros(metadata.received_at)
+        self._builders: Mapping[str, Callable[[], Iterator[object]]] = {
+            "_sdc_extracted_at": self._extraction_times,
+            "_sdc_received_at": lambda: self._repeat(self._received),
+            "_sdc_batched_at": lambda: self._repeat(_to_micros(metadata.batched_at)),
+            "_sdc_sequence": self._sequence_numbers,
+            "_sdc_sync_started_at": lambda: self._repeat(metadata.sync_started_at),
+            TABLE_VERSION: self._versions,
+            GENERATION: self._versions,
+            VALID_FROM: self._version_starts,
+            VALID_TO: lambda: self._repeat(None),
+            IS_CURRENT: lambda: self._repeat(True),  # noqa: FBT003
+            RAW_ID: self._raw_ids,
+            EXTRACTED_AT: self._version_starts,
+            META: lambda: self._repeat(f"{meta_prefix(metadata.sync_id)}[]}}"),
+        }
+
+    def build(self, source: str) -> pa.Array:
+        """Return the values of a metadata column as an Arrow array."""
+        type_ = _METADATA_TYPES[source]
+        values = list(self._builders[source]())
+        if isinstance(type_, Timestamp):  # microseconds since 1970
+            return pa.array(values, pa.int64()).view(arrow_type(type_))
+        return pa.array(values, arrow_type(type_))
+
+    def _repeat(self, value: object) -> Iterator[object]:
+        return (value for _ in self._lines)
+
+    def _versions(self) -> Iterator[int | None]:
+        return (line.v for line in self._lines)
+
+    def _sequence_numbers(self) -> Iterator[int]:
+        first = self._metadata.sync_started_at * SEQUENCE_STEP
+        return (first + line.n for line in self._lines)
+
+    def _raw_ids(self) -> Iterator[str]:
+        prefix = str(uuid.uuid4())[:-NODE_DIGITS]
+        return (f"{prefix}{line.n:0{NODE_DIGITS}}" for line in self._lines)
+
+    def _extraction_times(self) -> Iterator[int | None]:
+        """Yield the extraction time of each row: null if it is invalid.
+
+        For a row without a time it is the time at which the batch's first row was received.
+        """
+        parsed = self._parse_times()
+        return (self._received if line.t is None else parsed[line.t] for line in self._lines)
+
+    def _version_starts(self) -> Iterator[int]:
+        """Yield the extraction time of each row.
+
+        For a row without a valid time it is the time at which the batch's first row was received.
+        """
+        return (self._received if micros is None else micros for micros in self._extraction_times())
+
+    def _parse_times(self) -> dict[str, int | None]:
+        return {
+            text: _parse_time(text)
+            for text in {line.t for line in self._lines if line.t is not None}
+        }
+
+
+def _parse_time(text: str) -> int | None:
+    try:
+        micros: int = parse_scalar(text, Timestamp(), truncate=True)
+    except ValueError:
+        return None
+    return micros
+
+
+def _to_micros(instant: datetime) -> int:
+    return (instant - _EPOCH) // timedelta(microseconds=1)
