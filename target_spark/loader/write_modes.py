@@ -38,6 +38,7 @@ __all__ = [
     "build_version_delete",
     "check_scd2_compatible",
     "empty_frame",
+    "get_merge_keys",
     "has_other_versions",
     "select_write_operation",
 ]
@@ -65,7 +66,7 @@ def select_write_operation(
         options: The options that the user set for the stream.
         rows: The number of rows in ``df``.
     """
-    table, keys = request.table, _keys(table_schema, request, options)
+    table, keys = request.table, get_merge_keys(table_schema, request, options)
     if request.mode is WriteMode.UPSERT:
         return lambda marker: writer.upsert(spark, table, df, keys, marker)
     if request.mode is WriteMode.SCD2:
@@ -78,7 +79,10 @@ def select_write_operation(
     return lambda marker: write(spark, table, ordered, marker, rows)
 
 
-def _keys(table_schema: TableSchema, request: CommitRequest, options: StreamOptions) -> MergeKeys:
+def get_merge_keys(
+    table_schema: TableSchema, request: CommitRequest, options: StreamOptions
+) -> MergeKeys:
+    """Return the rules by which a merge matches the rows of a stream with those of its table."""
     compared = (
         column.name
         for column in table_schema.columns
