@@ -23,6 +23,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
+from target_spark.writers.base import VersionDelete
 from target_spark.writers.delta.data_files import DataFile
 from target_spark.writers.merge_statement import BATCH_ALIAS, Merge, source_column
 
@@ -37,6 +38,7 @@ __all__ = [
     "annotate_table",
     "commit_files",
     "create_table",
+    "delete_rows",
     "merge_rows",
     "read_snapshot",
 ]
@@ -290,6 +292,43 @@ def merge_rows(
     when = None if merge.inserted_when is None else _to_datafusion(merge.inserted_when)
     merger = merger.when_not_matched_insert(inserted, when)
     return _is_committed(snapshot, merger.execute)
+
+
+def delete_rows(
+    snapshot: DeltaSnapshot, app_id: str, *, deletion: VersionDelete, marker: CommitMetadata
+) -> bool:
+    """Delete or mark the rows of other table versions, as the version that follows ``snapshot``.
+
+    If there are no such rows, the commit stores only metadata. After an error it is not known if
+    the commit was made.
+
+    Args:
+        snapshot: The version that was read.
+        app_id: The application id of the Delta transaction.
+        deletion: The rows to delete or to mark as deleted.
+        marker: The commit metadata.
+
+    Returns:
+        True if the commit was made; False if another writer has committed that version.
+    """
+    table, properties = snapshot.table, _commit_properties(marker, app_id)
+    others = f"({_in_datafusion(deletion.column)} IS DISTINCT FROM {deletion.version})"
+
+    def commit() -> None:
+        if deletion.deleted is None:
+            table.delete(others, commit_properties=properties)
+            return
+        table.update(
+            new_values={deletion.deleted: deletion.at},
+            predicate=f"{others} AND ({_in_datafusion(deletion.deleted)} IS NULL)",
+            commit_properties=properties,
+        )
+
+    if not _is_committed(snapshot, commit):
+        return False
+    if table.version() > snapshot.version:
+        return True
+    return commit_files(snapshot, [], marker, app_id)  # the library makes no commit without rows
 
 
 def add_columns(
