@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -81,6 +82,9 @@ _LEFT_TO_SPARK: Final = (
 
 MERGE_TARGET: Final = quote("__target_spark_table")
 """The quoted name of the table in a `Merge` that `merge_rows` runs."""
+
+_REWRITING: Final = threading.Lock()
+"""One thread at a time rewrites files, since each rewrite needs much memory."""
 
 _QUOTED: Final = re.compile(r"`((?:[^`]|``)*)`")
 
@@ -291,7 +295,8 @@ def merge_rows(
     }
     when = None if merge.inserted_when is None else _to_datafusion(merge.inserted_when)
     merger = merger.when_not_matched_insert(inserted, when)
-    return _is_committed(snapshot, merger.execute)
+    with _REWRITING:
+        return _is_committed(snapshot, merger.execute)
 
 
 def delete_rows(
@@ -324,7 +329,9 @@ def delete_rows(
             commit_properties=properties,
         )
 
-    if not _is_committed(snapshot, commit):
+    with _REWRITING:
+        is_committed = _is_committed(snapshot, commit)
+    if not is_committed:
         return False
     if table.version() > snapshot.version:
         return True

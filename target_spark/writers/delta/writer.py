@@ -118,8 +118,9 @@ _DELTA_SETTINGS: Final = "spark.databricks.delta."
 _OUR_SETTINGS: Final = {"spark.databricks.delta.snapshotPartitions"}
 
 
-_MERGED_BYTES: Final = 64 << 20
-"""Size of a table's files above which Spark merges, since the library reads them into memory."""
+_MERGED_BYTES: Final = 32 << 20
+"""Size of a table's files above which Spark changes rows. The library needs a multiple in memory:
+150 MiB for 16 MiB of files, 250 MiB for 40 MiB."""
 
 _HAS_ROWS: Final = "target-spark: the table has rows by now"
 
