@@ -8,7 +8,8 @@ never exceeds it. Here status line, headers, chunk framing and body all count to
 from __future__ import annotations
 
 import io
-from http.client import HTTPResponse
+import re
+from http.client import HTTPMessage, HTTPResponse
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from requests.exceptions import InvalidSchema
@@ -27,9 +28,15 @@ if TYPE_CHECKING:
 __all__ = [
     "HTTPConnectionPool",
     "HTTPSConnectionPool",
+    "find_received_headers",
+    "limit_pools",
     "limit_proxied_responses",
     "limit_responses",
 ]
+
+
+_BUFFER: Final = 32_768
+"""Bytes read from a socket at once: a page of records usually arrives with its headers."""
 
 
 class _LimitedStream(io.RawIOBase):
@@ -90,7 +97,57 @@ class _Response(HTTPResponse):
         super().__init__(sock, *args, **kwargs)
         deadline = IN_FORCE.deadline
         if deadline is not None:
-            self.fp = io.BufferedReader(_LimitedStream(self.fp.detach(), sock, deadline))
+            limited = _LimitedStream(self.fp.detach(), sock, deadline)
+            self.fp = io.BufferedReader(limited, _BUFFER)
+
+    def begin(self) -> None:
+        """Read the status line and the headers.
+
+        The usual ones are parsed here, because http.client uses the parser for emails, which takes
+        longer than receiving them.
+        """
+        this: Any = self
+        is_new = this.headers is None and not this.debuglevel and vars(this)["_method"] != "HEAD"
+        head = _HEAD.match(this.fp.peek()) if is_new else None
+        headers = None if head is None else _parse_headers(head["headers"])
+        if head is None or headers is None:
+            super().begin()
+            return
+        this.fp.read(head.end())
+        self._set_head(head["reason"].decode("ascii").strip(), headers)
+
+    def _set_head(self, reason: str, headers: HTTPMessage) -> None:
+        """Set the attributes of a response with status 200, as `HTTPResponse.begin` does."""
+        this: Any = self
+        this.version, this.code, this.status, this.reason = 11, 200, 200, reason
+        this.headers = this.msg = headers
+        this.chunked = headers.get("Transfer-Encoding", "").lower() == "chunked"
+        if this.chunked:
+            this.chunk_left = None
+        length = None if this.chunked else headers.get("Content-Length")
+        this.length = None if length is None else int(length)
+        is_closed = "close" in headers.get("Connection", "").lower()
+        this.will_close = is_closed or not (this.chunked or length is not None)
+
+
+_HEAD: Final = re.compile(
+    rb"HTTP/1\.1 200(?P<reason>(?: [ -~]*)?)\r\n"
+    rb"(?P<headers>(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~]*\r\n){0,64})\r\n"
+)
+"""Head of a successful response without folded lines and with printable ASCII characters only."""
+
+
+def _parse_headers(text: bytes) -> HTTPMessage | None:
+    """Return the headers of a response that matches `_HEAD`; None if they need http.client."""
+    headers = HTTPMessage()
+    for line in text.decode("ascii").split("\r\n")[:-1]:
+        name, _, value = line.partition(":")
+        headers[name] = value.lstrip(" \t")
+    headers.set_payload("")
+    length = headers.get("Content-Length", "0")
+    kind = headers.get("Content-Type", "").lstrip().lower()
+    is_multipart = kind.startswith(("multipart", "message"))
+    return None if is_multipart or not (length.isdigit() and length.isascii()) else headers
 
 
 class HTTPConnectionPool(connectionpool.HTTPConnectionPool):
@@ -131,9 +188,22 @@ def limit_responses(session: requests.Session) -> None:
     """
     adapters: Any = session.adapters
     for adapter in adapters.values():
-        manager: Any = getattr(adapter, "poolmanager", None)
-        if getattr(manager, "pool_classes_by_scheme", None) is pool_classes_by_scheme:
-            manager.pool_classes_by_scheme = _POOLS
+        limit_pools(getattr(adapter, "poolmanager", None))
+
+
+def limit_pools(manager: Any) -> None:
+    """Make a pool manager of urllib3 create pools that limit responses; keep those of others."""
+    if getattr(manager, "pool_classes_by_scheme", None) is pool_classes_by_scheme:
+        manager.pool_classes_by_scheme = _POOLS
+
+
+def find_received_headers(response: Any) -> HTTPMessage | None:
+    """Return the headers of a response of urllib3 as they were received.
+
+    Return None if the response did not come through one of this module's connections.
+    """
+    original = getattr(response, "_original_response", None)
+    return original.msg if type(original) is _Response else None
 
 
 def limit_proxied_responses(session: requests.Session, url: str, proxy: str | None) -> None:
@@ -145,5 +215,4 @@ def limit_proxied_responses(session: requests.Session, url: str, proxy: str | No
         manager: Any = cast("Any", session.get_adapter(url)).proxy_manager_for(proxy)
     except (InvalidSchema, AttributeError):  # sending the request raises a clearer error
         return
-    if getattr(manager, "pool_classes_by_scheme", None) is pool_classes_by_scheme:
-        manager.pool_classes_by_scheme = _POOLS
+    limit_pools(manager)

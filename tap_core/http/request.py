@@ -7,17 +7,20 @@ part. This module sends nothing.
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Generic, TypeAlias
+from functools import lru_cache
+from typing import Any, Final, Generic, TypeAlias
 from urllib.parse import urlencode
 
 import requests
 from requests.cookies import RequestsCookieJar
 from requests.structures import CaseInsensitiveDict
+from requests.utils import requote_uri
 
 from tap_core.exceptions import SingerSDKDeprecationWarning
 from tap_core.singerlib.json import dump_json
@@ -140,8 +143,12 @@ def prepare_request(
         return session.prepare_request(request)
     ready = requests.PreparedRequest()
     ready.prepare_method(request.method)
-    ready.prepare_url(request.url, request.params)
-    ready.prepare_headers(_merge_headers(session.headers, headers))
+    known = _join_query(request.url, request.params)
+    if known is None:
+        ready.prepare_url(request.url, request.params)
+    else:
+        ready.url = known
+    ready.headers = _prepare_headers(session.headers, headers)
     vars(ready)["_cookies"] = (
         RequestsCookieJar()
     )  # the session has no cookies; merging them is slow
@@ -159,6 +166,62 @@ def _is_plain(session: requests.Session) -> bool:
     """
     adds = session.cookies or session.params or any((session.hooks or {}).values())
     return type(session) is requests.Session and not adds
+
+
+_BASE: Final = re.compile(r"https?://[^%?#]+(?:%[0-9A-Fa-f]{2}[^%?#]*)*")
+"""URL without a query and with valid escapes, so that a query can be appended."""
+_QUERY: Final = re.compile(r"(?:[\w.~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*", re.ASCII)
+"""Query that consists of characters allowed in a URL and of valid escapes."""
+
+
+def _join_query(url: Any, query: Any) -> str | None:
+    """Return the prepared URL of a request, as the requests package would compute it.
+
+    Return None if it may depend on more than the URL prepared alone and the query quoted alone.
+    """
+    if type(url) is not str or type(query) is not str or _QUERY.fullmatch(query) is None:
+        return None
+    base = _prepare_base(url)
+    if base is None or not query:
+        return base
+    return f"{base}?{requote_uri(query) if '%' in query else query}"
+
+
+@lru_cache(maxsize=256)
+def _prepare_base(url: str) -> str | None:
+    """Return a URL without a query, prepared by the requests package; None for other URLs."""
+    if _BASE.fullmatch(url) is None:
+        return None
+    ready = requests.PreparedRequest()
+    ready.prepare_url(url, None)
+    return ready.url
+
+
+def _prepare_headers(usual: Any, headers: Mapping[str, Any]) -> CaseInsensitiveDict[Any]:
+    """Return the default headers ``usual`` updated with ``headers``, checked for validity.
+
+    Headers are checked when they are new, since most requests of a stream have the same ones.
+    """
+    is_usual = type(usual) is CaseInsensitiveDict
+    pairs = tuple(vars(usual)["_store"].values() if is_usual else (usual or {}).items())
+    try:
+        known = _known_headers(pairs, tuple(headers.items()))
+    except TypeError:  # a value that is not hashable, and no valid header either
+        known = _check_headers(pairs, tuple(headers.items()))
+    made: CaseInsensitiveDict[Any] = CaseInsensitiveDict()
+    vars(made)["_store"] = vars(known)["_store"].copy()
+    return made
+
+
+def _check_headers(
+    usual: tuple[tuple[str, Any], ...], headers: tuple[tuple[str, Any], ...]
+) -> CaseInsensitiveDict[Any]:
+    ready = requests.PreparedRequest()
+    ready.prepare_headers(_merge_headers(dict(usual), dict(headers)))
+    return ready.headers
+
+
+_known_headers: Final = lru_cache(maxsize=64)(_check_headers)
 
 
 def _merge_headers(

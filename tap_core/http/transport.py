@@ -26,7 +26,6 @@ from tap_core.http.response_limits import (
     MAX_RESPONSE_SECONDS,
     Deadline,
     ResponseLimits,
-    is_known_to_fit,
     read_body,
 )
 from tap_core.http.spooled_response import spool_to_file
@@ -201,13 +200,8 @@ class _Exchange:
         finally:
             request.hooks = {**hooks, "response": others}
 
-    def _read(self, response: requests.Response, *_: Any, stream: Any = False, **__: Any) -> None:
-        """Read the body within the limits. Called as a response hook.
-
-        A small body is left to the requests package, which reads it safely.
-        """
-        if not stream and is_known_to_fit(response, self._limits):
-            return
+    def _read(self, response: requests.Response, *_: Any, **__: Any) -> None:
+        """Read the body within the limits. Called as a response hook."""
         if not self._into_file or response.is_redirect:
             read_body(response, self._limits)
 

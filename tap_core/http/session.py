@@ -1,0 +1,88 @@
+"""HTTP session of a stream: the requests package with less work for each request.
+
+The adapter computes once per host what `HTTPAdapter` computes for each request: the connection pool
+and the target of the request line. `Session.send` and `HTTPAdapter.send` are not overridden, so
+code that replaces them, such as test doubles and instrumentation, sees every request.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, Final
+
+import requests
+from requests.adapters import HTTPAdapter
+from requests.structures import CaseInsensitiveDict
+from requests.utils import get_encoding_from_headers
+
+from tap_core.http.connection_pools import find_received_headers, limit_pools
+
+__all__ = ["make_session"]
+
+_URL: Final = re.compile(r"(https?://[^/?#@\s]+)(/[!-\"$-~]*(?<!\?))")
+"""Origin and request target of a prepared URL; URLs with a user name or a fragment do not match."""
+
+
+def make_session() -> requests.Session:
+    """Return a new session whose responses are limited in size and time.
+
+    If other code has changed the adapters of new sessions, they are kept.
+    """
+    session = requests.Session()
+    for prefix, adapter in list(session.adapters.items()):
+        if type(adapter) is HTTPAdapter:
+            session.mount(prefix, _Adapter())
+    return session
+
+
+class _Adapter(HTTPAdapter):
+    """Adapter that remembers the connection pool of each origin."""
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        """Create the connection pools; those that were remembered are not used any more."""
+        super().init_poolmanager(*args, **kwargs)
+        self._pools: dict[tuple[str, bool], Any] = {}
+        limit_pools(self.poolmanager)
+
+    def get_connection_with_tls_context(
+        self,
+        request: requests.PreparedRequest,
+        verify: Any,
+        proxies: Any = None,
+        cert: Any = None,
+    ) -> Any:
+        """Return the connection pool for a request."""
+        url = _URL.fullmatch(request.url or "")
+        if proxies or cert or url is None or (verify is not True and verify is not False):
+            return super().get_connection_with_tls_context(request, verify, proxies, cert)
+        pool = self._pools.get((url[1], verify))
+        if pool is None or pool.pool is None:  # closed, by the session or as the least used one
+            pool = super().get_connection_with_tls_context(request, verify, proxies, cert)
+            self._pools[url[1], verify] = pool
+        return pool
+
+    def request_url(self, request: requests.PreparedRequest, proxies: Any) -> str:
+        """Return the target for the request line: the path and query, or for proxies the URL."""
+        url = None if proxies else _URL.fullmatch(request.url or "")
+        return super().request_url(request, proxies) if url is None else url[2]
+
+    def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:
+        """Return the response of the requests package for one of urllib3."""
+        received = find_received_headers(resp)
+        if received is None or "Set-Cookie" in received or "Set-Cookie2" in received:
+            return super().build_response(req, resp)
+        response = requests.Response()
+        response.status_code = resp.status
+        response.headers = CaseInsensitiveDict(resp.headers)
+        response.encoding = _encoding(resp.headers.get("content-type"))
+        response.raw, response.reason = resp, resp.reason
+        response.url, response.request = str(req.url), req
+        vars(response)["connection"] = self
+        return response
+
+
+@lru_cache(maxsize=64)
+def _encoding(content_type: str | None) -> str | None:
+    """Return the encoding that the requests package assumes for a Content-Type header."""
+    return get_encoding_from_headers(CaseInsensitiveDict({"content-type": content_type or ""}))
