@@ -8,7 +8,6 @@ never exceeds it. Here status line, headers, chunk framing and body all count to
 from __future__ import annotations
 
 import io
-import re
 from http.client import HTTPMessage, HTTPResponse
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -32,6 +31,7 @@ __all__ = [
     "limit_pools",
     "limit_proxied_responses",
     "limit_responses",
+    "skip_cookies",
 ]
 
 
@@ -108,13 +108,13 @@ class _Response(HTTPResponse):
         """
         this: Any = self
         is_new = this.headers is None and not this.debuglevel and vars(this)["_method"] != "HEAD"
-        head = _HEAD.match(this.fp.peek()) if is_new else None
-        headers = None if head is None else _parse_headers(head["headers"])
-        if head is None or headers is None:
+        start = this.fp.peek() if is_new else b""
+        head = _parse_head(start)
+        if head is None:
             super().begin()
             return
-        this.fp.read(head.end())
-        self._set_head(head["reason"].decode("ascii").strip(), headers)
+        this.fp.read(start.index(_END) + len(_END))
+        self._set_head(*head)
 
     def _set_head(self, reason: str, headers: HTTPMessage) -> None:
         """Set the attributes of a response with status 200, as `HTTPResponse.begin` does."""
@@ -130,24 +130,34 @@ class _Response(HTTPResponse):
         this.will_close = is_closed or not (this.chunked or length is not None)
 
 
-_HEAD: Final = re.compile(
-    rb"HTTP/1\.1 200(?P<reason>(?: [ -~]*)?)\r\n"
-    rb"(?P<headers>(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~]*\r\n){0,64})\r\n"
-)
-"""Head of a successful response without folded lines and with printable ASCII characters only."""
+_END: Final = b"\r\n\r\n"
+_SUCCESS: Final = "HTTP/1.1 200"
+_MOST_HEADERS: Final = 64
 
 
-def _parse_headers(text: bytes) -> HTTPMessage | None:
-    """Return the headers of a response that matches `_HEAD`; None if they need http.client."""
+def _parse_head(start: bytes) -> tuple[str, HTTPMessage] | None:
+    """Return the reason and the headers at the start of a successful response.
+
+    Return None for heads that need http.client: incomplete ones, and those with other characters
+    than printable ASCII, folded lines, parts, or a length that is not a number.
+    """
+    text = start[: max(start.find(_END), 0)].decode("latin-1")
+    first, *lines = text.split("\r\n")
+    reason = first.removeprefix(_SUCCESS)
+    is_plain = text.isascii() and first.isprintable() and "".join(lines).isprintable()
+    if not is_plain or reason == first or reason[:1] not in {"", " "} or len(lines) > _MOST_HEADERS:
+        return None
     headers = HTTPMessage()
-    for line in text.decode("ascii").split("\r\n")[:-1]:
-        name, _, value = line.partition(":")
-        headers[name] = value.lstrip(" \t")
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name or " " in name:
+            return None
+        headers[name] = value.lstrip(" ")
     headers.set_payload("")
-    length = headers.get("Content-Length", "0")
-    kind = headers.get("Content-Type", "").lstrip().lower()
-    is_multipart = kind.startswith(("multipart", "message"))
-    return None if is_multipart or not (length.isdigit() and length.isascii()) else headers
+    kind = headers.get("Content-Type", "").lower()
+    is_usual = headers.get("Content-Length", "0").isdigit()
+    is_usual = is_usual and not kind.startswith(("multipart", "message"))
+    return (reason.strip(), headers) if is_usual else None
 
 
 class HTTPConnectionPool(connectionpool.HTTPConnectionPool):
@@ -204,6 +214,19 @@ def find_received_headers(response: Any) -> HTTPMessage | None:
     """
     original = getattr(response, "_original_response", None)
     return original.msg if type(original) is _Response else None
+
+
+def skip_cookies(response: Any) -> None:
+    """Let the requests package skip its search for cookies in a response that sets none.
+
+    This applies to responses of urllib3 that were received through this module's connections and
+    read to their end.
+    """
+    headers = find_received_headers(response)
+    if headers is None or "Set-Cookie" in headers or "Set-Cookie2" in headers:
+        return
+    if vars(response)["_original_response"].isclosed():
+        vars(response)["_original_response"] = None
 
 
 def limit_proxied_responses(session: requests.Session, url: str, proxy: str | None) -> None:

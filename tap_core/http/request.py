@@ -7,13 +7,13 @@ part. This module sends nothing.
 
 from __future__ import annotations
 
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
+from string import ascii_letters, digits, hexdigits
 from typing import Any, Final, Generic, TypeAlias
 from urllib.parse import urlencode
 
@@ -63,6 +63,10 @@ _Token = TypeVar("_Token", default=Any)
 _ParamsDict: TypeAlias = dict[str, Any]
 
 
+_UNRESERVED: Final = frozenset(f"{ascii_letters}{digits}-._~=&")
+"""Characters that are not quoted in names and values, and the two between them."""
+
+
 @dataclass(slots=True)
 class HTTPRequest:
     """Parts of a request before it is prepared. The tap's overrides may change every field."""
@@ -96,6 +100,9 @@ class HTTPRequest:
             for one in (value if isinstance(value, (list, tuple)) else (value,))
             if one is not None
         ]
+        plain = "&".join([f"{name}={one}" for name, one in pairs])
+        if _UNRESERVED.issuperset(plain) and plain.count("=") == len(pairs) == plain.count("&") + 1:
+            return plain  # nothing to quote
         return urlencode(pairs, safe=self.safe_query_chars)
 
 
@@ -168,10 +175,9 @@ def _is_plain(session: requests.Session) -> bool:
     return type(session) is requests.Session and not adds
 
 
-_BASE: Final = re.compile(r"https?://[^%?#]+(?:%[0-9A-Fa-f]{2}[^%?#]*)*")
-"""URL without a query and with valid escapes, so that a query can be appended."""
-_QUERY: Final = re.compile(r"(?:[\w.~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*", re.ASCII)
-"""Query that consists of characters allowed in a URL and of valid escapes."""
+_HEX: Final = frozenset(hexdigits)
+_ALLOWED: Final = frozenset(f"{ascii_letters}{digits}-._~!$&'()*+,;=:@/?%")
+"""Characters of a query that the requests package does not change."""
 
 
 def _join_query(url: Any, query: Any) -> str | None:
@@ -179,7 +185,9 @@ def _join_query(url: Any, query: Any) -> str | None:
 
     Return None if it may depend on more than the URL prepared alone and the query quoted alone.
     """
-    if type(url) is not str or type(query) is not str or _QUERY.fullmatch(query) is None:
+    if type(url) is not str or type(query) is not str:
+        return None
+    if not (_ALLOWED.issuperset(query) and _has_valid_escapes(query)):
         return None
     base = _prepare_base(url)
     if base is None or not query:
@@ -190,11 +198,19 @@ def _join_query(url: Any, query: Any) -> str | None:
 @lru_cache(maxsize=256)
 def _prepare_base(url: str) -> str | None:
     """Return a URL without a query, prepared by the requests package; None for other URLs."""
-    if _BASE.fullmatch(url) is None:
+    is_plain = url.startswith(("http://", "https://")) and "?" not in url and "#" not in url
+    if not is_plain or not _has_valid_escapes(url):
         return None
     ready = requests.PreparedRequest()
     ready.prepare_url(url, None)
     return ready.url
+
+
+def _has_valid_escapes(text: str) -> bool:
+    """Return True if two hexadecimal digits follow each percent sign."""
+    return "%" not in text or all(
+        len(part) > 1 and _HEX.issuperset(part[:2]) for part in text.split("%")[1:]
+    )
 
 
 def _prepare_headers(usual: Any, headers: Mapping[str, Any]) -> CaseInsensitiveDict[Any]:

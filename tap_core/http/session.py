@@ -7,9 +7,8 @@ code that replaces them, such as test doubles and instrumentation, sees every re
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -19,9 +18,6 @@ from requests.utils import get_encoding_from_headers
 from tap_core.http.connection_pools import find_received_headers, limit_pools
 
 __all__ = ["make_session"]
-
-_URL: Final = re.compile(r"(https?://[^/?#@\s]+)(/[!-\"$-~]*(?<!\?))")
-"""Origin and request target of a prepared URL; URLs with a user name or a fragment do not match."""
 
 
 def make_session() -> requests.Session:
@@ -53,19 +49,19 @@ class _Adapter(HTTPAdapter):
         cert: Any = None,
     ) -> Any:
         """Return the connection pool for a request."""
-        url = _URL.fullmatch(request.url or "")
-        if proxies or cert or url is None or (verify is not True and verify is not False):
+        origin, _ = _split(request.url or "")
+        if proxies or cert or not origin or (verify is not True and verify is not False):
             return super().get_connection_with_tls_context(request, verify, proxies, cert)
-        pool = self._pools.get((url[1], verify))
+        pool = self._pools.get((origin, verify))
         if pool is None or pool.pool is None:  # closed, by the session or as the least used one
             pool = super().get_connection_with_tls_context(request, verify, proxies, cert)
-            self._pools[url[1], verify] = pool
+            self._pools[origin, verify] = pool
         return pool
 
     def request_url(self, request: requests.PreparedRequest, proxies: Any) -> str:
         """Return the target for the request line: the path and query, or for proxies the URL."""
-        url = None if proxies else _URL.fullmatch(request.url or "")
-        return super().request_url(request, proxies) if url is None else url[2]
+        _, target = ("", "") if proxies else _split(request.url or "")
+        return target or super().request_url(request, proxies)
 
     def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:
         """Return the response of the requests package for one of urllib3."""
@@ -80,6 +76,19 @@ class _Adapter(HTTPAdapter):
         response.url, response.request = str(req.url), req
         vars(response)["connection"] = self
         return response
+
+
+def _split(url: str) -> tuple[str, str]:
+    """Return the origin of a URL and the target of its request line.
+
+    Both are empty for URLs that have to be parsed: those with a user name, a fragment or
+    characters that are not allowed in a URL.
+    """
+    is_plain = url.startswith(("http://", "https://")) and url.isascii() and url.isprintable()
+    if not is_plain or any(sign in url for sign in " #@\\") or url.endswith("?"):
+        return "", ""
+    start = url.find("/", len("https://"))
+    return ("", "") if start < 0 or "?" in url[:start] else (url[:start], url[start:])
 
 
 @lru_cache(maxsize=64)
