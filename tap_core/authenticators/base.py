@@ -62,7 +62,7 @@ class APIAuthenticatorBase(AuthBase):
         self.auth_headers: dict[str, Any] = {}
         self.auth_params: dict[str, Any] = {}
         self.logger: logging.Logger = _logger
-        stream = _stream_among(args, kwargs)
+        stream = _stream_among(args, kwargs) if args or kwargs else None
         if stream is not None:
             deprecated("The `stream` parameter", "the values that the authenticator needs")
             self._tap_name = stream.tap_name
