@@ -100,6 +100,8 @@ class HTTPRequest:
             for one in (value if isinstance(value, (list, tuple)) else (value,))
             if one is not None
         ]
+        if any(type(name) is not str or type(one) not in {str, int} for name, one in pairs):
+            return urlencode(pairs, safe=self.safe_query_chars)
         plain = "&".join([f"{name}={one}" for name, one in pairs])
         if _UNRESERVED.issuperset(plain) and plain.count("=") == len(pairs) == plain.count("&") + 1:
             return plain  # nothing to quote
@@ -220,10 +222,9 @@ def _prepare_headers(usual: Any, headers: Mapping[str, Any]) -> CaseInsensitiveD
     """
     is_usual = type(usual) is CaseInsensitiveDict
     pairs = tuple(vars(usual)["_store"].values() if is_usual else (usual or {}).items())
-    try:
-        known = _known_headers(pairs, tuple(headers.items()))
-    except TypeError:  # a value that is not hashable, and no valid header either
-        known = _check_headers(pairs, tuple(headers.items()))
+    given = tuple(headers.items())
+    is_text = all(type(value) is str for pair in (*pairs, *given) for value in pair)
+    known = (_known_headers if is_text else _check_headers)(pairs, given)
     made: CaseInsensitiveDict[Any] = CaseInsensitiveDict()
     vars(made)["_store"] = vars(known)["_store"].copy()
     return made

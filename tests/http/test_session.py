@@ -7,8 +7,11 @@ import json
 import random
 import socket
 from contextlib import redirect_stdout
+from decimal import Decimal
+from enum import Enum
 from http.client import HTTPResponse
 from unittest.mock import patch
+from urllib.parse import urlencode
 
 import pytest
 import requests
@@ -16,7 +19,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.response import HTTPResponse as RawResponse
 
 from tap_core.http import connection_pools
-from tap_core.http.request import prepare_request
+from tap_core.http.request import HTTPRequest, prepare_request
 from tap_core.http.session import make_session
 from tests.http.conftest import Users, UsersTap
 from tests.http.server import Reply, page
@@ -137,6 +140,35 @@ def test_url_is_prepared_as_requests_prepares_it(url, query):
     parts["auth"] = lambda request: request
     ours = prepared(lambda made: prepare_request(session, made, user_agent="us"), **parts)
     assert ours == prepared(session.prepare_request, **parts)
+
+
+class Order(str, Enum):
+    UP = "up"
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"page": 2, "per_page": "100", "_-.~": "aZ09"},
+        {"order": Order.UP, Order.UP: 1},
+        {"a": b"b", "c": True, "d": 1.5, "e": Decimal("1.50")},
+        {"a=b": 1, "c": "d=e", "f": "g&h", "": "", "i": ""},
+        {"a&b=": "&=", "c d": "e f", "ü": "€", "100%": "%41"},
+        {"list": [1, None, "x&y"], "pair": (1, 2), "none": None},
+    ],
+)
+def test_parameters_are_quoted_as_urlencode_quotes_them(params):
+    pairs = [
+        (name, one)
+        for name, value in params.items()
+        for one in (value if isinstance(value, (list, tuple)) else [value])
+        if one is not None
+    ]
+    url = "https://api.example.com"
+    assert HTTPRequest(url, params=params).encode_params() == urlencode(pairs)
+    safe = HTTPRequest(url, params=params, safe_query_chars="&= ")
+    assert safe.encode_params() == urlencode(pairs, safe="&= ")
 
 
 def test_changed_headers_of_a_request_do_not_change_the_next_request():
