@@ -185,9 +185,7 @@ def _compile_serializer(
         return shape
     # Pruning deletes the key from the author's record, but the bookmark still needs it.
     path = stream.replication_path
-    return RecordSerializer(
-        lambda _keys: None, lambda record: shape(copy_path(path, record)), shape.encode
-    )
+    return RecordSerializer(None, lambda record: shape(copy_path(path, record)), shape.encode)
 
 
 def _make_body_encoder(run: SyncRun, described: SchemaEvent) -> RecordBodyEncoder:

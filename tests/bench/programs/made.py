@@ -16,11 +16,13 @@ __all__ = [
     "CHILD_SCHEMA",
     "DESELECTED",
     "NARROW_SCHEMA",
+    "NESTED_SCHEMA",
     "PARENT_SCHEMA",
     "PART_SCHEMA",
     "WIDE_SCHEMA",
     "catalog",
     "narrow",
+    "nested",
     "of_context",
     "parents",
     "wide",
@@ -89,6 +91,45 @@ def narrow(count: int) -> Iterator[dict[str, Any]]:
             "quantity": k,
             "updated_at": minutes[n // 60] + _SECONDS[n % 60],
             "note": _NOTES[k],
+        }
+
+
+# The same, but for an address with coordinates instead of the note
+
+_GEO = {"type": ["object", "null"], "properties": {"lat": _NUMBER, "lon": _NUMBER}}
+_ADDRESS = {"street": _TEXT, "city": _TEXT, "zip": _TEXT, "geo": _GEO}
+NESTED_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        **{name: kind for name, kind in NARROW_SCHEMA["properties"].items() if name != "note"},
+        "address": {"type": ["object", "null"], "properties": _ADDRESS},
+    },
+}
+
+_STREETS = _names("{0} Long Road")
+_CITIES = _names("City {0:04}")
+_ZIPS = _names("{0:05}")
+
+
+def nested(count: int) -> Iterator[dict[str, Any]]:
+    """Yield records of eight columns, one of which is an object with an object in it."""
+    minutes = _minutes(count)
+    for n in range(count):
+        k = n % VARIETY
+        yield {
+            "id": n,
+            "name": _NAMES[k],
+            "email": _EMAILS[k],
+            "amount": _AMOUNTS[k],
+            "active": k < 500,
+            "quantity": k,
+            "updated_at": minutes[n // 60] + _SECONDS[n % 60],
+            "address": {
+                "street": _STREETS[k],
+                "city": _CITIES[k],
+                "zip": _ZIPS[k],
+                "geo": {"lat": _AMOUNTS[k], "lon": 0.5},
+            },
         }
 
 
