@@ -45,18 +45,18 @@ def compile_record_check(
         def fits(r):
             try:
                 if type(r) is not dict or len(r) != 3: return False
-                if type(v1 := r['id']) not in t0 and not (type(v1) is Decimal ...): return False
+                if type(v1 := r['id']) is not int and type(v1) not in t0 and ...
                 v1 = r['place']
                 if type(v1) is dict:
                     if 'zip' in v1: del v1['zip']
                 if type(v1) is dict and len(v1) == 2:
-                    if type(v2 := v1['city']) not in t0 and not (...): return False
-                    if type(v2 := v1['open']) not in t1: return False
+                    if type(v2 := v1['city']) is not str and type(v2) not in t0 and ...
+                    if type(v2 := v1['open']) is not bool and type(v2) not in t2: return False
                 elif type(v1) not in t0: return False
                 v1 = r['tags']
                 if type(v1) is list:
-                    if not s0(map(type, v1)) and not c0(v1): return False
-                elif type(v1) not in t0 and not c0(v1): return False
+                    if not s3(map(type, v1)) and not c4(v1): return False
+                elif type(v1) not in t0 and not c4(v1): return False
             except KeyError: return False
             return True
 
@@ -73,6 +73,9 @@ def compile_record_check(
     fits: Callable[[Record], bool] = writer.names["fits"]
     return fits
 
+
+_TYPE_NAMES = {kind: kind.__name__ for kind in (str, int, float, bool)}
+"""Names of types that a value is first compared with, as that is faster than a look-up in a set."""
 
 _END = ("    except KeyError: return False", "    return True", "")
 
@@ -106,19 +109,25 @@ class _CheckWriter:
             if rule is None:  # pragma: no cover - the rule accepts the sample
                 self._write(indent, "return False")
                 continue
-            source = f"{of.variable}[{_literal(name)}]"
+            source, variable = f"{of.variable}[{_literal(name)}]", f"v{of.level}"
             below = of.deselected.get(name) or {}
             if rule.properties is None and rule.items is None:
-                self._write_scalar(indent, f"v{of.level} := {source}", f"v{of.level}", rule, below)
+                usual = _TYPE_NAMES.get(type(sample)) if type(sample) in rule.kinds else None
+                terms = [f"type({variable} := {source}) is not {usual}"] if usual else []
+                terms += [f"type({variable if usual else f'{variable} := {source}'})"]
+                self._write_scalar(indent, " and ".join(terms), variable, rule, below)
             else:
-                self._write(indent, f"v{of.level} = {source}")
+                self._write(indent, f"{variable} = {source}")
                 self._write_nested(indent, of.level, rule, sample, below)
 
     def _write_scalar(
-        self, indent: int, source: str, variable: str, rule: ValueRule, below: DeselectedNames
+        self, indent: int, kind: str, variable: str, rule: ValueRule, below: DeselectedNames
     ) -> None:
-        """Write the check of a value without declared properties or items."""
-        terms = [f"type({source}) not in {self._bind('t', rule.kinds)}"]
+        """Write the check of a value without declared properties or items.
+
+        ``kind`` is the expression of its type, which also assigns the value to the variable.
+        """
+        terms = [f"{kind} not in {self._bind('t', rule.kinds)}"]
         if rule.accepts_other is not None and not below:
             terms.append(f"not (type({variable}) is Decimal and {variable}.is_finite())")
             if float not in rule.kinds:

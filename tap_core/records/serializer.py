@@ -30,11 +30,11 @@ from tap_core.records.value_rules import (
     build_record_rule,
     build_value_rule,
 )
+from tap_core.typing.inspect import TypeConformanceLevel
 
 if TYPE_CHECKING:
     from tap_core.singerlib.catalog import SelectionMask
     from tap_core.types import JsonSchema, Record, RecordBodyEncoder
-    from tap_core.typing.inspect import TypeConformanceLevel
 
 __all__ = [
     "ENCODING_ERRORS",
@@ -42,6 +42,7 @@ __all__ = [
     "RecordSerializer",
     "TypedRecordSerializer",
     "compile_conformer_only",
+    "compile_record_encoder",
     "compile_serializer",
     "encode_record",
     "make_value_check",
@@ -209,6 +210,29 @@ def _build_checks(
 ) -> RecordChecks | None:
     """Return the checks of a stream's records, or None if the stream itself is deselected."""
     return RecordChecks(rule, get_deselected_names(mask), prune) if mask[()] else None
+
+
+def compile_record_encoder(encode: RecordBodyEncoder) -> RecordBodyEncoder:
+    """Return a function that does the same as `encode_record`, faster for many similar records.
+
+    Only one thread may use it.
+    """
+
+    def encode_slowly(record: Record) -> Any:
+        return _encode_converted(record, encode)
+
+    rule = build_record_rule({}, TypeConformanceLevel.NONE)
+    serializer = RecordSerializer(RecordChecks(rule, {}, None), encode_slowly, encode)
+
+    def encode_any(record: Record) -> Any:
+        if not serializer.fits(record):
+            return serializer(record)
+        try:
+            return encode(record)
+        except ENCODING_ERRORS:
+            return encode_slowly(record)
+
+    return encode_any
 
 
 def encode_record(record: Record, encode: RecordBodyEncoder) -> Any:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from tap_core.protocols.singer.writer import encode_body
 from tap_core.records.conform import compile_conformer, to_json_compatible, warn_once
-from tap_core.records.flatten import compile_flattener
 from tap_core.records.prune import pop_deselected_record_properties
 from tap_core.records.serializer import compile_conformer_only, compile_serializer
 from tap_core.singerlib.catalog import MetadataMapping, SelectionMask
@@ -326,7 +325,7 @@ def test_any_record_after_any_sample_has_the_bytes_and_warnings_of_the_slow_path
     ours: list[object] = []
     serializer = serializer_of(schema, mask, sample, level, ours.append)
     ours.clear()
-    for row in [*rows, copy.deepcopy(sample), data.draw(changed(sample))]:
+    for row in [*rows, copy.deepcopy(sample), data.draw(values.changed(sample))]:
         one, other, theirs = copy.deepcopy(row), copy.deepcopy(row), []
         body = encode_or_serialize(serializer, one)
         pop_deselected_record_properties(other, schema, mask)
@@ -349,7 +348,6 @@ def test_any_record_after_any_sample_has_the_bytes_and_warnings_of_the_slow_path
 def test_record_for_stream_maps_has_the_values_of_the_slow_path(
     sample, rows, schema, crumbs, level, data
 ) -> None:
-    """This holds after flattening too."""
     mask = SelectionMask({(): True, **crumbs})
     convert = compile_conformer_only(
         schema=schema,
@@ -359,40 +357,11 @@ def test_record_for_stream_maps_has_the_values_of_the_slow_path(
         unmapped=id,
         copies=False,
     )
-    flatten = compile_flattener({"properties": {}}, 3)
     for _ in range(20):
         convert(copy.deepcopy(sample))
-    for row in [*rows, data.draw(changed(sample))]:
+    for row in [*rows, data.draw(values.changed(sample))]:
         one, other = copy.deepcopy(row), copy.deepcopy(row)
         found = one if convert.fits(one) else convert(one)
         pop_deselected_record_properties(other, schema, mask)
         wanted = compile_conformer(schema, level, id)(other)
         assert repr(found) == repr(wanted)
-        assert repr(flatten_or_error(flatten, found)) == repr(flatten_or_error(flatten, wanted))
-
-
-def flatten_or_error(flatten, record):
-    """Return the flattened record, or the type of the error for values that have no JSON."""
-    try:
-        return flatten(record)
-    except Exception as error:  # noqa: BLE001 - both sides must fail in the same way
-        return type(error)
-
-
-@st.composite
-def changed(draw, value):
-    """Return a copy of a value that differs in one place, at any depth."""
-    if isinstance(value, dict) and value and draw(st.booleans()):
-        name = draw(st.sampled_from(list(value)))
-        changes = st.sampled_from(["remove", "replace", "change", "add"])
-        match draw(changes):
-            case "remove":
-                return {key: item for key, item in value.items() if key is not name}
-            case "add":
-                return {**value, draw(st.sampled_from(values.NAMES)): draw(values.values)}
-            case "replace":
-                return {**value, name: draw(values.values)}
-        return {**value, name: draw(changed(value[name]))}
-    if isinstance(value, list) and value and draw(st.booleans()):
-        return [*value[:-1], draw(changed(value[-1]))]
-    return draw(values.values) if not isinstance(value, dict) else dict(value)

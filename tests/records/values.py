@@ -173,3 +173,22 @@ crumbs = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map(
 )
 
 masks = st.dictionaries(crumbs, st.booleans(), max_size=4)
+
+
+@st.composite
+def changed(draw: st.DrawFn, value: Any) -> Any:
+    """Draw a copy of a JSON value that differs in one place, at any depth."""
+    if isinstance(value, dict) and value and draw(st.booleans()):
+        name = draw(st.sampled_from(list(value)))
+        changes = st.sampled_from(["remove", "replace", "change", "add"])
+        match draw(changes):
+            case "remove":
+                return {key: item for key, item in value.items() if key is not name}
+            case "add":
+                return {**value, draw(st.sampled_from(NAMES)): draw(values)}
+            case "replace":
+                return {**value, name: draw(values)}
+        return {**value, name: draw(changed(value[name]))}
+    if isinstance(value, list) and value and draw(st.booleans()):
+        return [*value[:-1], draw(changed(value[-1]))]
+    return dict(value) if isinstance(value, dict) else draw(values)
