@@ -176,3 +176,10 @@ def test_compiled_flattening_accepts_other_values_than_those_of_the_sample(chang
         assert flatten(usual) == {"id": 1, "place__'}": "x", "tags": "[1,2]"}
     record = {**usual, **change}
     assert flatten(record) == compile_flattener(flatten_schema(schema, 2), 2)(record)
+
+
+def test_very_wide_records_are_flattened_without_a_compiled_function():
+    record = {f"n{number}": {"x": number} for number in range(1_100)}
+    flatten = compile_flattener({"properties": {}}, 2)
+    for _ in range(20):
+        assert flatten(record) == {f"n{number}__x": number for number in range(1_100)}

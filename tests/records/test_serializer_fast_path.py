@@ -245,6 +245,16 @@ def test_deselected_property_of_an_unusual_object_is_never_sent(place) -> None:
     assert "city" not in record["place"]
 
 
+def test_property_deselected_in_an_undeclared_object_is_never_sent() -> None:
+    mask = SelectionMask({("properties", "a", "properties", "x"): False})
+    schema = {"properties": {"a": {}, "b": {"type": "array", "items": {"type": "string"}}}}
+    serializer = serializer_of(schema, mask, {"a": None, "b": []})
+    assert serializer.fits({"a": None, "b": ["y"]})
+    record = {"a": {"x": 1, "y": 2}, "b": []}
+    assert encode_or_serialize(serializer, record) == b'{"a":{"y":2},"b":[]}'
+    assert record == {"a": {"y": 2}, "b": []}
+
+
 def new_body(schema, mask, record):
     """Encode a record without a compiled check."""
     return serializer_of(schema, mask, {"undeclared": 1})(record)
