@@ -45,13 +45,13 @@ def compile_record_check(
         def fits(r):
             try:
                 if type(r) is not dict or len(r) != 3: return False
-                if type(v1 := r['id']) is not int and type(v1) not in t0 and ...
+                if type(r['id']) is not int and type(v1 := r['id']) not in t0 and ...
                 v1 = r['place']
                 if type(v1) is dict:
                     if 'zip' in v1: del v1['zip']
                 if type(v1) is dict and len(v1) == 2:
-                    if type(v2 := v1['city']) is not str and type(v2) not in t0 and ...
-                    if type(v2 := v1['open']) is not bool and type(v2) not in t2: return False
+                    if type(v1['city']) is not str and type(v2 := v1['city']) not in t0 and ...
+                    if type(v1['open']) is not bool and type(v2 := v1['open']) not in t2: ...
                 elif type(v1) not in t0: return False
                 v1 = r['tags']
                 if type(v1) is list:
@@ -113,9 +113,9 @@ class _CheckWriter:
             below = of.deselected.get(name) or {}
             if rule.properties is None and rule.items is None:
                 usual = _TYPE_NAMES.get(type(sample)) if type(sample) in rule.kinds else None
-                terms = [f"type({variable} := {source}) is not {usual}"] if usual else []
-                terms += [f"type({variable if usual else f'{variable} := {source}'})"]
-                self._write_scalar(indent, " and ".join(terms), variable, rule, below)
+                kind = f"type({source}) is not {usual} and " if usual else ""
+                kind += f"type({variable} := {source})"
+                self._write_scalar(indent, kind, variable, rule, below)
             else:
                 self._write(indent, f"{variable} = {source}")
                 self._write_nested(indent, of.level, rule, sample, below)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 from tap_core.records.conform import get_property_schema, has_uniform_items
 from tap_core.types import JsonSchema, Record
@@ -43,8 +42,7 @@ are_text: Callable[[Iterable[type]], bool] = frozenset((str,)).issuperset
 """Return True if all types are ``str``."""
 
 
-@dataclass(frozen=True, slots=True)
-class ValueRule:
+class ValueRule(NamedTuple):
     """Rule for the values of one property, or for the items of a list."""
 
     kinds: frozenset[type]
@@ -69,8 +67,7 @@ class ValueRule:
         return self.accepts_other is not None and self.accepts_other(value)
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectRule:
+class ObjectRule(NamedTuple):
     """Rule for the properties of an object, or of a record."""
 
     declared: Mapping[str, ValueRule]
@@ -132,7 +129,7 @@ def build_value_rule(
     )
     if properties is None and items is None:
         return anything
-    return replace(anything, properties=properties, items=items)
+    return anything._replace(properties=properties, items=items)
 
 
 def _build_item_rule(schema: JsonSchema, *, finite: bool) -> ValueRule:
@@ -141,7 +138,7 @@ def _build_item_rule(schema: JsonSchema, *, finite: bool) -> ValueRule:
         return _BOOLEAN_RULE
     anything = _FINITE_JSON_RULE if finite else _JSON_RULE
     properties = _build_nested_rule(schema, finite=finite)
-    return anything if properties is None else replace(anything, properties=properties)
+    return anything if properties is None else anything._replace(properties=properties)
 
 
 def _build_nested_rule(schema: JsonSchema, *, finite: bool) -> ObjectRule | None:

@@ -82,6 +82,7 @@ RECORDS = st.fixed_dictionaries({}, optional={**dict.fromkeys(USUAL, VALUES), "u
 
 
 @pytest.mark.parametrize("level", list(TypeConformanceLevel))
+@settings(deadline=None)
 @given(changes=RECORDS, without=st.sets(st.sampled_from(sorted(USUAL)), max_size=2))
 def test_fast_path_writes_the_bytes_of_a_new_serializer(level, changes, without) -> None:
     record = {k: v for k, v in {**USUAL, **changes}.items() if k not in without}
