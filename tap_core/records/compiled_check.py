@@ -1,65 +1,229 @@
 """Compilation of the check that a record can be encoded without conversion.
 
-The check of one layout (order of keys) is one flat generated function. It returns False in every
-doubtful case, and the caller then checks the record with slower code, so a wrong False costs only
-time. Property names are inserted into the generated source as literals; all other names are
-chosen by this module.
+The check is one flat generated function for the record and all objects and lists inside of it.
+It returns False in every doubtful case, and the caller then checks the record with the rules
+themselves, so a wrong False costs only time. Property names are inserted into the generated
+source as literals; all other names are chosen by this module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from tap_core.records.prune import DeselectedNames
+    from tap_core.records.value_rules import ObjectRule, ValueRule
     from tap_core.types import Record
 
 __all__ = ["always_false", "compile_record_check"]
 
+_INLINE_PROPERTIES = 1_000
+"""Maximum number of properties in a generated function; it bounds the time of the compilation."""
+_INLINE_DEPTH = 12
+"""Maximum nesting depth in a generated function, because Python limits the depth of its blocks."""
+
 
 def always_false(_record: Record) -> bool:
-    """Return False for any record.
-
-    Used instead of a compiled check until a check is compiled for the keys of the records.
-    """
+    """Return False for any record. Used until a check is compiled."""
     return False
 
 
 def compile_record_check(
-    keys: Sequence[str],
-    allowed: Mapping[str, Collection[type]],
-    checks: Mapping[str, Callable[[Any], bool]],
+    rule: ObjectRule, sample: Record, deselected: DeselectedNames
 ) -> Callable[[Record], bool]:
     """Return a function that is True for records that can be encoded without conversion.
 
-    Args:
-        keys: All keys of the records, in any order. A record with other keys fails the check.
-        allowed: For each selected property, the Python types that need no further check.
-        checks: For some properties, a predicate for values of other types. It is not called for
-            finite decimals, which always pass, because they are frequent in API responses.
+    Its code is fastest for records that have the same properties as the sample, in any order, also
+    in their objects. A record with other properties fails the check. An object with other
+    properties is checked by its rule.
 
-    Returns:
-        The function. If a record passes, the function also deletes the record's deselected
-        properties (those not in ``allowed``).
+    For records with an object and a list, of which ``zip`` is deselected, the generated code is::
+
+        def fits(r):
+            try:
+                if type(r) is not dict or len(r) != 3: return False
+                if type(r['id']) is not int and type(v1 := r['id']) not in t0 and ...
+                v1 = r['place']
+                if type(v1) is dict:
+                    if 'zip' in v1: del v1['zip']
+                if type(v1) is dict and len(v1) == 2:
+                    if type(v1['city']) is not str and type(v2 := v1['city']) not in t0 and ...
+                    if type(v1['open']) is not bool and type(v2 := v1['open']) not in t2: ...
+                elif type(v1) not in t0: return False
+                v1 = r['tags']
+                if type(v1) is list:
+                    if not s3(map(type, v1)) and not c4(v1): return False
+                elif type(v1) not in t0 and not c4(v1): return False
+            except KeyError: return False
+            return True
+
+    Args:
+        rule: Rule of the records.
+        sample: A record, without deselected properties, that the rule accepts.
+        deselected: Names of the deselected properties. The function deletes them from a record
+            that passes the check, and some or all of them from one that does not.
     """
-    names: dict[str, Any] = {"Decimal": Decimal}
-    terms = ["type(r) is dict", f"len(r) == {len(keys)}"]
-    for number, (name, kinds) in enumerate(allowed.items()):
-        types = next((alias for alias, known in names.items() if known is kinds), f"t{number}")
-        names[types] = kinds
-        if name in checks:
-            names[f"c{number}"] = checks[name]
-            finite = "type(v) is Decimal and v.is_finite()"
-            terms.append(f"(type(v := r[{name!r}]) in {types} or {finite} or c{number}(v))")
-        else:
-            terms.append(f"type(r[{name!r}]) in {types}")
-    drops = [f"del r[{name!r}]" for name in keys if name not in allowed] or ["pass"]
-    source = (
-        f"def fits(r):\n    try:\n        if not ({' and '.join(terms)}): return False\n"
-        f"        {'; '.join(drops)}\n"
-        "    except KeyError: return False\n    return True\n"
-    )
-    exec(source, names)  # noqa: S102 - the source has only literals and names of this module
-    fits: Callable[[Record], bool] = names["fits"]
+    writer = _CheckWriter()
+    writer.write_record(rule, sample, deselected)
+    source = "\n".join(("def fits(r):", "    try:", *writer.lines, *_END))
+    exec(source, writer.names)  # noqa: S102 - the source has only literals and names of this module
+    fits: Callable[[Record], bool] = writer.names["fits"]
     return fits
+
+
+_TYPE_NAMES = {kind: kind.__name__ for kind in (str, int, float, bool)}
+"""Names of types that a value is first compared with, as that is faster than a look-up in a set."""
+
+_END = ("    except KeyError: return False", "    return True", "")
+
+
+class _CheckWriter:
+    """Writer of the lines of a check.
+
+    The variable ``v1`` is a value of the record, ``v2`` a value in an object or list in ``v1``.
+    """
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.names: dict[str, Any] = {"Decimal": Decimal, "isfinite": isfinite}
+        self._bound: dict[tuple[str, Any], str] = {}
+        self._properties = 0
+
+    def write_record(self, rule: ObjectRule, sample: Record, deselected: DeselectedNames) -> None:
+        """Write the check of a record ``r``."""
+        self._write(0, "if type(r) is not dict: return False")
+        self._write_deletions(0, "r", deselected)
+        self._write(0, f"if len(r) != {len(sample)}: return False")
+        self._write_properties(0, _Object("r", 1, rule, sample, deselected))
+
+    def _write_properties(self, indent: int, of: _Object) -> None:
+        """Write the checks of an object's properties, in the order of the sample."""
+        self._properties += len(of.sample)
+        if not of.sample:
+            self._write(indent, "pass")
+        for name, sample in of.sample.items():
+            rule = of.rule.get(name)
+            if rule is None:  # pragma: no cover - the rule accepts the sample
+                self._write(indent, "return False")
+                continue
+            source, variable = f"{of.variable}[{_literal(name)}]", f"v{of.level}"
+            below = of.deselected.get(name) or {}
+            if rule.properties is None and rule.items is None:
+                usual = _TYPE_NAMES.get(type(sample)) if type(sample) in rule.kinds else None
+                kind = f"type({source}) is not {usual} and " if usual else ""
+                kind += f"type({variable} := {source})"
+                self._write_scalar(indent, kind, variable, rule, below)
+            else:
+                self._write(indent, f"{variable} = {source}")
+                self._write_nested(indent, of.level, rule, sample, below)
+
+    def _write_scalar(
+        self, indent: int, kind: str, variable: str, rule: ValueRule, below: DeselectedNames
+    ) -> None:
+        """Write the check of a value without declared properties or items.
+
+        ``kind`` is the expression of its type, which also assigns the value to the variable.
+        """
+        terms = [f"{kind} not in {self._bind('t', rule.kinds)}"]
+        if rule.accepts_other is not None and not below:
+            terms.append(f"not (type({variable}) is Decimal and {variable}.is_finite())")
+            if float not in rule.kinds:
+                terms.append(f"not (type({variable}) is float and isfinite({variable}))")
+            terms.append(f"not {self._bind('c', rule.accepts_other)}({variable})")
+        self._write(indent, f"if {' and '.join(terms)}: return False")
+
+    def _write_nested(
+        self, indent: int, level: int, rule: ValueRule, sample: Any, below: DeselectedNames
+    ) -> None:
+        """Write the check of the value in the variable of a level, which may be an object or list.
+
+        ``sample`` is the value in the sample record, of any type. An object of which properties are
+        deselected fails the check if it has other properties than the sample.
+        """
+        variable, keyword = f"v{level}", "if"
+        inner = self._find_sample(level, rule.properties, sample, below)
+        if inner is not None and rule.properties is not None:
+            if None in below.values():
+                self._write(indent, f"if type({variable}) is dict:")
+                self._write_deletions(indent + 1, variable, below)
+            self._write(indent, f"if type({variable}) is dict and len({variable}) == {len(inner)}:")
+            nested = _Object(variable, level + 1, rule.properties, inner, below)
+            self._write_properties(indent + 1, nested)
+            keyword = "elif"
+        if rule.items is not None:
+            self._write(indent, f"{keyword} type({variable}) is list:")
+            self._write_items(indent + 1, level, rule, sample)
+            keyword = "elif"
+        condition = f"type({variable}) not in {self._bind('t', rule.kinds)}"
+        if not below:
+            condition += f" and not {self._bind('c', rule.accepts)}({variable})"
+        self._write(indent, f"{keyword} {condition}: return False")
+
+    def _write_items(self, indent: int, level: int, rule: ValueRule, sample: Any) -> None:
+        """Write the check of the items of a list."""
+        variable, items = f"v{level}", rule.items
+        samples = sample if type(sample) is list else []
+        first = next((item for item in samples if type(item) is dict), None)
+        if (
+            items is None
+            or items.properties is None
+            or self._find_sample(level + 1, items.properties, first, {}) is None
+        ):
+            kinds = (items or rule).kinds
+            condition = f"not {self._bind('s', kinds.issuperset)}(map(type, {variable}))"
+            condition += f" and not {self._bind('c', rule.accepts)}({variable})"
+            self._write(indent, f"if {condition}: return False")
+            return
+        self._write(indent, f"for v{level + 1} in {variable}:")
+        self._write_nested(indent + 1, level + 1, items, first, {})
+
+    def _find_sample(
+        self, level: int, rule: ObjectRule | None, sample: Any, below: DeselectedNames
+    ) -> Record | None:
+        """Return an object whose properties are those to expect, with values of any type.
+
+        If ``sample`` is no object, they are the properties that the schema declares. Return None
+        for an object whose check should not be inlined.
+        """
+        if rule is None:
+            return None
+        found = sample if type(sample) is dict else {}
+        if not found:
+            found = {name: None for name in rule.declared if name not in below or below[name]}
+        fits_in = self._properties + len(found) <= _INLINE_PROPERTIES and level < _INLINE_DEPTH
+        return found if fits_in and all(type(name) is str for name in found) else None
+
+    def _write_deletions(self, indent: int, variable: str, deselected: DeselectedNames) -> None:
+        """Write the deletion of the deselected properties of an object."""
+        for name in (_literal(name) for name, below in deselected.items() if below is None):
+            self._write(indent, f"if {name} in {variable}: del {variable}[{name}]")
+
+    def _write(self, indent: int, line: str) -> None:
+        self.lines.append(" " * (8 + 4 * indent) + line)
+
+    def _bind(self, prefix: str, value: Any) -> str:
+        """Return the name of a constant, which begins with a prefix."""
+        key = (prefix, value)
+        if key not in self._bound:
+            name = self._bound[key] = f"{prefix}{len(self._bound)}"
+            self.names[name] = value
+        return self._bound[key]
+
+
+class _Object(NamedTuple):
+    """An object whose properties are to be checked."""
+
+    variable: str
+    level: int
+    """Number in the name of the variable for the values of its properties."""
+    rule: ObjectRule
+    sample: Record
+    deselected: DeselectedNames
+
+
+def _literal(name: str) -> str:
+    """Return a property name as a literal, also if its class has a ``__repr__`` of its own."""
+    return str.__repr__(name)

@@ -17,6 +17,11 @@ from types import NoneType
 from typing import Any, TypeAlias, TypedDict
 
 from tap_core.exceptions import ConfigValidationError
+from tap_core.records.compiled_flattener import (
+    QuickFlattener,
+    compile_quick_flattener,
+    flatten_nothing,
+)
 from tap_core.records.conform import get_property_schema, to_json_compatible
 from tap_core.singerlib.json import serialize_json
 from tap_core.types import JsonSchema, Record
@@ -37,6 +42,10 @@ DEFAULT_FLATTENING_SEPARATOR = "__"
 DEFAULT_MAX_KEY_LENGTH = 255
 
 _UNSET = -1
+_FIRST_COMPILATION = 16
+_NEXT_COMPILATION = 16
+"""A function is compiled for the properties of the 16th record; if later ones have others, again
+after 256 of them, and so on."""
 _KEYS = 4096
 """Maximum number of cached column names per object, because objects may have arbitrary keys."""
 
@@ -271,9 +280,23 @@ def compile_flattener(
             return key, None
         return key, _Level((*parents, name), place)
 
+    def get_column(parents: tuple[str, ...], name: str) -> tuple[str, bool]:
+        key, below = place(parents, name)
+        return key, below is not None
+
     top = _Level((), place)
+    quick: QuickFlattener = flatten_nothing
+    unknown, until_compilation = 0, _FIRST_COMPILATION
 
     def flatten(record: Record) -> Record:
+        nonlocal quick, unknown, until_compilation
+        known = quick(record)
+        if known is not None:
+            return known
+        unknown += 1  # several threads may share the function, so a record may go uncounted
+        if unknown >= until_compilation:
+            until_compilation *= _NEXT_COMPILATION
+            quick = compile_quick_flattener(record, get_column, _as_json_if_nested)
         result: Record = {}
         _flatten_into(record, top, result)
         return result
@@ -311,7 +334,11 @@ def _flatten_into(values: Mapping[str, Any], level: _Level, result: Record) -> N
         elif below is not None and isinstance(value, MutableMapping):
             _flatten_into(value, below, result)
         else:
-            result[key] = _as_json(value) if isinstance(value, (dict, list)) else value
+            result[key] = _as_json_if_nested(value)
+
+
+def _as_json_if_nested(value: Any) -> Any:
+    return _as_json(value) if isinstance(value, (dict, list)) else value
 
 
 def _as_json(value: Any) -> str:

@@ -19,8 +19,10 @@ from tap_core.types import JsonSchema, Record
 from tap_core.typing.inspect import is_object_type
 
 __all__ = [
+    "DeselectedNames",
     "RecordPruner",
     "compile_pruner",
+    "get_deselected_names",
     "get_selected_schema",
     "pop_deselected_record_properties",
     "selected_schema",
@@ -29,7 +31,7 @@ __all__ = [
 RecordPruner: TypeAlias = Callable[[Record], None]
 """Function that deletes the deselected properties from a record, in place."""
 
-_Tree: TypeAlias = dict[str, "_Tree | None"]
+DeselectedNames: TypeAlias = dict[str, "DeselectedNames | None"]
 """Tree of names; a deselected property has the value None, others the tree below them."""
 
 
@@ -100,12 +102,18 @@ def compile_pruner(
     Return None if all properties are selected. Later changes of ``mask`` do not affect the
     function.
     """
-    tree: _Tree = {}
-    for path in _deselected(mask):
-        _add_path(tree, path)
+    tree = get_deselected_names(mask)
     if mask[()]:
         return _pruner(tree) if tree else None
     return _strict_pruner(frozenset(_top_level_selected(mask)), _pruner(tree))
+
+
+def get_deselected_names(mask: SelectionMask) -> DeselectedNames:
+    """Return the names of the deselected properties of a stream and of the objects in it."""
+    tree: DeselectedNames = {}
+    for path in _deselected(mask):
+        _add_path(tree, path)
+    return tree
 
 
 def _deselected(mask: SelectionMask) -> Iterator[tuple[str, ...]]:
@@ -132,7 +140,7 @@ def _names(breadcrumb: Breadcrumb) -> tuple[str, ...]:
     return names if through_objects else ()
 
 
-def _add_path(tree: _Tree, path: tuple[str, ...]) -> None:
+def _add_path(tree: DeselectedNames, path: tuple[str, ...]) -> None:
     *parents, name = path
     for parent in parents:
         below = tree.setdefault(parent, {})
@@ -149,7 +157,7 @@ def _top_level_selected(mask: SelectionMask) -> Iterator[str]:
             yield names[0]
 
 
-def _pruner(tree: _Tree) -> RecordPruner:
+def _pruner(tree: DeselectedNames) -> RecordPruner:
     dropped = tuple(name for name, below in tree.items() if below is None)
     nested = tuple((name, _pruner(below)) for name, below in tree.items() if below)
 

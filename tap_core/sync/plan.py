@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tap_core.events import SchemaEvent, StreamId
@@ -18,8 +17,8 @@ from tap_core.records.prune import selected_schema
 from tap_core.records.serializer import (
     RecordSerializer,
     compile_conformer_only,
+    compile_record_encoder,
     compile_serializer,
-    encode_record,
 )
 from tap_core.singerlib.catalog import Breadcrumb, Schema
 from tap_core.state.replication_key import copy_path, make_getter
@@ -185,16 +184,14 @@ def _compile_serializer(
         return shape
     # Pruning deletes the key from the author's record, but the bookmark still needs it.
     path = stream.replication_path
-    return RecordSerializer(
-        lambda _keys: None, lambda record: shape(copy_path(path, record)), shape.encode
-    )
+    return RecordSerializer(None, lambda record: shape(copy_path(path, record)), shape.encode)
 
 
 def _make_body_encoder(run: SyncRun, described: SchemaEvent) -> RecordBodyEncoder:
     """Return the encoder for records after stream maps. It does not convert values."""
     make_encoder = run.outbox.make_encoder
     if make_encoder is None:
-        return partial(encode_record, encode=run.outlet.encode)
+        return compile_record_encoder(run.outlet.encode)
     return make_encoder(described, TypeConformanceLevel.NONE, lambda _names: None).body
 
 

@@ -7,7 +7,7 @@ from collections import UserDict
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tap_core.exceptions import ConfigValidationError
@@ -21,6 +21,7 @@ from tap_core.records.flatten import (
     flatten_schema,
     get_flattening_options,
 )
+from tests.records import values
 
 SCHEMA = {
     "type": "object",
@@ -131,3 +132,54 @@ def test_flattening_without_a_maximum_depth_is_a_config_error():
     with pytest.raises(ConfigValidationError) as caught:
         FlatteningOptions(enabled=True)
     assert caught.value.errors == ["flattening_max_depth is required when flattening is enabled"]
+
+
+@settings(deadline=None)
+@given(drawn=values.streams(), level=st.integers(0, 4))
+def test_compiled_flattening_has_the_results_of_flattening_property_by_property(drawn, level):
+    """This holds for any record after many of any other."""
+    schema, sample, rows = drawn
+    try:
+        flattened = flatten_schema(schema, level)
+    except ValueError:  # two properties with one column name
+        flattened = {"properties": {}}
+    flatten = compile_flattener(flattened, level)
+    for _ in range(20):
+        flatten_or_error(flatten, sample)
+    for row in [sample, *rows]:
+        wanted = flatten_or_error(compile_flattener(flattened, level), row)
+        assert repr(flatten_or_error(flatten, row)) == repr(wanted)
+
+
+def flatten_or_error(flatten, record):
+    """Return the flattened record, or the type of the error for values that have no JSON."""
+    try:
+        return flatten(record)
+    except Exception as error:  # noqa: BLE001 - both sides must fail in the same way
+        return type(error)
+
+
+@pytest.mark.parametrize(
+    "change", [{"tags": None}, {"tags": "x"}, {"place": None}, {"place": {}}, {"id": [1]}], ids=str
+)
+def test_compiled_flattening_accepts_other_values_than_those_of_the_sample(change):
+    schema = {
+        "properties": {
+            "id": {"type": "integer"},
+            "place": {"type": "object", "properties": {"'}": {"type": "string"}}},
+            "tags": {"type": "array"},
+        }
+    }
+    flatten = compile_flattener(flatten_schema(schema, 2), 2)
+    usual = {"id": 1, "place": {"'}": "x"}, "tags": [1, 2]}
+    for _ in range(20):
+        assert flatten(usual) == {"id": 1, "place__'}": "x", "tags": "[1,2]"}
+    record = {**usual, **change}
+    assert flatten(record) == compile_flattener(flatten_schema(schema, 2), 2)(record)
+
+
+def test_very_wide_records_are_flattened_without_a_compiled_function():
+    record = {f"n{number}": {"x": number} for number in range(1_100)}
+    flatten = compile_flattener({"properties": {}}, 2)
+    for _ in range(20):
+        assert flatten(record) == {f"n{number}__x": number for number in range(1_100)}

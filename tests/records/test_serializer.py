@@ -52,7 +52,7 @@ def encode_step_by_step(record, schema, mask, level):
     st.booleans(),
 )
 def test_serializer_writes_the_bytes_of_the_separate_steps(rows, schema, crumbs, level, whole):
-    """This holds for any sequence of records: a serializer caches layouts and types."""
+    """This holds for any sequence of records: a serializer adapts to the first ones."""
     mask = SelectionMask({(): True, **({} if whole else crumbs)})
     serializer = make_serializer(schema, mask, level)
     for row in [*rows, *rows]:
@@ -96,7 +96,7 @@ def test_every_python_value_can_be_serialized(value, level):
         assert json.loads(body, parse_float=Decimal)["b"] == "x"
 
 
-def test_plain_records_of_one_layout_take_the_fast_path():
+def test_plain_records_with_the_same_properties_take_the_fast_path():
     serializer = make_serializer(
         {"properties": {"a": {"type": "integer"}, "b": {"type": "string"}}}
     )
@@ -123,8 +123,7 @@ def test_order_of_keys_in_the_record_is_kept():
     ]
 
 
-def test_cache_of_layouts_is_bounded():
-    """Memory does not grow with the number of layouts, and the bytes stay correct."""
+def test_records_of_many_layouts_have_the_same_bytes():
     names = [f"n{number}" for number in range(300)]
     serializer = make_serializer({"properties": {name: {"type": "integer"} for name in names}})
     for name in names * 2:

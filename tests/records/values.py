@@ -173,3 +173,53 @@ crumbs = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map(
 )
 
 masks = st.dictionaries(crumbs, st.booleans(), max_size=4)
+
+
+@st.composite
+def changed(draw: st.DrawFn, value: Any) -> Any:
+    """Draw a copy of a JSON value that differs in one place, at any depth."""
+    if isinstance(value, dict) and value and draw(st.booleans()):
+        name = draw(st.sampled_from(list(value)))
+        changes = st.sampled_from(["remove", "replace", "change", "add"])
+        match draw(changes):
+            case "remove":
+                return {key: item for key, item in value.items() if key is not name}
+            case "add":
+                return {**value, draw(st.sampled_from(NAMES)): draw(values)}
+            case "replace":
+                return {**value, name: draw(values)}
+        return {**value, name: draw(changed(value[name]))}
+    if isinstance(value, list) and value and draw(st.booleans()):
+        return [*value[:-1], draw(changed(value[-1]))]
+    return dict(value) if isinstance(value, dict) else draw(values)
+
+
+_PLAIN = st.sampled_from(["x", "é", 1, -0.5, True, None, Decimal("1.50")])
+
+
+def usual(schema: Any) -> st.SearchStrategy[Any]:
+    """Return the values of a property with this schema that most sources would yield."""
+    definition = schema if isinstance(schema, dict) else {}
+    kinds = definition.get("type", ())
+    if "properties" in definition:
+        fields = {name: usual(inner) for name, inner in definition["properties"].items()}
+        objects = st.fixed_dictionaries(fields)
+        return objects | st.fixed_dictionaries({}, optional=fields) | objects
+    if isinstance(definition.get("items"), dict):
+        return st.lists(usual(definition["items"]), max_size=3)
+    if "boolean" in kinds:
+        return st.booleans() | st.none()
+    return _PLAIN | st.dictionaries(st.sampled_from(NAMES), _PLAIN, max_size=2)
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> tuple[Any, dict[Any, Any], list[dict[Any, Any]]]:
+    """Draw a schema, the usual record of a stream with this schema, and other records.
+
+    Some of the others differ from the usual one in one place, some have usual values, and some have
+    nothing to do with the schema. Rarely the usual record needs conversion.
+    """
+    schema = draw(schemas)
+    record = draw(st.one_of(usual(schema), usual(schema), usual(schema), records))
+    others = draw(st.lists(changed(record) | usual(schema) | records, min_size=1, max_size=4))
+    return schema, record, others

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tap_core.sync.plan import get_plan
 from tap_core.typing.inspect import TypeConformanceLevel
-from tests.records.values import ODD, masks, records, schemas
+from tests.records.values import ODD, masks, records, schemas, streams
 from tests.sync.syncing import (
     DATETIME,
     INTEGER,
@@ -324,13 +324,42 @@ def test_compiled_and_compat_path_agree_on_random_streams(rows, declared, crumbs
     ]
     entry["replication_key"] = members.get("replication_key")
     kind = stream("a", [{**row, "k": key} for row, key in rows], **members, schema=definition)
+    options = {"catalog": {"streams": [entry]}}
+    assert end_of_sync(kind, **options) == end_of_sync(hooked(kind), **options)
 
-    def ended(one):
-        output, error = Output(), None
-        try:
-            make(one, output=output, catalog={"streams": [entry]}).sync_all()
-        except Exception as found:  # noqa: BLE001 - it has to be the same one
-            error = repr(found)
-        return output.text, error
 
-    assert ended(kind) == ended(hooked(kind))
+def end_of_sync(kind, **options):
+    """Sync a stream; return its output, and its error as text or None."""
+    output, error = Output(), None
+    try:
+        make(kind, output=output, **copy.deepcopy(options)).sync_all()
+    except Exception as found:  # noqa: BLE001 - it has to be the same one
+        error = repr(found)
+    return output.text, error
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    drawn=streams(),
+    crumbs=masks,
+    level=st.sampled_from(list(TypeConformanceLevel)),
+    depth=st.none() | st.integers(0, 3),
+)
+def test_paths_agree_on_nested_records_after_the_check_is_compiled(drawn, crumbs, level, depth):
+    """The check is compiled for the usual record, and the flattening too."""
+    declared, usual, rows = drawn
+    entry = make_catalog("a", declared)["streams"][0]
+    entry["metadata"] += [
+        {"breadcrumb": list(crumb), "metadata": {"selected": value}}
+        for crumb, value in crumbs.items()
+    ]
+    kind = stream(
+        "a",
+        [*[usual] * 20, *rows, usual],
+        schema=declared,
+        TYPE_CONFORMANCE_LEVEL=level,
+    )
+    options = {"catalog": {"streams": [entry]}}
+    if depth is not None:
+        options["config"] = {"flattening_enabled": True, "flattening_max_depth": depth}
+    assert end_of_sync(kind, **options) == end_of_sync(hooked(kind), **options)

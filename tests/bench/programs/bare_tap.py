@@ -18,6 +18,7 @@ def main(case: str, count: int) -> None:
     """Write a schema, the records, and one state."""
     records, schema = {
         "narrow": (made.narrow, made.NARROW_SCHEMA),
+        "nested": (made.nested, made.NESTED_SCHEMA),
         "wide": (made.wide, made.WIDE_SCHEMA),
     }[case]
     encoder = msgspec.json.Encoder()

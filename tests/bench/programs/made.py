@@ -16,11 +16,13 @@ __all__ = [
     "CHILD_SCHEMA",
     "DESELECTED",
     "NARROW_SCHEMA",
+    "NESTED_SCHEMA",
     "PARENT_SCHEMA",
     "PART_SCHEMA",
     "WIDE_SCHEMA",
     "catalog",
     "narrow",
+    "nested",
     "of_context",
     "parents",
     "wide",
@@ -92,9 +94,48 @@ def narrow(count: int) -> Iterator[dict[str, Any]]:
         }
 
 
-# Sixty columns, eight of them objects and four of them lists, about 1.6 kB a line
+# The same, but for an address with coordinates instead of the note
 
-_PLACE = {"street": _TEXT, "city": _TEXT, "zip": _TEXT, "lat": _NUMBER, "lon": _NUMBER}
+_GEO = {"type": ["object", "null"], "properties": {"lat": _NUMBER, "lon": _NUMBER}}
+_ADDRESS = {"street": _TEXT, "city": _TEXT, "zip": _TEXT, "geo": _GEO}
+NESTED_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        **{name: kind for name, kind in NARROW_SCHEMA["properties"].items() if name != "note"},
+        "address": {"type": ["object", "null"], "properties": _ADDRESS},
+    },
+}
+
+_STREETS = _names("{0} Long Road")
+_CITIES = _names("City {0:04}")
+_ZIPS = _names("{0:05}")
+
+
+def nested(count: int) -> Iterator[dict[str, Any]]:
+    """Yield records of eight columns, one of which is an object with an object in it."""
+    minutes = _minutes(count)
+    for n in range(count):
+        k = n % VARIETY
+        yield {
+            "id": n,
+            "name": _NAMES[k],
+            "email": _EMAILS[k],
+            "amount": _AMOUNTS[k],
+            "active": k < 500,
+            "quantity": k,
+            "updated_at": minutes[n // 60] + _SECONDS[n % 60],
+            "address": {
+                "street": _STREETS[k],
+                "city": _CITIES[k],
+                "zip": _ZIPS[k],
+                "geo": {"lat": _AMOUNTS[k], "lon": 0.5},
+            },
+        }
+
+
+# Sixty columns, eight of them objects with an object in each, and four of them lists, about
+# 1.7 kB a line
+
 _KINDS = [_TEXT, _NUMBER, _INTEGER, _BOOLEAN]
 WIDE_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -102,7 +143,7 @@ WIDE_SCHEMA: dict[str, Any] = {
         "id": {"type": "integer"},
         "updated_at": _INSTANT,
         **{f"field_{c:02}": _KINDS[c % 4] for c in range(46)},
-        **{f"place_{c}": {"type": ["object", "null"], "properties": _PLACE} for c in range(8)},
+        **{f"place_{c}": {"type": ["object", "null"], "properties": _ADDRESS} for c in range(8)},
         **{f"tags_{c}": {"type": ["array", "null"], "items": _TEXT} for c in range(4)},
     },
 }
@@ -119,15 +160,16 @@ def _wide_fields(k: int) -> dict[str, Any]:
 
 
 def _place(k: int, c: int) -> dict[str, Any]:
-    return {"street": f"{k} Road", "city": f"City {c}", "zip": f"{k:05}", "lat": k / 2, "lon": 0.5}
+    return {"street": f"{k} Road", "city": f"City {c}", "zip": f"{k:05}"}
 
 
 def wide(count: int) -> Iterator[dict[str, Any]]:
-    """Yield records of sixty columns, nested objects and lists, fresh ones in each."""
+    """Yield records of sixty columns, objects in objects and lists, fresh ones in each."""
     minutes = _minutes(count)
     variety = range(_WIDE_VARIETY)
     fields = [_wide_fields(k) for k in variety]
     places = [[(f"place_{c}", _place(k, c)) for c in range(8)] for k in variety]
+    geos = [{"lat": k / 2, "lon": 0.5} for k in variety]
     lists = [[(f"tags_{c}", ["red", f"tag {k}"]) for c in range(4)] for k in variety]
     for n in range(count):
         k = n % _WIDE_VARIETY
@@ -135,7 +177,7 @@ def wide(count: int) -> Iterator[dict[str, Any]]:
         record["id"] = n
         record["updated_at"] = minutes[n // 60] + _SECONDS[n % 60]
         for name, place in places[k]:
-            record[name] = place.copy()
+            record[name] = {**place, "geo": geos[k].copy()}
         for name, tags in lists[k]:
             record[name] = tags.copy()
         yield record

@@ -1,0 +1,113 @@
+"""Compilation of the flattening of records that have the properties of a sample.
+
+The generated function reads the values of each object in the order of its properties, without a
+look-up. It returns None in every doubtful case, and the caller then flattens the record property
+by property, with the same result. Column names are inserted into the generated source as literals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import NoneType
+from typing import Any, TypeAlias
+
+from tap_core.types import Record
+
+__all__ = ["GetColumn", "QuickFlattener", "compile_quick_flattener", "flatten_nothing"]
+
+QuickFlattener: TypeAlias = Callable[[Record], "Record | None"]
+"""Function that returns a flattened copy of a record, or None if it does not know the record."""
+
+GetColumn: TypeAlias = Callable[[tuple[str, ...], str], tuple[str, bool]]
+"""Function that returns the column name of a property, and True if an object in it is split.
+
+Its arguments are the names of the enclosing objects and the name of the property.
+"""
+
+_PLAIN: frozenset[type] = frozenset((str, int, float, bool, NoneType))
+_TYPE_NAMES = {kind: kind.__name__ for kind in (str, int, float, bool)}
+_COLUMNS = 1_000
+"""Maximum number of columns in a generated function; it bounds the time of the compilation."""
+
+
+def flatten_nothing(_record: Record) -> None:
+    """Return None. Used until a function is compiled."""
+
+
+def compile_quick_flattener(
+    sample: Record, get_column: GetColumn, convert: Callable[[Any], Any]
+) -> QuickFlattener:
+    """Return a function that flattens records with the same properties as the sample.
+
+    They must also have the same order, in all objects that are split. For a record with an object
+    and a list, the generated code is::
+
+        def flatten(r):
+            if type(r) is not dict or [*r] != k0: return None
+            x0, x1, x2 = r.values()
+            if type(x0) is not int and type(x0) not in plain: return None
+            if type(x1) is not dict or [*x1] != k1: return None
+            x3, = x1.values()
+            if type(x3) is not str and type(x3) not in plain: return None
+            if type(x2) not in plain: x2 = convert(x2)
+            return {'id': x0, 'place__city': x3, 'tags': x2}
+
+    Args:
+        sample: A record.
+        get_column: Returns the column of a property.
+        convert: Converts the value of a property that is not split.
+    """
+    writer = _FlattenerWriter(get_column, convert)
+    writer.write_object("r", sample, ())
+    if not writer.is_complete:
+        return flatten_nothing
+    columns = ", ".join(f"{column!r}: {variable}" for column, variable in writer.columns)
+    source = "\n".join(("def flatten(r):", *writer.lines, f"    return {{{columns}}}", ""))
+    exec(source, writer.names)  # noqa: S102 - the source has only literals and names of this module
+    flatten: QuickFlattener = writer.names["flatten"]
+    return flatten
+
+
+class _FlattenerWriter:
+    """Writer of the lines of a flattening function. Each value gets a variable ``x<number>``."""
+
+    def __init__(self, get_column: GetColumn, convert: Callable[[Any], Any]) -> None:
+        self.lines: list[str] = []
+        self.columns: list[tuple[str, str]] = []
+        """Column names and the variables of their values, in the order of the result."""
+        self.names: dict[str, Any] = {"plain": _PLAIN, "convert": convert}
+        self.is_complete = True
+        """False if the sample cannot be flattened by a generated function."""
+        self._get_column = get_column
+        self._variables = 0
+
+    def write_object(self, variable: str, sample: Record, path: tuple[str, ...]) -> None:
+        """Write the flattening of an object, or of the record. ``path`` has the objects' names."""
+        names = list(sample)
+        if len(self.columns) + len(names) > _COLUMNS or not all(type(n) is str for n in names):
+            self.is_complete = False
+            return
+        keys = f"k{len(self.names)}"
+        self.names[keys] = names
+        self._write(f"if type({variable}) is not dict or [*{variable}] != {keys}: return None")
+        variables = [f"x{self._variables + number}" for number in range(len(names))]
+        self._variables += len(names)
+        if variables:
+            self._write(f"{', '.join(variables)}, = {variable}.values()")
+        for name, inner in zip(names, variables, strict=True):
+            self._write_value(inner, sample[name], path, name)
+
+    def _write_value(self, variable: str, sample: Any, path: tuple[str, ...], name: str) -> None:
+        column, is_split = self._get_column(path, name)
+        if is_split and type(sample) is dict:
+            self.write_object(variable, sample, (*path, name))
+            return
+        usual = _TYPE_NAMES.get(type(sample))
+        condition = f"type({variable}) is not {usual} and " if usual else ""
+        condition += f"type({variable}) not in plain"
+        action = "return None" if is_split else f"{variable} = convert({variable})"
+        self._write(f"if {condition}: {action}")
+        self.columns.append((str(column), variable))
+
+    def _write(self, line: str) -> None:
+        self.lines.append(f"    {line}")

@@ -1,0 +1,201 @@
+"""Rules that tell which values of a stream's records can be encoded without conversion.
+
+A rule is built once from a property's schema. It accepts a value only if
+`tap_core.records.conform` would return an equal one, so a value that it refuses costs only time.
+`tap_core.records.compiled_check` compiles the rules of a record to one function.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from types import NoneType
+from typing import Any, NamedTuple
+
+from tap_core.records.conform import get_property_schema, has_uniform_items
+from tap_core.types import JsonSchema, Record
+from tap_core.typing.inspect import (
+    TypeConformanceLevel,
+    is_exclusive_boolean_type,
+    is_object_type,
+)
+
+__all__ = [
+    "ObjectRule",
+    "ValueRule",
+    "are_json",
+    "are_plain",
+    "are_text",
+    "build_record_rule",
+    "build_value_rule",
+]
+
+_PLAIN: frozenset[type] = frozenset((str, int, float, bool, NoneType))
+_BOOLEAN: frozenset[type] = frozenset((bool, NoneType))
+_SURELY_FINITE: frozenset[type] = _PLAIN - {float}
+
+are_plain: Callable[[Iterable[type]], bool] = _PLAIN.issuperset
+"""Return True if all types are those of JSON's text, numbers, booleans and null."""
+
+are_text: Callable[[Iterable[type]], bool] = frozenset((str,)).issuperset
+"""Return True if all types are ``str``."""
+
+
+class ValueRule(NamedTuple):
+    """Rule for the values of one property, or for the items of a list."""
+
+    kinds: frozenset[type]
+    """Types whose values are always accepted. None is always accepted."""
+    accepts_other: Callable[[Any], bool] | None
+    """Predicate for values of other types, without a schema; None refuses them."""
+    properties: ObjectRule | None = None
+    """Rule for a value that is an object; None if `accepts_other` decides on it."""
+    items: ValueRule | None = None
+    """Rule for the items of a value that is a list; None if `accepts_other` decides on it."""
+
+    def accepts(self, value: Any) -> bool:
+        """Return True if a value of any type needs no conversion."""
+        kind = type(value)
+        if kind in self.kinds:
+            return True
+        if kind is dict and self.properties is not None:
+            return self.properties.accepts(value)
+        if kind is list and self.items is not None:
+            items = self.items
+            return items.kinds.issuperset(map(type, value)) or all(map(items.accepts, value))
+        return self.accepts_other is not None and self.accepts_other(value)
+
+
+class ObjectRule(NamedTuple):
+    """Rule for the properties of an object, or of a record."""
+
+    declared: Mapping[str, ValueRule]
+    """Rules of the properties that the schema declares. All of them may be missing."""
+    undeclared: ValueRule | None
+    """Rule of all other properties; None refuses an object that has any."""
+
+    def get(self, name: Any) -> ValueRule | None:
+        """Return the rule of the property with this name; None refuses the object.
+
+        Names of undeclared properties must be ``str``, because others are written in another form.
+        """
+        undeclared = self.undeclared if type(name) is str else None
+        return self.declared.get(name, undeclared)
+
+    def accepts(self, value: Record) -> bool:
+        """Return True if no property of an object needs conversion."""
+        for name, item in value.items():
+            rule = self.get(name)
+            if rule is None or not (type(item) in rule.kinds or rule.accepts(item)):
+                return False
+        return True
+
+
+def build_record_rule(
+    schema: JsonSchema, level: TypeConformanceLevel, *, finite: bool = False
+) -> ObjectRule:
+    """Return the rule for the records of a stream.
+
+    Args:
+        schema: Schema that defines the types to convert to.
+        level: Nesting depth to which values are converted.
+        finite: True if NaN and infinity need conversion; False if the encoder writes them as null.
+    """
+    keeps_undeclared = level == TypeConformanceLevel.NONE or bool(
+        schema.get("additionalProperties")
+    )
+    return _build_object_rule(schema, level, keeps_undeclared=keeps_undeclared, finite=finite)
+
+
+def build_value_rule(
+    schema: Any, level: TypeConformanceLevel, *, finite: bool = False
+) -> ValueRule:
+    """Return the rule for the values of a property.
+
+    ``schema`` is the schema of the property; the other arguments are those of `build_record_rule`.
+    """
+    definition = get_property_schema(schema)
+    if level != TypeConformanceLevel.NONE and is_exclusive_boolean_type(definition):
+        return _BOOLEAN_RULE
+    anything = _FINITE_JSON_RULE if finite else _JSON_RULE
+    if level != TypeConformanceLevel.RECURSIVE:
+        return anything
+    properties = _build_nested_rule(definition, finite=finite)
+    items = (
+        _build_item_rule(definition["items"], finite=finite)
+        if has_uniform_items(definition)
+        else None
+    )
+    if properties is None and items is None:
+        return anything
+    return anything._replace(properties=properties, items=items)
+
+
+def _build_item_rule(schema: JsonSchema, *, finite: bool) -> ValueRule:
+    """Return the rule for the items of a list. Lists within a list are not converted."""
+    if is_exclusive_boolean_type(schema):
+        return _BOOLEAN_RULE
+    anything = _FINITE_JSON_RULE if finite else _JSON_RULE
+    properties = _build_nested_rule(schema, finite=finite)
+    return anything if properties is None else anything._replace(properties=properties)
+
+
+def _build_nested_rule(schema: JsonSchema, *, finite: bool) -> ObjectRule | None:
+    """Return the rule for objects within a record, or None if their schema has no properties."""
+    if not is_object_type(schema) or "properties" not in schema:
+        return None
+    return _build_object_rule(
+        schema,
+        TypeConformanceLevel.RECURSIVE,
+        keeps_undeclared=bool(schema.get("additionalProperties")),
+        finite=finite,
+    )
+
+
+def _build_object_rule(
+    schema: JsonSchema, level: TypeConformanceLevel, *, keeps_undeclared: bool, finite: bool
+) -> ObjectRule:
+    declared = {
+        name: build_value_rule(definition, level, finite=finite)
+        for name, definition in (schema.get("properties") or {}).items()
+    }
+    anything = _FINITE_JSON_RULE if finite else _JSON_RULE
+    return ObjectRule(declared, anything if keeps_undeclared else None)
+
+
+def are_json(values: Iterable[Any]) -> bool:
+    """Return True if all values can be written as JSON unchanged.
+
+    They may contain only JSON types (but no subclasses of them) and finite Decimals.
+    """
+    return all(map(_is_json, values))
+
+
+def _is_json(value: Any) -> bool:
+    kind = type(value)
+    if kind is list:
+        return are_plain(map(type, value)) or are_json(value)
+    if kind is dict:
+        return are_text(map(type, value)) and (
+            are_plain(map(type, value.values())) or are_json(value.values())
+        )
+    return kind in _PLAIN or (kind is Decimal and value.is_finite())
+
+
+def _is_finite_json(value: Any) -> bool:
+    return _is_json(value) and _is_finite(value)
+
+
+def _is_finite(value: Any) -> bool:
+    """Return True if a JSON value contains neither NaN nor infinity."""
+    if type(value) is dict:
+        return all(map(_is_finite, value.values()))
+    if type(value) is list:
+        return all(map(_is_finite, value))
+    return type(value) is not float or math.isfinite(value)
+
+
+_BOOLEAN_RULE = ValueRule(_BOOLEAN, None)
+_JSON_RULE = ValueRule(_PLAIN, _is_json)
+_FINITE_JSON_RULE = ValueRule(_SURELY_FINITE, _is_finite_json)
