@@ -93,6 +93,11 @@ class DeltaSnapshot:
         """Return True if this version of the table has data files."""
         return bool(self.table.file_uris())
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the data files of this version of the table."""
+        return sum(self.table.get_add_actions(flatten=True)["size_bytes"].to_pylist())
+
     def has_batch(self, app_id: str, batch: int) -> bool:
         """Return True if the newest transaction of the application ``app_id`` is ``batch``."""
         return self.table.transaction_version(app_id) == batch
