@@ -252,6 +252,7 @@ class TargetSpark(PluginBase):
                 spark_settings.with_task_retries() if retries_tasks else spark_settings,
                 lock_location,
                 run,
+                starts_on_demand=options.small_batches_without_spark,
             )
             self._engine = stack.enter_context(contextlib.closing(engine))
             stack.callback(_record_spark, engine, report)

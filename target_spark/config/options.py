@@ -223,6 +223,8 @@ class LoadOptions:
             no database is set.
         staging: The folder or URL for uncommitted rows; None for the system's temporary folder.
         strict: True to validate each record against its schema before it is loaded.
+        small_batches_without_spark: True to commit small batches by the library deltalake where
+            tables allow it, and to start Spark only when it is needed.
     """
 
     path: str
@@ -248,6 +250,7 @@ class LoadOptions:
     namespaces_as_databases: bool = False
     staging: str | None = None
     strict: bool = False
+    small_batches_without_spark: bool = False
 
     @property
     def can_upsert(self) -> bool:

@@ -257,6 +257,13 @@ SCHEMA: Final[JsonSchema] = {
             " more for larger runs.",
             default=False,
         ),
+        "small_batches": _setting(
+            "string",
+            "The writer of small batches into Delta tables in local folders: spark, or delta-rs,"
+            " which needs no JVM. With delta-rs, Spark starts when a batch or table needs it.",
+            enum=["spark", "delta-rs"],
+            default="spark",
+        ),
         "job": _setting(
             "string",
             "The name under which the tables store batch numbers and states. Only one run per job"
@@ -526,6 +533,7 @@ def load_options(config: Mapping[str, Any]) -> LoadOptions:
         maintenance=MaintenanceOptions(complete["compact"], complete.get("retain_days")),
         staging=complete.get("staging"),
         strict=complete["strict"],
+        small_batches_without_spark=complete["small_batches"] == "delta-rs",
     )
 
 

@@ -23,6 +23,7 @@ _MOST_CLUSTERED: Final = 4
 _NAME_IN_SPARKS_CATALOG: Final = re.compile(r"[A-Za-z0-9_]+")
 _SPARKS_CATALOG: Final = "spark_catalog"
 _CATALOGS: Final = "spark.sql.catalog."
+_DELTA_SETTINGS: Final = "spark.databricks.delta."
 _REPLACING: Final = frozenset({WriteMode.UPSERT.value, WriteMode.SCD2.value})
 _BEYOND_PARQUET: Final[Mapping[str, str]] = {
     "catalog": "parquet tables are folders below path; remove it, or set format to delta",
@@ -55,6 +56,7 @@ def validate_combinations(config: _Settings) -> Iterator[str]:
     yield from _lost_history(config)
     yield from _check_remote(config)
     yield from _check_exact_values(config)
+    yield from _check_small_batches(table_format, config)
 
 
 def _streams(config: _Settings) -> Iterator[tuple[str, _Settings]]:
@@ -124,6 +126,26 @@ def _of_layout(table_format: str, prefix: str, merged: _Settings) -> Iterator[st
         )
     if len(clustered) > _MOST_CLUSTERED:
         yield f"{prefix}cluster_by: Delta supports at most {_MOST_CLUSTERED} properties"
+
+
+def _check_small_batches(table_format: str, config: _Settings) -> Iterator[str]:
+    """Yield an error message for each setting that delta-rs, the writer of small batches, ignores.
+
+    Nothing is yielded if Spark writes small batches.
+    """
+    if config.get("small_batches") != "delta-rs":
+        return
+    if table_format != "delta":
+        yield (
+            f"small_batches: delta-rs writes Delta tables only, and format is {table_format};"
+            " set format to delta, or remove small_batches"
+        )
+    for name in config.get("spark") or ():
+        if name.startswith(_DELTA_SETTINGS):
+            yield (
+                f"small_batches: delta-rs does not read {name}; remove that setting, or"
+                " small_batches"
+            )
 
 
 def _check_remote(config: _Settings) -> Iterator[str]:

@@ -21,11 +21,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as all of Spark's users call it)
 
+from tap_core.limits.memory import MIB
 from target_spark.columns import (
     DELETED_AT,
     META,
@@ -38,6 +39,7 @@ from target_spark.columns import (
 from target_spark.config.options import LoadOptions, RunInfo, WriteMode
 from target_spark.errors import StorageError
 from target_spark.frames import BAD_ROWS_MARKER, BatchMetadata, Counts, SpoolFrame, read_spool
+from target_spark.frames.arrow_batch import ArrowBatch, UnsupportedBatchError, read_arrow_batch
 from target_spark.frames.local_frame import MAX_LOCAL_BYTES, MAX_LOCAL_ROWS, read_local_frame
 from target_spark.loader.batch_file_ingest import IngestedFiles, ingest_files, remove_files
 from target_spark.loader.commit_request import CommitRequest, CommitResult
@@ -54,6 +56,7 @@ from target_spark.loader.write_modes import (
     build_version_delete,
     check_scd2_compatible,
     empty_frame,
+    get_merge_keys,
     has_other_versions,
     select_write_operation,
 )
@@ -84,6 +87,8 @@ from target_spark.tables.model import (
 from target_spark.tables.quarantine_summary import describe_reasons
 from target_spark.writers import get_writer
 from target_spark.writers.base import table_owner_error, table_removed_error
+from target_spark.writers.delta.small_batches import SmallBatch
+from target_spark.writers.delta.writer import DeltaWriter
 from target_spark.writers.sql import find_small_commit_conf, spark_conf
 
 __all__ = ["BatchWriter"]
@@ -99,6 +104,12 @@ _QUARANTINED: Final = "Stream %s: %d rows do not match their schema and were wri
 _NULLED: Final = (
     "Stream %s: %d rows of %s have null for a value that does not fit its column; see column %s."
 )
+
+_SMALL_ROWS: Final = 50_000
+_SMALL_BYTES: Final = 16 * MIB
+"""The largest batch that is committed without Spark: its rows are in memory several times."""
+
+_SPARK_IS_NEEDED: Final = "Stream %s: its rows are committed by Spark from now on, because %s."
 
 _NO_ROWS: Final = Counts(0, {})
 
@@ -135,6 +146,7 @@ class _TableState:
             grows with each batch file, because the file's rows all come from one input position.
         stages_rows: True after the first row that did not fit its columns. From then on each batch
             is first written to temporary files, so that bad rows are found before the commit.
+        needs_spark: True once a batch of the table was not small, or could only be read by Spark.
         prepared_columns: Result of the last column preparation, or None if the columns must be
             prepared again.
         drops_not_null: True if NOT NULL constraints of the columns must be dropped.
@@ -148,6 +160,7 @@ class _TableState:
     commits: int = 0
     ordinal_shift: int = 0
     stages_rows: bool = False
+    needs_spark: bool = False
     prepared_columns: _PreparedColumns | None = None
     drops_not_null: bool = False
     is_new: bool = False
@@ -188,6 +201,9 @@ class BatchWriter:
             folder, options.staging, run, is_exclusive=not options.dry_run
         )
         self._writer = get_writer(options.format, dry=options.dry_run)
+        self._delta_writer: DeltaWriter | None = None
+        if options.small_batches_without_spark and not options.dry_run:
+            self._writer = self._delta_writer = DeltaWriter(has_own_settings=False)
         self._dry = options.dry_run
         self._tables: dict[str, _TableState] = defaultdict(_TableState)
         self._stream_options = options.of
@@ -223,7 +239,7 @@ class BatchWriter:
         """
         state = self._tables[request.table.key]
         near = _with_reachable_spool(
-            self._engine.spark,
+            self._engine.spark_on_demand,
             self._staging_area,
             request,
             partial(self._run_with_retries, request.table),
@@ -287,7 +303,7 @@ class BatchWriter:
             remove_files(self._engine.spark(), files)
 
     def _write(self, attempt: CommitAttempt) -> Verified:
-        spark, request = self._engine.spark(), attempt.request
+        spark, request = self._engine.spark_on_demand(), attempt.request
         has_rows = request.kept_version is None
         table_schema = self._prepare_columns(
             spark, request.table, request.table_schema, request.layout, has_rows=has_rows
@@ -297,10 +313,13 @@ class BatchWriter:
             return self._delete_other_versions(spark, attempt, table_schema, request.kept_version)
         if not request.batches:
             return self._commit_empty(spark, attempt, table_schema)
+        small = self._read_small_batch(spark, request, table_schema)
+        if small is not None:
+            return self._write_small_batch(spark, attempt, table_schema, small)
         frame = read_spool(spark, _paths(request), table_schema, self._metadata(request))
         verified = None
         if not self._tables[request.table.key].stages_rows and attempt.prepared is None:
-            verified = self._write_local(spark, attempt, table_schema)
+            verified = self._write_local(attempt, table_schema)
             verified = verified or self._write_all(spark, attempt, table_schema, frame)
         return verified or self._write_good(spark, attempt, table_schema, frame)
 
@@ -311,7 +330,10 @@ class BatchWriter:
             A result that lists the column changes; its row counts are 0.
         """
         self._run_with_retries(
-            table, lambda: self._prepare_columns(self._engine.spark(), table, table_schema, layout)
+            table,
+            lambda: self._prepare_columns(
+                self._engine.spark_on_demand(), table, table_schema, layout
+            ),
         )
         state = self._tables[table.key]
         return CommitResult(0, 0, None, {}, changes=state.take_changes(), remarks=state.remarks)
@@ -339,7 +361,7 @@ class BatchWriter:
         """Store a state in a table by making a commit without rows. Retry transient errors."""
         marker = self._marker(table, covered)
         self._run_with_retries(
-            table, lambda: self._writer.commit_empty(self._engine.spark(), table, marker)
+            table, lambda: self._writer.commit_empty(self._engine.spark_on_demand(), table, marker)
         )
         self._tables[table.key].commits += 1
 
@@ -490,16 +512,58 @@ class BatchWriter:
 
     # Rows
 
-    def _write_local(
-        self, spark: SparkSession, attempt: CommitAttempt, table_schema: TableSchema
-    ) -> Verified | None:
+    def _read_small_batch(
+        self, spark: SparkSession, request: CommitRequest, table_schema: TableSchema
+    ) -> ArrowBatch | None:
+        """Return the rows of a small batch that is committed without Spark.
+
+        Return None if Spark must commit the batch. Then it also commits all later batches of the
+        table in this run.
+        """
+        state = self._tables[request.table.key]
+        if self._delta_writer is None or state.needs_spark:
+            return None
+        try:
+            batch = _read_if_small(request, table_schema, self._metadata(request))
+        except UnsupportedBatchError as error:
+            reason = str(error)
+        else:
+            if self._delta_writer.takes_small_batch(
+                spark, request.table, SmallBatch.of(batch.table, table_schema), request.mode
+            ):
+                return batch
+            reason = f"table {request.table.name} or its write mode needs Spark"
+        state.needs_spark = True
+        logger.info(_SPARK_IS_NEEDED, request.stream, reason)
+        return None
+
+    def _write_small_batch(
+        self,
+        spark: SparkSession,
+        attempt: CommitAttempt,
+        table_schema: TableSchema,
+        batch: ArrowBatch,
+    ) -> Verified:
+        """Commit a small batch, all of whose rows fit their columns, without Spark."""
+        request, writer = attempt.request, cast("DeltaWriter", self._delta_writer)
+        keys = get_merge_keys(table_schema, request, self._stream_options(request.stream))
+        small = SmallBatch.of(batch.table, table_schema)
+        written = self._commit(
+            attempt,
+            lambda marker: writer.write_small_batch(
+                spark, request.table, small, request.mode, keys, marker
+            ),
+        )
+        return written.verify(request, Counts(batch.table.num_rows, batch.zoneless))
+
+    def _write_local(self, attempt: CommitAttempt, table_schema: TableSchema) -> Verified | None:
         """Write the rows of a small batch, which are read in Python, to its table in one commit.
 
         Returns:
             The verified commit. None if the batch is not small, or if only Spark can read its rows;
             then nothing was written.
         """
-        request = attempt.request
+        request, spark = attempt.request, self._engine.spark()
         if is_remote_session(spark) or not _is_small(request):
             return None
         frame = read_local_frame(spark, _paths(request), table_schema, self._metadata(request))
@@ -809,6 +873,22 @@ def _with_reachable_spool(
             for batch in request.batches
         )
         yield replace(request, batches=tuple(batches))
+
+
+def _read_if_small(
+    request: CommitRequest, table_schema: TableSchema, metadata: BatchMetadata
+) -> ArrowBatch:
+    """Read the rows of a small batch into memory.
+
+    Raises:
+        UnsupportedBatchError: The batch is not small, or only Spark can read it.
+    """
+    nbytes = sum(batch.nbytes for batch in request.batches)
+    has_large_rows = any(batch.has_large_rows for batch in request.batches)
+    if request.count > _SMALL_ROWS or nbytes > _SMALL_BYTES or has_large_rows:
+        raise UnsupportedBatchError(f"a batch of {request.count} rows and {nbytes} bytes is large")
+    paths = [path for batch in request.batches for path in batch.paths]
+    return read_arrow_batch(paths, table_schema, metadata)
 
 
 def _describe_creation(table: Table, table_schema: TableSchema) -> str:

@@ -39,6 +39,7 @@ __all__ = [
     "build_version_delete",
     "check_scd2_compatible",
     "empty_frame",
+    "get_merge_keys",
     "has_other_versions",
     "select_write_operation",
 ]
@@ -70,7 +71,7 @@ def select_write_operation(
         has_unique_keys: True if the rows are part of Spark's plan and no two have the same key.
             False if this is not known.
     """
-    table, keys = request.table, _keys(table_schema, request, options)
+    table, keys = request.table, get_merge_keys(table_schema, request, options)
     if has_unique_keys:
         keys = replace(keys, unique_rows=rows)
     if request.mode is WriteMode.UPSERT:
@@ -85,7 +86,10 @@ def select_write_operation(
     return lambda marker: write(spark, table, ordered, marker, rows)
 
 
-def _keys(table_schema: TableSchema, request: CommitRequest, options: StreamOptions) -> MergeKeys:
+def get_merge_keys(
+    table_schema: TableSchema, request: CommitRequest, options: StreamOptions
+) -> MergeKeys:
+    """Return the rules by which a merge matches the rows of a stream with those of its table."""
     compared = (
         column.name
         for column in table_schema.columns

@@ -6,8 +6,9 @@ session wait for Spark; the input reader never waits.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from target_spark.config.options import RunInfo
 from target_spark.errors import TargetSparkError
@@ -60,19 +61,31 @@ class LeasedSpark:
         settings: The Spark settings of the run.
         warehouse: The location of the tables. None if the run writes to no table and needs no lock.
         run: The job and the id of the run.
+        starts_on_demand: True to start Spark when a session is first used; False to start it in
+            `begin`.
     """
 
-    def __init__(self, settings: SparkSettings, warehouse: str | None, run: RunInfo) -> None:
+    def __init__(
+        self,
+        settings: SparkSettings,
+        warehouse: str | None,
+        run: RunInfo,
+        *,
+        starts_on_demand: bool = False,
+    ) -> None:
         self._settings = settings
         self._warehouse = warehouse
         self._run = run
+        self._starts_on_demand = starts_on_demand
+        self._starting = threading.Lock()
+        self._has_begun = False
         self._leases: list[JobLock] = []
         self._session: Session | ConnectSession | None = None
 
     @property
     def started(self) -> bool:
         """True if `begin` has been called."""
-        return self._session is not None
+        return self._has_begun
 
     @property
     def application(self) -> str | None:
@@ -94,7 +107,7 @@ class LeasedSpark:
         return None if self._session is None else self._session.failure
 
     def begin(self) -> None:
-        """Acquire the job's lock and start Spark in the background.
+        """Acquire the job's lock and start Spark in the background, unless it starts on demand.
 
         If this method has been called before, nothing happens.
 
@@ -102,22 +115,33 @@ class LeasedSpark:
             JobLockError: Another run of the job is active.
             TableError: The folder of the tables cannot be written.
         """
-        if self._session is not None:
+        if self._has_begun:
             return
-        if self._warehouse is None:
-            self._session = start_spark(self._settings)
-            return
+        if self._warehouse is not None:
+            self._acquire_locks(self._warehouse)
+        self._has_begun = True
+        if not self._starts_on_demand:
+            self._start()
+
+    def _acquire_locks(self, warehouse: str) -> None:
         run = self._run
         for job in run.jobs:  # an earlier release may be running under a former name
-            lease = JobLock.acquire(self._warehouse, job, run=run.id, started=run.started)
+            lease = JobLock.acquire(warehouse, job, run=run.id, started=run.started)
             self._leases.append(lease)
-        self._session = start_spark(
-            self._settings,
-            pass_fds=[lease.fileno() for lease in self._leases],
-            on_jvm=self._record_jvm,
-            leftover_sessions=[name for lease in self._leases for name in lease.leftover_sessions],
-            on_sessions=self._record_sessions,
-        )
+
+    def _start(self) -> Session | ConnectSession:
+        """Start Spark in the background, if it has not been started, and return its session."""
+        with self._starting:
+            if self._session is None:
+                leftover = [name for lease in self._leases for name in lease.leftover_sessions]
+                self._session = start_spark(
+                    self._settings,
+                    pass_fds=[lease.fileno() for lease in self._leases],
+                    on_jvm=self._record_jvm if self._leases else None,
+                    leftover_sessions=leftover,
+                    on_sessions=self._record_sessions if self._leases else None,
+                )
+            return self._session
 
     def _record_jvm(self, pid: int) -> None:
         for lease in self._leases:
@@ -134,9 +158,19 @@ class LeasedSpark:
             SparkUnavailableError: Spark cannot start; the message has the reason.
             RuntimeError: `begin` was not called before.
         """
-        if self._session is None:
+        if not self._has_begun:
             raise RuntimeError("Spark was requested before begin() was called.")
-        return self._session.thread_session()
+        return self._start().thread_session()
+
+    def spark_on_demand(self) -> SparkSession:
+        """Return the calling thread's session, or an object that becomes it when it is used.
+
+        The second is returned if Spark starts on demand and has not been started. Then a caller
+        that passes the session on, but does not need it, does not start Spark.
+        """
+        if self._starts_on_demand and self._session is None:
+            return cast("SparkSession", _SessionOnDemand(self))
+        return self.spark()
 
     def close(self) -> None:
         """Stop the local Spark, or end the sessions on the server. Then release the job's lock."""
@@ -160,6 +194,16 @@ class LeasedSpark:
         """
         if self._session is not None:
             self._session.kill()
+
+
+class _SessionOnDemand:
+    """Session of the calling thread; the first use of an attribute starts Spark."""
+
+    def __init__(self, engine: LeasedSpark) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine.spark(), name)
 
 
 def collect_garbage(spark: SparkSession) -> None:

@@ -9,16 +9,24 @@ batch number that does not increase is an error.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  (as all of Spark's users call it)
 from pyspark.sql import types as T  # noqa: N812
 
-from target_spark.columns import TABLE_VERSION, SchemaChange, TableSchema
+from target_spark.columns import (
+    TABLE_VERSION,
+    Array,
+    ColumnType,
+    Decimal,
+    SchemaChange,
+    Struct,
+    TableSchema,
+)
 from target_spark.errors import CommitLostError, RowCountError, TableError, TableOwnerError
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
@@ -29,6 +37,7 @@ __all__ = [
     "MergeKeys",
     "VersionDelete",
     "Writer",
+    "build_field",
     "check_count",
     "column_ddl",
     "latest_by_key",
@@ -39,7 +48,23 @@ __all__ = [
     "table_removed_error",
     "table_replaced_error",
     "to_ddl",
+    "to_spark_type",
 ]
+
+_SPARK_TYPES: Final[Mapping[str, Callable[[], T.DataType]]] = {
+    "boolean": T.BooleanType,
+    "tinyint": T.ByteType,
+    "smallint": T.ShortType,
+    "int": T.IntegerType,
+    "bigint": T.LongType,
+    "double": T.DoubleType,
+    "string": T.StringType,
+    "timestamp": T.TimestampType,
+    "timestamp_ntz": T.TimestampNTZType,
+    "date": T.DateType,
+    "binary": T.BinaryType,
+}
+"""Spark's types by the DDL of a column type."""
 
 DELETE_ONLY_COLUMN = "__target_spark_only_delete"
 """Column added by `latest_by_key`: True if the batch has only a delete record of the key."""
@@ -464,6 +489,23 @@ def column_ddl(field: T.StructField) -> str:
     limited = str(field.metadata.get("__CHAR_VARCHAR_TYPE_STRING", ""))
     plain = isinstance(field.dataType, T.StringType)
     return limited if plain and limited else to_ddl(field.dataType)
+
+
+def build_field(name: str, type_: ColumnType, comment: str | None = None) -> T.StructField:
+    """Return a nullable column as a field of a Spark schema."""
+    metadata = {"comment": comment} if comment else None
+    return T.StructField(name, to_spark_type(type_), nullable=True, metadata=metadata)
+
+
+def to_spark_type(type_: ColumnType) -> T.DataType:
+    """Return the Spark type of a column type, for any type that the target creates."""
+    if isinstance(type_, Array):
+        return T.ArrayType(to_spark_type(type_.element))
+    if isinstance(type_, Struct):
+        return T.StructType([build_field(field.name, field.type) for field in type_.fields])
+    if isinstance(type_, Decimal):
+        return T.DecimalType(type_.precision, type_.scale)
+    return _SPARK_TYPES[type_.ddl]()
 
 
 def to_ddl(type_: T.DataType) -> str:

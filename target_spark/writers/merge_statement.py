@@ -18,9 +18,17 @@ from pyspark.sql import functions as F  # noqa: N812
 from target_spark.tables.identifiers import quote
 from target_spark.writers.base import DELETE_ONLY_COLUMN, MergeKeys
 
-__all__ = ["Matched", "Merge", "build_upsert", "match_keys", "source_column", "table_column"]
+__all__ = [
+    "BATCH_ALIAS",
+    "Matched",
+    "Merge",
+    "build_upsert",
+    "match_keys",
+    "source_column",
+    "table_column",
+]
 
-_BATCH: Final = "__target_spark_batch"
+BATCH_ALIAS: Final = "__target_spark_batch"
 """Alias of the batch in conditions and values; no table has this name."""
 
 
@@ -61,7 +69,7 @@ class Merge:
         """Merge a batch into the table. Nothing happens if the statement has no clauses."""
         if not self.matched and not self.inserted:
             return
-        merge = batch.alias(_BATCH).mergeInto(self.target, F.expr(self.on))
+        merge = batch.alias(BATCH_ALIAS).mergeInto(self.target, F.expr(self.on))
         for clause in self.matched:
             matched_rows = merge.whenMatched(None if clause.when is None else F.expr(clause.when))
             merge = (
@@ -80,7 +88,7 @@ class Merge:
 
 def source_column(name: str) -> str:
     """Return the SQL expression by which a `Merge` refers to a column of the batch."""
-    return f"{_BATCH}.{quote(name)}"
+    return f"{BATCH_ALIAS}.{quote(name)}"
 
 
 def table_column(target: str, name: str) -> str:
@@ -128,7 +136,7 @@ def _newer_condition(target: str, keys: MergeKeys) -> str | None:
     conditions = [f"{before} IS NULL", f"{before} <= {source_column(keys.cursor)}"]
     if keys.outdated is not None:
         column, least = keys.outdated
-        conditions.append(f"coalesce({table_column(target, column)}, 0) < {least}L")
+        conditions.append(f"coalesce({table_column(target, column)}, 0) < CAST({least} AS BIGINT)")
     return f"({' OR '.join(conditions)})"
 
 

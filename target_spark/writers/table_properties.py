@@ -22,6 +22,8 @@ __all__ = [
     "build_annotations",
     "build_drop_not_null",
     "build_properties",
+    "find_new_comments",
+    "find_new_sources",
     "get_table_properties",
     "read_sources",
 ]
@@ -69,20 +71,40 @@ def build_annotations(
         schema: The table's current Spark schema.
         table_schema: The table schema to store.
     """
-    if table_schema.sources:
-        stored = read_sources(properties) or {}
-        changed = {
-            path: src for path, src in table_schema.sources.items() if stored.get(path) != src
-        }
-        if changed:
-            assignments = format_properties({_KEEPS: "true", **_properties(changed)})
-            yield f"SET TBLPROPERTIES ({assignments})"
+    sources = find_new_sources(properties, table_schema)
+    if sources:
+        yield f"SET TBLPROPERTIES ({format_properties(sources)})"
+    for column, comment in find_new_comments(schema, table_schema).items():
+        yield f"ALTER COLUMN {quote(column)} COMMENT {sql_literal(comment)}"
+
+
+def find_new_sources(properties: Mapping[str, str], table_schema: TableSchema) -> dict[str, str]:
+    """Return the table properties to set so that a table stores its columns' sources.
+
+    The result is empty if the table has them already.
+
+    Args:
+        properties: The table's current properties.
+        table_schema: The table schema to store.
+    """
+    stored = read_sources(properties) or {} if table_schema.sources else {}
+    changed = {path: src for path, src in table_schema.sources.items() if stored.get(path) != src}
+    return {_KEEPS: "true", **_properties(changed)} if changed else {}
+
+
+def find_new_comments(schema: T.StructType, table_schema: TableSchema) -> dict[str, str]:
+    """Return the comments to set, by column, so that a table has those of a table schema.
+
+    Args:
+        schema: The table's current Spark schema.
+        table_schema: The table schema to store.
+    """
     comments = {column.name: column.comment for column in table_schema.columns if column.comment}
-    if comments:
-        for field in schema.fields:
-            comment = comments.get(field.name)
-            if comment and comment != field.metadata.get("comment"):
-                yield f"ALTER COLUMN {quote(field.name)} COMMENT {sql_literal(comment)}"
+    return {
+        field.name: comments[field.name]
+        for field in schema.fields
+        if comments.get(field.name, field.metadata.get("comment")) != field.metadata.get("comment")
+    }
 
 
 def build_drop_not_null(schema: T.StructType, keep: Collection[str]) -> Iterator[str]:

@@ -15,13 +15,22 @@ if TYPE_CHECKING:
     from target_spark.spark.session import Session
 
 
-@pytest.fixture
-def delta(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Warehouse:
-    return Warehouse(spark_session, spark, tmp_path / "tables")
+@pytest.fixture(params=["delta", "delta-rs"])
+def delta(
+    request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
+) -> Warehouse:
+    """A warehouse of Delta tables; ``delta-rs``: small batches are written without Spark."""
+    return _warehouse(request.param, spark_session, spark, tmp_path / "tables")
 
 
-@pytest.fixture(params=FORMATS)
+@pytest.fixture(params=[*FORMATS, "delta-rs"])
 def warehouse(
     request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
 ) -> Warehouse:
-    return Warehouse(spark_session, spark, tmp_path / "tables", request.param)
+    return _warehouse(request.param, spark_session, spark, tmp_path / "tables")
+
+
+def _warehouse(kind: str, spark_session: Session, spark: SparkSession, folder: Path) -> Warehouse:
+    if kind == "delta-rs":
+        return Warehouse(spark_session, spark, folder, small_batches="delta-rs")
+    return Warehouse(spark_session, spark, folder, kind)

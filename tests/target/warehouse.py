@@ -71,6 +71,8 @@ class SharedEngine:
     def spark(self) -> SparkSession:
         return self._session.thread_session()
 
+    spark_on_demand = spark
+
     def close(self) -> None:
         pass
 
@@ -83,6 +85,7 @@ class Warehouse:
     spark: SparkSession
     folder: Path
     format: str = "delta"
+    small_batches: str = "spark"
     states: list[Any] = field(default_factory=list)
     report: Report = field(default_factory=Report)
     engine: SharedEngine = field(init=False)
@@ -95,7 +98,8 @@ class Warehouse:
         self.runs += 1
         self.states, self.report = [], Report()
         self.engine = SharedEngine(self.session)
-        config = {"path": str(self.folder), "format": self.format, **config}
+        given = {"path": str(self.folder), "format": self.format}
+        config = {**given, "small_batches": self.small_batches, **config}
         assert settings.find_faults(config) == []
         options = settings.load_options(config)
         run = RunInfo("job", f"run{self.runs}", self.runs)

@@ -20,7 +20,7 @@ from target_spark.storage.hadoop_fs import remove_folder
 from target_spark.storage.uris import to_local_folder, to_spark_uri
 from target_spark.tables.identifiers import quote, sql_literal
 from target_spark.tables.model import Table, TableLayout
-from target_spark.writers.base import column_ddl
+from target_spark.writers.base import build_field, column_ddl
 from target_spark.writers.delta.deltalake_commit import DeltaSnapshot, create_table, read_snapshot
 from target_spark.writers.delta.layout import (
     build_layout_ddl,
@@ -97,7 +97,9 @@ def create_catalog_table(
     folder = None if table.identifier else to_local_folder(table.path)
     is_plain = not clauses and not layout.properties
     if is_plain and folder is not None and not through_spark:
-        schema = T.StructType.fromDDL(get_columns(table_schema))
+        schema = T.StructType(
+            [build_field(each.name, each.type, each.comment) for each in table_schema.columns]
+        )
         create_table(folder, schema.json(), properties)
         return
     properties |= dict(layout.properties)

@@ -13,10 +13,10 @@ import hashlib
 import json
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import DataFrame
@@ -30,11 +30,16 @@ from target_spark.writers.base import check_count
 from target_spark.writers.parquet_footers import delta_statistics, describe_file_fault, row_count
 from target_spark.writers.sql import spark_conf
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 __all__ = [
+    "AddedFiles",
     "DataFile",
     "check_commit",
     "remove_files",
     "remove_stale_staging",
+    "write_arrow_file",
     "write_files",
 ]
 
@@ -61,6 +66,13 @@ class DataFile:
     statistics: str
 
 
+class AddedFiles(NamedTuple):
+    """Number of rows, and size in bytes, of the local files that a commit adds."""
+
+    rows: int
+    nbytes: int
+
+
 def write_files(
     df: DataFrame, table: Table, folder: Path, job: str, count: Count
 ) -> list[DataFile]:
@@ -80,11 +92,47 @@ def write_files(
     Raises:
         RowCountError: The files have more or fewer rows than expected; all of them are removed.
     """
-    staging = folder / f"{_staging_prefix(job)}{uuid.uuid4().hex}"
-    try:
+
+    def write(staging: Path) -> None:
         writer = df.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         with spark_conf(df.sparkSession, _WITH_BOUNDS):
             writer.parquet(to_spark_uri(str(staging)))
+
+    return _stage_files(write, table, folder, job, count)
+
+
+def write_arrow_file(rows: pa.Table, table: Table, folder: Path, job: str) -> list[DataFile]:
+    """Write an Arrow table as one Parquet file into a table's folder, without committing it.
+
+    Args:
+        rows: The rows.
+        table: The table, for error messages.
+        folder: The table's folder.
+        job: The name of the job. The hidden folder for temporary files is named after it.
+
+    Returns:
+        The file; an empty list if there are no rows.
+    """
+    import pyarrow.parquet as pq
+
+    def write(staging: Path) -> None:
+        staging.mkdir(parents=True)
+        name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
+        pq.write_table(rows, staging / name, compression="snappy")
+
+    return _stage_files(write, table, folder, job, lambda _written: rows.num_rows)
+
+
+def _stage_files(
+    write: Callable[[Path], None], table: Table, folder: Path, job: str, count: Count
+) -> list[DataFile]:
+    """Let ``write`` create Parquet files in a hidden folder, and move them to the table's folder.
+
+    The files are moved only if they have as many rows as ``count`` returns.
+    """
+    staging = folder / f"{_staging_prefix(job)}{uuid.uuid4().hex}"
+    try:
+        write(staging)
         paths = sorted(staging.glob("*.parquet"))
         files = [_data_file(path) for path in paths]
         written = sum(file.rows for file in files)
@@ -103,7 +151,7 @@ def remove_stale_staging(folder: Path, job: str) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def check_commit(table: Table, folder: Path, version: int) -> int:
+def check_commit(table: Table, folder: Path, version: int) -> AddedFiles:
     """Check the files that a commit adds, and flush them and the log to the disk.
 
     Args:
@@ -111,14 +159,11 @@ def check_commit(table: Table, folder: Path, version: int) -> int:
         folder: The table's folder.
         version: The Delta version that the commit created.
 
-    Returns:
-        The number of rows in the files.
-
     Raises:
         CommitLostError: A file is missing, or its size or row count differs from the log.
     """
     log = folder / "_delta_log" / f"{version:020}.json"
-    rows, files = 0, [log]
+    rows, nbytes, files = 0, 0, [log]
     for add in _added(log):
         path = _local_path(folder, add["path"])
         if path is None:
@@ -132,9 +177,10 @@ def check_commit(table: Table, folder: Path, version: int) -> int:
                 " again from a state before this commit."
             )
         rows += declared_rows or 0
+        nbytes += add["size"]
         files.append(path)
     sync_table(folder, files)
-    return rows
+    return AddedFiles(rows, nbytes)
 
 
 def remove_files(files: Iterable[DataFile]) -> None:

@@ -1,10 +1,10 @@
 """Transactions on a Delta table in a local folder, made by deltalake (delta-rs) without a JVM.
 
-They create a table, and commit Parquet files that Spark has written. For a small batch, planning
-and committing the same append in Spark's Delta takes longer than writing the batch. A table that
-needs more than files (partitions, clusters, constraints, column mapping, generated columns) is
-written by Spark. Invariant: a commit is made exactly after the version that was read, or not at
-all.
+They create a table, add columns, commit Parquet files, and merge small batches. For a small batch,
+planning and committing the same append in Spark's Delta takes longer than writing the batch. A
+table that needs more than files (partitions, clusters, constraints, column mapping, generated
+columns) is written by Spark. Invariant: a commit is made exactly after the version that was read,
+or not at all.
 
 Source: the Delta protocol, "Actions" and "Requirements for Writers".
 """
@@ -12,8 +12,9 @@ Source: the Delta protocol, "Actions" and "Requirements for Writers".
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,17 +22,39 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import types as T  # noqa: N812
 
 from target_spark.tables.commit_metadata import CommitMetadata
+from target_spark.tables.identifiers import quote
 from target_spark.writers.delta.data_files import DataFile
+from target_spark.writers.merge_statement import BATCH_ALIAS, Merge, source_column
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    import pyarrow as pa
+    from deltalake import CommitProperties, DeltaTable
 
-__all__ = ["DeltaSnapshot", "commit_files", "create_table", "read_snapshot"]
+__all__ = [
+    "MERGE_TARGET",
+    "DeltaSnapshot",
+    "add_columns",
+    "annotate_table",
+    "commit_files",
+    "create_table",
+    "merge_rows",
+    "read_snapshot",
+]
 
 _WRITABLE_FEATURES: Final = frozenset(
     {"appendOnly", "changeDataFeed", "deletionVectors", "invariants", "timestampNtz"}
 )
 """Table features that have no requirement for a commit that only adds files."""
+
+_REWRITABLE_FEATURES: Final = frozenset({"appendOnly", "invariants", "timestampNtz"})
+"""Table features that have no requirement for a commit that replaces files."""
+
+_REWRITE_PROPERTIES: Final = (
+    "delta.appendOnly",
+    "delta.enableChangeDataFeed",
+    "delta.enableDeletionVectors",
+)
+"""Properties that, if set, have requirements for a commit that replaces files."""
 
 _LEGACY_WRITER: Final = 2
 """The newest writer version whose only features are appendOnly and invariants."""
@@ -53,6 +76,11 @@ _LEFT_TO_SPARK: Final = (
     "delta.universalFormat.",
 )
 """Prefixes of table properties that control how rows, files or statistics are written."""
+
+MERGE_TARGET: Final = quote("__target_spark_table")
+"""The quoted name of the table in a `Merge` that `merge_rows` runs."""
+
+_QUOTED: Final = re.compile(r"`((?:[^`]|``)*)`")
 
 _LEFT_TO_SPARK_FIELDS: Final = (
     '"delta.generationExpression"',
@@ -79,6 +107,8 @@ class DeltaSnapshot:
         properties: The table properties.
         takes_files: True if rows may be added by committing Parquet files without Spark. False if
             the table has features, such as partitions or constraints, that only Spark supports.
+        takes_rewrites: True if rows may also be replaced without Spark. False if a feature, such as
+            deletion vectors or a change data feed, has requirements for that.
     """
 
     folder: Path
@@ -88,15 +118,18 @@ class DeltaSnapshot:
     fields: tuple[T.StructField, ...]
     properties: Mapping[str, str]
     takes_files: bool
+    takes_rewrites: bool
 
     def has_files(self) -> bool:
         """Return True if this version of the table has data files."""
         return bool(self.table.file_uris())
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the data files of this version of the table."""
-        return sum(self.table.get_add_actions(flatten=True)["size_bytes"].to_pylist())
+    def file_bytes(self) -> int:
+        """Return the total size in bytes of the data files of this version."""
+        import pyarrow as pa
+
+        sizes = pa.table(self.table.get_add_actions(flatten=True))["size_bytes"]
+        return sum(sizes.to_pylist())
 
     def has_batch(self, app_id: str, batch: int) -> bool:
         """Return True if the newest transaction of the application ``app_id`` is ``batch``."""
@@ -130,8 +163,17 @@ def read_snapshot(folder: Path) -> DeltaSnapshot | None:
         and not any(name.startswith(_LEFT_TO_SPARK) for name in properties)
         and not any(text in schema for text in _LEFT_TO_SPARK_FIELDS)
     )
-    version = table.version()
-    return DeltaSnapshot(folder, table, str(metadata.id), version, fields, properties, takes_files)
+    takes_rewrites = takes_files and not _has_rewrite_rules(table, properties)
+    return DeltaSnapshot(
+        folder,
+        table,
+        str(metadata.id),
+        table.version(),
+        fields,
+        properties,
+        takes_files,
+        takes_rewrites,
+    )
 
 
 def create_table(folder: Path, schema: str, properties: Mapping[str, str]) -> None:
@@ -162,7 +204,12 @@ def create_table(folder: Path, schema: str, properties: Mapping[str, str]) -> No
 
 
 def commit_files(
-    snapshot: DeltaSnapshot, files: Sequence[DataFile], marker: CommitMetadata, app_id: str
+    snapshot: DeltaSnapshot,
+    files: Sequence[DataFile],
+    marker: CommitMetadata,
+    app_id: str,
+    *,
+    replaces: bool = False,
 ) -> bool:
     """Commit data files as the table version that follows ``snapshot``.
 
@@ -174,44 +221,179 @@ def commit_files(
         files: The data files to add.
         marker: The commit metadata.
         app_id: The application id of the Delta transaction.
+        replaces: True to remove all files of ``snapshot``; False to keep them.
 
     Returns:
         True if the commit was made; False if another writer has committed that version.
     """
-    from deltalake import CommitProperties, Transaction
-    from deltalake.exceptions import CommitFailedError
     from deltalake.transaction import AddAction
 
-    now = time.time_ns() // 1_000_000
     metrics = {
         "numFiles": len(files),
         "numOutputRows": sum(file.rows for file in files),
         "numOutputBytes": sum(file.size for file in files),
     }
-    properties = CommitProperties(
-        custom_metadata={
-            "userMetadata": marker.to_json(),
-            "operationMetrics": {name: str(count) for name, count in metrics.items()},
-            "isBlindAppend": True,
-        },
-        max_commit_retries=0,
-        app_transactions=[Transaction(app_id, marker.batch, now)],
-    )
     actions: list[Any] = [
         AddAction(file.path.name, file.size, {}, file.modified, True, file.statistics)  # noqa: FBT003
         for file in files
     ]
-    table = snapshot.table
+    properties = _commit_properties(
+        marker,
+        app_id,
+        operationMetrics={name: str(count) for name, count in metrics.items()},
+        isBlindAppend=not replaces,
+    )
+    table, mode = snapshot.table, "overwrite" if replaces else "append"
+    return _is_committed(
+        snapshot,
+        lambda: table.create_write_transaction(
+            actions, mode, table.schema(), commit_properties=properties
+        ),
+    )
+
+
+def merge_rows(
+    snapshot: DeltaSnapshot, rows: pa.Table, merge: Merge, marker: CommitMetadata, app_id: str
+) -> bool:
+    """Run a MERGE on a table, as the table version that follows ``snapshot``.
+
+    The library reads the files that may have matching rows, and writes them anew, in the memory of
+    this process. After an error it is not known if the commit was made.
+
+    Args:
+        snapshot: The version that was read.
+        rows: The batch, with one row per key.
+        merge: The statement. Its target must be `MERGE_TARGET`.
+        marker: The commit metadata.
+        app_id: The application id of the Delta transaction.
+
+    Returns:
+        True if the commit was made; False if another writer has committed that version.
+    """
+    merger = snapshot.table.merge(
+        rows,
+        predicate=_to_datafusion(merge.on),
+        source_alias=BATCH_ALIAS,
+        target_alias=MERGE_TARGET.strip("`"),
+        commit_properties=_commit_properties(marker, app_id),
+    )
+    for clause in merge.matched:
+        when = None if clause.when is None else _to_datafusion(clause.when)
+        if clause.put is None:
+            merger = merger.when_matched_delete(when)
+        else:
+            put = {_in_datafusion(name): _to_datafusion(sql) for name, sql in clause.put.items()}
+            merger = merger.when_matched_update(put, when)
+    inserted = {
+        _in_datafusion(name): _to_datafusion(source_column(name)) for name in merge.inserted
+    }
+    when = None if merge.inserted_when is None else _to_datafusion(merge.inserted_when)
+    merger = merger.when_not_matched_insert(inserted, when)
+    return _is_committed(snapshot, merger.execute)
+
+
+def add_columns(
+    snapshot: DeltaSnapshot, fields: Sequence[T.StructField], before: CommitMetadata | None
+) -> bool:
+    """Add nullable columns to a table, as the table version that follows ``snapshot``.
+
+    Args:
+        snapshot: The version that was read.
+        fields: The columns as Spark types. Their metadata may have a comment.
+        before: The newest commit metadata in the table, which the commit repeats; None if it has
+            none.
+
+    Returns:
+        True if the commit was made; False if another writer has committed that version.
+    """
+    from deltalake import Field
+
+    added = [Field.from_json(field.json()) for field in fields]
+    return _is_committed(
+        snapshot,
+        lambda: snapshot.table.alter.add_columns(
+            added, commit_properties=_repeated_metadata(before)
+        ),
+    )
+
+
+def annotate_table(
+    snapshot: DeltaSnapshot,
+    properties: Mapping[str, str],
+    comments: Mapping[str, str],
+    before: CommitMetadata | None,
+) -> bool:
+    """Set table properties and column comments, each as a version after ``snapshot``.
+
+    Args:
+        snapshot: The version that was read.
+        properties: The properties to set.
+        comments: The comments to set, by column.
+        before: The newest commit metadata in the table, which the commits repeat; None if it has
+            none.
+
+    Returns:
+        True if all commits were made; False if another writer has committed one of the versions.
+    """
+    alter, repeated = snapshot.table.alter, _repeated_metadata(before)
+
+    def commit() -> None:
+        if properties:
+            alter.set_table_properties(
+                dict(properties), raise_if_not_exists=False, commit_properties=repeated
+            )
+        for column, comment in comments.items():
+            alter.set_column_metadata(column, {"comment": comment}, commit_properties=repeated)
+
+    return _is_committed(snapshot, commit)
+
+
+def _commit_properties(marker: CommitMetadata, app_id: str, **more: Any) -> CommitProperties:
+    """Return the properties of a commit that stores a batch. The library must not retry it."""
+    from deltalake import CommitProperties, Transaction
+
+    now = time.time_ns() // 1_000_000
+    return CommitProperties(
+        custom_metadata={"userMetadata": marker.to_json(), **more},
+        max_commit_retries=0,
+        app_transactions=[Transaction(app_id, marker.batch, now)],
+    )
+
+
+def _repeated_metadata(before: CommitMetadata | None) -> CommitProperties:
+    from deltalake import CommitProperties
+
+    metadata = {} if before is None else {"userMetadata": before.to_json()}
+    return CommitProperties(custom_metadata=metadata, max_commit_retries=0)
+
+
+def _is_committed(snapshot: DeltaSnapshot, commit: Callable[[], object]) -> bool:
+    """Call ``commit``. Return False if another writer has committed the same version first."""
+    from deltalake.exceptions import CommitFailedError
+
     try:
-        table.create_write_transaction(
-            actions, "append", table.schema(), commit_properties=properties
-        )
+        commit()
     except CommitFailedError:
         newest = read_snapshot(snapshot.folder)
-        if newest is not None and newest.version > snapshot.version:
+        if newest is not None and newest.version > snapshot.table.version():
             return False
         raise
     return True
+
+
+def _to_datafusion(sql: str) -> str:
+    """Return an expression of Spark's SQL with its quoted names in double quotes."""
+    return _QUOTED.sub(lambda match: _in_datafusion(match[1].replace("``", "`")), sql)
+
+
+def _in_datafusion(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _has_rewrite_rules(table: DeltaTable, properties: Mapping[str, str]) -> bool:
+    features = set(table.protocol().writer_features or ())
+    is_set = {name for name in _REWRITE_PROPERTIES if properties.get(name, "false") != "false"}
+    return bool(is_set or features - _REWRITABLE_FEATURES)
 
 
 def _has_plain_protocol(table: DeltaTable) -> bool:

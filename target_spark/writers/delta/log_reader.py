@@ -63,23 +63,40 @@ class Commit(NamedTuple):
     Attributes:
         version: The table version that the commit created.
         marker: The commit metadata of target-spark; None if another program made the commit.
-        metrics: Delta's operation metrics, such as ``{"numOutputRows": "10"}``.
+        metrics: Delta's operation metrics, such as ``{"numOutputRows": "10"}``. The library
+            deltalake writes those of a MERGE with other names, such as ``num_source_rows``.
+        added_bytes: The size of the files that the commit adds, if they were checked.
     """
 
     version: int
     marker: CommitMetadata | None = None
     metrics: Mapping[str, str] = {}
+    added_bytes: int = 0
 
     @property
     def effect(self) -> CommitStats:
         """Statistics of the commit: the rows inserted, updated and deleted, and the files added."""
         return CommitStats(
-            inserted=self._count("numTargetRowsInserted", "numOutputRows"),
-            updated=self._count("numTargetRowsUpdated", "numUpdatedRows"),
-            deleted=self._count("numTargetRowsDeleted", "numDeletedRows"),
-            files=self._count("numTargetFilesAdded", "numAddedFiles", "numFiles"),
-            nbytes=self._count("numTargetBytesAdded", "numAddedBytes", "numOutputBytes"),
+            inserted=self._count(
+                "numTargetRowsInserted", "num_target_rows_inserted", "numOutputRows"
+            ),
+            updated=self._count(
+                "numTargetRowsUpdated", "num_target_rows_updated", "numUpdatedRows"
+            ),
+            deleted=self._count(
+                "numTargetRowsDeleted", "num_target_rows_deleted", "numDeletedRows"
+            ),
+            files=self._count(
+                "numTargetFilesAdded", "num_target_files_added", "numAddedFiles", "numFiles"
+            ),
+            nbytes=self._count("numTargetBytesAdded", "numAddedBytes", "numOutputBytes")
+            or self.added_bytes,
         )
+
+    @property
+    def source_rows(self) -> int:
+        """Number of batch rows that a MERGE read."""
+        return self._count("numSourceRows", "num_source_rows")
 
     def _count(self, *names: str) -> int:
         return next((int(self.metrics[name]) for name in names if name in self.metrics), 0)

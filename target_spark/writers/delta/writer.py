@@ -15,9 +15,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.columns import IS_CURRENT, SchemaChange, TableSchema
+from target_spark.columns.ddl_parser import parse_ddl
+from target_spark.config.options import WriteMode
 from target_spark.errors import CommitLostError, ConflictError, RowCountError, TargetSparkError
 from target_spark.spark.observation import Count, counted
 from target_spark.storage.uris import to_local_folder
@@ -35,6 +38,7 @@ from target_spark.writers.base import (
     DELETE_ONLY_COLUMN,
     MergeKeys,
     VersionDelete,
+    build_field,
     column_ddl,
     latest_by_key,
     next_metadata,
@@ -56,15 +60,26 @@ from target_spark.writers.delta.data_files import (
     check_commit,
     remove_files,
     remove_stale_staging,
+    write_arrow_file,
     write_files,
 )
 from target_spark.writers.delta.deltalake_commit import (
+    MERGE_TARGET,
     DeltaSnapshot,
+    add_columns,
+    annotate_table,
     commit_files,
+    merge_rows,
     read_snapshot,
 )
 from target_spark.writers.delta.log_reader import Commit, commits, delta_ref, find_latest_metadata
 from target_spark.writers.delta.maintenance import optimize_and_vacuum
+from target_spark.writers.delta.small_batches import (
+    SmallBatch,
+    keep_initial_rows,
+    keep_newest,
+)
+from target_spark.writers.delta.small_batches import sort_rows as sort_arrow_rows
 from target_spark.writers.merge_statement import Merge, build_upsert
 from target_spark.writers.scd2 import (
     build_adoption_sql,
@@ -84,6 +99,8 @@ from target_spark.writers.sql import (
 from target_spark.writers.table_properties import (
     build_annotations,
     build_drop_not_null,
+    find_new_comments,
+    find_new_sources,
     read_sources,
 )
 from target_spark.writers.type_widening import delta_widens
@@ -106,6 +123,9 @@ _VERSION: Final = "spark.databricks.delta.write.txnVersion"
 _DELTA_SETTINGS: Final = "spark.databricks.delta."
 _OUR_SETTINGS: Final = {"spark.databricks.delta.snapshotPartitions"}
 
+
+_MERGED_BYTES: Final = 64 << 20
+"""Size of a table's files above which Spark merges, since the library reads them into memory."""
 
 _HAS_ROWS: Final = "target-spark: the table has rows by now"
 
@@ -146,9 +166,15 @@ class DeltaWriter:
 
     keeps_batch = True
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_own_settings: bool | None = None) -> None:
+        """Create a writer without tables.
+
+        Args:
+            has_own_settings: True if the user's Spark settings configure how Delta creates or
+                writes tables; None to read it from the first session.
+        """
         self._tables: defaultdict[str, _TableState] = defaultdict(_TableState)
-        self._has_own_settings: bool | None = None
+        self._has_own_settings = has_own_settings
 
     def can_widen(self, old: str, new: str) -> bool:
         """Return True if Delta can change a column's type ``old`` to ``new`` (DDL) in place."""
@@ -186,6 +212,13 @@ class DeltaWriter:
 
         Each resulting commit repeats the newest commit metadata of target-spark in the table.
         """
+        if all(change.kind == "add" and len(change.path) == 1 for change in changes):
+            fields = [
+                build_field(change.path[0], parse_ddl(change.ddl), change.comment)
+                for change in changes
+            ]
+            if self._change_without_spark(spark, table, partial(add_columns, fields=fields)):
+                return
         self._alter(spark, table, build_alter_statements(changes, to_widen=_WIDENING))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
@@ -195,11 +228,38 @@ class DeltaWriter:
     def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
         """Set the column comments, and store in the table which property fills each column."""
         properties, schema = get_properties(spark, table), get_schema(spark, table)
-        self._alter(spark, table, build_annotations(properties, schema, table_schema))
+        sources = find_new_sources(properties, table_schema)
+        comments = find_new_comments(schema, table_schema)
+        change = partial(annotate_table, properties=sources, comments=comments)
+        if (sources or comments) and not self._change_without_spark(spark, table, change):
+            self._alter(spark, table, build_annotations(properties, schema, table_schema))
 
     def drop_not_null(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
         """Drop the NOT NULL constraints of all columns of a table that are not in ``keep``."""
         self._alter(spark, table, build_drop_not_null(get_schema(spark, table), keep))
+
+    def _change_without_spark(
+        self, spark: SparkSession, table: Table, change: Callable[..., bool]
+    ) -> bool:
+        """Change a table by a commit of the library deltalake, if the table allows it.
+
+        Args:
+            spark: The Spark session of the calling thread.
+            table: The table to change.
+            change: Function that makes the commit. It takes a snapshot and, as ``before``, the
+                commit metadata to repeat. It returns False if another writer was faster.
+
+        Returns:
+            True if the table was changed; False if Spark must do it.
+        """
+        while True:
+            self._check_same(spark, table)
+            folder = _folder(table)
+            snapshot = None if folder is None else read_snapshot(folder)
+            if snapshot is None or not self._allows_plain_files(spark, snapshot, {}):
+                return False
+            if change(snapshot, before=find_latest_metadata(spark, table)):
+                return True
 
     def _alter(self, spark: SparkSession, table: Table, clauses: Iterable[str]) -> None:
         """Run one ALTER TABLE statement per clause.
@@ -237,7 +297,7 @@ class DeltaWriter:
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
         """Make a commit without rows, to store commit metadata."""
         with self._committing(spark, table, commit, _no_rows) as marker:
-            if marker is not None and not self._append_files(spark, table, None, marker, _no_rows):
+            if marker is not None and not self._append_files(spark, table, _NO_FILES, marker):
                 nothing = spark.table(delta_ref(table)).where(F.lit(False))  # noqa: FBT003
                 _write(table, nothing, marker, commit, "append")
 
@@ -380,7 +440,8 @@ class DeltaWriter:
         df, count = counted(df, rows)
         with self._committing(spark, table, commit, count) as marker:
             if marker is not None and not (
-                mode == "append" and self._append_files(spark, table, df, marker, count)
+                mode == "append"
+                and self._append_files(spark, table, _files_of(df, table, marker, count), marker)
             ):
                 _write(table, df, marker, commit, mode)
         return self._tables[table.key].effect
@@ -398,7 +459,7 @@ class DeltaWriter:
         state = self._tables[table.key]
         with self._committing(spark, table, commit, count) as marker:
             if marker is not None and not self._append_files(
-                spark, table, df, marker, count, first=True
+                spark, table, _files_of(df, table, marker, count), marker, first=True
             ):
                 with spark_conf(spark, _build_settings(marker, table)):
                     insert_first(spark, table, df)
@@ -408,22 +469,21 @@ class DeltaWriter:
         self,
         spark: SparkSession,
         table: Table,
-        df: DataFrame | None,
+        source: _FileSource,
         marker: CommitMetadata,
-        count: Count,
         *,
         first: bool = False,
+        replaces: bool = False,
     ) -> bool:
-        """Commit rows through the library deltalake, if the table allows it.
+        """Commit data files through the library deltalake, if the table allows it.
 
         Args:
             spark: The Spark session of the calling thread.
-            table: The table to append to.
-            df: The rows; None for a commit without rows.
+            table: The table to write to.
+            source: Writes the files.
             marker: The commit metadata.
-            count: Function that is called with the number of rows in the files and returns the
-                expected number.
             first: True to fail if the table already has data files; False to allow them.
+            replaces: True to replace all files of the table; False to keep them.
 
         Returns:
             True if the commit was made; False if nothing was done, and the caller must commit
@@ -435,65 +495,162 @@ class DeltaWriter:
         """
         folder = _folder(table)
         snapshot = None if folder is None else read_snapshot(folder)
-        if folder is None or snapshot is None or not self._allows_plain_files(spark, snapshot, df):
+        if folder is None or snapshot is None:
+            return False
+        if not self._allows_plain_files(spark, snapshot, source.types, rewrites=replaces):
             return False
         if first and snapshot.has_files():
             raise _not_empty_error(table)
-        files = [] if df is None else write_files(df, table, folder, marker.job, count)
+        files = source.write(folder)
+
+        def commit(current: DeltaSnapshot, app_id: str) -> bool:
+            if first and current.has_files():
+                raise _not_empty_error(table)
+            return commit_files(current, files, marker, app_id, replaces=replaces)
+
         try:
-            while not self._commit_files(spark, table, df, files, marker, first=first):
-                pass
+            is_new = self._commit_after_newest(
+                spark, table, source.types, marker, commit, rewrites=replaces
+            )
         except TargetSparkError:  # no commit names the files, and no pending one can
             remove_files(files)
             raise
+        if not is_new:
+            remove_files(files)  # an earlier attempt has made the commit with other files
         return True
 
-    def _commit_files(
+    def _commit_after_newest(
         self,
         spark: SparkSession,
         table: Table,
-        df: DataFrame | None,
-        files: Sequence[DataFile],
+        types: Mapping[str, str],
         marker: CommitMetadata,
+        commit: Callable[[DeltaSnapshot, str], bool],
         *,
-        first: bool,
+        rewrites: bool = False,
     ) -> bool:
-        """Commit data files as the table version after the newest one.
-
-        If an earlier attempt has already committed the batch, the files are removed and the call
-        succeeds.
+        """Make a commit of the library deltalake as the table version after the newest one.
 
         Args:
             spark: The Spark session of the calling thread.
-            table: The table to append to.
-            df: The rows of the files, for their column types; None for a commit without rows.
-            files: The data files.
+            table: The table to write to.
+            types: The type (DDL) of each column that the commit writes.
             marker: The commit metadata.
-            first: True to fail if the table already has data files; False to allow them.
+            commit: Function that makes the commit, given the newest version and the application id
+                of the transaction. It returns False if another writer has made the same version
+                first; then it is called again.
+            rewrites: True if the commit replaces rows of the table.
 
         Returns:
-            True if the table has the commit. False if another writer has made the same version
-            first; then the caller must call again.
+            True if the commit was made; False if an earlier attempt has made it.
 
         Raises:
-            ConflictError: The table was changed in a way that the files may not fit.
+            ConflictError: The table was changed in a way that the rows may not fit.
             TableError: The table was removed or replaced.
         """
-        folder, state = _folder(table), self._tables[table.key]
+        app_id, state = txn_app_id(marker.job, table.name, marker.run), self._tables[table.key]
+        while True:
+            folder = _folder(table)
+            snapshot = None if folder is None else read_snapshot(folder)
+            same_table(table, state.id, None if snapshot is None else snapshot.id)
+            if snapshot is None:
+                raise table_removed_error(table)
+            if snapshot.has_batch(app_id, marker.batch):
+                return False
+            is_known = find_latest_metadata(spark, table) == state.newest
+            if not is_known or not self._allows_plain_files(
+                spark, snapshot, types, rewrites=rewrites
+            ):
+                raise ConflictError(
+                    f"Table {table.name} was changed while rows were written to it."
+                )
+            if commit(snapshot, app_id):
+                return True
+
+    def takes_small_batch(
+        self, spark: SparkSession, table: Table, batch: SmallBatch, mode: WriteMode
+    ) -> bool:
+        """Return True if `write_small_batch` can write to a table.
+
+        False if only Spark can write to the table in this write mode, or if a merge would need too
+        much memory in this process.
+        """
+        folder, rewrites = _folder(table), mode is not WriteMode.APPEND
         snapshot = None if folder is None else read_snapshot(folder)
-        same_table(table, state.id, None if snapshot is None else snapshot.id)
-        if snapshot is None:
-            raise table_removed_error(table)
-        app_id = txn_app_id(marker.job, table.name, marker.run)
-        if snapshot.has_batch(app_id, marker.batch):
-            remove_files(files)  # an earlier attempt has made the commit with other files
-            return True
-        if first and snapshot.has_files():
-            raise _not_empty_error(table)
-        is_known = find_latest_metadata(spark, table) == state.newest
-        if not is_known or not self._allows_plain_files(spark, snapshot, df):
-            raise ConflictError(f"Table {table.name} was changed while rows were written to it.")
-        return commit_files(snapshot, files, marker, app_id)
+        if mode is WriteMode.SCD2 or snapshot is None:
+            return False
+        is_small = mode is not WriteMode.UPSERT or snapshot.file_bytes() <= _MERGED_BYTES
+        return is_small and self._allows_plain_files(
+            spark, snapshot, batch.types, rewrites=rewrites
+        )
+
+    def write_small_batch(
+        self,
+        spark: SparkSession,
+        table: Table,
+        batch: SmallBatch,
+        mode: WriteMode,
+        keys: MergeKeys,
+        commit: CommitMetadata,
+    ) -> CommitStats:
+        """Append, upsert or overwrite with a small batch, by the library deltalake without Spark.
+
+        Call it only if `takes_small_batch` returns True.
+
+        Args:
+            spark: The Spark session of the calling thread, which is not used.
+            table: The table to write to.
+            batch: The rows.
+            mode: Append, upsert or overwrite.
+            keys: The rules by which rows are matched and deleted.
+            commit: The commit metadata of the batch.
+
+        Raises:
+            ConflictError: The table was changed since `takes_small_batch` was called.
+        """
+        if mode is WriteMode.UPSERT and not self.is_empty(spark, table):
+            return self._merge_small_batch(spark, table, batch, keys, commit)
+        if mode is not WriteMode.APPEND and keys.columns:
+            rows = keep_initial_rows(keep_newest(batch.rows, keys), keys)
+        else:
+            rows = sort_arrow_rows(batch.rows.drop_columns([keys.order]), keys)
+        source = _FileSource(batch.types, partial(write_arrow_file, rows, table, job=commit.job))
+        with self._committing(spark, table, commit, lambda _count: rows.num_rows) as marker:
+            if marker is not None and not self._append_files(
+                spark,
+                table,
+                source,
+                marker,
+                first=mode is WriteMode.UPSERT,
+                replaces=mode is WriteMode.OVERWRITE,
+            ):
+                raise ConflictError(f"Table {table.name} was changed before rows were written.")
+        return self._tables[table.key].effect
+
+    def _merge_small_batch(
+        self,
+        spark: SparkSession,
+        table: Table,
+        batch: SmallBatch,
+        keys: MergeKeys,
+        commit: CommitMetadata,
+    ) -> CommitStats:
+        rows = keep_newest(batch.rows, keys)
+        columns = [name for name in rows.column_names if name != DELETE_ONLY_COLUMN]
+        merge = build_upsert(MERGE_TARGET, columns, keys)
+        with self._committing(
+            spark, table, commit, None, source=lambda _count: rows.num_rows
+        ) as marker:
+            if marker is not None:
+                self._commit_after_newest(
+                    spark,
+                    table,
+                    batch.types,
+                    marker,
+                    lambda snapshot, app_id: merge_rows(snapshot, rows, merge, marker, app_id),
+                    rewrites=True,
+                )
+        return self._tables[table.key].effect
 
     def _merge(
         self,
@@ -597,7 +754,8 @@ class DeltaWriter:
                 raise table_removed_error(table)
         folder = _folder(table)
         if folder is not None:
-            check_commit(table, folder, newest.version)
+            added = check_commit(table, folder, newest.version)
+            newest = newest._replace(added_bytes=added.nbytes)
         state.version, state.batch = newest.version, commit.batch
         return newest
 
@@ -614,17 +772,28 @@ class DeltaWriter:
             state.is_staging_clean = True
 
     def _allows_plain_files(
-        self, spark: SparkSession, snapshot: DeltaSnapshot, df: DataFrame | None
+        self,
+        spark: SparkSession,
+        snapshot: DeltaSnapshot,
+        types: Mapping[str, str],
+        *,
+        rewrites: bool = False,
     ) -> bool:
-        """Return True if rows may be committed as Parquet files without Spark.
+        """Return True if rows may be committed without Spark.
 
         The result depends on the table's features, its column types and the user's Spark settings.
+
+        Args:
+            spark: The Spark session of the calling thread.
+            snapshot: The newest version of the table.
+            types: The type (DDL) of each column to write.
+            rewrites: True if the commit replaces rows; False if it only adds some.
         """
-        if not snapshot.takes_files or self._uses_spark_alone(spark):
+        is_open = snapshot.takes_rewrites if rewrites else snapshot.takes_files
+        if not is_open or self._uses_spark_alone(spark):
             return False
-        types = {field.name: column_ddl(field) for field in snapshot.fields}
-        fields = [] if df is None else df.schema.fields
-        return all(types.get(field.name) == column_ddl(field) for field in fields)
+        existing = {field.name: column_ddl(field) for field in snapshot.fields}
+        return all(existing.get(name) == ddl for name, ddl in types.items())
 
     def _find_small_conf(
         self, spark: SparkSession, table: Table, keys: MergeKeys
@@ -638,7 +807,7 @@ class DeltaWriter:
         if keys.unique_rows is None or folder is None:
             return {}
         snapshot = read_snapshot(folder)
-        if snapshot is None or snapshot.nbytes > _SMALL_TABLE_BYTES:
+        if snapshot is None or snapshot.file_bytes() > _SMALL_TABLE_BYTES:
             return {}
         return find_small_commit_conf(spark) | _SMALL_SNAPSHOT_CONF
 
@@ -692,6 +861,27 @@ def _choose_source_conf(keys: MergeKeys) -> Mapping[str, str]:
     return MATERIALIZE_SOURCE_CONF if keys.unique_rows is None else {_MATERIALIZE_SOURCE: "none"}
 
 
+@dataclass(frozen=True, slots=True)
+class _FileSource:
+    """Rows that are not written yet.
+
+    Attributes:
+        types: The type (DDL) of each column.
+        write: Function that writes the rows as files into the table's folder.
+    """
+
+    types: Mapping[str, str]
+    write: Callable[[Path], list[DataFile]]
+
+
+_NO_FILES: Final = _FileSource({}, lambda _folder: [])
+
+
+def _files_of(df: DataFrame, table: Table, marker: CommitMetadata, count: Count) -> _FileSource:
+    types = {field.name: column_ddl(field) for field in df.schema.fields}
+    return _FileSource(types, lambda folder: write_files(df, table, folder, marker.job, count))
+
+
 def _no_rows(_written: int) -> int:
     return 0
 
@@ -714,7 +904,7 @@ def _check_counts(table: Table, made: Commit, rows: Count | None, source: Count 
     Raises:
         RowCountError: The counts differ.
     """
-    inserted, read = made.effect.inserted, int(made.metrics.get("numSourceRows", 0))
+    inserted, read = made.effect.inserted, made.source_rows
     for count, actual, verb in ((rows, inserted, "has"), (source, read, "was made from")):
         if count is not None and made.metrics and count(actual) != actual:
             raise RowCountError(

@@ -1,0 +1,110 @@
+"""Rows of small batches as Arrow tables: the newest row of each key, without Spark.
+
+The rules are those of `target_spark.writers.base.latest_by_key` and
+`target_spark.writers.sql.as_initial_rows`, which do the same with DataFrames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from target_spark.columns import TableSchema
+from target_spark.writers.base import DELETE_ONLY_COLUMN, MergeKeys
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["SmallBatch", "keep_initial_rows", "keep_newest", "sort_rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class SmallBatch:
+    """The rows of a batch as an Arrow table, to be committed without Spark.
+
+    Attributes:
+        rows: The rows, with the columns to write and the ordinal, the position in the input.
+        types: The type (DDL) of each column to write.
+    """
+
+    rows: pa.Table
+    types: Mapping[str, str]
+
+    @classmethod
+    def of(cls, rows: pa.Table, table_schema: TableSchema) -> SmallBatch:
+        """Return the batch of ``rows``, whose columns are among those of ``table_schema``."""
+        names = set(rows.column_names)
+        types = {name: ddl for name, ddl in table_schema.types.items() if name in names}
+        return cls(rows, types)
+
+
+def keep_newest(rows: pa.Table, keys: MergeKeys) -> pa.Table:
+    """Return the newest row of each key, without the column ``keys.order``.
+
+    A delete record has only keys and a deletion time. If the newest row of a key is a delete
+    record, its deletion time is set in the newest full row of the key, which is returned. If the
+    batch has only delete records for the key, one of them is returned, and the added column
+    `DELETE_ONLY_COLUMN` is True. The column is added only if ``keys.deleted`` is set.
+    """
+    import pyarrow as pa
+
+    cursor = [keys.cursor] if keys.by_cursor and keys.cursor is not None else []
+    oldest_first = _sort_indices(rows, (*cursor, keys.order))
+    identities = list(zip(*(_get_values(rows[key]) for key in keys.columns), strict=True))
+    newest = {identities[index]: index for index in oldest_first}
+    if keys.deleted is None:
+        return rows.take(list(newest.values())).drop_columns([keys.order])
+    deleted = rows[keys.deleted]
+    is_deleted = deleted.is_valid().to_pylist()
+    full = {identities[index]: index for index in oldest_first if not is_deleted[index]}
+    taken = [full.get(identity, index) for identity, index in newest.items()]
+    column = rows.column_names.index(keys.deleted)
+    kept = rows.take(taken).set_column(
+        column, rows.schema.field(column), deleted.take(list(newest.values()))
+    )
+    only = pa.array([is_deleted[index] for index in taken], pa.bool_())
+    return kept.append_column(DELETE_ONLY_COLUMN, only).drop_columns([keys.order])
+
+
+def keep_initial_rows(newest: pa.Table, keys: MergeKeys) -> pa.Table:
+    """Return the rows to insert into an empty table: the newest row of each key.
+
+    With hard delete, rows that the batch also deletes are left out. Otherwise they are inserted
+    with their deletion time.
+
+    Args:
+        newest: The newest row of each key, as `keep_newest` returns it.
+        keys: The rules by which rows are matched and deleted.
+    """
+    removed = [keys.removed] if keys.removed is not None else []
+    removed += [keys.deleted] if keys.deleted is not None and keys.hard_delete else []
+    for name in removed:
+        newest = newest.filter(newest[name].is_null())
+    columns = [name for name in newest.column_names if name != DELETE_ONLY_COLUMN]
+    return sort_rows(newest.select(columns), keys)
+
+
+def sort_rows(rows: pa.Table, keys: MergeKeys) -> pa.Table:
+    """Return rows sorted by the columns ``keys.sort_by``, nulls first.
+
+    Columns of structs and lists are ignored.
+    """
+    columns = [name for name in keys.sort_by if rows.schema.field(name).type.num_fields == 0]
+    return rows.take(_sort_indices(rows, columns)) if columns else rows
+
+
+def _sort_indices(rows: pa.Table, columns: Sequence[str]) -> list[int]:
+    """Return the positions of rows in ascending order of some columns, nulls first."""
+    values = [[(value is not None, value) for value in _get_values(rows[name])] for name in columns]
+    return sorted(range(rows.num_rows), key=list(zip(*values, strict=True)).__getitem__)
+
+
+def _get_values(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column as Python objects. Timestamps become integers."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    values: list[Any] = column.to_pylist()
+    return values
