@@ -40,9 +40,13 @@ def test_last_row_of_a_repeated_key_wins_in_a_small_batch(delta: Warehouse) -> N
 @pytest.mark.parametrize("hard_delete", [True, False])
 def test_delete_records_of_a_small_batch_are_applied(delta: Warehouse, hard_delete: bool) -> None:
     gone = "2024-05-01T00:00:00Z"
-    config = {"streams": {"a": {"hard_delete": hard_delete}}}
-    delta.load(DESCRIBED, record("a", id=9, _sdc_deleted_at=gone), *named(k1="one"), **config)
-    delta.load(DESCRIBED, record("a", id=1, _sdc_deleted_at=gone), *named(k2="two"), **config)
+    streams = {"a": {"hard_delete": hard_delete}}
+    delta.load(
+        DESCRIBED, record("a", id=9, _sdc_deleted_at=gone), *named(k1="one"), streams=streams
+    )
+    delta.load(
+        DESCRIBED, record("a", id=1, _sdc_deleted_at=gone), *named(k2="two"), streams=streams
+    )
     rows = delta.rows("a", "id", "name", "_sdc_deleted_at")
     kept = [(id_, name, at is None) for id_, name, at in rows]
     marked = [(1, "one", False), (2, "two", True), (9, None, False)]
