@@ -800,14 +800,17 @@ class DeltaWriter:
     ) -> Mapping[str, str]:
         """Return the Spark settings for an upsert of few rows into a small table.
 
-        The result is empty if the batch is not part of Spark's plan, or if the table is not small
-        or not in a local folder.
+        The result is empty if the batch is not part of Spark's plan, or if the table is not small,
+        not in a local folder or has partitions or features such as widened types. Such a table is
+        always read by Spark's vectorized reader, which is off without compilation.
         """
         folder = _folder(table)
         if keys.unique_rows is None or folder is None:
             return {}
         snapshot = read_snapshot(folder)
-        if snapshot is None or snapshot.file_bytes() > _SMALL_TABLE_BYTES:
+        if snapshot is None or not snapshot.takes_files:
+            return {}
+        if snapshot.file_bytes() > _SMALL_TABLE_BYTES:
             return {}
         return find_small_commit_conf(spark) | _SMALL_SNAPSHOT_CONF
 
