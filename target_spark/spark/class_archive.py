@@ -53,6 +53,7 @@ def build_archive(archive: Path, table_format: str) -> None:
             "format": table_format,
             "flush_rows": _ROWS,
             "add_record_metadata": True,
+            "small_runs": True,
             "spark": {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={temporary}"},
         }
         config.write_text(json.dumps(settings), encoding="utf-8")
