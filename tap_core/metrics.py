@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from time import time
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from tap_core.types import Context
 
@@ -101,12 +101,15 @@ class Point(Generic[_Value]):
         }
 
     def __str__(self) -> str:
-        return json.dumps(self.to_dict(), default=_jsonable, separators=(",", ":"))
+        return _ENCODER.encode(self.to_dict())
 
 
 def _jsonable(value: Any) -> Any:
     """Return a value that JSON can represent. A context becomes a dict, other values text."""
     return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+_ENCODER: Final = json.JSONEncoder(default=_jsonable, separators=(",", ":"))
 
 
 class MetricExclusionFilter(logging.Filter):

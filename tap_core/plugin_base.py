@@ -32,6 +32,7 @@ from tap_core.capabilities import (
     find_unsupported_settings,
 )
 from tap_core.compat.classproperty import classproperty
+from tap_core.compat.slow_imports import without_collections
 from tap_core.config.loading import (
     EnvironmentConfig,
     deep_copy_config,
@@ -113,7 +114,8 @@ class EntryPoint:
         """Configure logging, choose the command by the arguments (such as Singer's), and run it."""
         argv = list(sys.argv[1:] if args is None else args)
         setup_console_logging(plugin_log_level(self.name))
-        command = self._plugin.get_command(argv)
+        with without_collections():  # it imports a protocol
+            command = self._plugin.get_command(argv)
         return command.main(args=argv, prog_name=prog_name, **extra)
 
     def __getattr__(self, name: str) -> Any:

@@ -1,14 +1,46 @@
-"""Authentication of requests: API keys, bearer tokens, passwords and OAuth 2.0."""
+"""Authentication of requests: API keys, bearer tokens, passwords and OAuth 2.0.
+
+Classes for OAuth are imported on first use, since most taps do not need them.
+"""
 
 from __future__ import annotations
 
-from tap_core.authenticators.base import APIAuthenticatorBase as APIAuthenticatorBase
-from tap_core.authenticators.base import SingletonMeta as SingletonMeta
-from tap_core.authenticators.oauth import OAuthAuthenticator as OAuthAuthenticator
-from tap_core.authenticators.oauth import OAuthJWTAuthenticator as OAuthJWTAuthenticator
-from tap_core.authenticators.static import APIKeyAuthenticator as APIKeyAuthenticator
-from tap_core.authenticators.static import BasicAuthenticator as BasicAuthenticator
-from tap_core.authenticators.static import BearerTokenAuthenticator as BearerTokenAuthenticator
-from tap_core.authenticators.static import SimpleAuthenticator as SimpleAuthenticator
-from tap_core.authenticators.token_endpoint import AccessTokenError as AccessTokenError
-from tap_core.authenticators.token_endpoint import RetryPolicy as RetryPolicy
+from typing import TYPE_CHECKING, Any
+
+from tap_core.authenticators.base import APIAuthenticatorBase, SingletonMeta
+from tap_core.authenticators.static import (
+    APIKeyAuthenticator,
+    BasicAuthenticator,
+    BearerTokenAuthenticator,
+    SimpleAuthenticator,
+)
+
+if TYPE_CHECKING:
+    from tap_core.authenticators.oauth import OAuthAuthenticator, OAuthJWTAuthenticator
+    from tap_core.authenticators.token_endpoint import AccessTokenError, RetryPolicy
+
+__all__ = [
+    "APIAuthenticatorBase",
+    "APIKeyAuthenticator",
+    "AccessTokenError",
+    "BasicAuthenticator",
+    "BearerTokenAuthenticator",
+    "OAuthAuthenticator",
+    "OAuthJWTAuthenticator",
+    "RetryPolicy",
+    "SimpleAuthenticator",
+    "SingletonMeta",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a class for OAuth when it is first accessed."""
+    if name in {"OAuthAuthenticator", "OAuthJWTAuthenticator"}:
+        from tap_core.authenticators import oauth
+
+        return getattr(oauth, name)
+    if name in {"AccessTokenError", "RetryPolicy"}:
+        from tap_core.authenticators import token_endpoint
+
+        return getattr(token_endpoint, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -23,6 +23,8 @@ from tap_core.exceptions import SingerSDKDeprecationWarning
 
 __all__ = ["APIAuthenticatorBase", "SingletonMeta", "adds_no_credentials", "deprecated"]
 
+_logger = logging.getLogger("tap_core.authenticators")
+
 
 class SingletonMeta(type):
     """Metaclass of classes with a single instance.
@@ -59,8 +61,8 @@ class APIAuthenticatorBase(AuthBase):
         self._config: dict[str, Any] = {}
         self.auth_headers: dict[str, Any] = {}
         self.auth_params: dict[str, Any] = {}
-        self.logger: logging.Logger = logging.getLogger("tap_core.authenticators")
-        stream = _stream_among(args, kwargs)
+        self.logger: logging.Logger = _logger
+        stream = _stream_among(args, kwargs) if args or kwargs else None
         if stream is not None:
             deprecated("The `stream` parameter", "the values that the authenticator needs")
             self._tap_name = stream.tap_name
@@ -102,7 +104,8 @@ class APIAuthenticatorBase(AuthBase):
         Returns:
             The same request.
         """
-        request.headers.update(self.auth_headers)
+        if self.auth_headers:
+            request.headers.update(self.auth_headers)
         if request.url:
             request.url = _with_parameters(request.url, self.auth_params)
         return request

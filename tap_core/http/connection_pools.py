@@ -8,7 +8,7 @@ never exceeds it. Here status line, headers, chunk framing and body all count to
 from __future__ import annotations
 
 import io
-from http.client import HTTPResponse
+from http.client import HTTPMessage, HTTPResponse
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from requests.exceptions import InvalidSchema
@@ -27,9 +27,16 @@ if TYPE_CHECKING:
 __all__ = [
     "HTTPConnectionPool",
     "HTTPSConnectionPool",
+    "find_received_headers",
+    "limit_pools",
     "limit_proxied_responses",
     "limit_responses",
+    "skip_cookies",
 ]
+
+
+_BUFFER: Final = 32_768
+"""Bytes read from a socket at once: a page of records usually arrives with its headers."""
 
 
 class _LimitedStream(io.RawIOBase):
@@ -90,7 +97,67 @@ class _Response(HTTPResponse):
         super().__init__(sock, *args, **kwargs)
         deadline = IN_FORCE.deadline
         if deadline is not None:
-            self.fp = io.BufferedReader(_LimitedStream(self.fp.detach(), sock, deadline))
+            limited = _LimitedStream(self.fp.detach(), sock, deadline)
+            self.fp = io.BufferedReader(limited, _BUFFER)
+
+    def begin(self) -> None:
+        """Read the status line and the headers.
+
+        The usual ones are parsed here, because http.client uses the parser for emails, which takes
+        longer than receiving them.
+        """
+        this: Any = self
+        is_new = this.headers is None and not this.debuglevel and vars(this)["_method"] != "HEAD"
+        start = this.fp.peek() if is_new else b""
+        head = _parse_head(start)
+        if head is None:
+            super().begin()
+            return
+        this.fp.read(start.index(_END) + len(_END))
+        self._set_head(*head)
+
+    def _set_head(self, reason: str, headers: HTTPMessage) -> None:
+        """Set the attributes of a response with status 200, as `HTTPResponse.begin` does."""
+        this: Any = self
+        this.version, this.code, this.status, this.reason = 11, 200, 200, reason
+        this.headers = this.msg = headers
+        this.chunked = headers.get("Transfer-Encoding", "").lower() == "chunked"
+        if this.chunked:
+            this.chunk_left = None
+        length = None if this.chunked else headers.get("Content-Length")
+        this.length = None if length is None else int(length)
+        is_closed = "close" in headers.get("Connection", "").lower()
+        this.will_close = is_closed or not (this.chunked or length is not None)
+
+
+_END: Final = b"\r\n\r\n"
+_SUCCESS: Final = "HTTP/1.1 200"
+_MOST_HEADERS: Final = 64
+
+
+def _parse_head(start: bytes) -> tuple[str, HTTPMessage] | None:
+    """Return the reason and the headers at the start of a successful response.
+
+    Return None for heads that need http.client: incomplete ones, and those with other characters
+    than printable ASCII, folded lines, parts, or a length that is not a number.
+    """
+    text = start[: max(start.find(_END), 0)].decode("latin-1")
+    first, *lines = text.split("\r\n")
+    reason = first.removeprefix(_SUCCESS)
+    is_plain = text.isascii() and first.isprintable() and "".join(lines).isprintable()
+    if not is_plain or reason == first or reason[:1] not in {"", " "} or len(lines) > _MOST_HEADERS:
+        return None
+    headers = HTTPMessage()
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name or " " in name:
+            return None
+        headers[name] = value.lstrip(" ")
+    headers.set_payload("")
+    kind = headers.get("Content-Type", "").lower()
+    is_usual = headers.get("Content-Length", "0").isdigit()
+    is_usual = is_usual and not kind.startswith(("multipart", "message"))
+    return (reason.strip(), headers) if is_usual else None
 
 
 class HTTPConnectionPool(connectionpool.HTTPConnectionPool):
@@ -131,9 +198,35 @@ def limit_responses(session: requests.Session) -> None:
     """
     adapters: Any = session.adapters
     for adapter in adapters.values():
-        manager: Any = getattr(adapter, "poolmanager", None)
-        if getattr(manager, "pool_classes_by_scheme", None) is pool_classes_by_scheme:
-            manager.pool_classes_by_scheme = _POOLS
+        limit_pools(getattr(adapter, "poolmanager", None))
+
+
+def limit_pools(manager: Any) -> None:
+    """Make a pool manager of urllib3 create pools that limit responses; keep those of others."""
+    if getattr(manager, "pool_classes_by_scheme", None) is pool_classes_by_scheme:
+        manager.pool_classes_by_scheme = _POOLS
+
+
+def find_received_headers(response: Any) -> HTTPMessage | None:
+    """Return the headers of a response of urllib3 as they were received.
+
+    Return None if the response did not come through one of this module's connections.
+    """
+    original = getattr(response, "_original_response", None)
+    return original.msg if type(original) is _Response else None
+
+
+def skip_cookies(response: Any) -> None:
+    """Let the requests package skip its search for cookies in a response that sets none.
+
+    This applies to responses of urllib3 that were received through this module's connections and
+    read to their end.
+    """
+    headers = find_received_headers(response)
+    if headers is None or "Set-Cookie" in headers or "Set-Cookie2" in headers:
+        return
+    if vars(response)["_original_response"].isclosed():
+        vars(response)["_original_response"] = None
 
 
 def limit_proxied_responses(session: requests.Session, url: str, proxy: str | None) -> None:
@@ -145,5 +238,4 @@ def limit_proxied_responses(session: requests.Session, url: str, proxy: str | No
         manager: Any = cast("Any", session.get_adapter(url)).proxy_manager_for(proxy)
     except (InvalidSchema, AttributeError):  # sending the request raises a clearer error
         return
-    if getattr(manager, "pool_classes_by_scheme", None) is pool_classes_by_scheme:
-        manager.pool_classes_by_scheme = _POOLS
+    limit_pools(manager)

@@ -148,8 +148,10 @@ def report_retry_after(owner: object, stream: str, response: Any) -> None:
 
     If there are no other processes, nothing is done.
     """
+    if response.status_code != _TOO_MANY_REQUESTS:
+        return
     counters = get_counters(owner)
-    if response.status_code != _TOO_MANY_REQUESTS or not counters.is_shared:
+    if not counters.is_shared:
         return
     from tap_core.http.retry import retry_after
 

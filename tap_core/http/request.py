@@ -12,12 +12,15 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Generic, TypeAlias
+from functools import lru_cache
+from string import ascii_letters, digits, hexdigits
+from typing import Any, Final, Generic, TypeAlias
 from urllib.parse import urlencode
 
 import requests
 from requests.cookies import RequestsCookieJar
 from requests.structures import CaseInsensitiveDict
+from requests.utils import requote_uri
 
 from tap_core.exceptions import SingerSDKDeprecationWarning
 from tap_core.singerlib.json import dump_json
@@ -60,6 +63,10 @@ _Token = TypeVar("_Token", default=Any)
 _ParamsDict: TypeAlias = dict[str, Any]
 
 
+_UNRESERVED: Final = frozenset(f"{ascii_letters}{digits}-._~=&")
+"""Characters that are not quoted in names and values, and the two between them."""
+
+
 @dataclass(slots=True)
 class HTTPRequest:
     """Parts of a request before it is prepared. The tap's overrides may change every field."""
@@ -93,6 +100,11 @@ class HTTPRequest:
             for one in (value if isinstance(value, (list, tuple)) else (value,))
             if one is not None
         ]
+        if any(type(name) is not str or type(one) not in {str, int} for name, one in pairs):
+            return urlencode(pairs, safe=self.safe_query_chars)
+        plain = "&".join([f"{name}={one}" for name, one in pairs])
+        if _UNRESERVED.issuperset(plain) and plain.count("=") == len(pairs) == plain.count("&") + 1:
+            return plain  # nothing to quote
         return urlencode(pairs, safe=self.safe_query_chars)
 
 
@@ -140,8 +152,12 @@ def prepare_request(
         return session.prepare_request(request)
     ready = requests.PreparedRequest()
     ready.prepare_method(request.method)
-    ready.prepare_url(request.url, request.params)
-    ready.prepare_headers(_merge_headers(session.headers, headers))
+    known = _join_query(request.url, request.params)
+    if known is None:
+        ready.prepare_url(request.url, request.params)
+    else:
+        ready.url = known
+    ready.headers = _prepare_headers(session.headers, headers)
     vars(ready)["_cookies"] = (
         RequestsCookieJar()
     )  # the session has no cookies; merging them is slow
@@ -159,6 +175,70 @@ def _is_plain(session: requests.Session) -> bool:
     """
     adds = session.cookies or session.params or any((session.hooks or {}).values())
     return type(session) is requests.Session and not adds
+
+
+_HEX: Final = frozenset(hexdigits)
+_ALLOWED: Final = frozenset(f"{ascii_letters}{digits}-._~!$&'()*+,;=:@/?%")
+"""Characters of a query that the requests package does not change."""
+
+
+def _join_query(url: Any, query: Any) -> str | None:
+    """Return the prepared URL of a request, as the requests package would compute it.
+
+    Return None if it may depend on more than the URL prepared alone and the query quoted alone.
+    """
+    if type(url) is not str or type(query) is not str:
+        return None
+    if not (_ALLOWED.issuperset(query) and _has_valid_escapes(query)):
+        return None
+    base = _prepare_base(url)
+    if base is None or not query:
+        return base
+    return f"{base}?{requote_uri(query) if '%' in query else query}"
+
+
+@lru_cache(maxsize=256)
+def _prepare_base(url: str) -> str | None:
+    """Return a URL without a query, prepared by the requests package; None for other URLs."""
+    is_plain = url.startswith(("http://", "https://")) and "?" not in url and "#" not in url
+    if not is_plain or not _has_valid_escapes(url):
+        return None
+    ready = requests.PreparedRequest()
+    ready.prepare_url(url, None)
+    return ready.url
+
+
+def _has_valid_escapes(text: str) -> bool:
+    """Return True if two hexadecimal digits follow each percent sign."""
+    return "%" not in text or all(
+        len(part) > 1 and _HEX.issuperset(part[:2]) for part in text.split("%")[1:]
+    )
+
+
+def _prepare_headers(usual: Any, headers: Mapping[str, Any]) -> CaseInsensitiveDict[Any]:
+    """Return the default headers ``usual`` updated with ``headers``, checked for validity.
+
+    Headers are checked when they are new, since most requests of a stream have the same ones.
+    """
+    is_usual = type(usual) is CaseInsensitiveDict
+    pairs = tuple(vars(usual)["_store"].values() if is_usual else (usual or {}).items())
+    given = tuple(headers.items())
+    is_text = all(type(value) is str for pair in (*pairs, *given) for value in pair)
+    known = (_known_headers if is_text else _check_headers)(pairs, given)
+    made: CaseInsensitiveDict[Any] = CaseInsensitiveDict()
+    vars(made)["_store"] = vars(known)["_store"].copy()
+    return made
+
+
+def _check_headers(
+    usual: tuple[tuple[str, Any], ...], headers: tuple[tuple[str, Any], ...]
+) -> CaseInsensitiveDict[Any]:
+    ready = requests.PreparedRequest()
+    ready.prepare_headers(_merge_headers(dict(usual), dict(headers)))
+    return ready.headers
+
+
+_known_headers: Final = lru_cache(maxsize=64)(_check_headers)
 
 
 def _merge_headers(

@@ -8,11 +8,10 @@
 
 from __future__ import annotations
 
-import io
 import threading
 import time
 from collections.abc import Iterator
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Final, NamedTuple
 
 import requests
 
@@ -29,7 +28,6 @@ __all__ = [
     "ResponseLimits",
     "ResponseTooLargeError",
     "ResponseTooSlowError",
-    "is_known_to_fit",
     "read_body",
     "too_large",
 ]
@@ -213,15 +211,16 @@ def read_body(
         return  # the body has been read already
     if response.raw is None:
         return
-    body: Any = io.BytesIO() if into is None else into
+    chunks = _chunks(response, limits, is_file=into is not None)
     try:
-        for chunk in _chunks(response, limits, is_file=into is not None):
-            body.write(chunk)
+        if into is None:
+            known.update(_content=b"".join(chunks), _content_consumed=True)
+        else:
+            for chunk in chunks:
+                into.write(chunk)
     except BaseException:
         response.close()
         raise
-    if into is None:
-        known.update(_content=body.getvalue(), _content_consumed=True)
 
 
 def _chunks(
@@ -240,14 +239,6 @@ def _chunks(
         if most is not None and size > most:
             raise too_large(limits, is_file=is_file)
         yield chunk
-
-
-def is_known_to_fit(response: requests.Response, limits: ResponseLimits) -> bool:
-    """Return True if the headers guarantee that the body is within the memory limit."""
-    size, most = _enforced_size(response), limits.max_response_bytes
-    if size is None or (most is not None and size > most):
-        return False
-    return not response.raw.headers.get("content-encoding")
 
 
 def _enforced_size(response: requests.Response) -> int | None:

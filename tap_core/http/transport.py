@@ -13,10 +13,11 @@ from typing import Any, Final
 
 import requests
 from requests.adapters import HTTPAdapter
+from requests.cookies import RequestsCookieJar
 from requests.utils import resolve_proxies, select_proxy
 
 from tap_core.exceptions import SyncError
-from tap_core.http.connection_pools import limit_proxied_responses, limit_responses
+from tap_core.http.connection_pools import limit_proxied_responses, limit_responses, skip_cookies
 from tap_core.http.fail_fast import limit_timeout
 from tap_core.http.https_policy import check_https
 from tap_core.http.origins import Route, parse_origin
@@ -26,7 +27,6 @@ from tap_core.http.response_limits import (
     MAX_RESPONSE_SECONDS,
     Deadline,
     ResponseLimits,
-    is_known_to_fit,
     read_body,
 )
 from tap_core.http.spooled_response import spool_to_file
@@ -192,24 +192,25 @@ class _Exchange:
         if known and (proxy := select_proxy(request.url or "", known)):
             limit_proxied_responses(self._session, request.url or "", proxy)
         hooks: dict[str, Any] = request.hooks or {}
-        read, others = self._read, hooks.get("response") or []
+        read, finish, others = self._read, self._finish, hooks.get("response") or []
         if others:
-            others = [hook for hook in others if hook != read]
-        request.hooks = {**hooks, "response": [read, *others, read] if others else [read]}
+            others = [hook for hook in others if hook not in (read, finish)]
+        request.hooks = {**hooks, "response": [read, *others, finish] if others else [finish]}
         try:
             return self._session.send(request, **self.how, **arguments)
         finally:
             request.hooks = {**hooks, "response": others}
 
-    def _read(self, response: requests.Response, *_: Any, stream: Any = False, **__: Any) -> None:
-        """Read the body within the limits. Called as a response hook.
-
-        A small body is left to the requests package, which reads it safely.
-        """
-        if not stream and is_known_to_fit(response, self._limits):
-            return
+    def _read(self, response: requests.Response, *_: Any, **__: Any) -> None:
+        """Read the body within the limits. Called as a response hook."""
         if not self._into_file or response.is_redirect:
             read_body(response, self._limits)
+
+    def _finish(self, response: requests.Response, *_: Any, **__: Any) -> None:
+        """Read the body if other hooks have replaced the response. Called as the last hook."""
+        self._read(response)
+        if type(self._session.cookies) is RequestsCookieJar and not response.is_redirect:
+            skip_cookies(response.raw)
 
 
 def token_deadline(seconds: float | None = MAX_RESPONSE_SECONDS) -> Deadline:

@@ -7,7 +7,6 @@ from tap_core.redaction.config import (
     make_redactor,
     property_schema,
 )
-from tap_core.redaction.fivetran_logs import remove_addresses
 from tap_core.redaction.names import (
     SECRET_NAME_PATTERN,
     SPARK_REDACTION_REGEX,
@@ -50,6 +49,5 @@ __all__ = [
     "redact_text",
     "redact_url",
     "register_secrets",
-    "remove_addresses",
     "write_to_stderr",
 ]

@@ -170,7 +170,31 @@ Its arguments are the match of the name and ``is_quoted``, which is True for a q
 
 def redact_text(text: str) -> str:
     """Return a text without passwords in URLs, credentials, and values that have a secret name."""
-    return _replace_named(_hide_credentials(text), _is_secret_in_text)
+    if len(text) > _LONGEST_SHAPE or not _DECODED_SIGNS.isdisjoint(text):
+        return _replace_named(_hide_credentials(text), _is_secret_in_text)
+    shape = text.translate(_DIGITS)
+    if shape in _clean_shapes:
+        return text
+    redacted = _replace_named(_hide_credentials(text), _is_secret_in_text)
+    if redacted == text:
+        if len(_clean_shapes) >= _MOST_SHAPES:
+            _clean_shapes.clear()
+        _clean_shapes.add(shape)
+    return redacted
+
+
+_DECODED_SIGNS: Final = frozenset("@%\\")
+"""Signs of logins and escapes, in which the value of a digit may decide what is secret."""
+
+_DIGITS: Final = dict.fromkeys(range(ord("0"), ord("9") + 1), "0")
+_LONGEST_SHAPE: Final = 2_000
+_MOST_SHAPES: Final = 256
+_clean_shapes: Final[set[str]] = set()
+"""Texts without secrets, with 0 for each digit.
+
+A log repeats the same line with other numbers for each request. Without `_DECODED_SIGNS` no rule
+of this module depends on the value of a digit, so texts of the same shape have no secrets either.
+"""
 
 
 def redact_parameters(text: str) -> str:

@@ -15,12 +15,16 @@ __all__ = ["GraphQLStream", "RESTStream", "Stream"]
 
 def __getattr__(name: str) -> Any:
     """Import the classes that need an HTTP client when they are first accessed."""
+    from tap_core.compat.slow_imports import without_collections
+
     if name == "RESTStream":
-        from tap_core.streams.rest import RESTStream
+        with without_collections():
+            from tap_core.streams.rest import RESTStream
 
         return RESTStream
     if name == "GraphQLStream":
-        from tap_core.streams.graphql import GraphQLStream
+        with without_collections():
+            from tap_core.streams.graphql import GraphQLStream
 
         return GraphQLStream
     from tap_core.compat.deprecation import deprecated_import

@@ -61,6 +61,7 @@ from tap_core.http.retry import (
     runtime_backoff,
     with_retries,
 )
+from tap_core.http.session import make_session
 from tap_core.http.transport import (
     ANNOTATED_ERRORS,
     DEFAULT_REQUEST_TIMEOUT,
@@ -72,7 +73,6 @@ from tap_core.http.transport import (
     resize_connection_pool,
     send_request,
 )
-from tap_core.incremental.cursor_comparator import CursorComparator, make_comparator
 from tap_core.pagination import (
     BaseAPIPaginator,
     SinglePagePaginator,
@@ -83,7 +83,7 @@ from tap_core.redaction.http import body_excerpt, collect_sent_secrets
 from tap_core.redaction.process_secrets import install_redaction
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.streams.core import Stream
-from tap_core.streams.windows import WindowReader
+from tap_core.streams.windows import WindowReader, find_cursor_order, make_cursor_order
 
 if sys.version_info >= (3, 13):
     from typing import TypeVar as DefaultTypeVar
@@ -195,7 +195,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
             self.path = path
         self._http_headers: dict[str, str] = {}
         self._http_method = http_method
-        self._requests_session: requests.Session | None = requests.Session()
+        self._requests_session: requests.Session | None = make_session()
         self._proxies = ProxyCache()
         install_redaction()
         super().__init__(name=name, schema=schema, tap=tap)
@@ -248,13 +248,13 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     def _parse_datetime(self, value: str) -> dt.datetime:
         """Parse a date-time in one of the cursor's formats; without a cursor, in ISO 8601."""
-        order = self.state_manager.order
-        found = order.instant(value) if isinstance(order, CursorComparator) else None
+        order = find_cursor_order(self.state_manager.order)
+        found = None if order is None else order.instant(value)
         return super()._parse_datetime(value) if found is None else found
 
     def _order(self) -> ReplicationKeyComparator:
         declared = self.incremental_sync
-        return super()._order() if declared is None else make_comparator(declared, self.name)
+        return super()._order() if declared is None else make_cursor_order(declared, self.name)
 
     def _complete_state(self, *, saw_all: bool) -> None:
         super()._complete_state(saw_all=saw_all)
@@ -390,7 +390,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def requests_session(self) -> requests.Session:
         """HTTP session of the stream, which keeps connections alive."""
         if not self._requests_session:
-            self._requests_session = requests.Session()
+            self._requests_session = make_session()
         return self._requests_session
 
     def _prepare_for_threads(self, threads: int) -> None:

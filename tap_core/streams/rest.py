@@ -86,7 +86,7 @@ class RESTStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
         """JSONPath of the records in a response, as a string."""
 
     def parse_response(self, response: requests.Response) -> Iterable[Record]:
-        """Yield the records of a JSON response, with fractions as ``Decimal``.
+        """Return the records of a JSON response, with fractions as ``Decimal``.
 
         The default takes the elements at `records_jsonpath`. Override it if a JSONPath cannot
         locate the records.
@@ -94,8 +94,8 @@ class RESTStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
         Args:
             response: Response that passed `validate_response`.
 
-        Yields:
-            One dict per record.
+        Returns:
+            An iterator of dicts, one per record.
 
         Raises:
             NotJSONError: The response is not JSON, for example a login page.
@@ -105,9 +105,9 @@ class RESTStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
                 for user_id, user in response.json()["users"].items():
                     yield {"id": user_id, **user}
         """
-        if not is_empty_body(response):
-            document = parse_json(response, self._secrets)
-            yield from extract_jsonpath(self.records_jsonpath, input=document)
+        if is_empty_body(response):
+            return iter(())
+        return extract_jsonpath(self.records_jsonpath, parse_json(response, self._secrets))
 
     def _check_body(self, response: requests.Response) -> None:
         """Parse the JSON body here, so that the request is sent again if the body is truncated.

@@ -14,16 +14,15 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING, Protocol
 
 from tap_core.exceptions import ConfigurationError
-from tap_core.incremental.cursor_comparator import CursorComparator
-from tap_core.incremental.record_filter import CursorRecordFilter
-from tap_core.incremental.windows import ReadInterval
 from tap_core.parsing.datetimes import utc_now
 from tap_core.parsing.instants import parse_instant
 from tap_core.redaction import collect_secrets
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
+from tap_core.state.comparison import ReplicationKeyComparator
 from tap_core.state.replication_key import make_getter
 from tap_core.sync.context_reader import ContextReader
 from tap_core.sync.interfaces import SyncStream
@@ -35,10 +34,17 @@ if TYPE_CHECKING:
     import datetime as dt
 
     from tap_core.incremental.cursor import DatetimeBasedCursor
-    from tap_core.incremental.windows import TimeWindow
+    from tap_core.incremental.cursor_comparator import CursorComparator
+    from tap_core.incremental.record_filter import CursorRecordFilter
+    from tap_core.incremental.windows import ReadInterval, TimeWindow
     from tap_core.types import Context, Record
 
-__all__ = ["WindowReader", "WindowedStreamProtocol"]
+__all__ = [
+    "WindowReader",
+    "WindowedStreamProtocol",
+    "find_cursor_order",
+    "make_cursor_order",
+]
 
 
 @dataclass(slots=True)
@@ -98,7 +104,13 @@ class WindowReader(ContextReader):
     # Reading
 
     def read(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a context. With a cursor, read one time window after the other."""
+        """Return the records of a context. With a cursor, read one time window after the other."""
+        request_records = self.stream.request_records
+        if self.stream.incremental_sync is None and isgeneratorfunction(request_records):
+            return request_records(context)  # each generator on the way costs time per record
+        return self._read_windows(context)
+
+    def _read_windows(self, context: Context | None) -> Iterator[Record]:
         stream, cursor = self.stream, self.stream.incremental_sync
         if cursor is None:
             yield from stream.request_records(context)
@@ -166,6 +178,8 @@ class WindowReader(ContextReader):
         cursor = self.stream.incremental_sync
         if cursor is None or cursor.is_data_feed or not cursor.step:
             return ()
+        from tap_core.incremental.windows import ReadInterval
+
         current = self._make_pass(cursor, context)
         lower, end = current.lower, current.end
         return [ReadInterval(window, lower, end) for window in cursor.windows(lower, end)]
@@ -270,8 +284,8 @@ class WindowReader(ContextReader):
         value = state.get("replication_key_value")
         if value is None or state.get("replication_key") != key:
             return None
-        order = manager.order
-        found = order.instant(value) if isinstance(order, CursorComparator) else None
+        order = find_cursor_order(manager.order)
+        found = None if order is None else order.instant(value)
         if found is not None:
             return found
         iso = parse_instant(value)  # written by a version of the tap without a cursor
@@ -298,9 +312,11 @@ class WindowReader(ContextReader):
         It drops records outside of ``lower`` and ``end``, if the cursor filters, and records at the
         bookmark ``stored`` that were sent before, if the cursor drops them.
         """
+        from tap_core.incremental.record_filter import CursorRecordFilter
+
         passed = stored if cursor.boundary == "drop" and stored == lower else None
-        order = self.stream.state_manager.order
-        if not isinstance(order, CursorComparator) or (passed is None and not cursor.filters):
+        order = find_cursor_order(self.stream.state_manager.order)
+        if order is None or (passed is None and not cursor.filters):
             return None
         upper = end if cursor.filters else None
         find = make_getter(self.stream.replication_path)
@@ -308,8 +324,8 @@ class WindowReader(ContextReader):
 
     def log_misplaced_records(self) -> None:
         """Log the number of records of a newest-first feed that were out of order, if any were."""
-        order = self.stream.state_manager.order
-        if isinstance(order, CursorComparator) and order.ranks.misplaced:
+        order = find_cursor_order(self.stream.state_manager.order)
+        if order is not None and order.ranks.misplaced:
             self.stream.log(
                 "Summary of '%s': %d records of the feed came after older ones; it is not"
                 " ordered from newest to oldest.",
@@ -318,6 +334,25 @@ class WindowReader(ContextReader):
                 level=logging.WARNING,
             )
             order.ranks.misplaced = 0
+
+
+def make_cursor_order(cursor: DatetimeBasedCursor, stream: str) -> CursorComparator:
+    """Return the comparator for the values of a cursor; ``stream`` is the name for warnings."""
+    from tap_core.incremental.cursor_comparator import make_comparator
+
+    return make_comparator(cursor, stream)
+
+
+def find_cursor_order(order: ReplicationKeyComparator) -> CursorComparator | None:
+    """Return a comparator if it is that of a cursor, else None.
+
+    Modules for cursors are imported only for streams that have one.
+    """
+    if type(order) is ReplicationKeyComparator:
+        return None
+    from tap_core.incremental.cursor_comparator import CursorComparator
+
+    return order if isinstance(order, CursorComparator) else None
 
 
 def _read_window(

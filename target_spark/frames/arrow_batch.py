@@ -104,9 +104,11 @@ def read_arrow_batch(
     _check_supported(table_schema, metadata)
     lines = [line for path in paths for line in _read_lines(path)]
     properties = _property_columns(table_schema)
-    converter = ArrowConverter(
-        replace(table_schema, columns=tuple(properties.values())), counts_zoneless=True
-    )
+    of_properties = replace(table_schema, columns=tuple(properties.values()))
+    try:
+        converter = ArrowConverter(of_properties, counts_zoneless=True)
+    except ValueError as error:  # msgspec matches no names with quotes or control characters
+        raise UnsupportedBatchError("a property has an unusual name") from error
     try:
         records = converter.batch([bytes(line.r) for line in lines])
     except (ConversionError, RecursionError) as error:

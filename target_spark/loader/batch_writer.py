@@ -203,7 +203,7 @@ class BatchWriter:
         self._writer = get_writer(options.format, dry=options.dry_run)
         self._delta_writer: DeltaWriter | None = None
         if options.small_batches_without_spark and not options.dry_run:
-            self._writer = self._delta_writer = DeltaWriter(has_own_settings=False)
+            self._writer = self._delta_writer = DeltaWriter(avoids_spark=True)
         self._dry = options.dry_run
         self._tables: dict[str, _TableState] = defaultdict(_TableState)
         self._stream_options = options.of

@@ -94,8 +94,14 @@ def outcomes(package: str) -> dict[str, Any]:
             "refused": refused(module),
             "warned": warned(module),
             "shape": {name: shape(getattr(module, name)) for name in SHOWN},
-            "public": sorted(name for name, kind in vars(module).items() if is_own(name, kind)),
+            "public": sorted(name for name, kind in members(module) if is_own(name, kind)),
         }
+
+
+def members(module: Any) -> list[tuple[str, Any]]:
+    """Return the names and values of a module, with those that are imported on first use."""
+    names = {*vars(module), *getattr(module, "__all__", ())}
+    return [(name, getattr(module, name)) for name in names]
 
 
 def is_own(name: str, kind: Any) -> bool:

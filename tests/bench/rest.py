@@ -11,13 +11,14 @@ from typing import Any
 from tests.bench import checks
 from tests.bench.measure import Program, in_turns, run
 from tests.bench.pages import serving
-from tests.bench.places import ours, peer, written
+from tests.bench.places import bare, ours, peer, written
 from tests.bench.programs import made
 from tests.bench.table import Row
 
 __all__ = ["parallel", "rest"]
 
 SINGER = "singer_sdk"
+BARE = "bare script of requests and msgspec"
 
 
 def rest(folder: Path, records: int, rounds: int) -> Iterator[Row]:
@@ -29,9 +30,11 @@ def rest(folder: Path, records: int, rounds: int) -> Iterator[Row]:
             output = folder / "output"
             run(program, output)
             checks.same_rows(name, checks.singer_rows(output, "narrow"), made.narrow(records))
+        programs[BARE] = bare("rest_bare.py", url)
         runs = in_turns(programs, rounds)
         what = f"REST tap, {records:,} records in pages of 100"
         yield Row(what, SINGER, runs["ours"].cpu, runs[SINGER].cpu, "times less", 4)
+        yield Row(what, BARE, runs["ours"].cpu, runs[BARE].cpu, "of theirs")
         runs = in_turns(_both("--config", config, "--discover"), rounds * 3)
         cpu = runs["ours"].cpu, runs[SINGER].cpu
         yield Row("REST tap, --discover", SINGER, *cpu, "of theirs", 0.75)

@@ -19,7 +19,7 @@ from tap_core.exceptions import (
 )
 from tap_core.protocols.fivetran.connection_tests import run_test
 from tap_core.protocols.fivetran.error_messages import format_error
-from tap_core.redaction import remove_addresses
+from tap_core.redaction.fivetran_logs import remove_addresses
 from tap_core.streams import RESTStream
 from tap_core.tap_base import Tap
 from target_spark.errors import TableError

@@ -19,7 +19,7 @@ from tap_core.redaction import (
     make_redactor,
     redact_text,
 )
-from tap_core.redaction.text import find_embedded_secrets, redact_parameters
+from tap_core.redaction.text import _clean_shapes, find_embedded_secrets, redact_parameters
 
 VALUE = 'cAn4ry+"/é\\x&y='
 
@@ -176,3 +176,28 @@ def test_control_characters_are_escaped_and_tabs_are_not():
     assert shown == (r"a\nb\r\x1b[31m\x00\x7f\x85\x9b\u2028\u2029\u202e\u2066\ud800" + "\tc é 漢")
     assert len(shown.splitlines()) == 1
     assert escape_control_characters(shown) == shown
+
+
+LINES = [
+    "request 17 took 0.25 seconds, status 200",
+    'METRIC: {"value":0.12,"tags":{"stream":"s1","url":"/a?page=2&token=s3cret5","status":200}}',
+    "oracle:thin:user1/pw2@host3 and postgres://u4:pw5@host6/db7",
+    "oracle:oci8:user1/pw2@host3",
+    "Authorization: AWS4-HMAC-SHA256 Credential=AKIA12/2024, x-api-key: 12345",
+    "password=AWS4-HMAC-SHA256",
+    "oauth2=1 auth2=2 auth=3 token1: 'abc4' code=5 key6=7 key=8 ?code=9&sig=0 sig1=2",
+]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_same_line_with_other_digits_is_redacted_as_if_it_were_the_first(line):
+    others = [
+        re.sub("[0-9]", lambda _, add=add: str((int(_[0]) + add) % 10), line) for add in range(10)
+    ]
+    shown = []
+    for other in others:
+        _clean_shapes.clear()
+        shown.append(redact_text(other))
+    _clean_shapes.clear()
+    assert [redact_text(other) for other in others] == shown
+    assert [redact_text(other) for other in others] == shown

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.target.warehouse import FORMATS, Warehouse
+from tests.target.warehouse import FORMATS, Warehouse, make_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,17 +20,11 @@ def delta(
     request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
 ) -> Warehouse:
     """A warehouse of Delta tables; ``delta-rs``: small batches are written without Spark."""
-    return _warehouse(request.param, spark_session, spark, tmp_path / "tables")
+    return make_warehouse(request.param, spark_session, spark, tmp_path)
 
 
 @pytest.fixture(params=[*FORMATS, "delta-rs"])
 def warehouse(
     request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
 ) -> Warehouse:
-    return _warehouse(request.param, spark_session, spark, tmp_path / "tables")
-
-
-def _warehouse(kind: str, spark_session: Session, spark: SparkSession, folder: Path) -> Warehouse:
-    if kind == "delta-rs":
-        return Warehouse(spark_session, spark, folder, small_batches="delta-rs")
-    return Warehouse(spark_session, spark, folder, kind)
+    return make_warehouse(request.param, spark_session, spark, tmp_path)

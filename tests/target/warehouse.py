@@ -146,6 +146,14 @@ class Warehouse:
         return counts
 
 
+def make_warehouse(kind: str, session: Session, spark: SparkSession, folder: Path) -> Warehouse:
+    """Return a warehouse of a format; ``delta-rs``: Delta, small batches without Spark."""
+    tables = folder / "tables"
+    if kind == "delta-rs":
+        return Warehouse(session, spark, tables, small_batches="delta-rs")
+    return Warehouse(session, spark, tables, kind)
+
+
 def feed(loader: Loader, *messages: dict[str, Any]) -> None:
     """Pass each message to a loader as one line."""
     decoder = SingerReader()

@@ -32,7 +32,7 @@ def connector_command(tap_class: type[SyncTap]) -> PortCommand:
         from tap_core.protocols.fivetran.connector_service import make_connector_service
         from tap_core.protocols.fivetran.grpc_server import serve
         from tap_core.protocols.fivetran.logging import JsonLogHandler
-        from tap_core.redaction import remove_addresses
+        from tap_core.redaction.fivetran_logs import remove_addresses
 
         require_https()
         journal = JsonLogHandler("sdk_connector", remove_addresses)

@@ -26,7 +26,7 @@ from tap_core.protocols.error_classification import (
     summarize_error,
 )
 from tap_core.protocols.fivetran.logging import truncate_text
-from tap_core.redaction import remove_addresses
+from tap_core.redaction.fivetran_logs import remove_addresses
 
 __all__ = ["format_error"]
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
+from target_spark.writers.base import VersionDelete
 from target_spark.writers.delta.data_files import DataFile
 from target_spark.writers.merge_statement import BATCH_ALIAS, Merge, source_column
 
@@ -37,6 +39,7 @@ __all__ = [
     "annotate_table",
     "commit_files",
     "create_table",
+    "delete_rows",
     "merge_rows",
     "read_snapshot",
 ]
@@ -79,6 +82,9 @@ _LEFT_TO_SPARK: Final = (
 
 MERGE_TARGET: Final = quote("__target_spark_table")
 """The quoted name of the table in a `Merge` that `merge_rows` runs."""
+
+_REWRITING: Final = threading.Lock()
+"""One thread at a time rewrites files, since each rewrite needs much memory."""
 
 _QUOTED: Final = re.compile(r"`((?:[^`]|``)*)`")
 
@@ -289,7 +295,47 @@ def merge_rows(
     }
     when = None if merge.inserted_when is None else _to_datafusion(merge.inserted_when)
     merger = merger.when_not_matched_insert(inserted, when)
-    return _is_committed(snapshot, merger.execute)
+    with _REWRITING:
+        return _is_committed(snapshot, merger.execute)
+
+
+def delete_rows(
+    snapshot: DeltaSnapshot, app_id: str, *, deletion: VersionDelete, marker: CommitMetadata
+) -> bool:
+    """Delete or mark the rows of other table versions, as the version that follows ``snapshot``.
+
+    If there are no such rows, the commit stores only metadata. After an error it is not known if
+    the commit was made.
+
+    Args:
+        snapshot: The version that was read.
+        app_id: The application id of the Delta transaction.
+        deletion: The rows to delete or to mark as deleted.
+        marker: The commit metadata.
+
+    Returns:
+        True if the commit was made; False if another writer has committed that version.
+    """
+    table, properties = snapshot.table, _commit_properties(marker, app_id)
+    others = f"({_in_datafusion(deletion.column)} IS DISTINCT FROM {deletion.version})"
+
+    def commit() -> None:
+        if deletion.deleted is None:
+            table.delete(others, commit_properties=properties)
+            return
+        table.update(
+            new_values={deletion.deleted: deletion.at},
+            predicate=f"{others} AND ({_in_datafusion(deletion.deleted)} IS NULL)",
+            commit_properties=properties,
+        )
+
+    with _REWRITING:
+        is_committed = _is_committed(snapshot, commit)
+    if not is_committed:
+        return False
+    if table.version() > snapshot.version:
+        return True
+    return commit_files(snapshot, [], marker, app_id)  # the library makes no commit without rows
 
 
 def add_columns(

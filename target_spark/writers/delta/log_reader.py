@@ -64,7 +64,8 @@ class Commit(NamedTuple):
         version: The table version that the commit created.
         marker: The commit metadata of target-spark; None if another program made the commit.
         metrics: Delta's operation metrics, such as ``{"numOutputRows": "10"}``. The library
-            deltalake writes those of a MERGE with other names, such as ``num_source_rows``.
+            deltalake writes those of a MERGE, UPDATE or DELETE with other names, such as
+            ``num_source_rows``.
         added_bytes: The size of the files that the commit adds, if they were checked.
     """
 
@@ -81,13 +82,23 @@ class Commit(NamedTuple):
                 "numTargetRowsInserted", "num_target_rows_inserted", "numOutputRows"
             ),
             updated=self._count(
-                "numTargetRowsUpdated", "num_target_rows_updated", "numUpdatedRows"
+                "numTargetRowsUpdated",
+                "num_target_rows_updated",
+                "numUpdatedRows",
+                "num_updated_rows",
             ),
             deleted=self._count(
-                "numTargetRowsDeleted", "num_target_rows_deleted", "numDeletedRows"
+                "numTargetRowsDeleted",
+                "num_target_rows_deleted",
+                "numDeletedRows",
+                "num_deleted_rows",
             ),
             files=self._count(
-                "numTargetFilesAdded", "num_target_files_added", "numAddedFiles", "numFiles"
+                "numTargetFilesAdded",
+                "num_target_files_added",
+                "numAddedFiles",
+                "num_added_files",
+                "numFiles",
             ),
             nbytes=self._count("numTargetBytesAdded", "numAddedBytes", "numOutputBytes")
             or self.added_bytes,

@@ -69,6 +69,7 @@ from target_spark.writers.delta.deltalake_commit import (
     add_columns,
     annotate_table,
     commit_files,
+    delete_rows,
     merge_rows,
     read_snapshot,
 )
@@ -124,8 +125,9 @@ _DELTA_SETTINGS: Final = "spark.databricks.delta."
 _OUR_SETTINGS: Final = {"spark.databricks.delta.snapshotPartitions"}
 
 
-_MERGED_BYTES: Final = 64 << 20
-"""Size of a table's files above which Spark merges, since the library reads them into memory."""
+_MERGED_BYTES: Final = 32 << 20
+"""Size of a table's files above which Spark changes rows. The library needs a multiple in memory:
+150 MiB for 16 MiB of files, 250 MiB for 40 MiB."""
 
 _HAS_ROWS: Final = "target-spark: the table has rows by now"
 
@@ -166,15 +168,16 @@ class DeltaWriter:
 
     keeps_batch = True
 
-    def __init__(self, *, has_own_settings: bool | None = None) -> None:
-        """Create a writer without tables.
+    def __init__(self, *, avoids_spark: bool = False) -> None:
+        """Create a writer that has not seen any table.
 
         Args:
-            has_own_settings: True if the user's Spark settings configure how Delta creates or
-                writes tables; None to read it from the first session.
+            avoids_spark: True to use Spark only for what the library deltalake cannot do. The user
+                must have no Spark settings for Delta, since the library does not read them.
         """
         self._tables: defaultdict[str, _TableState] = defaultdict(_TableState)
-        self._has_own_settings = has_own_settings
+        self._avoids_spark = avoids_spark
+        self._has_own_settings: bool | None = False if avoids_spark else None
 
     def can_widen(self, old: str, new: str) -> bool:
         """Return True if Delta can change a column's type ``old`` to ``new`` (DDL) in place."""
@@ -344,6 +347,12 @@ class DeltaWriter:
         self, spark: SparkSession, table: Table, deletion: VersionDelete, commit: CommitMetadata
     ) -> CommitStats:
         """Delete the rows of other table versions, in one commit; see `VersionDelete`."""
+        if self._avoids_spark and self._can_rewrite(spark, table, {}) and not deletion.history:
+            with self._committing(spark, table, commit, None) as marker:
+                if marker is not None:
+                    delete = partial(delete_rows, deletion=deletion, marker=marker)
+                    self._commit_after_newest(spark, table, {}, marker, delete, rewrites=True)
+            return self._tables[table.key].effect
         if deletion.history:
             self._convert_to_versions(spark, table, deletion.deleted, commit)
         if self.rows(spark, table).where(version_delete_condition(deletion)).isEmpty():
@@ -441,7 +450,9 @@ class DeltaWriter:
         with self._committing(spark, table, commit, count) as marker:
             if marker is not None and not (
                 mode == "append"
-                and self._append_files(spark, table, _files_of(df, table, marker, count), marker)
+                and self._append_files(
+                    spark, table, _build_file_source(df, table, marker, count), marker
+                )
             ):
                 _write(table, df, marker, commit, mode)
         return self._tables[table.key].effect
@@ -459,7 +470,7 @@ class DeltaWriter:
         state = self._tables[table.key]
         with self._committing(spark, table, commit, count) as marker:
             if marker is not None and not self._append_files(
-                spark, table, _files_of(df, table, marker, count), marker, first=True
+                spark, table, _build_file_source(df, table, marker, count), marker, first=True
             ):
                 with spark_conf(spark, _build_settings(marker, table)):
                     insert_first(spark, table, df)
@@ -575,14 +586,33 @@ class DeltaWriter:
         False if only Spark can write to the table in this write mode, or if a merge would need too
         much memory in this process.
         """
-        folder, rewrites = _folder(table), mode is not WriteMode.APPEND
-        snapshot = None if folder is None else read_snapshot(folder)
-        if mode is WriteMode.SCD2 or snapshot is None:
+        if mode is WriteMode.SCD2:
             return False
-        is_small = mode is not WriteMode.UPSERT or snapshot.file_bytes() <= _MERGED_BYTES
-        return is_small and self._allows_plain_files(
+        if mode is WriteMode.UPSERT:
+            return self._can_rewrite(spark, table, batch.types)
+        snapshot, rewrites = self._read_snapshot(table), mode is WriteMode.OVERWRITE
+        return snapshot is not None and self._allows_plain_files(
             spark, snapshot, batch.types, rewrites=rewrites
         )
+
+    def _can_rewrite(self, spark: SparkSession, table: Table, types: Mapping[str, str]) -> bool:
+        """Return True if the library deltalake can change rows of a table in this process.
+
+        Args:
+            spark: The Spark session of the calling thread.
+            table: The table.
+            types: The type (DDL) of each column that is written.
+        """
+        snapshot = self._read_snapshot(table)
+        return (
+            snapshot is not None
+            and self._allows_plain_files(spark, snapshot, types, rewrites=True)
+            and snapshot.file_bytes() <= _MERGED_BYTES
+        )
+
+    def _read_snapshot(self, table: Table) -> DeltaSnapshot | None:
+        folder = _folder(table)
+        return None if folder is None else read_snapshot(folder)
 
     def write_small_batch(
         self,
@@ -880,7 +910,9 @@ class _FileSource:
 _NO_FILES: Final = _FileSource({}, lambda _folder: [])
 
 
-def _files_of(df: DataFrame, table: Table, marker: CommitMetadata, count: Count) -> _FileSource:
+def _build_file_source(
+    df: DataFrame, table: Table, marker: CommitMetadata, count: Count
+) -> _FileSource:
     types = {field.name: column_ddl(field) for field in df.schema.fields}
     return _FileSource(types, lambda folder: write_files(df, table, folder, marker.job, count))
 

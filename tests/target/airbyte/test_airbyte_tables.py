@@ -19,7 +19,7 @@ from target_spark.loader.batch_writer import BatchWriter
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
 from target_spark.storage.spool import SpoolFolder
-from tests.target.warehouse import SharedEngine, Warehouse
+from tests.target.warehouse import SharedEngine, Warehouse, make_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +32,7 @@ S = StreamId("s")
 ID = {"type": "integer"}
 TEXT = {"type": ["null", "string"]}
 TIME = {"type": ["null", "string"], "format": "date-time"}
-FORMATS = ["delta", "iceberg"]
+FORMATS = ["delta", "delta-rs", "iceberg"]
 
 
 def described(
@@ -64,7 +64,11 @@ class AirbyteWarehouse:
 
     def options(self, columns: dict[str, Any], batch: int, **asked: Any) -> LoadOptions:
         given = settings.load_options(
-            {"path": str(self.tables.folder), "format": self.tables.format}
+            {
+                "path": str(self.tables.folder),
+                "format": self.tables.format,
+                "small_batches": self.tables.small_batches,
+            }
         )
         wanted = {"hard_delete": True, "by_cursor": True, **asked}
         return replace(
@@ -106,7 +110,7 @@ class AirbyteWarehouse:
 def warehouse(
     request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
 ) -> AirbyteWarehouse:
-    return AirbyteWarehouse(Warehouse(spark_session, spark, tmp_path / "tables", request.param))
+    return AirbyteWarehouse(make_warehouse(request.param, spark_session, spark, tmp_path))
 
 
 # ------------------------------------------------------------- the newest by cursor

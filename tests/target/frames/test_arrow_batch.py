@@ -163,6 +163,15 @@ def test_row_that_only_spark_can_divide_is_refused(
         read_arrow_batch([path], table_schema, METADATA)
 
 
+@pytest.mark.parametrize("name", ['a "b"', "a\\b", "a\nb"])
+def test_property_with_an_unusual_name_is_refused(tmp_path: Path, name: str):
+    inner = {"type": "object", "properties": {name: {}}, "additionalProperties": False}
+    for properties in ({name: {"type": "integer"}}, {"o": inner}):
+        path = write_lines(tmp_path / "lines", ["{}"])
+        with pytest.raises(UnsupportedBatchError, match="unusual name"):
+            read_arrow_batch([path], make_schema(properties), METADATA)
+
+
 def test_empty_string_in_a_partition_column_is_refused(tmp_path: Path):
     table_schema = replace(make_schema({"s": {"type": "string"}}), filled=("s",))
     for text, is_refused in (("x", False), ("", True)):

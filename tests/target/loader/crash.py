@@ -29,8 +29,12 @@ from tests.target.loader.crash_scenario import KILLS, VICTIMS, Scenario
 
 __all__ = ["MODES", "main"]
 
+WITHOUT_SPARK = {"small_batches": "delta-rs"}
+"""Settings of the loads of ``delta-rs``: Delta tables that are written without Spark."""
+
 MODES = {
     "delta": ("append", "upsert", "overwrite", "scd2"),
+    "delta-rs": ("append", "upsert", "overwrite"),
     "iceberg": ("append", "upsert", "overwrite", "scd2"),
     "parquet": ("append", "overwrite"),
 }
@@ -56,7 +60,7 @@ class Campaign:
         """Run scenarios until there are enough kills or the time is over."""
         if self.given.seed:
             for seed in self.given.seed:
-                form, mode, *_ = seed.split("-")
+                form, mode = seed.rsplit("-", 2)[0].rsplit("-", 1)
                 self._run_scenario(form, mode, seed)
             return
         number = 0
@@ -97,7 +101,10 @@ class Campaign:
     def _run_scenario(self, form: str, mode: str, seed: str) -> None:
         with tempfile.TemporaryDirectory(prefix="crash-") as folder:
             victims = KILLS if self.given.only_kills else VICTIMS
-            scenario = Scenario(self.session, Path(folder), form, mode, seed, victims=victims)
+            kind, more = ("delta", WITHOUT_SPARK) if form == "delta-rs" else (form, {})
+            scenario = Scenario(
+                self.session, Path(folder), kind, mode, seed, settings=more, victims=victims
+            )
             started = time.monotonic()
             try:
                 scenario.run(self.given.deaths, self.given.copies)

@@ -72,6 +72,8 @@ class _Engine:
     def spark(self) -> SparkSession:
         return self._session.thread_session()
 
+    spark_on_demand = spark
+
     def close(self) -> None:
         """Do nothing: the session is used again."""
 
@@ -236,20 +238,36 @@ class Scenario:
         if kind == "any":
             commits, seconds = 0, 0.8 * self.usual * rest
         else:
-            seconds = (0.8 if kind == "commit" else 0.2) * rest
+            seconds = (0.8 if kind == "commit" else 0.2) * rest * self._commit_scale
             seen = set(self._signs())
             enough = len(seen) + commits
-            while run.alive and (run.jvm() is None or len(seen) < enough):
-                time.sleep(0.02)
+            while run.alive and (self._is_waiting_for_jvm(run) or len(seen) < enough):
+                time.sleep(self._poll_seconds)
                 seen.update(self._signs())
         if kind == "begun":
             known = set(self._work())
             while run.alive and not set(self._work()) - known:
-                time.sleep(0.02)
+                time.sleep(self._poll_seconds)
         deadline = time.monotonic() + seconds
         while run.alive and time.monotonic() < deadline:
-            time.sleep(0.02)
+            time.sleep(self._poll_seconds)
         self._note(f"{kind}: {commits} commits and {seconds:.2f} s")
+
+    @property
+    def _is_without_spark(self) -> bool:
+        return self.config.get("small_batches") == "delta-rs"
+
+    @property
+    def _commit_scale(self) -> float:
+        """Duration of a commit as a share of one in Spark."""
+        return 0.05 if self._is_without_spark else 1
+
+    @property
+    def _poll_seconds(self) -> float:
+        return 0.02 * self._commit_scale
+
+    def _is_waiting_for_jvm(self, run: Run) -> bool:
+        return not self._is_without_spark and run.jvm() is None
 
     def _signs(self) -> Iterator[tuple[str, int]]:
         """Yield files that show that a commit was made."""

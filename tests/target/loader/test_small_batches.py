@@ -1,83 +1,431 @@
-"""Small batches, which are read in Python and committed with few Spark jobs, on real tables."""
+"""Small batches committed by deltalake: the tables, metadata and states that Spark would make."""
 
 from __future__ import annotations
 
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake.exceptions import DeltaError
 
-from target_spark.frames.local_frame import MAX_LOCAL_BYTES
-from target_spark.writers.sql import find_small_commit_conf
-from tests.target.warehouse import ID_AND_NAME, Warehouse, record, schema, state
+from target_spark.config import settings
+from target_spark.loader import batch_writer
+from target_spark.storage.uris import to_spark_uri
+from target_spark.writers.delta import writer as delta_writer
+from tests.extract.sample_taps import KINDS, KINDS_SCHEMA
+from tests.target.cli.test_target_cli import environment, run
+from tests.target.loader.table_counts import count_rows
+from tests.target.warehouse import (
+    ID,
+    ID_AND_NAME,
+    Warehouse,
+    activate,
+    feed,
+    record,
+    schema,
+    state,
+    versioned,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+    from target_spark.spark.session import Session
 
-DESCRIBED = schema("a", ID_AND_NAME, "id")
-
-
-def named(**names: Any) -> list[dict[str, Any]]:
-    return [record("a", id=int(key[1:]), name=name) for key, name in names.items()]
+NAMED = {**ID_AND_NAME, "Odd `näme`.x": {"type": ["null", "integer"]}}
+KINDS_AS_JSON = json.loads(json.dumps(KINDS, default=float))
+DELETED = {"_sdc_deleted_at": "2024-05-01T00:00:00Z"}
 
 
-def test_small_upsert_replaces_and_adds_rows(delta: Warehouse) -> None:
-    delta.load(DESCRIBED, *named(k1="one", k2="two"), state(1))
-    assert delta.load(DESCRIBED, *named(k2="zwei", k3=None), state(2)) == [2]
-    assert delta.rows("a", "id", "name") == [(1, "one"), (2, "zwei"), (3, None)]
-    effect = delta.report.as_dict()["streams"]["a"]
-    assert (effect["inserted"], effect["updated"]) == (1, 1)
-
-
-def test_last_row_of_a_repeated_key_wins_in_a_small_batch(delta: Warehouse) -> None:
-    for name in ("new", "newer"):
-        rows = [record("a", id=1, name=text) for text in ("old", "older", name)]
-        delta.load(DESCRIBED, *rows, state(1))
-        assert delta.rows("a", "id", "name") == [(1, name)]
-
-
-@pytest.mark.parametrize("hard_delete", [True, False])
-def test_delete_records_of_a_small_batch_are_applied(delta: Warehouse, hard_delete: bool) -> None:
-    gone = "2024-05-01T00:00:00Z"
-    streams = {"a": {"hard_delete": hard_delete}}
-    delta.load(
-        DESCRIBED, record("a", id=9, _sdc_deleted_at=gone), *named(k1="one"), streams=streams
+def without_java(tmp_path: Path, *messages: dict[str, Any], **config: Any) -> dict[str, Any]:
+    """Load messages in a process that has no Java; return its report."""
+    report = tmp_path / "report.json"
+    done = run(
+        tmp_path,
+        b"".join(json.dumps(message).encode() + b"\n" for message in messages),
+        env=environment(JAVA_HOME=str(tmp_path / "no-java")),
+        format="delta",
+        small_batches="delta-rs",
+        report=str(report),
+        **config,
     )
-    delta.load(
-        DESCRIBED, record("a", id=1, _sdc_deleted_at=gone), *named(k2="two"), streams=streams
+    assert done.returncode == 0, done.stderr.decode()
+    found: dict[str, Any] = json.loads(report.read_bytes())
+    return found
+
+
+def test_small_load_needs_no_java(tmp_path: Path) -> None:
+    """Appends, upserts, overwrites, new columns and versions are committed without a JVM."""
+    messages = [
+        schema("keyed", NAMED, "id"),
+        *(record("keyed", id=number % 3, name=str(number)) for number in range(5)),
+        schema("plain", ID),
+        record("plain", id=1),
+        schema("versioned", ID, "id"),
+        versioned("versioned", 7, id=1),
+        activate("versioned", 7),
+        state(1),
+    ]
+    without_java(tmp_path, *messages)
+    report = without_java(
+        tmp_path,
+        schema("keyed", {**NAMED, "extra": {"type": "integer", "description": "More."}}, "id"),
+        record("keyed", id=1, name="new", extra=5),
+        schema("plain", ID),
+        record("plain", id=2),
+        schema("versioned", ID, "id"),
+        versioned("versioned", 8, id=2),
+        activate("versioned", 8),
+        state(2),
+        streams={"plain": {"write_mode": "overwrite"}, "versioned": {"hard_delete": True}},
     )
-    rows = delta.rows("a", "id", "name", "_sdc_deleted_at")
-    kept = [(id_, name, at is None) for id_, name, at in rows]
-    marked = [(1, "one", False), (2, "two", True), (9, None, False)]
-    assert kept == ([(2, "two", True)] if hard_delete else marked)
+    assert report["complete"]
+    assert "application" not in report
+    assert report["streams"]["keyed"]["updated"] == 1
+    assert report["streams"]["keyed"]["changes"][0]["column"] == "extra"
+    counts = count_rows(tmp_path / "tables")
+    assert counts == {"keyed": 3, "plain": 1, "versioned": 1}
 
 
-def test_small_batch_with_a_bad_row_is_quarantined_as_a_large_one(delta: Warehouse) -> None:
-    delta.load(DESCRIBED, *named(k1="one"))
-    delta.load(DESCRIBED, *named(k2="two"), record("a", id="no number", name="x"), state(1))
-    assert delta.rows("a", "id", "name") == [(1, "one"), (2, "two")]
-    assert delta.report.as_dict()["streams"]["a"]["quarantined"] == 1
+def test_second_job_on_the_tables_is_rejected_without_java(tmp_path: Path) -> None:
+    without_java(tmp_path, schema("a", ID), record("a", id=1))
+    done = run(
+        tmp_path,
+        json.dumps(schema("a", ID)).encode() + b"\n" + json.dumps(record("a", id=1)).encode(),
+        env=environment(JAVA_HOME=str(tmp_path / "no-java")),
+        format="delta",
+        small_batches="delta-rs",
+        job="another",
+    )
+    assert done.returncode == 1
+    assert b"is loaded by job" in done.stderr
 
 
-@pytest.mark.parametrize("keys", [["id"], []])
-def test_small_batch_is_one_file(delta: Warehouse, keys: list[str]) -> None:
-    """Else each of many small runs would leave a file per processor."""
-    described = schema("a", ID_AND_NAME, *keys)
-    for number in range(2):
-        names = {f"k{number + each}": "some" for each in range(9)}
-        delta.load(described, *named(**names))
-        assert delta.report.as_dict()["streams"]["a"]["files"] == 1
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"format": "iceberg"}, "delta-rs writes Delta tables only"),
+        ({"spark": {"spark.databricks.delta.x": 1}}, "does not read spark.databricks.delta.x"),
+    ],
+)
+def test_setting_that_delta_rs_ignores_is_rejected(config: dict[str, Any], message: str) -> None:
+    faults = settings.find_faults({"path": "tables", "small_batches": "delta-rs", **config})
+    assert len(faults) == 1
+    assert message in faults[0]
 
 
-def test_batch_of_more_bytes_than_python_reads_is_merged_alike(delta: Warehouse) -> None:
-    delta.load(DESCRIBED, *named(k1="one", k2="two"))
-    long = "x" * (MAX_LOCAL_BYTES // 2)
-    delta.load(DESCRIBED, *named(k2=long, k3=long, k1="uno"))
-    assert delta.rows("a", "id", "name") == [(1, "uno"), (2, long), (3, long)]
+# Both ways
 
 
-def test_planning_that_the_user_has_tuned_is_left_alone(spark: SparkSession) -> None:
-    assert find_small_commit_conf(spark)
-    spark.conf.set("spark.sql.adaptive.enabled", "false")
-    assert find_small_commit_conf(spark) == {}
+@pytest.fixture
+def both(spark_session: Session, spark: SparkSession, tmp_path: Path) -> list[Warehouse]:
+    """One warehouse that Spark writes, and one that deltalake writes."""
+    return [
+        Warehouse(spark_session, spark, tmp_path / kind / "tables", small_batches=kind)
+        for kind in ("spark", "delta-rs")
+    ]
+
+
+@pytest.fixture
+def by_delta_rs(both: list[Warehouse]) -> Warehouse:
+    return both[1]
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every read of spooled rows by Spark fail."""
+
+    def fail(*_: object) -> None:
+        raise AssertionError("Spark was used.")
+
+    monkeypatch.setattr(batch_writer, "read_spool", fail)
+
+
+TIMES_OF_THE_RUN = (
+    *("_sdc_received_at", "_sdc_batched_at", "_sdc_extracted_at", "_sdc_deleted_at"),
+    *("_sdc_sync_started_at", "_sdc_sequence"),
+)
+
+
+def describe(warehouse: Warehouse, table: str) -> dict[str, Any]:
+    """Return everything about a table that does not depend on the time of the run."""
+    frame = warehouse.read(table)
+    rows = [row.asDict() for row in frame.collect()]
+    for row in rows:
+        for name in TIMES_OF_THE_RUN:
+            row[name] = row.get(name) is not None
+    marker = warehouse.marker(table)
+    assert marker is not None
+    properties = warehouse.spark.sql(
+        f"SHOW TBLPROPERTIES delta.`{to_spark_uri(f'{warehouse.folder}/{table}')}`"
+    ).collect()
+    return {
+        "schema": frame.schema.json(),
+        "rows": sorted(map(repr, rows)),
+        "properties": {row.key: row.value for row in properties},
+        "marker": replace(marker, run="", run_started=0),
+    }
+
+
+LOADS: dict[str, list[tuple[list[dict[str, Any]], dict[str, Any]]]] = {
+    "append": [
+        ([schema("a", KINDS_SCHEMA["properties"]), record("a", **KINDS_AS_JSON), state(1)], {}),
+        ([schema("a", KINDS_SCHEMA["properties"]), record("a", id=2), state(2)], {}),
+    ],
+    "upsert": [
+        (
+            [
+                schema("a", NAMED, "id"),
+                *(record("a", id=n % 4, name=f"{n}", **{"Odd `näme`.x": n}) for n in range(9)),
+                state(1),
+            ],
+            {},
+        ),
+        (
+            [
+                schema("a", {**NAMED, "o": {"type": "object", "properties": ID}}, "id"),
+                record("a", id=1, name=None),
+                record("a", id=9, name="nine", o={"id": 3}),
+                record("a", id=2, **DELETED),
+                record("a", id=77, **DELETED),
+                state(2),
+            ],
+            {"add_record_metadata": True},
+        ),
+        (
+            [schema("a", NAMED, "id"), record("a", id=0, **DELETED), record("a", id=5), state(3)],
+            {"add_record_metadata": True, "hard_delete": True},
+        ),
+    ],
+    "overwrite": [
+        ([schema("a", ID_AND_NAME, "id"), record("a", id=1), record("a", id=2), state(1)], {}),
+        (
+            [
+                schema("a", ID_AND_NAME, "id"),
+                record("a", id=5, name="x"),
+                record("a", id=5, name="y"),
+                state(2),
+            ],
+            {},
+        ),
+        ([schema("a", ID_AND_NAME, "id"), state(3)], {}),
+    ],
+    "versions": [
+        ([schema("a", ID, "id"), versioned("a", 1, id=1), activate("a", 1), state(1)], {}),
+        ([schema("a", ID, "id"), versioned("a", 2, id=2), activate("a", 2), state(2)], {}),
+        (
+            [schema("a", ID, "id"), versioned("a", 3, id=3), activate("a", 3), state(3)],
+            {"hard_delete": True},
+        ),
+    ],
+    "scd2": [
+        ([schema("a", ID_AND_NAME, "id"), record("a", id=1, name="x"), state(1)], {}),
+        ([schema("a", ID_AND_NAME, "id"), record("a", id=1, name="y"), state(2)], {}),
+    ],
+    "quarantine": [
+        ([schema("a", ID), record("a", id=1), record("a", id="no"), state(1)], {}),
+        ([schema("a", ID), record("a", id=2), state(2)], {}),
+    ],
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("case", LOADS)
+def test_tables_metadata_and_states_equal_those_of_spark(both: list[Warehouse], case: str) -> None:
+    mode = {"write_mode": case} if case in {"append", "overwrite", "scd2"} else {}
+    for messages, config in LOADS[case]:
+        states, reports = [], []
+        for warehouse in both:
+            states.append(warehouse.load(*messages, **mode, **config))
+            counts = dict(warehouse.counts("a"))
+            for name in ("seconds", "table_bytes"):
+                counts.pop(name)
+            if counts["quarantine"]:
+                counts["quarantine"] = counts["quarantine"]["reasons"]
+            reports.append(counts)
+        assert states[0] == states[1]
+        assert reports[0] == reports[1]
+        if case != "scd2":  # its columns have times of the run
+            assert describe(both[0], "a") == describe(both[1], "a")
+        if case == "quarantine":
+            assert (
+                describe(both[0], "a__quarantine")["schema"]
+                == (describe(both[1], "a__quarantine")["schema"])
+            )
+
+
+@pytest.mark.spark
+def test_large_batch_in_the_middle_of_a_run_is_written_by_spark(
+    by_delta_rs: Warehouse, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A run begins with small batches, and no row or state is lost when a large one follows."""
+    monkeypatch.setattr(batch_writer, "_SMALL_ROWS", 3)
+    caplog.set_level("INFO", batch_writer.__name__)
+    as_text = {"id": {"type": "integer"}, "name": {"type": "integer"}}
+    states = by_delta_rs.load(
+        schema("a", ID_AND_NAME, "id"),
+        *(record("a", id=number, name="small") for number in range(2)),
+        state(1),
+        schema("a", as_text, "id"),  # ends the batch
+        *(record("a", id=number, name=number) for number in range(1, 6)),
+        state(2),
+        *(record("a", id=number, name=number) for number in range(5, 8)),
+        state(3),
+        flush_rows=5,
+    )
+    assert states[-1] == 3
+    assert [row[0] for row in by_delta_rs.rows("a", "id")] == list(range(8))
+    assert [text for text in caplog.messages if "is large" in text]
+    marker = by_delta_rs.marker("a")
+    assert marker is not None
+    assert json.loads(marker.state or "") == {"at": 3}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "change",
+    [
+        "SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)",
+        "SET TBLPROPERTIES ('delta.enableChangeDataFeed' = true)",
+        "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+        "ADD CONSTRAINT positive CHECK (id >= 0)",
+    ],
+)
+def test_table_that_gained_a_feature_is_written_by_spark(
+    by_delta_rs: Warehouse, change: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    described = schema("a", ID_AND_NAME, "id")
+    by_delta_rs.load(described, record("a", id=1, name="old"), state(1))
+    ref = f"delta.`{to_spark_uri(f'{by_delta_rs.folder}/a')}`"
+    by_delta_rs.spark.sql(f"ALTER TABLE {ref} {change}")
+    caplog.set_level("INFO", batch_writer.__name__)
+    loader, spool = by_delta_rs.open()  # the tests' own count cannot read deletion vectors
+    with closing(spool), closing(loader):
+        feed(loader, described, record("a", id=1, name="new"), state(2))
+        loader.finish(whole=True)
+    assert by_delta_rs.states == [2]
+    assert by_delta_rs.rows("a", "id", "name") == [(1, "new")]
+    assert any("needs Spark" in text for text in caplog.messages)
+
+
+@pytest.mark.spark
+def test_row_that_does_not_fit_is_quarantined_by_spark(
+    by_delta_rs: Warehouse, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", batch_writer.__name__)
+    secret = "not-a-number-but-private"
+    states = by_delta_rs.load(
+        schema("a", ID), record("a", id=1), record("a", id=secret), record("a", id="3"), state(1)
+    )
+    assert states == [1]
+    assert by_delta_rs.rows("a", "id") == [(1,), (3,)]
+    assert by_delta_rs.counts("a")["quarantined"] == 1
+    told = [text for text in caplog.messages if "committed by Spark" in text]
+    assert told
+    assert secret not in told[0]
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("no_spark")
+def test_spark_and_delta_rs_commit_to_one_table_at_once(
+    by_delta_rs: Warehouse, spark_session: Session
+) -> None:
+    """Rows of another writer that commits by Spark are kept, and every key is there once."""
+    described = schema("a", ID_AND_NAME, "id")
+    by_delta_rs.load(described, record("a", id=-1, name="first"))
+    path = to_spark_uri(f"{by_delta_rs.folder}/a")
+    theirs: list[int] = []
+    has_ended = threading.Event()
+
+    def insert_until_the_end() -> None:
+        other = spark_session.spark().newSession()
+        while not has_ended.is_set() or not theirs:
+            number = -100 - len(theirs)
+            rows = other.sql(f"SELECT {number}L AS id, 'theirs' AS name")
+            rows.write.format("delta").mode("append").save(path)
+            theirs.append(number)
+
+    thread = threading.Thread(target=insert_until_the_end)
+    thread.start()
+    try:
+        for number in range(3):
+            keys = [record("a", id=key, name=f"{number}") for key in range(40)]
+            loader, spool = by_delta_rs.open(flush_rows=5)
+            with closing(spool), closing(loader):
+                feed(loader, described, *keys, state(number))
+                loader.finish(whole=True)
+            assert by_delta_rs.states[-1] == number
+    finally:
+        has_ended.set()
+        thread.join()
+    rows = by_delta_rs.rows("a", "id", "name")
+    wanted = {-1: "first", **dict.fromkeys(theirs, "theirs"), **dict.fromkeys(range(40), "2")}
+    assert len(rows) == len(wanted)
+    assert dict(rows) == wanted
+
+
+@pytest.fixture(params=["merge_rows", "commit_files"])
+def failing_commit(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """Let the first commit of a kind succeed, and report an error to the writer."""
+    real, lost = getattr(delta_writer, request.param), []
+
+    def commit(*args: Any, **named: Any) -> bool:
+        is_made: bool = real(*args, **named)
+        if not lost:
+            lost.append(request.param)
+            raise DeltaError("The response was lost: Input/output error (os error 5)")
+        return is_made
+
+    monkeypatch.setattr(delta_writer, request.param, commit)
+    yield request.param
+    assert lost
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("no_spark")
+def test_commit_whose_response_was_lost_is_not_repeated(
+    by_delta_rs: Warehouse, failing_commit: str
+) -> None:
+    described = schema("a", ID_AND_NAME, "id")
+    mode = "upsert" if failing_commit == "merge_rows" else "append"
+    for number in range(3):
+        new, shared = record("a", id=number), record("a", id=7)
+        assert by_delta_rs.load(described, new, shared, state(number), write_mode=mode) == [number]
+    assert len(by_delta_rs.rows("a", "id")) == (4 if mode == "upsert" else 6)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize(
+    ("schema_of_key", "values"),
+    [
+        ({"type": "string"}, ["", "a", "A", "ä", "a" * 200, "a" * 199 + "b", "'", '"', "\\", "`"]),
+        (
+            {"type": "string", "format": "date-time"},
+            [f"2024-01-01T00:00:00.0000{n:02}Z" for n in range(10)],
+        ),
+        ({"type": "string", "format": "date"}, ["0001-01-01", "1969-12-31", "9999-12-31"]),
+        ({"type": "number", "multipleOf": 1e-9}, [0.000000001, 1, -1, 1e20]),
+        ({"type": "boolean"}, [True, False]),
+        ({"type": "integer"}, [-(2**63), -1, 0, 2**53 + 1, 2**63 - 1]),
+    ],
+)
+def test_keys_of_every_type_are_matched_exactly(
+    by_delta_rs: Warehouse, schema_of_key: dict[str, Any], values: list[Any]
+) -> None:
+    described = schema("a", {"k": schema_of_key, "n": {"type": "integer"}}, "k")
+    for number in range(3):
+        chosen = values[number % 2 :: 2] if number else values
+        by_delta_rs.load(described, *(record("a", k=value, n=number) for value in chosen))
+    rows = by_delta_rs.rows("a", "k", "n")
+    assert len(rows) == len(values)
+    assert sorted(n for _, n in rows) == sorted(
+        [1] * (len(values) // 2) + [2] * -(-len(values) // 2)
+    )

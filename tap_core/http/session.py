@@ -1,0 +1,109 @@
+"""HTTP session of a stream: the requests package with less work for each request.
+
+The adapter computes once per host what `HTTPAdapter` computes for each request: the connection pool
+and the target of the request line. `Session.send` and `HTTPAdapter.send` are not overridden, so
+code that replaces them, such as test doubles and instrumentation, sees every request.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+import requests
+from requests.adapters import HTTPAdapter
+from requests.structures import CaseInsensitiveDict
+from requests.utils import get_encoding_from_headers
+
+from tap_core.http.connection_pools import find_received_headers, limit_pools
+
+__all__ = ["make_session"]
+
+
+_MOST_POOLS: Final = 32
+"""Number of connection pools that an adapter remembers; urllib3 itself keeps ten open."""
+
+
+def make_session() -> requests.Session:
+    """Return a new session whose responses are limited in size and time.
+
+    If other code has changed the adapters of new sessions, they are kept.
+    """
+    session = requests.Session()
+    for prefix, adapter in list(session.adapters.items()):
+        if type(adapter) is HTTPAdapter:
+            session.mount(prefix, _Adapter())
+    return session
+
+
+class _Adapter(HTTPAdapter):
+    """Adapter that remembers the connection pool of each origin."""
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        """Create the connection pools; those that were remembered are not used any more."""
+        super().init_poolmanager(*args, **kwargs)
+        self._pools: dict[tuple[str, bool], Any] = {}
+        limit_pools(self.poolmanager)
+
+    def get_connection_with_tls_context(
+        self,
+        request: requests.PreparedRequest,
+        verify: Any,
+        proxies: Any = None,
+        cert: Any = None,
+    ) -> Any:
+        """Return the connection pool for a request."""
+        origin, _ = _split(request.url)
+        if proxies or cert or not origin or (verify is not True and verify is not False):
+            return super().get_connection_with_tls_context(request, verify, proxies, cert)
+        pool = self._pools.get((origin, verify))
+        if pool is None or pool.pool is None:  # closed, by the session or as the least used one
+            pool = super().get_connection_with_tls_context(request, verify, proxies, cert)
+            if len(self._pools) >= _MOST_POOLS:
+                self._pools.clear()
+            self._pools[origin, verify] = pool
+        return pool
+
+    def request_url(self, request: requests.PreparedRequest, proxies: Any) -> str:
+        """Return the target for the request line: the path and query, or for proxies the URL."""
+        _, target = ("", "") if proxies else _split(request.url)
+        return target or super().request_url(request, proxies)
+
+    def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:
+        """Return the response of the requests package for one of urllib3."""
+        received = find_received_headers(resp)
+        has_cookies = received is None or "Set-Cookie" in received or "Set-Cookie2" in received
+        if has_cookies or type(req.url) is not str:
+            return super().build_response(req, resp)
+        response = requests.Response()
+        response.status_code = resp.status
+        response.headers = CaseInsensitiveDict()
+        vars(response.headers)["_store"].update(
+            (name.lower(), (name, value)) for name, value in resp.headers.itermerged()
+        )
+        response.encoding = _encoding(resp.headers.get("content-type"))
+        response.raw, response.reason = resp, resp.reason
+        response.url, response.request = req.url, req
+        vars(response)["connection"] = self
+        return response
+
+
+def _split(url: Any) -> tuple[str, str]:
+    """Return the origin of a URL and the target of its request line.
+
+    Both are empty for URLs that have to be parsed: those with a user name, a fragment or
+    characters that are not allowed in a URL.
+    """
+    if type(url) is not str:
+        return "", ""
+    is_plain = url.startswith(("http://", "https://")) and url.isascii() and url.isprintable()
+    if not is_plain or any(sign in url for sign in " #@\\") or url.endswith("?"):
+        return "", ""
+    start = url.find("/", len("https://"))
+    return ("", "") if start < 0 or "?" in url[:start] else (url[:start], url[start:])
+
+
+@lru_cache(maxsize=64)
+def _encoding(content_type: str | None) -> str | None:
+    """Return the encoding that the requests package assumes for a Content-Type header."""
+    return get_encoding_from_headers(CaseInsensitiveDict({"content-type": content_type or ""}))
