@@ -40,6 +40,7 @@ from target_spark.config.options import LoadOptions, RunInfo, WriteMode
 from target_spark.errors import StorageError
 from target_spark.frames import BAD_ROWS_MARKER, BatchMetadata, Counts, SpoolFrame, read_spool
 from target_spark.frames.arrow_batch import ArrowBatch, UnsupportedBatchError, read_arrow_batch
+from target_spark.frames.local_frame import MAX_LOCAL_BYTES, MAX_LOCAL_ROWS, read_local_frame
 from target_spark.loader.batch_file_ingest import IngestedFiles, ingest_files, remove_files
 from target_spark.loader.commit_request import CommitRequest, CommitResult
 from target_spark.loader.commit_stages import (
@@ -88,7 +89,7 @@ from target_spark.writers import get_writer
 from target_spark.writers.base import table_owner_error, table_removed_error
 from target_spark.writers.delta.small_batches import SmallBatch
 from target_spark.writers.delta.writer import DeltaWriter
-from target_spark.writers.sql import spark_conf
+from target_spark.writers.sql import find_small_commit_conf, spark_conf
 
 __all__ = ["BatchWriter"]
 
@@ -111,6 +112,9 @@ _SMALL_BYTES: Final = 16 * MIB
 _SPARK_IS_NEEDED: Final = "Stream %s: its rows are committed by Spark from now on, because %s."
 
 _NO_ROWS: Final = Counts(0, {})
+
+_ONE_FILE_CONF: Final = {"spark.sql.leafNodeDefaultParallelism": "1"}
+"""Else Spark writes the rows that are part of its plan to one file per processor."""
 
 _FILE_SIZE_SETTINGS: Final = (
     "spark.sql.files.maxPartitionBytes",
@@ -315,7 +319,8 @@ class BatchWriter:
         frame = read_spool(spark, _paths(request), table_schema, self._metadata(request))
         verified = None
         if not self._tables[request.table.key].stages_rows and attempt.prepared is None:
-            verified = self._write_all(spark, attempt, table_schema, frame)
+            verified = self._write_local(attempt, table_schema)
+            verified = verified or self._write_all(spark, attempt, table_schema, frame)
         return verified or self._write_good(spark, attempt, table_schema, frame)
 
     def prepare(self, table: Table, table_schema: TableSchema, layout: TableLayout) -> CommitResult:
@@ -551,6 +556,33 @@ class BatchWriter:
         )
         return written.verify(request, Counts(batch.table.num_rows, batch.zoneless))
 
+    def _write_local(self, attempt: CommitAttempt, table_schema: TableSchema) -> Verified | None:
+        """Write the rows of a small batch, which are read in Python, to its table in one commit.
+
+        Returns:
+            The verified commit. None if the batch is not small, or if only Spark can read its rows;
+            then nothing was written.
+        """
+        request, spark = attempt.request, self._engine.spark()
+        if is_remote_session(spark) or not _is_small(request):
+            return None
+        frame = read_local_frame(spark, _paths(request), table_schema, self._metadata(request))
+        if frame is None:
+            return None
+        check_count(request, frame.counts.rows, 0)
+        reads_table = request.mode in {WriteMode.UPSERT, WriteMode.SCD2}
+        conf = {} if reads_table else find_small_commit_conf(spark)
+        with spark_conf(spark, conf | _ONE_FILE_CONF):
+            written = self._commit_rows(
+                spark,
+                attempt,
+                table_schema,
+                frame.df,
+                rows=request.count,
+                has_unique_keys=frame.has_unique_keys,
+            )
+        return written.verify(request, frame.counts)
+
     def _write_all(
         self,
         spark: SparkSession,
@@ -639,6 +671,7 @@ class BatchWriter:
         rows: int,
         strict: bool = False,
         withheld: bool = False,
+        has_unique_keys: bool = False,
     ) -> Written:
         """Commit the rows of a DataFrame to a table in the stream's write mode.
 
@@ -652,6 +685,8 @@ class BatchWriter:
                 already removed.
             withheld: True to store a state from before these rows, because too many rows were
                 quarantined. False to store the newest state that the rows allow.
+            has_unique_keys: True if the rows are part of Spark's plan and no two have the same key.
+                False if this is not known.
         """
         request = attempt.request
         with spark_conf(spark, _file_size_settings(request.layout)):
@@ -663,6 +698,7 @@ class BatchWriter:
                 df,
                 self._stream_options(request.stream),
                 rows,
+                has_unique_keys=has_unique_keys,
             )
             return self._commit(attempt, write, strict=strict, withheld=withheld)
 
@@ -862,6 +898,11 @@ def _describe_creation(table: Table, table_schema: TableSchema) -> str:
 
 def _paths(request: CommitRequest) -> list[str]:
     return [to_spark_uri(path) for batch in request.batches for path in batch.paths]
+
+
+def _is_small(request: CommitRequest) -> bool:
+    nbytes = sum(batch.nbytes for batch in request.batches)
+    return request.count <= MAX_LOCAL_ROWS and nbytes <= MAX_LOCAL_BYTES
 
 
 def _warn_of_nulled(request: CommitRequest, count: int) -> None:

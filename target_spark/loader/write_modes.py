@@ -7,6 +7,7 @@ the same key an overwrite keeps the newest, as an upsert would.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,8 @@ def select_write_operation(
     df: DataFrame,
     options: StreamOptions,
     rows: int,
+    *,
+    has_unique_keys: bool = False,
 ) -> Callable[[CommitMetadata], CommitStats]:
     """Return the function that commits a batch to its table in the stream's write mode.
 
@@ -65,8 +68,12 @@ def select_write_operation(
         df: The rows.
         options: The options that the user set for the stream.
         rows: The number of rows in ``df``.
+        has_unique_keys: True if the rows are part of Spark's plan and no two have the same key.
+            False if this is not known.
     """
     table, keys = request.table, get_merge_keys(table_schema, request, options)
+    if has_unique_keys:
+        keys = replace(keys, unique_rows=rows)
     if request.mode is WriteMode.UPSERT:
         return lambda marker: writer.upsert(spark, table, df, keys, marker)
     if request.mode is WriteMode.SCD2:

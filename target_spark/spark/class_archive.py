@@ -1,37 +1,45 @@
-"""Archive of Java classes (class data sharing) that shortens the start of Spark's JVM.
+"""Archives of Java classes (class data sharing) that shorten the start of Spark's JVM.
 
-Create it with ``python -m target_spark.spark.class_archive``. The program runs a real load into a
-temporary folder, and the JVM writes the archive when it ends. The load uses Parquet, because Java
-archives only classes on the initial class path, which excludes Delta's jars. An archive fits one
-version of Java and Spark; it is meant for images and machines that run target-spark often. Without
-an archive, runs only start more slowly.
+Create them with ``python -m target_spark.spark.class_archive [format ...]``. For each table format
+the program runs a real load into a temporary folder, and the JVM writes the archive when it ends.
+The load also merges rows into existing tables, because the first MERGE uses as many classes as the
+start. An archive fits one version of Java, Spark and the format's jars; it is meant for images and
+machines that run target-spark often. Without an archive, runs only start more slowly.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import Final
 
 from tap_core.redaction import write_to_stderr
-from target_spark.spark.jvm import archive_file, spark_home
-from target_spark.spark.session import SparkSettings, check_java
+from target_spark.errors import SparkUnavailableError
+from target_spark.spark.session import SparkSettings, check_java, plan_launch
 
 __all__ = ["build_archive", "main"]
 
 _PROGRAM = "from target_spark.target import TargetSpark; TargetSpark.cli()"
 _ROWS = 2_000
+_FORMATS: Final = ("delta", "parquet", "iceberg")
+_DEFAULT_FORMATS: Final = _FORMATS[:2]
 
 
-def build_archive(archive: Path) -> None:
+def build_archive(archive: Path, table_format: str) -> None:
     """Create a class archive: a file of loaded Java classes that lets a later JVM start faster.
 
     A child process loads sample rows, and then writes the classes that it used to the archive.
+
+    Args:
+        archive: The path of the archive.
+        table_format: The table format to load the rows into.
 
     Raises:
         RuntimeError: The load failed. The message contains the end of its log.
@@ -42,9 +50,10 @@ def build_archive(archive: Path) -> None:
         config = Path(folder, "config.json")
         settings = {
             "path": str(Path(folder, "tables")),
-            "format": "parquet",
+            "format": table_format,
             "flush_rows": _ROWS,
             "add_record_metadata": True,
+            "small_runs": True,
             "spark": {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={temporary}"},
         }
         config.write_text(json.dumps(settings), encoding="utf-8")
@@ -55,6 +64,7 @@ def build_archive(archive: Path) -> None:
             check=False,
         )
     if done.returncode or not temporary.is_file():
+        temporary.unlink(missing_ok=True)
         raise RuntimeError(done.stderr.decode(errors="replace")[-4000:])
     temporary.replace(archive)  # atomically
 
@@ -62,7 +72,8 @@ def build_archive(archive: Path) -> None:
 def _messages() -> Iterator[str]:
     """Yield the Singer messages of the sample load that determines the classes in the archive.
 
-    They have columns of all types, and one row that does not match its schema.
+    They have columns of all types, and one row that does not match its schema. They fill three
+    batches: the first one creates the table, the others update and add rows.
     """
     properties = {
         "id": {"type": "integer"},
@@ -93,19 +104,34 @@ def _messages() -> Iterator[str]:
     yield json.dumps({"type": "STATE", "value": {"bookmarks": {}}})
 
 
-def main() -> int:
-    """Build the class archive for the installed Java and Spark. Return the exit code."""
-    home = spark_home(SparkSettings().master, metadata.version("pyspark"))
-    archive = archive_file(check_java(), home)
-    if archive.is_file():
-        print(f"{archive} exists already.")  # noqa: T201
-        return 0
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Build the class archives for the installed Java and Spark. Return the exit code.
+
+    Args:
+        arguments: The table formats to build archives for; none for Delta and Parquet. None for the
+            arguments of the command line.
+    """
+    parser = argparse.ArgumentParser(prog="python -m target_spark.spark.class_archive")
+    parser.add_argument("formats", nargs="*", metavar="format", help=f"of {', '.join(_FORMATS)}")
+    formats = parser.parse_args(arguments).formats or _DEFAULT_FORMATS
+    for unknown in set(formats).difference(_FORMATS):
+        parser.error(f"{unknown} is not a table format; use {', '.join(_FORMATS)}")
+    return max(map(_build_for_format, formats))
+
+
+def _build_for_format(table_format: str) -> int:
+    """Build the class archive for a table format if there is none. Return the exit code."""
     try:
-        build_archive(archive)
-    except RuntimeError as error:
-        write_to_stderr(f"The archive of classes was not created: {error}\n")
+        settings = SparkSettings(format=table_format)
+        archive = plan_launch(settings, metadata.version("pyspark"), check_java()).archive
+        if archive.is_file():
+            print(f"{archive} exists already.")  # noqa: T201
+            return 0
+        build_archive(archive, table_format)
+    except (RuntimeError, SparkUnavailableError) as error:
+        write_to_stderr(f"The class archive for {table_format} was not created: {error}\n")
         return 1
-    print(f"Created {archive}: Spark will start faster.")  # noqa: T201
+    print(f"Created {archive}: Spark will start faster with {table_format}.")  # noqa: T201
     return 0
 
 

@@ -152,12 +152,8 @@ class ConnectSession:
         """
         return self._failure
 
-    def stop(self, wait_seconds: float = 30) -> None:  # noqa: ARG002  (nothing here takes long)
-        """End all sessions of this run. The server continues to run.
-
-        Args:
-            wait_seconds: Has no effect here; it is a parameter of `Session.stop`.
-        """
+    def stop(self) -> None:
+        """End all sessions of this run. The server continues to run."""
         self._thread.join()
         self._is_up = False
         with self._guard:

@@ -29,7 +29,15 @@ from target_spark.errors import SparkUnavailableError
 from target_spark.spark.jar_versions import SHA256
 from target_spark.spark.jvm import cache_folder
 
-__all__ = ["cached", "fetch", "ivy_folder", "locked", "remove_incomplete_jars", "sha256"]
+__all__ = [
+    "cached",
+    "fetch",
+    "get_jar_path",
+    "ivy_folder",
+    "locked",
+    "remove_incomplete_jars",
+    "sha256",
+]
 
 _CHUNK: Final = 1024 * 1024
 _OF_RESOLVER: Final = (
@@ -64,7 +72,7 @@ def cached(folder: Path, coordinates: Sequence[str]) -> list[str] | None:
         SparkUnavailableError: Another user can change the cache, or a jar differs from the
             published one.
     """
-    jars = {name: _get_jar_path(folder, name) for name in coordinates}
+    jars = {name: get_jar_path(folder, name) for name in coordinates}
     try:
         if not folder.exists():
             return None
@@ -89,12 +97,12 @@ def remove_incomplete_jars(folder: Path, coordinates: Sequence[str]) -> None:
 
     Spark's resolver would not replace them, because it checks only the file name.
     """
-    for jar in (_get_jar_path(folder, name) for name in coordinates):
+    for jar in (get_jar_path(folder, name) for name in coordinates):
         if jar.is_file() and not zipfile.is_zipfile(jar):
             jar.unlink()
 
 
-def _get_jar_path(folder: Path, coordinates: str) -> Path:
+def get_jar_path(folder: Path, coordinates: str) -> Path:
     """Return the path of the cached jar with the given Maven coordinates."""
     return folder / "jars" / f"{coordinates.replace(':', '_', 1).replace(':', '-')}.jar"
 

@@ -8,6 +8,7 @@ ships; later runs use the cache offline. Of Amazon's SDK only the modules that H
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,8 +16,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from target_spark.errors import SparkUnavailableError
-from target_spark.spark.jar_cache import cached, fetch, ivy_folder, locked, remove_incomplete_jars
-from target_spark.spark.jar_versions import ARTIFACTS, HADOOP_AWS
+from target_spark.spark.jar_cache import (
+    cached,
+    fetch,
+    get_jar_path,
+    ivy_folder,
+    locked,
+    remove_incomplete_jars,
+)
+from target_spark.spark.jar_versions import ARTIFACTS, HADOOP_AWS, SHA256
 from target_spark.storage.uris import is_s3
 
 __all__ = [
@@ -24,6 +32,7 @@ __all__ = [
     "SPARK_WORDS",
     "Library",
     "every_library",
+    "find_class_path_jars",
     "format_conf",
     "format_library",
     "jars_hint",
@@ -130,6 +139,18 @@ _EXCLUDES_FOR_S3 = (
 )
 """Excluded dependencies for object storage: optional parts that the user can add."""
 
+
+_OTHER_JARS = (
+    "spark.jars.packages",
+    "spark.driver.extraClassPath",
+    "spark.executor.extraClassPath",
+    "spark.driver.userClassPathFirst",
+    "spark.executor.userClassPathFirst",
+)
+"""Settings that add jars to those in ``spark.jars``, or change their order."""
+
+_OTHER_SETTINGS = ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR")
+"""Environment variables through which Spark reads more settings."""
 
 _WAYS_OUT = (
     "Remedies: let this machine reach Maven Central once, afterwards the cache is enough;"
@@ -319,6 +340,34 @@ def with_fetched(conf: Mapping[str, str], home: Path) -> dict[str, str]:
     remaining = _joined(*(name for name in packages if name not in requested))
     out = {**conf, "spark.jars": _joined(*jars, conf.get("spark.jars"))}
     return out | {"spark.jars.packages": remaining} if remaining else _without_packages(out)
+
+
+def find_class_path_jars(
+    table_format: str, conf: Mapping[str, str], spark_version: str
+) -> dict[str, str]:
+    """Return the jars that can be on the class path from the start of the JVM.
+
+    They are the jars of the table format. The result is empty if Spark also loads other jars:
+    classes on the class path cannot use classes of jars that Spark loads later.
+
+    Args:
+        table_format: The table format.
+        conf: All Spark settings of the run, as `with_fetched` returns them.
+        spark_version: The version of Spark.
+
+    Returns:
+        The path of each jar, with the SHA-256 of the published jar.
+    """
+    jars = [jar for jar in conf.get("spark.jars", "").split(",") if jar]
+    if not jars or any(map(conf.get, _OTHER_JARS)) or any(map(os.environ.get, _OTHER_SETTINGS)):
+        return {}
+    digests = {
+        get_jar_path(ivy_folder(conf.get("spark.jars.ivy")), name): SHA256[name]
+        for name in required_jars(table_format, spark_version)
+    }
+    if {Path(jar) for jar in jars} != set(digests):
+        return {}
+    return {str(jar): digest for jar, digest in digests.items()}
 
 
 def _get_verified_jars(

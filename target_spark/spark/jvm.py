@@ -8,7 +8,8 @@ thousand rows, and a fifth for millions. ``small_runs`` disables that compiler.
 - A shared archive of classes (see `target_spark.spark.class_archive`) saves a third to a half of
 the start. Java rejects an archive that does not fit its version and jars.
 - Loading Spark's machine learning costs a tenth of the start and is not needed, so a local Spark
-starts from a folder of links to all of Spark except that jar.
+starts from a folder of links to all of Spark except that jar. Java archives only classes of jars
+on its class path, so such a folder also has the jars of the table format.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -30,7 +31,9 @@ from tap_core.io.private_files import trust_fault
 __all__ = [
     "LAUNCHER_OPTIONS",
     "archive_file",
+    "archive_options",
     "cache_folder",
+    "find_exit_seconds",
     "jvm_options",
     "spark_home",
 ]
@@ -46,6 +49,8 @@ _PATIENT = (
 )
 _WITHOUT_SECOND_COMPILER = ("-XX:TieredStopAtLevel=1",)
 _ONE_THREAD_COLLECTS = "-XX:+UseSerialGC"
+_EXIT_SECONDS = 30.0
+_ARCHIVE_SECONDS = 900.0
 
 LAUNCHER_OPTIONS = " ".join([*_WITHOUT_SECOND_COMPILER, _ONE_THREAD_COLLECTS, "-Xshare:auto"])
 """Options for the small JVM that Spark starts first, only to build a command line."""
@@ -57,13 +62,19 @@ def cache_folder() -> Path:
     return Path(cache, "target-spark")
 
 
-def spark_home(master: str, spark_version: str) -> Path:
+def spark_home(master: str, spark_version: str, jars: Mapping[str, str] | None = None) -> Path:
     """Return the installation folder to start Spark from.
 
     If the environment variable `SPARK_HOME` is set, it is used. Otherwise, for a local master, it
     is a folder of links to the installed PySpark without its machine learning jar, so that Spark
     starts faster. This folder is created if the Python environment is writable. For any other
     master it is the installed package, because workers use the same path.
+
+    Args:
+        master: Spark's master URL.
+        spark_version: The version of Spark.
+        jars: Further jars for the class path: the path of each, with the SHA-256 that its content
+            must have. Copies of them are in the folder if it could be created with them.
     """
     from_environment = os.environ.get("SPARK_HOME")
     if from_environment:
@@ -74,13 +85,26 @@ def spark_home(master: str, spark_version: str) -> Path:
     package = Path(spec.origin).parent
     if not master.startswith("local"):
         return package
-    home = _share() / f"spark-{_key(str(package), spark_version)}"
+    for added in (jars, None) if jars else (None,):
+        home = _find_home(package, spark_version, added or {})
+        if home is not None:
+            return home
+    return package
+
+
+def _find_home(package: Path, spark_version: str, jars: Mapping[str, str]) -> Path | None:
+    """Return the folder of links to the installed PySpark, with copies of further jars.
+
+    Return None if it cannot be created, or if another user can change it.
+    """
+    home = _share() / f"spark-{_key(str(package), spark_version, *jars.values())}"
+    copies = [home / "jars" / Path(jar).name for jar in jars]
     try:
         if not home.is_dir():
-            _link_all_but_ml(package, home)
-        return home if _is_trusted(home, home / "jars") else package
+            _create_home(package, home, jars)
+        return home if _is_trusted(home, home / "jars", *copies) else None
     except OSError:
-        return package
+        return None
 
 
 def archive_file(java: str, home: Path) -> Path:
@@ -93,23 +117,40 @@ def archive_file(java: str, home: Path) -> Path:
     return _share() / f"classes-{_key(os.path.realpath(java), str(home))}.jsa"
 
 
-def jvm_options(given: str, *, small_runs: bool, archive: Path | None) -> Iterator[str]:
+def jvm_options(given: str, *, small_runs: bool) -> Iterator[str]:
     """Yield the JVM options that make Spark faster.
 
     Args:
-        given: The user's JVM options. If they choose a garbage collector or a class archive, no
-            option for that purpose is yielded.
+        given: The user's JVM options. If they choose a garbage collector, no option for that
+            purpose is yielded.
         small_runs: True to optimize for a fast start; False to optimize for long runs.
-        archive: The path of a class archive, a file of loaded Java classes. It is used if the file
-            exists. None for no archive.
     """
     yield from _WITHOUT_SECOND_COMPILER if small_runs else _PATIENT
     if not _COLLECTOR.search(given):
         yield _ONE_THREAD_COLLECTS
-    is_used = archive is not None and archive.is_file() and _is_trusted(archive)
+
+
+def archive_options(given: str, archive: Path) -> Iterator[str]:
+    """Yield the JVM options that make Java use a class archive, a file of loaded Java classes.
+
+    Nothing is yielded if the file does not exist, or if other users can change it.
+
+    Args:
+        given: The user's JVM options. If they choose a class archive, nothing is yielded.
+        archive: The path of the class archive.
+    """
+    is_used = archive.is_file() and _is_trusted(archive)
     if is_used and "-XX:SharedArchiveFile" not in given:
         yield f"-XX:SharedArchiveFile={archive}"
         yield "-Xshare:auto"
+
+
+def find_exit_seconds(options: str) -> float:
+    """Return the seconds in which a JVM with the given options should end after it was told to.
+
+    A JVM that writes a class archive at its end needs longer than others.
+    """
+    return _ARCHIVE_SECONDS if "-XX:ArchiveClassesAtExit" in options else _EXIT_SECONDS
 
 
 def _share() -> Path:
@@ -139,11 +180,19 @@ def _key(*what: str) -> str:
     return hashlib.sha256("\n".join(what).encode()).hexdigest()[:16]
 
 
-def _link_all_but_ml(package: Path, home: Path) -> None:
+def _create_home(package: Path, home: Path, jars: Mapping[str, str]) -> None:
     """Create a folder of links to all files of Spark except its machine learning jar.
 
     The folder appears only when it is complete. If another process creates it first, that folder is
     used.
+
+    Args:
+        package: The folder of the installed PySpark.
+        home: The folder to create.
+        jars: Jars to copy into the folder: the path of each, with the SHA-256 of its content.
+
+    Raises:
+        OSError: The folder cannot be created, or a jar has other content.
     """
     home.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f"{home.name}.", dir=home.parent))
@@ -154,6 +203,8 @@ def _link_all_but_ml(package: Path, home: Path) -> None:
         for jar in (package / "jars").iterdir():
             if not jar.name.startswith("spark-mllib_"):
                 (temporary / "jars" / jar.name).symlink_to(jar)
+        for path, digest in jars.items():
+            _copy_jar(Path(path), temporary / "jars" / Path(path).name, digest)
         temporary.chmod(0o755)
         temporary.rename(home)
     except OSError:
@@ -161,3 +212,11 @@ def _link_all_but_ml(package: Path, home: Path) -> None:
             raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _copy_jar(jar: Path, copy: Path, digest: str) -> None:
+    content = jar.read_bytes()
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise OSError(f"{jar} is not the published jar")
+    copy.write_bytes(content)
+    copy.chmod(0o644)

@@ -38,8 +38,22 @@ from target_spark.spark.access_protection import (
     warn_if_open,
 )
 from target_spark.spark.exact_value_conf import describe_conflict, exact_conf, find_conflicts
-from target_spark.spark.jars import format_conf, jars_hint, resolve_lock, uses_s3, with_fetched
-from target_spark.spark.jvm import LAUNCHER_OPTIONS, archive_file, jvm_options, spark_home
+from target_spark.spark.jars import (
+    find_class_path_jars,
+    format_conf,
+    jars_hint,
+    resolve_lock,
+    uses_s3,
+    with_fetched,
+)
+from target_spark.spark.jvm import (
+    LAUNCHER_OPTIONS,
+    archive_file,
+    archive_options,
+    find_exit_seconds,
+    jvm_options,
+    spark_home,
+)
 from target_spark.spark.launch_files import launch_environment
 from target_spark.spark.py4j_logging import restore, silence_disconnects
 from target_spark.storage.shared_check import check_shared
@@ -50,10 +64,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MIN_JAVA_VERSION",
+    "Launch",
     "Session",
     "SparkSettings",
     "check_java",
     "load_libraries",
+    "plan_launch",
     "spark_conf",
 ]
 
@@ -66,6 +82,7 @@ _JAVA_WAY_OUT = (
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _LIBRARIES = threading.Lock()
 
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _MEMORY = "spark.driver.memory"
 _END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
 """Without this option a vital thread of Spark may end, and the run would wait forever."""
@@ -204,17 +221,13 @@ def check_java(environ: Mapping[str, str] | None = None) -> str:
     return java
 
 
-def spark_conf(
-    settings: SparkSettings, spark_version: str, archive: Path | None = None
-) -> dict[str, str]:
+def spark_conf(settings: SparkSettings, spark_version: str) -> dict[str, str]:
     """Return all settings to start a local Spark or the driver of a cluster with.
 
     Args:
         settings: The settings of the run. The user's ``conf`` overrides the target's defaults, but
             not the settings that keep stored values exact.
         spark_version: The version of Spark.
-        archive: The path of a class archive, a file of loaded Java classes that lets the JVM start
-            faster. It is used if it exists. None for no archive.
     """
     conf = _small_spark_conf(settings.master) | _build_upload_buffer_conf(settings)
     conf["spark.sql.warehouse.dir"] = _get_default_database(settings.scratch)
@@ -225,12 +238,51 @@ def spark_conf(
     )
     conf["spark.app.name"] = settings.conf.get("spark.app.name", settings.app_name)
     conf["spark.master"] = settings.master
-    key = "spark.driver.extraJavaOptions"
-    user_options = settings.conf.get(key) or ""
-    speed = jvm_options(user_options, small_runs=settings.small_runs, archive=archive)
+    user_options = settings.conf.get(_JAVA_OPTIONS) or ""
+    speed = jvm_options(user_options, small_runs=settings.small_runs)
     log = f'-Dlog4j2.configurationFile="{_LOG_SETTINGS.as_uri()}"'
-    conf[key] = " ".join([log, _END_WITHOUT_MEMORY, *speed, user_options]).strip()
+    conf[_JAVA_OPTIONS] = " ".join([log, _END_WITHOUT_MEMORY, *speed, user_options]).strip()
     return conf
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """The way to start a Spark JVM.
+
+    Attributes:
+        conf: All Spark settings. Each jar that they name is on this machine.
+        home: The installation folder of Spark.
+        archive: The path of the class archive for this JVM, a file of loaded Java classes that lets
+            it start faster. The settings use it if it exists.
+    """
+
+    conf: Mapping[str, str]
+    home: Path
+    archive: Path
+
+
+def plan_launch(settings: SparkSettings, spark_version: str, java: str) -> Launch:
+    """Return the way to start Spark. Missing jars are downloaded.
+
+    Args:
+        settings: The settings of the run.
+        spark_version: The version of Spark.
+        java: The path of the Java program.
+
+    Raises:
+        SparkUnavailableError: A jar cannot be downloaded, or differs from the published one.
+    """
+    home = spark_home(settings.master, spark_version)
+    conf = with_fetched(spark_conf(settings, spark_version), home)
+    jars = find_class_path_jars(settings.format, conf, spark_version)
+    if jars:
+        home = spark_home(settings.master, spark_version, jars)
+        if all((home / "jars" / Path(jar).name).is_file() for jar in jars):
+            conf["spark.jars"] = ""
+    archive = archive_file(java, home)
+    options = conf[_JAVA_OPTIONS]
+    conf[_JAVA_OPTIONS] = " ".join([*archive_options(options, archive), options])
+    return Launch(conf, home, archive)
 
 
 def _small_spark_conf(master: str) -> dict[str, str]:
@@ -388,10 +440,11 @@ class Session:
                 self._failure = SparkDiedError(_ENDED)
         return self._failure
 
-    def stop(self, wait_seconds: float = 30) -> None:
+    def stop(self) -> None:
         """Stop Spark and wait until its JVM has ended.
 
-        If the JVM has not ended after ``wait_seconds``, it is killed.
+        If the JVM has not ended after 30 seconds, it is killed. A JVM that writes a class archive
+        has more time.
         """
         self._thread.join()
         self._closing = True
@@ -408,7 +461,7 @@ class Session:
         with contextlib.suppress(OSError):
             process.stdin.close()
         try:
-            process.wait(wait_seconds)
+            process.wait(find_exit_seconds(self._settings.conf.get(_JAVA_OPTIONS, "")))
         except subprocess.TimeoutExpired:
             self.kill()
             process.wait()
@@ -478,14 +531,14 @@ class Session:
             ) from error
         load_libraries()
         java = check_java()
-        home = spark_home(self._settings.master, version)
-        conf = with_fetched(spark_conf(self._settings, version, archive_file(java, home)), home)
+        launch = plan_launch(self._settings, version, java)
+        conf = launch.conf
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)
         warn_if_open(self._settings.master, conf)
         with _set_environment(**_get_executor_python(conf)):
-            self._launch(conf, home, java)
+            self._launch(conf, launch.home, java)
             return self._connect(conf)
 
     def _check_shared(self, spark: SparkSession) -> None:

@@ -96,6 +96,9 @@ class MergeKeys:
             replaced even if its cursor is higher. None if there are no such rows.
         removed: Column of the batch. If it is not null in the newest row of a key, the table row is
             removed. None if there is no such column.
+        unique_rows: Number of rows of the batch, if they are part of Spark's plan and no two have
+            the same key. Such a batch has no older rows to remove, and needs no copy to be read
+            twice. None if the rows are stored elsewhere, or if keys may be repeated.
     """
 
     columns: tuple[str, ...]
@@ -109,6 +112,7 @@ class MergeKeys:
     by_cursor: bool = False
     outdated: tuple[str, int] | None = None
     removed: str | None = None
+    unique_rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,6 +435,8 @@ def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
     batch has only delete records for the key, one of them is returned, and the added column
     `DELETE_ONLY_COLUMN` is True. The column is added only if ``keys.deleted`` is set.
     """
+    if keys.unique_rows is not None:
+        return _mark_deletions(df, keys).drop(keys.order)
     order = _ordering_columns(keys)
     newest_first = [each.desc() for each in order]  # null is lower than anything
     window = Window.partitionBy(*(F.col(quote(key)) for key in keys.columns))
@@ -449,6 +455,13 @@ def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
         }
     )
     return ranked.where(F.col(_RANK) == 1).drop(_RANK, keys.order)
+
+
+def _mark_deletions(df: DataFrame, keys: MergeKeys) -> DataFrame:
+    """Return rows of different keys, with the column that is True in a delete record."""
+    if keys.deleted is None:
+        return df
+    return df.withColumn(DELETE_ONLY_COLUMN, F.col(quote(keys.deleted)).isNotNull())
 
 
 def _ordering_columns(keys: MergeKeys) -> list[Column]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -25,6 +26,7 @@ __all__ = [
     "build_end_values",
     "build_version_delete",
     "check_folder_is_empty",
+    "find_small_commit_conf",
     "format_properties",
     "get_columns",
     "spark_conf",
@@ -33,6 +35,20 @@ __all__ = [
 
 BATCH_VIEW = "target_spark_batch"
 """Name of the temporary view with the rows that a statement writes into a table."""
+
+_TUNED_BY_USERS: Final = {
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
+"""Spark's defaults of settings that decide how a query is planned and compiled."""
+
+_SMALL_COMMIT_CONF: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+}
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
@@ -123,6 +139,19 @@ def build_version_delete(target: str, deletion: VersionDelete) -> str:
     if not put:
         return f"DELETE FROM {target} WHERE {condition}"  # noqa: S608  (every name is quoted)
     return f"UPDATE {target} SET {put} WHERE {condition}"  # noqa: S608
+
+
+def find_small_commit_conf(spark: SparkSession) -> dict[str, str]:
+    """Return the Spark settings for a commit of few rows that reads no large table.
+
+    Planning such a commit in several steps and compiling Java code for it takes longer than running
+    it. The settings change no value. The result is empty if the user has tuned Spark's planning.
+    """
+    is_tuned = any(
+        str(spark.conf.get(key, default)).upper() != default.upper()
+        for key, default in _TUNED_BY_USERS.items()
+    )
+    return {} if is_tuned else dict(_SMALL_COMMIT_CONF)
 
 
 @contextmanager

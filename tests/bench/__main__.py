@@ -22,6 +22,7 @@ from tests.bench import (
     manifests,
     postgres,
     rest,
+    small_loads,
     taps,
     targets,
 )
@@ -60,6 +61,7 @@ BENCHMARKS = {
     "target-wide": Benchmark(deltas.wide, 500_000, 1),
     "target-streams": Benchmark(deltas.streams, 100_000, 1),
     "target-upsert": Benchmark(deltas.upsert, 100_000, 3),
+    "target-small-upserts": Benchmark(small_loads.upserts, 200, 5),
     "target-overlap": Benchmark(deltas.overlap, 2_000_000, 1),
     "target-states": Benchmark(latency.states, 3_000, 1),
     "airbyte-spec": Benchmark(airbyte.spec, 0, 3),

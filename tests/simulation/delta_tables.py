@@ -188,7 +188,10 @@ class DeltaTables:
         files: Sequence[DataFile],
         marker: CommitMetadata,
         app_id: str,
+        *,
+        replaces: bool = False,
     ) -> bool:
+        assert not replaces, "rows are replaced only where no Spark is started"
         metrics = {"numOutputRows": sum(file.rows for file in files), "numFiles": len(files)}
         actions = [
             _info(marker.to_json(), metrics),

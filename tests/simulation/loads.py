@@ -482,6 +482,7 @@ def _of_the_loader(schedule: Schedule) -> dict[Any, dict[str, Any]]:
         loader: {"CommitPipeline": partial(SequentialPipeline, scheduler)},
         engine: {"start_spark": lambda *_, **__: session},
         batch_writer: {
+            "read_local_frame": lambda *_: None,
             "read_spool": lambda spark, paths, *_: SpoolFrame(spark, paths),
             "stage_frame": lambda _spark, _reach, df: contextlib.nullcontext(df),
         },

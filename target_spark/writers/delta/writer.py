@@ -93,6 +93,7 @@ from target_spark.writers.sql import (
     as_initial_rows,
     build_alter_statements,
     build_version_delete,
+    find_small_commit_conf,
     spark_conf,
     version_delete_condition,
 )
@@ -108,8 +109,14 @@ from target_spark.writers.type_widening import delta_widens
 __all__ = ["MATERIALIZE_SOURCE_CONF", "DeltaWriter", "insert_first"]
 
 _WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
-MATERIALIZE_SOURCE_CONF = {"spark.databricks.delta.merge.materializeSource": "all"}
+_MATERIALIZE_SOURCE: Final = "spark.databricks.delta.merge.materializeSource"
+MATERIALIZE_SOURCE_CONF = {_MATERIALIZE_SOURCE: "all"}
 """Settings of a MERGE: it reads its batch twice, so Spark stores the batch on disk."""
+
+_SMALL_TABLE_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of a table above which a MERGE of a small batch is planned and compiled as usual."""
+
+_SMALL_SNAPSHOT_CONF: Final = {"spark.databricks.delta.snapshotPartitions": "1"}
 
 _METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
 _APP_ID: Final = "spark.databricks.delta.write.txnAppId"
@@ -311,12 +318,13 @@ class DeltaWriter:
         a quarter of the time.
         """
         newest = latest_by_key(df, keys)
-        if self.is_empty(spark, table):  # no rows to match: an append takes a quarter of the time
-            return self._append_first_rows(spark, table, as_initial_rows(newest, keys), commit)
-        columns = [name for name in newest.columns if name != DELETE_ONLY_COLUMN]
-        merge = build_upsert(delta_ref(table), columns, keys)
-        with spark_conf(spark, MATERIALIZE_SOURCE_CONF):
-            return self._merge(spark, table, newest, merge, commit)
+        with spark_conf(spark, self._find_small_conf(spark, table, keys)):
+            if self.is_empty(spark, table):  # no rows to match: an append is four times as fast
+                return self._append_first_rows(spark, table, as_initial_rows(newest, keys), commit)
+            columns = [name for name in newest.columns if name != DELETE_ONLY_COLUMN]
+            merge = build_upsert(delta_ref(table), columns, keys)
+            with spark_conf(spark, _choose_source_conf(keys)):
+                return self._merge(spark, table, newest, merge, commit, keys.unique_rows)
 
     def history(
         self,
@@ -681,9 +689,13 @@ class DeltaWriter:
         batch: DataFrame,
         merge: Merge,
         commit: CommitMetadata,
+        rows: int | None = None,
     ) -> CommitStats:
-        """Merge a batch into a table by running a MERGE statement, in one commit."""
-        batch, count = counted(batch, None)
+        """Merge a batch into a table by running a MERGE statement, in one commit.
+
+        ``rows`` is the number of rows of the batch if it is known; otherwise Spark counts them.
+        """
+        batch, count = counted(batch, rows)
         with self._committing(spark, table, commit, None, source=count) as marker:
             if marker is not None:
                 with spark_conf(spark, _build_settings(marker, table)):
@@ -813,6 +825,25 @@ class DeltaWriter:
         existing = {field.name: column_ddl(field) for field in snapshot.fields}
         return all(existing.get(name) == ddl for name, ddl in types.items())
 
+    def _find_small_conf(
+        self, spark: SparkSession, table: Table, keys: MergeKeys
+    ) -> Mapping[str, str]:
+        """Return the Spark settings for an upsert of few rows into a small table.
+
+        The result is empty if the batch is not part of Spark's plan, or if the table is not small,
+        not in a local folder or has partitions or features such as widened types. Such a table is
+        always read by Spark's vectorized reader, which is off without compilation.
+        """
+        folder = _folder(table)
+        if keys.unique_rows is None or folder is None:
+            return {}
+        snapshot = read_snapshot(folder)
+        if snapshot is None or not snapshot.takes_files:
+            return {}
+        if snapshot.file_bytes() > _SMALL_TABLE_BYTES:
+            return {}
+        return find_small_commit_conf(spark) | _SMALL_SNAPSHOT_CONF
+
     def _uses_spark_alone(self, spark: SparkSession) -> bool:
         """Return True if Spark must make every commit, because of the user's Spark settings.
 
@@ -853,6 +884,14 @@ def insert_first(spark: SparkSession, table: Table, rows: DataFrame) -> None:
 
 def _not_empty_error(table: Table) -> ConflictError:
     return ConflictError(f"Another writer has added the first rows to table {table.name}.")
+
+
+def _choose_source_conf(keys: MergeKeys) -> Mapping[str, str]:
+    """Return the setting that says if Spark stores the batch on disk for a MERGE.
+
+    A batch that is part of Spark's plan is the same each time that it is read.
+    """
+    return MATERIALIZE_SOURCE_CONF if keys.unique_rows is None else {_MATERIALIZE_SOURCE: "none"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from target_spark.errors import StorageError
+from target_spark.loader.commit_stages import Written
 from target_spark.storage import retry
 from target_spark.storage.retry import FailureKind
 from target_spark.tables.commit_metadata import find_latest_metadata
@@ -215,12 +216,11 @@ def test_failure_after_the_commit_does_not_repeat_the_commit(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even a transient failure must not repeat it under a new number."""
-    from target_spark.frames import SpoolFrame
 
-    def late(_frame: Any, _count: int) -> None:
+    def late(*_args: Any) -> None:
         raise CameToLateError(TIMEOUT)
 
-    monkeypatch.setattr(SpoolFrame, "counts", late)
+    monkeypatch.setattr(Written, "verify", late)
     with pytest.raises(CameToLateError):
         delta.load(schema("a", ID), record("a", id=1), state(1), write_mode="append")
     assert delta.states == []

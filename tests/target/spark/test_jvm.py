@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from importlib import metadata
@@ -11,16 +12,23 @@ from typing import Any
 
 import pytest
 
-from target_spark.spark.jvm import archive_file, jvm_options, spark_home
-from target_spark.spark.session import SparkSettings, check_java, spark_conf
+from target_spark.spark.jvm import (
+    archive_file,
+    archive_options,
+    find_exit_seconds,
+    jvm_options,
+    spark_home,
+)
+from target_spark.spark.session import SparkSettings, check_java, plan_launch, spark_conf
+from tests.target.spark.cached_jars import publish
 
 VERSION = metadata.version("pyspark")
 PACKAGE = Path(str(find_spec("pyspark").origin)).parent  # type: ignore[union-attr]
 KEY = "spark.driver.extraJavaOptions"
 
 
-def options(given: str = "", *, small_runs: bool = False, archive: Path | None = None) -> list[str]:
-    return list(jvm_options(given, small_runs=small_runs, archive=archive))
+def options(given: str = "", *, small_runs: bool = False) -> list[str]:
+    return list(jvm_options(given, small_runs=small_runs))
 
 
 def test_small_runs_disable_the_c2_compiler() -> None:
@@ -38,10 +46,9 @@ def test_user_defined_garbage_collector_replaces_the_default() -> None:
 def test_existing_class_archive_is_used(tmp_path) -> None:
     there, absent = tmp_path / "a.jsa", tmp_path / "b.jsa"
     there.touch()
-    assert f"-XX:SharedArchiveFile={there}" in options(archive=there)
-    assert not any("Archive" in option for option in options(archive=absent))
-    own = "-XX:SharedArchiveFile=/mine"
-    assert not any("Archive" in option for option in options(own, archive=there))
+    assert f"-XX:SharedArchiveFile={there}" in list(archive_options("", there))
+    assert list(archive_options("", absent)) == []
+    assert list(archive_options("-XX:SharedArchiveFile=/mine", there)) == []
 
 
 @pytest.mark.parametrize("change", ["file", "folder", "link", "owner"])
@@ -63,8 +70,14 @@ def test_class_archive_writable_by_others_is_not_used(
         os.chown(archive, 65534, 65534)
     else:
         pytest.skip("only root can give a file to another user")
-    assert not any("Archive" in option for option in options(archive=archive))
+    assert list(archive_options("", archive)) == []
     assert f"{archive} is not used" in caplog.text
+
+
+def test_jvm_that_writes_a_class_archive_has_more_time_to_end() -> None:
+    """It would be killed while it writes the archive, on a machine with other work."""
+    writes = "-Xmx1g -XX:ArchiveClassesAtExit=/a.jsa"
+    assert find_exit_seconds(writes) > 10 * find_exit_seconds("-Xmx1g")
 
 
 def test_user_options_come_last() -> None:
@@ -120,6 +133,39 @@ def test_spark_home_writable_by_others_is_not_used(environment: Path) -> None:
     assert spark_home("local", VERSION) == PACKAGE
 
 
+def jar_with_digest(folder: Path) -> tuple[Path, dict[str, str]]:
+    jar = folder / "format.jar"
+    jar.write_bytes(b"classes")
+    return jar, {str(jar): hashlib.sha256(b"classes").hexdigest()}
+
+
+def test_spark_home_has_copies_of_the_jars_of_the_format(environment: Path) -> None:
+    """Java archives only classes of jars that are on its class path from the start."""
+    jar, jars = jar_with_digest(environment)
+    home = spark_home("local", VERSION, jars)
+    copy = home / "jars" / jar.name
+    assert copy.read_bytes() == b"classes"
+    assert not copy.is_symlink()
+    assert len(list((home / "jars").iterdir())) == len(list((PACKAGE / "jars").iterdir()))
+    assert home not in {spark_home("local", VERSION), PACKAGE}
+    jar.unlink()
+    assert spark_home("local", VERSION, jars) == home
+
+
+@pytest.mark.parametrize("change", ["content", "mode"])
+def test_spark_home_never_has_a_jar_that_another_user_can_choose(
+    environment: Path, change: str
+) -> None:
+    jar, jars = jar_with_digest(environment)
+    if change == "content":
+        jar.write_bytes(b"other classes")
+    else:
+        (spark_home("local", VERSION, jars) / "jars" / jar.name).chmod(0o666)
+    home = spark_home("local", VERSION, jars)
+    assert home == spark_home("local", VERSION)
+    assert not (home / "jars" / jar.name).exists()
+
+
 def test_spark_home_created_by_another_process_is_used(
     environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,3 +199,37 @@ def test_spark_home_variable_is_unset_after_the_start(spark_session) -> None:
     jars = str(spark._jvm.System.getProperty("java.class.path"))
     assert "spark-sql_" in jars
     assert "spark-mllib_" not in jars
+
+
+DELTA = ("io.delta:delta-spark_4.1_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
+
+
+def plan(ivy: Path, **conf: str) -> tuple[str, set[str]]:
+    """Return the jars that Spark loads after its start, and the names of those in its home."""
+    settings = SparkSettings(conf={"spark.jars.ivy": str(ivy), **conf})
+    launch = plan_launch(settings, VERSION, check_java())
+    return launch.conf["spark.jars"], {jar.name for jar in (launch.home / "jars").iterdir()}
+
+
+def test_jars_of_the_format_are_on_the_class_path(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jars = publish(monkeypatch, tmp_path / "ivy", DELTA)
+    loaded, of_home = plan(tmp_path / "ivy")
+    assert loaded == ""
+    assert {Path(jar).name for jar in jars} < of_home
+
+
+@pytest.mark.parametrize("way", ["spark.jars", "spark.driver.extraClassPath", "SPARK_CONF_DIR"])
+def test_jars_of_the_format_stay_beside_other_jars(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Classes on the class path cannot use classes of jars that Spark loads later."""
+    jars = publish(monkeypatch, tmp_path / "ivy", DELTA)
+    if way.startswith("spark"):
+        loaded, of_home = plan(tmp_path / "ivy", **{way: "/mine/other.jar"})
+    else:
+        monkeypatch.setenv(way, str(tmp_path))
+        loaded, of_home = plan(tmp_path / "ivy")
+    assert set(jars) <= set(loaded.split(","))
+    assert not {Path(jar).name for jar in jars} & of_home

@@ -1,0 +1,109 @@
+"""Loads of a few rows into tables that exist already: nearly all of their cost is fixed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.bench.measure import Program, in_turns, run
+from tests.bench.places import PROGRAMS, ours, peer, written
+from tests.bench.table import Row
+
+__all__ = ["upserts"]
+
+STREAMS = 5
+OURS, SMALL_RUNS, DLT = "ours", "ours, small_runs", "dlt to Delta"
+_COMPARED = ("id", "name", "amount", "active", "quantity")
+
+
+def upserts(folder: Path, records: int, rounds: int) -> Iterator[Row]:
+    """Five streams upserted into five existing Delta tables by a cold start, beside dlt.
+
+    Half of the rows replace rows of the table, and half are new.
+    """
+    first, second = folder / "first", folder / "second"
+    _write_streams(first, 0, records)
+    _write_streams(second, records // 2, records)
+    environment = {"RUNTIME__DLTHUB_TELEMETRY": "false"}
+    tables = {OURS: "ours", SMALL_RUNS: "small", DLT: "dlt"}
+    places = {name: folder / place for name, place in tables.items()}
+    programs = {
+        OURS: _our_target(places[OURS]),
+        SMALL_RUNS: _our_target(places[SMALL_RUNS], small_runs=True),
+        DLT: peer("dlt", "dlt_upsert.py", str(places[DLT]), environment=environment),
+    }
+    for name, place in places.items():
+        run(replace(programs[name], feed=first))
+        before = place.rename(folder / f"{place.name}-before")
+        copy = partial(_copy, before, place)
+        programs[name] = replace(programs[name], feed=second, before=copy)
+    runs = in_turns(programs, rounds)
+    for place in places.values():
+        _check_rows(place, records)
+    what = f"target, {STREAMS} x {records} rows upserted into existing Delta tables, cold Spark"
+    for name in (OURS, SMALL_RUNS):
+        shown = what + name.removeprefix(OURS)
+        yield Row(shown, DLT, runs[name].cpu, runs[DLT].cpu, "of theirs", 12)
+        yield Row(shown, DLT, runs[name].wall, runs[DLT].wall, "of theirs", 4, "wall s")
+
+
+def _our_target(place: Path, **settings: Any) -> Program:
+    config = written(place.with_suffix(".json"), {"path": str(place), "job": "bench", **settings})
+    return ours("target.py", "--config", config)
+
+
+def _make_rows(start: int, records: int) -> Iterator[dict[str, Any]]:
+    """Yield the records with keys from ``start`` on. Their names tell the load apart."""
+    sys.path.insert(0, str(PROGRAMS))
+    import made
+
+    for record in made.narrow(start + records):
+        if record["id"] >= start:
+            yield {**record, "name": f"{record['name']} of load {start}"}
+
+
+def _write_streams(path: Path, start: int, records: int) -> None:
+    sys.path.insert(0, str(PROGRAMS))
+    import made
+
+    with path.open("w") as file:
+        for number in range(STREAMS):
+            stream = {"stream": f"stream_{number}"}
+            schema = {"schema": made.NARROW_SCHEMA, "key_properties": ["id"]}
+            file.write(json.dumps({"type": "SCHEMA", **stream, **schema}) + "\n")
+            for record in _make_rows(start, records):
+                file.write(json.dumps({"type": "RECORD", **stream, "record": record}) + "\n")
+        file.write(json.dumps({"type": "STATE", "value": {"bookmarks": {"at": start}}}) + "\n")
+
+
+def _check_rows(place: Path, records: int) -> None:
+    """Compare each table below a folder, row by row, with the rows of both loads."""
+    from deltalake import DeltaTable
+
+    both = (*_make_rows(0, records), *_make_rows(records // 2, records))
+    expected = {record["id"]: _values(record) for record in both}
+    logs = [log for log in place.rglob("stream_*/_delta_log") if log.is_dir()]
+    if len(logs) != STREAMS:
+        message = f"{place} has {len(logs)} tables instead of {STREAMS}"
+        raise AssertionError(message)
+    for log in logs:
+        table = DeltaTable(log.parent).to_pyarrow_table(columns=list(_COMPARED))
+        found = {row["id"]: _values(row) for row in table.to_pylist()}
+        if found != expected or table.num_rows != len(expected):
+            message = f"{log.parent} has other rows than the loads"
+            raise AssertionError(message)
+
+
+def _values(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in _COMPARED)
+
+
+def _copy(start: Path, place: Path) -> None:
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(start, place)
