@@ -37,11 +37,12 @@ def values_of(records: list[dict[str, Any]], field: pa.Field) -> list[Any]:
     if pa.types.is_floating(field.type):
         return [value if value is None else float(value) for value in values]
     if pa.types.is_struct(field.type):
-        names = [inner.name for inner in field.type if pa.types.is_floating(inner.type)]
-        for value in filter(None, values):
-            for name in names:
-                if value[name] is not None:
-                    value[name] = float(value[name])
+        objects = [value for value in values if value is not None]
+        for inner in field.type:
+            if not (pa.types.is_floating(inner.type) or pa.types.is_struct(inner.type)):
+                continue
+            for record, value in zip(objects, values_of(objects, inner), strict=True):
+                record[inner.name] = value
     return values
 
 

@@ -27,6 +27,14 @@ class Narrow(SDK.Stream):
         return made.narrow(self.config["records"])
 
 
+class Nested(Narrow):
+    name = "nested"
+    schema = made.NESTED_SCHEMA
+
+    def get_records(self, context: Any) -> Iterable[dict[str, Any]]:
+        return made.nested(self.config["records"])
+
+
 class Wide(Narrow):
     name = "wide"
     schema = made.WIDE_SCHEMA
@@ -72,6 +80,7 @@ class Child(Narrow):
 
 CASES: dict[str, tuple[type, ...]] = {
     "narrow": (Narrow,),
+    "nested": (Nested,),
     "wide": (Wide,),
     "parted": (Parted,),
     "family": (Parent, Child),
