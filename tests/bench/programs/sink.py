@@ -18,14 +18,15 @@ TYPES = {
 }
 
 
-def type_of(schema: dict[str, Any]) -> pa.DataType:
-    """Return the Arrow type of a property."""
-    if schema.get("format") == "date-time":
+def type_of(schema: dict[str, Any], *, inside: bool = False) -> pa.DataType:
+    """Return the Arrow type of a property; instants ``inside`` of objects stay text in the SDK."""
+    if schema.get("format") == "date-time" and not inside:
         return pa.timestamp("us", tz="UTC")
     kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     kind = next(kind for kind in kinds if kind != "null")
     if kind == "object":
-        return pa.struct([(name, type_of(inner)) for name, inner in schema["properties"].items()])
+        fields = schema["properties"].items()
+        return pa.struct([(name, type_of(inner, inside=True)) for name, inner in fields])
     if kind == "array":
         return pa.list_(type_of(schema["items"]))
     return TYPES[kind]
