@@ -39,21 +39,27 @@ def fold(folder: Path, records: int, rounds: int) -> Iterator[Row]:
 
 
 def load(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """A load to Parquet, all processes, start-up included."""
-    feed = _input(folder, records)
+    """A load to Parquet, flat and with an object, all processes, start-up included."""
+    yield from _load(folder, "narrow", records, rounds)
+    yield from _load(folder, "nested", records, rounds)
+
+
+def _load(folder: Path, case: str, records: int, rounds: int) -> Iterator[Row]:
+    feed = _input(folder, records, case)
     programs = {
         "ours": _our_target(folder, feed),
         "ours, small_runs": _our_target(folder, feed, small_runs=True),
         SINGER: _singer_target(folder, feed),
-        DLT: _dlt(folder, feed),
+        DLT: _dlt(folder, feed, case),
     }
-    _check(programs, folder, records)
+    _check(programs, folder, case, records)
     runs = in_turns(programs, rounds)
-    what = f"target, {records:,} records to Parquet"
+    columns = ", one column an object with an object in it" if case == "nested" else ""
+    what = f"target, {records:,} records to Parquet{columns}"
     for name, wanted in (("ours", 0.75), ("ours, small_runs", 0.6)):
         shown = what + name.removeprefix("ours")
         yield Row(shown, SINGER, runs[name].cpu, runs[SINGER].cpu, "of theirs", wanted)
-        yield Row(shown, DLT, runs[name].cpu, runs[DLT].cpu, "of theirs")
+        yield Row(shown, DLT, runs[name].cpu, runs[DLT].cpu, "of theirs", 1.2)
     yield _python_memory(runs["ours"])
 
 
@@ -65,7 +71,7 @@ def whole(folder: Path, records: int, rounds: int, *, scaled_from: int = 0) -> I
         SINGER: _singer_target(folder, bare_feed),
         "bare": bare("bare_split.py", feed=feed),
     }
-    _check({"ours": programs["ours"]}, folder, records)
+    _check({"ours": programs["ours"]}, folder, "narrow", records)
     runs = in_turns(programs, rounds)
     theirs = runs[SINGER].cpu * (records / scaled_from if scaled_from else 1)
     what = f"target, {records:,} records to Parquet"
@@ -108,11 +114,11 @@ def _python_memory(runs: Runs) -> Row:
     return Row("target's Python process, memory", "", memory, None, "below", MEMORY, "MiB")
 
 
-def _input(folder: Path, records: int) -> Path:
+def _input(folder: Path, records: int, case: str = "narrow") -> Path:
     """Let our tap write what the targets read."""
-    path = folder / f"input-{records}"
+    path = folder / f"{case}-{records}"
     if not path.exists():
-        config = written(folder / "tap.json", {"case": "narrow", "records": records})
+        config = written(folder / "tap.json", {"case": case, "records": records})
         run(ours("tap.py", "--config", config, environment={"BENCH_SDK": "tap_core"}), path)
     return path
 
@@ -134,14 +140,14 @@ def _singer_target(folder: Path, feed: Path) -> Program:
     return peer("singer_sdk", "sink.py", "--config", config, feed=feed, before=_removal(place))
 
 
-def _dlt(folder: Path, feed: Path) -> Program:
+def _dlt(folder: Path, feed: Path, case: str) -> Program:
     place = folder / "dlt"
     environment = {"RUNTIME__DLTHUB_TELEMETRY": "false"}
     return peer(
         "dlt",
         "dlt_load.py",
         str(place),
-        "narrow",
+        case,
         "parquet",
         feed=feed,
         before=_removal(place),
@@ -153,10 +159,10 @@ def _removal(place: Path) -> Callable[[], None]:
     return lambda: shutil.rmtree(place, ignore_errors=True)
 
 
-def _check(programs: dict[str, Program], folder: Path, records: int) -> None:
+def _check(programs: dict[str, Program], folder: Path, case: str, records: int) -> None:
     """Run each once and compare its files with the generator, value by value."""
     places = {"ours": "ours", "ours, small_runs": "ours-small_runs", SINGER: "singer", DLT: "dlt"}
     for name, program in programs.items():
         run(program)
         place = str(folder / places[name])
-        run(peer("singer_sdk", "read_parquet.py", place, str(records)))
+        run(peer("singer_sdk", "read_parquet.py", place, case, str(records)))

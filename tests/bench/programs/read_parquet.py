@@ -1,10 +1,12 @@
-"""Check Parquet files against the generator, value by value: called with folder and count.
+"""Check Parquet files against the generator, value by value: called with folder, stream, count.
 
-Instants may be stored as such or as text. The tools' own columns are left out.
+Instants may be stored as such or as text, nested values as such or as JSON. The tools' own
+columns are left out.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
@@ -17,28 +19,31 @@ import pyarrow.parquet as pq
 STEP = 50_000
 
 
-def plain(record: dict[str, Any]) -> dict[str, Any]:
-    """Write instants as the generator does."""
-    return {
-        name: value.astimezone(timezone.utc).isoformat() if isinstance(value, datetime) else value
-        for name, value in record.items()
-    }
+def plain(found: Any, wanted: Any) -> Any:
+    """Return a value as the generator writes it."""
+    if isinstance(found, datetime):
+        return found.astimezone(timezone.utc).isoformat()
+    if isinstance(found, str) and isinstance(wanted, dict):
+        return json.loads(found)
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        return {name: plain(value, wanted.get(name)) for name, value in found.items()}
+    return found
 
 
-def main(folder: Path, count: int) -> None:
+def main(folder: Path, stream: str, count: int) -> None:
     """End with an error at the first record that is not as it must be."""
-    names = list(made.NARROW_SCHEMA["properties"])
-    files = [path for path in sorted(folder.rglob("*.parquet")) if path.parent.name == "narrow"]
+    names = list(getattr(made, f"{stream.upper()}_SCHEMA")["properties"])
+    files = [path for path in sorted(folder.rglob("*.parquet")) if path.parent.name == stream]
     table = pa.concat_tables([pq.read_table(path, columns=names) for path in files])
     if table.num_rows != count:
         sys.exit(f"{table.num_rows} records instead of {count}")
     table = table.sort_by("id")
-    wanted = made.narrow(count)
+    generated = getattr(made, stream)(count)
     for start in range(0, count, STEP):
         for found in table.slice(start, STEP).to_pylist():
-            if plain(found) != (other := next(wanted)):
-                sys.exit(f"found {found!r} instead of {other!r}")
+            if plain(found, wanted := next(generated)) != wanted:
+                sys.exit(f"found {found!r} instead of {wanted!r}")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

@@ -18,14 +18,15 @@ TYPES = {
 }
 
 
-def type_of(schema: dict[str, Any]) -> pa.DataType:
-    """Return the Arrow type of a property."""
-    if schema.get("format") == "date-time":
+def type_of(schema: dict[str, Any], *, inside: bool = False) -> pa.DataType:
+    """Return the Arrow type of a property; instants ``inside`` of objects stay text in the SDK."""
+    if schema.get("format") == "date-time" and not inside:
         return pa.timestamp("us", tz="UTC")
     kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     kind = next(kind for kind in kinds if kind != "null")
     if kind == "object":
-        return pa.struct([(name, type_of(inner)) for name, inner in schema["properties"].items()])
+        fields = schema["properties"].items()
+        return pa.struct([(name, type_of(inner, inside=True)) for name, inner in fields])
     if kind == "array":
         return pa.list_(type_of(schema["items"]))
     return TYPES[kind]
@@ -37,11 +38,12 @@ def values_of(records: list[dict[str, Any]], field: pa.Field) -> list[Any]:
     if pa.types.is_floating(field.type):
         return [value if value is None else float(value) for value in values]
     if pa.types.is_struct(field.type):
-        names = [inner.name for inner in field.type if pa.types.is_floating(inner.type)]
-        for value in filter(None, values):
-            for name in names:
-                if value[name] is not None:
-                    value[name] = float(value[name])
+        objects = [value for value in values if value is not None]
+        for inner in field.type:
+            if not (pa.types.is_floating(inner.type) or pa.types.is_struct(inner.type)):
+                continue
+            for record, value in zip(objects, values_of(objects, inner), strict=True):
+                record[inner.name] = value
     return values
 
 

@@ -20,8 +20,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from target_spark.columns import ORDINAL, ColumnOptions, schema_from_json_schema
-from target_spark.frames import BatchMetadata, read_spool
+from target_spark.columns import ORDINAL, ColumnOptions, TableSchema, schema_from_json_schema
+from target_spark.frames import BatchMetadata, SpoolFrame, read_spool
+from target_spark.frames.sql_casts import fast_cast
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,6 +119,15 @@ REFERENCE: dict[str, tuple[dict[str, Any], Callable[[str], Any]]] = {
     "bytes": ({"type": "string", "contentEncoding": "base64"}, binary),
     "text": ({"type": "string"}, lambda text: text),
 }
+
+OF_TEXT = ("big", "money", "fine", "at", "day", "bytes")
+"""The properties that the strict plan converts from text."""
+
+PLAIN = {
+    "i": re.compile("-?[1-9][0-9]{0,17}"),
+    "f": re.compile(r"-?[1-9][0-9]{0,17}(\.[0-9]{1,9})?"),
+}
+"""Numbers that the strict plan must accept."""
 
 # ----------------------------------------------------------------------- JSON values
 
@@ -300,33 +310,94 @@ def spool(path: Path, records: Sequence[str]) -> str:
     return str(path)
 
 
+PLACES = {"": "%s", "o.p.": '{"o":{"p":%s}}'}
+"""Where a record has the values: the prefix of their paths, and the record around them."""
+
+
+def described(place: str) -> TableSchema:
+    """Return the table schema of records that have a value of each type at a place."""
+    properties: dict[str, Any] = {name: schema for name, (schema, _) in REFERENCE.items()}
+    for part in reversed(place.split(".")[:-1]):
+        properties = {part: {"type": "object", "properties": properties}}
+    return schema_from_json_schema({"properties": properties}, (), ColumnOptions())
+
+
+def read(
+    spark: SparkSession, path: Path, place: str, cases: Sequence[tuple[str, str]], *, strict: bool
+) -> tuple[dict[int, Any], SpoolFrame, Sequence[str]]:
+    """Read pairs of a raw value and its property; return the good rows, all rows, the records."""
+    records = [PLACES[place] % f'{{"{name}":{raw}}}' for raw, name in cases]
+    lines = [spool(path, records)]
+    frame = read_spool(spark, lines, described(place), BatchMetadata(NOW, NOW, 0))
+    shown = (
+        f"unix_micros({place}{name}) AS {name}" if name == "at" else f"{place}{name}"
+        for name in REFERENCE
+    )
+    rows = frame.good(strict=strict).selectExpr(*shown, ORDINAL).collect()
+    return {row[ORDINAL]: row for row in rows}, frame, records
+
+
+def expect(raw: str, name: str) -> Any:
+    text = text_of(raw)
+    return None if text is None else REFERENCE[name][1](text)
+
+
 def check(spark: SparkSession, path: Path, raws: Sequence[str]) -> None:
-    """Check the conversion of each value to each column type, all in one frame."""
-    schema = {name: schema for name, (schema, _) in REFERENCE.items()}
-    table_schema = schema_from_json_schema({"properties": schema}, (), ColumnOptions())
+    """Check the conversion of each value to each column type, all in one frame, at each place."""
     cases = [(raw, name) for raw in raws for name in REFERENCE]
-    records = [f'{{"{name}":{raw}}}' for raw, name in cases]
-    frame = read_spool(spark, [spool(path, records)], table_schema, BatchMetadata(NOW, NOW, 0))
-    shown = [f"unix_micros({name}) AS {name}" if name == "at" else name for name in REFERENCE]
-    rows = frame.good(strict=False).selectExpr(*shown, ORDINAL).collect()
-    good = {row[ORDINAL]: row for row in rows}
-    bad = {row.ordinal: row for row in frame.bad().collect()}
-    assert len(good) + len(bad) == len(records)
-    for n, (raw, name) in enumerate(cases):
-        text = text_of(raw)
-        expected = None if text is None else REFERENCE[name][1](text)
-        found = comparable(good[n], name) if n in good else BAD
-        assert (type(found), found) == (type(expected), expected), (name, raw)
-        if expected is BAD:
-            assert bad[n].raw == records[n]
-            assert bad[n].reasons[0].startswith(f"{name}: not ")
+    for place in PLACES:
+        good, frame, records = read(spark, path, place, cases, strict=False)
+        bad = {row.ordinal: row for row in frame.bad().collect()}
+        assert len(good) + len(bad) == len(records)
+        for n, (raw, name) in enumerate(cases):
+            expected = expect(raw, name)
+            found = comparable(good[n], name) if n in good else BAD
+            assert (type(found), found) == (type(expected), expected), (place, name, raw)
+            if expected is BAD:
+                assert bad[n].raw == records[n]
+                assert bad[n].reasons[0].startswith(f"{place}{name}: not ")
+
+
+def find_usual(spark: SparkSession, raws: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the pairs of a raw value and a property that the strict plan must accept.
+
+    A fast conversion must be null for every value that the reference refuses.
+    """
+    types = {column.source: column.type for column in described("").columns}
+    texts = [raw for raw in raws if raw.startswith('"')]
+    shown = (
+        f"unix_micros({cast}) AS at" if name == "at" else f"{cast} AS {name}"
+        for name, cast in ((name, fast_cast("`text`", types[name])) for name in OF_TEXT)
+    )
+    frame = spark.createDataFrame(
+        [(n, text_of(raw)) for n, raw in enumerate(texts)], "n INT, text STRING"
+    )
+    usual = [(raw, name) for raw in raws for name in ("i", "f") if PLAIN[name].fullmatch(raw)]
+    for row in frame.selectExpr("n", *shown).collect():
+        for name in OF_TEXT:
+            found, expected = comparable(row, name), expect(texts[row.n], name)
+            assert found is None or found == expected, (name, texts[row.n])
+            usual += [(texts[row.n], name)] if found is not None else []
+    return usual + [("null", name) for name in REFERENCE]
+
+
+def check_strict(spark: SparkSession, path: Path, raws: Sequence[str]) -> None:
+    """Check that the strict plan converts all usual spellings as the reference, at each place."""
+    cases = find_usual(spark, raws)
+    for place in PLACES:
+        good, _, _ = read(spark, path, place, cases, strict=True)
+        for n, (raw, name) in enumerate(cases):
+            found, expected = comparable(good[n], name), expect(raw, name)
+            assert (type(found), found) == (type(expected), expected), (place, name, raw)
 
 
 def test_malformed_and_boundary_values_convert_as_the_reference(
     spark: SparkSession, tmp_path: Path
 ):
     numbers = [text for text in NEAR_MISSES if NUMBER.fullmatch(text)]
-    check(spark, tmp_path / "lines", [*map(json.dumps, NEAR_MISSES), *numbers, *OTHERS])
+    values = [*map(json.dumps, NEAR_MISSES), *numbers, *OTHERS]
+    check(spark, tmp_path / "lines", values)
+    check_strict(spark, tmp_path / "lines", values)
 
 
 # Shrinking would start thousands of jobs; the assertion shows the value.
@@ -340,4 +411,6 @@ def test_malformed_and_boundary_values_convert_as_the_reference(
 def test_random_values_convert_as_the_reference(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, raws: list[str]
 ):
-    check(spark, tmp_path_factory.mktemp("spool") / "lines", raws)
+    folder = tmp_path_factory.mktemp("spool")
+    check(spark, folder / "lines", raws)
+    check_strict(spark, folder / "lines", raws)

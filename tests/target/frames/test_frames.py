@@ -489,6 +489,39 @@ def test_date_times_without_an_offset_are_utc_and_counted(spooled: Spooled):
     assert frame.counts().rows == 3
 
 
+@pytest.mark.parametrize("copies", [1, 60])
+def test_nested_objects_are_the_same_in_both_reads(spooled: Spooled, copies: int):
+    """An object that is null, absent or empty stays so at each level, with few and many columns."""
+    scalars = {name: TYPES[name][0] for name in ("i", "dec", "f", "at", "day", "flag", "bytes")}
+    inner = {"type": "object", "properties": {**scalars, "text": {}, "list": EVERYWHERE["l"]}}
+    outer = {"type": "object", "properties": {"inner": inner, "at": TYPES["at"][0]}}
+    found = table_schema(
+        {**{f"i{n}": {"type": "integer"} for n in range(copies)}, "o": outer, "p": outer}
+    )
+    values = record(**{name: GOOD[name] for name in scalars}, text='"t"')
+    listed = f'{{"at":"2024-01-01T00:00:00","list":[null,{{}},{values}]}}'
+    objects = ["null", "{}", '{"inner":null}', '{"inner":{}}', f'{{"inner":{listed}}}']
+    objects += [f'{{"at":"2024-01-01T00:00:00","inner":{values}}}', f'{{"inner":{values}}}']
+    records = ["{}", *(f'{{"o":{value},"i0":1}}' for value in objects)]
+    frame = spooled.frame(found, records)
+    strict = good_rows(frame, strict=True)
+    counted = frame.counts()
+    assert strict == good_rows(frame)
+    assert frame.counts() == counted
+    assert counted.zoneless == {"o": 2}
+    nothing = dict.fromkeys([*scalars, "text", "list"])
+    shown = [row.o and row.o.asDict(recursive=True) for row in strict]
+    assert shown[:5] == [
+        None,
+        None,
+        {"inner": None, "at": None},
+        {"inner": None, "at": None},
+        {"inner": nothing, "at": None},
+    ]
+    last = shown[-1]["inner"]
+    assert (last["i"], last["text"]) == (7, "t")
+
+
 def test_counts_before_an_action_raise_an_error(spooled: Spooled):
     with pytest.raises(RuntimeError, match="after an action"):
         spooled.frame(table_schema({"a": {}}), ["{}"]).counts()
