@@ -27,8 +27,9 @@ from target_spark.storage.uris import to_local_folder
 __all__ = ["Identity", "find_differences"]
 
 _VARIABLES: Final = re.compile(
-    r"(AWS|AZURE|GOOGLE|GCS|HADOOP|HDFS|YARN|HIVE|S3|SPARK|PYSPARK|PYTHON|JAVA|JDK|KRB5|LC|LD)_.*"
-    r"|_JAVA_OPTIONS|PYTHON[A-Z]+|KRB5CCNAME|LANG|TZ|HOME|XDG_CACHE_HOME|(?i:\w+_proxy)"
+    r"(AWS|AZURE|GOOGLE|GCS|HADOOP|HDFS|YARN|HIVE|S3|SPARK|PYSPARK|JAVA|JDK|KRB5|LC|LD)_.*"
+    r"|_JAVA_OPTIONS|PYTHON(PATH|HOME|HASHSEED)|KRB5CCNAME|LANG|TZ|HOME|XDG_CACHE_HOME"
+    r"|(?i:\w+_proxy)"
 )
 """Environment variables that Spark, Java, the storage libraries or Python's workers may read."""
 

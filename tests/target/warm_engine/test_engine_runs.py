@@ -117,7 +117,10 @@ def test_two_starts_at_once_give_one_engine(home: EngineHome) -> None:
     assert [start.returncode for start in starts] == [0, 0]
     assert said[0].startswith("An engine with these settings was running: process ")
     assert said[1].startswith("The engine was started: process ")
-    assert len(home.engines()) == 1
+    [engine] = home.engines()
+    checked = home.call("doctor", "--config", home.config())
+    assert checked.returncode == 0, checked.stdout.decode()
+    assert f"ok       engine         process {engine}, ".encode() in checked.stdout
 
 
 def test_remains_of_a_killed_engine_do_not_disturb(home: EngineHome) -> None:
