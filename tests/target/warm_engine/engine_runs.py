@@ -149,12 +149,12 @@ class EngineHome:
 
     def keys(self, tables: str = "tables", stream: str = "a") -> list[int]:
         """Return the sorted keys of a Delta table."""
-        table = DeltaTable(str(self.folder / tables / stream)).to_pyarrow_table(["id"])
+        table = DeltaTable(str(self.folder / tables / stream)).to_pyarrow_table(columns=["id"])
         return sorted(table["id"].to_pylist())
 
     def texts(self, tables: str = "tables", stream: str = "a") -> set[str]:
         """Return the texts in a Delta table."""
-        table = DeltaTable(str(self.folder / tables / stream)).to_pyarrow_table(["text"])
+        table = DeltaTable(str(self.folder / tables / stream)).to_pyarrow_table(columns=["text"])
         return set(table["text"].to_pylist())
 
     def end(self) -> None:

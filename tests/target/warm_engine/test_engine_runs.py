@@ -22,7 +22,7 @@ from tests.target.warm_engine.engine_runs import (
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
-PARTS = 40
+PARTS, ROWS = 12, 100
 
 
 @pytest.fixture
@@ -75,10 +75,10 @@ def test_runs_of_two_jobs_share_an_engine_and_no_table(home: EngineHome) -> None
 def test_run_continues_with_its_own_spark_after_the_engine_was_killed(
     home: EngineHome, victim: str
 ) -> None:
-    with home.running(flush_rows=500, write_mode="append") as run:
+    with home.running(flush_rows=ROWS, write_mode="append") as run:
         run.send(keyed())
         for part in range(PARTS):
-            run.send(rows(part * 500 + 1, part * 500 + 500))
+            run.send(rows(part * ROWS + 1, part * ROWS + ROWS))
             if part == PARTS // 2:
                 run.until(lambda: has_version(home, 2))
                 pid = home.engines()[0] if victim == "engine" else home.jvm()
@@ -88,21 +88,23 @@ def test_run_continues_with_its_own_spark_after_the_engine_was_killed(
         assert run.end() == 0, run.errors.decode()
         assert b"The engine ended in the middle of the run" in run.errors
         assert b"Traceback" not in run.errors
-    assert home.keys() == list(range(1, PARTS * 500 + 1))
-    assert run.lines[-1] == b"%d\n" % (PARTS * 500)
+    assert home.keys() == list(range(1, PARTS * ROWS + 1))
+    assert run.lines[-1] == b"%d\n" % (PARTS * ROWS)
 
 
 def test_killed_run_leaves_no_row_twice_for_the_next_run(home: EngineHome) -> None:
-    with home.running(flush_rows=500, write_mode="append") as run:
-        run.send(keyed(), *(rows(part * 500 + 1, part * 500 + 500) for part in range(PARTS)))
+    with home.running(flush_rows=ROWS, write_mode="append") as run:
+        run.send(keyed(), *(rows(part * ROWS + 1, part * ROWS + ROWS) for part in range(PARTS)))
         run.until(lambda: has_version(home, 2))
         run.process.kill()
     states = [int(text) for text in run.lines]
     resumed = max(states, default=0)
-    done = home.load(keyed() + rows(resumed + 1, PARTS * 500), flush_rows=500, write_mode="append")
+    done = home.load(
+        keyed() + rows(resumed + 1, PARTS * ROWS), flush_rows=ROWS, write_mode="append"
+    )
     assert done.returncode == 0, done.stderr.decode()
     found = home.keys()
-    assert set(found) == set(range(1, PARTS * 500 + 1))
+    assert set(found) == set(range(1, PARTS * ROWS + 1))
     assert set(range(1, resumed + 1)) <= set(found)
     assert home.command("status").returncode == 0
 
