@@ -5,7 +5,7 @@ The entry points print such a message without a traceback.
   TargetSparkError
   ├── SparkUnavailableError    no Java, no jars, or the JVM did not start
   ├── SparkDiedError           the JVM ended during the run
-  ├── EngineLostError          the engine ended; the run goes on with its own Spark
+  ├── EngineLostError          the engine ended; the run continues with its own Spark
   ├── JobLockError             another run of the same job is alive
   ├── UnsupportedError         the table format or the target does not support a request
   ├── TableError               a folder is not a target table, or cannot be written

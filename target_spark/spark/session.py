@@ -120,8 +120,8 @@ class SparkSettings:
         app_name: The name of the application in Spark.
         scratch: A private folder for temporary files of a local Spark, which contain rows in plain
             text; "" for Spark's default.
-        engine: ``auto`` to use a running engine that fits, ``keep`` to start one if there is none,
-            or ``never``. An engine is a Spark that stays between runs.
+        engine: ``auto`` to use a running engine that fits, ``keep`` to start one if none is
+            running, or ``never``. An engine is a Spark that stays between runs.
         engine_idle_seconds: The seconds without a run after which an engine that this run starts
             ends.
         shared: Folders of this machine that remote executors must be able to access, by the name of
@@ -145,7 +145,7 @@ class SparkSettings:
         """Return a copy of the settings in which Spark retries failed tasks.
 
         For a local master the number of attempts is part of the master URL, so the URL is changed.
-        A cluster retries by default. The run has a Spark of its own, because its tasks run a tap.
+        A cluster retries by default. The run starts its own Spark, because its tasks run a tap.
         """
         local = _LOCAL.fullmatch(self.master)
         alone = replace(self, engine="never")

@@ -33,6 +33,7 @@ from target_spark.spark.jvm import cache_folder
 
 __all__ = [
     "EngineFolder",
+    "check_peer",
     "engines_folder",
     "list_engines",
     "receive_message",
@@ -66,7 +67,7 @@ class EngineFolder:
 
     @classmethod
     def find(cls, key: str) -> EngineFolder | None:
-        """Return the folder of an engine, or None if there is none.
+        """Return the folder of an engine, or None if it does not exist.
 
         Raises:
             UntrustedPathError: Another user owns the folder or may enter it.
@@ -132,7 +133,7 @@ class EngineFolder:
         replace_file(self.path / "engine.json", json.dumps(facts))
 
     def read_description(self) -> dict[str, Any]:
-        """Return the description of the engine; empty if there is none.
+        """Return the description of the engine, which is empty if the file is missing.
 
         Raises:
             UntrustedPathError: Another user could have written the description.

@@ -1,7 +1,7 @@
 """Identity of an engine: all that its Spark was started with, except the locations of tables.
 
 A run uses an engine only if both have the same identity, so the run has the same Spark, jars,
-settings, credentials and file modes as with a Spark of its own. The parts are kept as digests,
+settings, credentials and file modes as with its own Spark. The parts are kept as digests,
 because settings and environment variables may contain secrets.
 """
 

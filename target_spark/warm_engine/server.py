@@ -2,7 +2,7 @@
 
 - A run connects to the engine's socket and keeps the connection until its end, so the kernel tells
 the engine when a run has ended, even if it was killed.
-- A run gets a py4j server of its own on loopback, with a new token that is sent over the socket.
+- A run gets its own py4j server on loopback, with a new token that is sent over the socket.
 - A run hands over the locks of its job. The engine releases them when no thread of the JVM works
 for the run any more, so no other run of the job starts before.
 - The JVM ends with this process, because its standard input is a pipe from this process.

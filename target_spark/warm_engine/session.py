@@ -1,6 +1,6 @@
 """Sessions in the Spark of an engine, with the same interface as a local `Session`.
 
-The run uses the JVM of the engine as if it were its own, but in sessions of its own. If no engine
+The run uses the JVM of the engine as if it were its own, but in separate sessions. If no engine
 can be used, or the engine ends, the run starts its own Spark. It does so only when the JVM of the
 engine has ended: until then a commit could still appear, and the run would write it twice.
 """
@@ -195,7 +195,7 @@ class EngineSession:
 
     @property
     def jvm_pid(self) -> int | None:
-        """The process id of the JVM that the run uses. It is None before there is one."""
+        """The process id of the JVM that the run uses. It is None before the start."""
         if self._own is not None:
             return self._own.jvm_pid
         return None if self._attachment is None else self._attachment.jvm
@@ -237,7 +237,7 @@ class EngineSession:
     def kill(self) -> None:
         """Cancel what the engine does for this run, or kill the run's own JVM.
 
-        If a commit is in progress, it may be completed or lost. Other runs go on.
+        If a commit is in progress, it may be completed or lost. Other runs continue.
         """
         own, attachment = self._own, self._attachment
         if own is not None:
@@ -276,8 +276,8 @@ class EngineSession:
     def _start_instead(self, attachment: _Attachment) -> None:
         """Start an own Spark after the JVM of the engine has ended."""
         logger.warning(
-            "The engine ended in the middle of the run (its log is %s); this run goes on with its"
-            " own Spark. A batch whose commit was in progress is written if it is missing.",
+            "The engine ended in the middle of the run (its log is %s); this run continues with"
+            " its own Spark. A batch whose commit was in progress is written if it is missing.",
             attachment.folder.log,
         )
         end = time.monotonic() + _END_SECONDS
@@ -428,7 +428,7 @@ class EngineSession:
         return spark.newSession()
 
     def _leave_context(self) -> None:
-        """Remove PySpark's references to the engine's JVM. The JVM and its Spark go on."""
+        """Remove PySpark's references to the engine's JVM. The JVM continues to run."""
         self._spark = None
         if self._quiet is None:
             return

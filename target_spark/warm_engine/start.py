@@ -1,6 +1,6 @@
 """Start of an engine as a process that outlives the process that starts it.
 
-The engine has a session and a log of its own and inherits no open file, so a pipeline ends when its
+The engine has its own session and log, and inherits no open file, so a pipeline ends when its
 run ends. Its settings, which may contain secrets, go through its standard input.
 """
 
