@@ -170,7 +170,10 @@ class LeasedSpark:
         is_cut = classify_failure(error) is FailureKind.CUT
         seconds = _LOSS_SECONDS if is_cut else 0
         if self._session.replace_lost_engine(seconds):
-            raise EngineLostError("The engine ended in the middle of the run.") from error
+            raise EngineLostError(
+                "The engine ended in the middle of the run. Earlier commits are safe, and no state"
+                " is ahead of them; start again."
+            ) from error
 
     def spark(self) -> SparkSession:
         """Return the calling thread's session. Wait until Spark has started.
