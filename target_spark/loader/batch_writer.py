@@ -36,7 +36,7 @@ from target_spark.columns import (
     diff_with_table,
 )
 from target_spark.config.options import LoadOptions, RunInfo, WriteMode
-from target_spark.errors import EngineLostError, StorageError
+from target_spark.errors import StorageError
 from target_spark.frames import BAD_ROWS_MARKER, BatchMetadata, Counts, SpoolFrame, read_spool
 from target_spark.loader.batch_file_ingest import IngestedFiles, ingest_files, remove_files
 from target_spark.loader.commit_request import CommitRequest, CommitResult
@@ -344,7 +344,7 @@ class BatchWriter:
         """Call ``step``, and repeat the call after transient errors.
 
         If ``step`` fails after its commit has succeeded, it is not repeated, and the error is
-        raised; unless an engine ended, whose run reads the commit again with its own Spark.
+        raised.
 
         Args:
             table: The table that the step works on.
@@ -362,9 +362,7 @@ class BatchWriter:
         def before_retry(error: BaseException) -> None:
             self._raise_engine_failure(error)
             if state.commits != commits:
-                if not isinstance(error, EngineLostError):
-                    raise error
-                state.commits = commits  # the repeated step finds the commit in the table
+                raise error
             check_constraint_violation(table, error)
             state.drops_not_null = is_not_null_violation(str(error))
             state.prepared_columns = None
