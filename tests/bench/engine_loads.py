@@ -115,7 +115,7 @@ def _engine(folder: Path) -> Engine:
     cache = folder / "cache" / "target-spark"
     cache.mkdir(parents=True, mode=0o700)
     (cache / "ivy").symlink_to(cache_folder() / "ivy")
-    config = {"path": str(folder / "ours"), "job": "bench", "engine": "auto"}
+    config = {"path": str(folder / "ours"), "job": "bench", "small_runs": True}
     environment = {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder / "cache")}
     return Engine(written(folder / "ours.json", config), environment)
 
