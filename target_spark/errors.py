@@ -5,6 +5,7 @@ The entry points print such a message without a traceback.
   TargetSparkError
   ├── SparkUnavailableError    no Java, no jars, or the JVM did not start
   ├── SparkDiedError           the JVM ended during the run
+  ├── EngineLostError          the engine ended; the run continues with its own Spark
   ├── JobLockError             another run of the same job is alive
   ├── UnsupportedError         the table format or the target does not support a request
   ├── TableError               a folder is not a target table, or cannot be written
@@ -31,6 +32,7 @@ __all__ = [
     "CommitLostError",
     "ConflictError",
     "DiskFullError",
+    "EngineLostError",
     "FilesError",
     "FrameError",
     "IncompleteError",
@@ -66,6 +68,10 @@ class SparkDiedError(TargetSparkError):
 
     Either its JVM ended, or a cluster ended its application.
     """
+
+
+class EngineLostError(TargetSparkError):
+    """The engine that a run used has ended. The work is repeated with the run's own Spark."""
 
 
 class JobLockError(TargetSparkError):

@@ -33,6 +33,7 @@ __all__ = ["AIRBYTE_COMMANDS", "COMMANDS", "HELP", "RUN_COMMAND", "ProgramComman
 
 COMMANDS: Final = {
     "doctor": "Check that a run with these settings would work, and print remedies if not.",
+    "engine": "Start, show or stop the engine, a Spark of this machine that stays between runs.",
     "last-state": "Print the last state that is committed in the tables of a job.",
     "replay": "Load the records of a stream's quarantine again.",
 }
@@ -97,7 +98,7 @@ class ProgramCommand:
 
 
 def subcommand(plugin: type[CommandTarget], word: str) -> ProgramCommand:
-    """Return the command that runs the subcommand ``word``: doctor, last-state or replay."""
+    """Return the command that runs a subcommand, such as ``doctor`` or ``last-state``."""
     return ProgramCommand(plugin.name, partial(_run, plugin, word))
 
 
@@ -115,7 +116,7 @@ def _run(plugin: type[CommandTarget], word: str, arguments: list[str], program: 
     try:
         target = _create_target(plugin, ConfigInput.from_cli_args(*parsed.config))
         hide = make_redactor(target.config)
-        runs = {"last-state": _last_state, "replay": _replay}
+        runs = {"engine": _engine, "last-state": _last_state, "replay": _replay}
         return runs[word](target, parsed)
     except (ConfigurationError, TargetSparkError) as error:
         for sentence in getattr(error, "errors", None) or [str(error)]:
@@ -145,6 +146,9 @@ def _parser(word: str, program: str) -> argparse.ArgumentParser:
     )
     if word == "doctor":
         parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    elif word == "engine":
+        parser.add_argument("action", choices=["start", "status", "stop"], help="what to do")
+        parser.epilog = "Exit code 1: no engine is running (status), or runs use it (stop)."
     elif word == "last-state":
         parser.add_argument("--job", help="the job, if it is not that of the settings")
         parser.epilog = "Exit code 1: no table holds a state of the job."
@@ -168,6 +172,19 @@ def _parser(word: str, program: str) -> argparse.ArgumentParser:
 
 def _print_line(text: str) -> None:
     write_to_stderr(f"{text}\n")
+
+
+# engine
+
+
+def _engine(plugin: CommandTarget, arguments: argparse.Namespace) -> int:
+    from target_spark.cli.engine import show_engines, start, stop
+
+    actions = {"start": start, "status": show_engines, "stop": stop}
+    code, lines = actions[arguments.action](settings.spark_settings(plugin.config))
+    for line in lines:
+        print(redact_line(line))  # noqa: T201  (the result)
+    return code
 
 
 # last-state

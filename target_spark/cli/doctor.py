@@ -25,7 +25,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from tap_core.config.loading import ConfigInput
 from tap_core.events import StreamId
 from tap_core.exceptions import ConfigurationError
+from tap_core.io.private_files import UntrustedPathError
 from tap_core.redaction import make_redactor, redact, redact_line
+from target_spark.cli.engine import describe_engine
 from target_spark.cli.last_state import find_recoverable_tables, get_job_metadata
 from target_spark.columns import ColumnOptions, schema_from_json_schema
 from target_spark.config import settings
@@ -43,6 +45,7 @@ from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import Table, TableLayout
+from target_spark.warm_engine.session import may_use_engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -157,6 +160,7 @@ def _checks(config: Mapping[str, Any], faults: Sequence[str]) -> Iterator[Check]
     results = list(preflight_checks(config))
     yield from results
     yield _job_lock(config)
+    yield from _engine(config)
     if any(check.verdict == "failed" for check in results if check.name in _NEEDED):
         yield Check("spark", "skipped", "requires the checks that failed above")
         yield from _check_security(config)
@@ -302,13 +306,26 @@ def _job_lock(config: Mapping[str, Any]) -> Check:
     return Check("lease", "warning", f"a run of job {job} is active: {owner}; another must wait")
 
 
+def _engine(config: Mapping[str, Any]) -> Iterator[Check]:
+    spark_settings = settings.spark_settings(config)
+    if not may_use_engine(spark_settings):
+        return
+    try:
+        text = describe_engine(spark_settings)
+    except UntrustedPathError as error:
+        text = f"{error}: let only this user enter that folder, or remove it"
+        yield Check("engine", "warning", text)
+        return
+    yield Check("engine", "ok", text or "none is running with these settings")
+
+
 # With a real Spark
 
 
 def _with_spark(config: Mapping[str, Any]) -> Iterator[Check]:
     began = time.monotonic()
     shared = settings.shared_folders(config)
-    session = start_spark(replace(settings.spark_settings(config), shared=shared))
+    session = start_spark(replace(settings.spark_settings(config), shared=shared, engine="never"))
     try:
         try:
             spark = session.spark()

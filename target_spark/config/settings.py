@@ -24,7 +24,7 @@ from target_spark.config.options import (
     WriteMode,
     split_identifier,
 )
-from target_spark.config.validation import validate_combinations
+from target_spark.config.validation import uses_spark_catalog, validate_combinations
 from target_spark.spark.session import SparkSettings
 from target_spark.storage.uris import resolve_address, to_local_folder, to_spark_uri
 from target_spark.tables.identifiers import RESERVED
@@ -263,6 +263,20 @@ SCHEMA: Final[JsonSchema] = {
             " which needs no JVM. With delta-rs, Spark starts when a batch or table needs it.",
             enum=["spark", "delta-rs"],
             default="spark",
+        ),
+        "engine": _setting(
+            "string",
+            "The use of an engine, a Spark of this machine that stays between runs: auto (use one"
+            " that is running with the same settings, else start an own Spark), keep (the same,"
+            " and start an engine if none is running), or never.",
+            enum=["auto", "keep", "never", None],
+            default="auto",
+        ),
+        "engine_idle_seconds": _setting(
+            "number",
+            "The seconds without a run after which an engine ends.",
+            exclusiveMinimum=0,
+            default=1800,
         ),
         "job": _setting(
             "string",
@@ -611,6 +625,20 @@ def spark_settings(config: Mapping[str, Any], scratch: str = "") -> SparkSetting
         addresses=tuple(filter(None, (get_path(config), config.get("staging")))),
         scratch=scratch,
         shared=shared_folders(config, scratch) if scratch else {},
+        engine="never" if _uses_session_catalog(config) else with_defaults(config)["engine"],
+        engine_idle_seconds=with_defaults(config)["engine_idle_seconds"],
+    )
+
+
+def _uses_session_catalog(config: Mapping[str, Any]) -> bool:
+    """Return True if a table has a name in Spark's own catalog.
+
+    All sessions of one Spark share this catalog, so tables of two runs could have the same name.
+    """
+    all_settings = (config, *({**config, **own} for own in (config.get("streams") or {}).values()))
+    return any(
+        split_identifier(each.get("catalog"), each.get("database")) and uses_spark_catalog(each)
+        for each in all_settings
     )
 
 

@@ -16,7 +16,7 @@ from target_spark.spark.exact_value_conf import describe_conflict, find_conflict
 from target_spark.storage.uris import get_scheme, to_local_folder
 from target_spark.tables.identifiers import fold_case, is_valid_folder_name
 
-__all__ = ["validate_combinations"]
+__all__ = ["uses_spark_catalog", "validate_combinations"]
 
 _DEFAULT_MASTER: Final = "local[*]"
 _MOST_CLUSTERED: Final = 4
@@ -216,7 +216,7 @@ def _of_place(config: _Settings, prefix: str, own: _Settings) -> Iterator[str]:
         return
     if own.get("catalog") or own.get("database"):
         yield from _of_catalog(config, prefix, merged)
-    if table and _uses_spark_catalog(merged) and not _NAME_IN_SPARKS_CATALOG.fullmatch(table):
+    if table and uses_spark_catalog(merged) and not _NAME_IN_SPARKS_CATALOG.fullmatch(table):
         yield f"{prefix}table: {table!r} is not a valid name; use letters, digits and '_' only"
 
 
@@ -233,7 +233,7 @@ def _of_folders(prefix: str, own: _Settings) -> Iterator[str]:
 
 def _of_catalog(config: _Settings, prefix: str, merged: _Settings) -> Iterator[str]:
     catalog, database = merged.get("catalog"), merged.get("database")
-    if _uses_spark_catalog(merged):
+    if uses_spark_catalog(merged):
         yield from _check_spark_catalog_location(prefix, merged)
         if database and not _NAME_IN_SPARKS_CATALOG.fullmatch(database):
             yield (
@@ -270,7 +270,7 @@ def _check_spark_catalog_location(prefix: str, merged: _Settings) -> Iterator[st
         )
 
 
-def _uses_spark_catalog(merged: _Settings) -> bool:
+def uses_spark_catalog(merged: _Settings) -> bool:
     """Return True if the tables are registered in Spark's own catalog.
 
     This catalog is in memory or in Hive's metastore.

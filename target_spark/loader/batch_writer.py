@@ -394,9 +394,16 @@ class BatchWriter:
             state.drops_not_null = is_not_null_violation(str(error))
             state.prepared_columns = None
 
+        def attempt() -> _T:
+            try:
+                return step()
+            except Exception as error:
+                self._engine.raise_if_engine_lost(error)
+                raise
+
         with disk_full_context(f"table {table.name} ({table.key})", "Free space there"):
             return retry_transient(
-                step, what or f"Table {table.name}", before_retry, self._stopping
+                attempt, what or f"Table {table.name}", before_retry, self._stopping
             )
 
     def _raise_engine_failure(self, error: BaseException) -> None:

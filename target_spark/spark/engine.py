@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from target_spark.config.options import RunInfo
-from target_spark.errors import TargetSparkError
+from target_spark.errors import EngineLostError, JobLockError, TargetSparkError
 from target_spark.spark.connect_session import ConnectSession
 from target_spark.spark.session import Session, SparkSettings
 from target_spark.storage.hadoop_fs import is_remote_session
 from target_spark.storage.job_lock import JobLock
+from target_spark.storage.retry import FailureKind, classify_failure
+from target_spark.warm_engine.files import wait_for_engine
+from target_spark.warm_engine.session import EngineSession, looks_for_engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,31 +26,52 @@ if TYPE_CHECKING:
 __all__ = ["LeasedSpark", "collect_garbage", "start_spark"]
 
 
+_LOSS_SECONDS: Final = 10.0
+"""Seconds to wait for a sign that an engine has ended after the connection to it broke."""
+
+_LEFTOVER_SECONDS: Final = 60.0
+"""Seconds to wait for the JVM of an engine that ended together with a run of the job."""
+
+
 def start_spark(
     settings: SparkSettings,
     *,
+    run: RunInfo | None = None,
     pass_fds: Sequence[int] = (),
     on_jvm: Callable[[int], None] | None = None,
     leftover_sessions: Sequence[str] = (),
     on_sessions: Callable[[Sequence[str]], None] | None = None,
-) -> Session | ConnectSession:
-    """Start a local Spark, or connect to a Spark Connect server. Return at once.
+    on_engine: Callable[[str | None], None] | None = None,
+) -> Session | ConnectSession | EngineSession:
+    """Start a local Spark, or connect to an engine or a Spark Connect server. Return at once.
 
     The start continues in the background.
 
     Args:
         settings: The Spark settings of the run. If ``remote`` is set, it is the server to connect
             to.
+        run: The job and the id of the run, for an engine; None for no job.
         pass_fds: File descriptors that a local JVM inherits, such as the descriptor of a lock.
         on_jvm: A function called with the process id of a local JVM.
         leftover_sessions: Ids of sessions that remain on the server from a run that was killed.
             They are ended first.
         on_sessions: A function called with the ids of the current sessions on the server, whenever
             a session begins or ends.
+        on_engine: A function called with the folder of the engine that the run uses, and with None
+            when the run uses no engine any more.
     """
     if settings.remote:
         return ConnectSession.start(
             settings, leftover_sessions=leftover_sessions, on_sessions=on_sessions
+        )
+    if looks_for_engine(settings):
+        return EngineSession.start(
+            settings,
+            run=run.id if run else "",
+            job=run.job if run else "",
+            locks=pass_fds,
+            on_jvm=on_jvm,
+            on_engine=on_engine,
         )
     return Session.start(settings, pass_fds=pass_fds, on_jvm=on_jvm)
 
@@ -80,7 +104,7 @@ class LeasedSpark:
         self._starting = threading.Lock()
         self._has_begun = False
         self._leases: list[JobLock] = []
-        self._session: Session | ConnectSession | None = None
+        self._session: Session | ConnectSession | EngineSession | None = None
 
     @property
     def started(self) -> bool:
@@ -128,18 +152,21 @@ class LeasedSpark:
         for job in run.jobs:  # an earlier release may be running under a former name
             lease = JobLock.acquire(warehouse, job, run=run.id, started=run.started)
             self._leases.append(lease)
+            _wait_for_leftover_engine(lease, job)
 
-    def _start(self) -> Session | ConnectSession:
+    def _start(self) -> Session | ConnectSession | EngineSession:
         """Start Spark in the background, if it has not been started, and return its session."""
         with self._starting:
             if self._session is None:
                 leftover = [name for lease in self._leases for name in lease.leftover_sessions]
                 self._session = start_spark(
                     self._settings,
+                    run=self._run,
                     pass_fds=[lease.fileno() for lease in self._leases],
                     on_jvm=self._record_jvm if self._leases else None,
                     leftover_sessions=leftover,
                     on_sessions=self._record_sessions if self._leases else None,
+                    on_engine=self._record_engine if self._leases else None,
                 )
             return self._session
 
@@ -150,6 +177,27 @@ class LeasedSpark:
     def _record_sessions(self, names: Sequence[str]) -> None:
         for lease in self._leases:
             lease.record_sessions(names)
+
+    def _record_engine(self, folder: str | None) -> None:
+        for lease in self._leases:
+            lease.record_engine(folder)
+
+    def raise_if_engine_lost(self, error: BaseException) -> None:
+        """Start an own Spark if ``error`` was caused by the end of the engine of this run.
+
+        Raises:
+            EngineLostError: The calling thread used an engine that has ended. It can repeat its
+                work with the run's own Spark.
+        """
+        if not isinstance(self._session, EngineSession):
+            return
+        is_cut = classify_failure(error) is FailureKind.CUT
+        seconds = _LOSS_SECONDS if is_cut else 0
+        if self._session.replace_lost_engine(seconds):
+            raise EngineLostError(
+                "The engine ended in the middle of the run. Earlier commits are safe, and no state"
+                " is ahead of them; start again."
+            ) from error
 
     def spark(self) -> SparkSession:
         """Return the calling thread's session. Wait until Spark has started.
@@ -204,6 +252,24 @@ class _SessionOnDemand:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine.spark(), name)
+
+
+def _wait_for_leftover_engine(lease: JobLock, job: str) -> None:
+    """Wait for the JVM of an engine that was killed together with the last run of the job.
+
+    Raises:
+        JobLockError: The JVM did not end in time.
+    """
+    folder = lease.leftover_engine
+    if folder is None:
+        return
+    if not wait_for_engine(folder, _LEFTOVER_SECONDS):
+        raise JobLockError(
+            f"The last run of job {job!r} is dead and so is its engine, but the engine's JVM still"
+            f" runs after {_LEFTOVER_SECONDS:g} s and may yet commit. End that JVM and start"
+            f" again. (The engine's folder is {folder}.)"
+        )
+    lease.record_engine(None)
 
 
 def collect_garbage(spark: SparkSession) -> None:

@@ -137,6 +137,10 @@ class SparkSettings:
         app_name: The name of the application in Spark.
         scratch: A private folder for temporary files of a local Spark, which contain rows in plain
             text; "" for Spark's default.
+        engine: ``auto`` to use a running engine that fits, ``keep`` to start one if none is
+            running, or ``never``. An engine is a Spark that stays between runs.
+        engine_idle_seconds: The seconds without a run after which an engine that this run starts
+            ends.
         shared: Folders of this machine that remote executors must be able to access, by the name of
             the setting.
     """
@@ -151,15 +155,18 @@ class SparkSettings:
     app_name: str = "target-spark"
     scratch: str = ""
     shared: Mapping[str, str] = field(default_factory=dict)
+    engine: str = "never"
+    engine_idle_seconds: float = 1800
 
     def with_task_retries(self) -> SparkSettings:
         """Return a copy of the settings in which Spark retries failed tasks.
 
         For a local master the number of attempts is part of the master URL, so the URL is changed.
-        A cluster retries by default.
+        A cluster retries by default. The run starts its own Spark, because its tasks run a tap.
         """
         local = _LOCAL.fullmatch(self.master)
-        return replace(self, master=f"local[{local[1] or 1},{_TRIES}]") if local else self
+        alone = replace(self, engine="never")
+        return replace(alone, master=f"local[{local[1] or 1},{_TRIES}]") if local else alone
 
 
 def load_libraries(*, connect: bool = False) -> None:

@@ -31,6 +31,7 @@ from target_spark.storage.uris import resolve_address, to_local_folder
 __all__ = [
     "JobLock",
     "get_lock_holder",
+    "get_start_ticks",
     "lock_file_path",
     "monotonic_run_start",
     "wait_for_orphaned_jvms",
@@ -39,6 +40,7 @@ __all__ = [
 _PAUSE = 0.1
 _STARTED = "run_started"
 _SESSIONS = "sessions"
+_ENGINE = "engine"
 _SHORT = 100
 
 
@@ -181,13 +183,14 @@ class JobLock:
         file = _open(warehouse, path, job)
         try:
             _wait_for_lock(file, path, job, wait_seconds)
-            leftover_sessions = _read_owner(file).get(_SESSIONS, [])
+            former = _read_owner(file)
             owner = {
                 "job": job,
                 "run": run,
                 _STARTED: started,
                 **_this_process(),
-                _SESSIONS: leftover_sessions,
+                _SESSIONS: former.get(_SESSIONS, []),
+                _ENGINE: former.get(_ENGINE),
             }
             lock = cls(path, file, owner)
             lock._write()
@@ -222,6 +225,20 @@ class JobLock:
         If the run is killed, the next run finds them in `leftover_sessions`.
         """
         self._owner[_SESSIONS] = list(names)
+        self._write()
+
+    @property
+    def leftover_engine(self) -> str | None:
+        """The folder of the engine that an earlier, killed run has used; None if it used none."""
+        engine: str | None = self._owner.get(_ENGINE)
+        return engine
+
+    def record_engine(self, folder: str | None) -> None:
+        """Store in the lock file the folder of the engine that this run uses; None for none.
+
+        If the run is killed, the next run finds it in `leftover_engine`.
+        """
+        self._owner[_ENGINE] = folder
         self._write()
 
     def release(self, *, remove: bool = False) -> None:
@@ -329,7 +346,7 @@ def _this_process() -> dict[str, Any]:
     return {
         "pid": os.getpid(),
         "host": socket.gethostname(),
-        "born": _get_start_ticks(os.getpid()),
+        "born": get_start_ticks(os.getpid()),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
 
@@ -348,10 +365,10 @@ def _is_dead(owner: Mapping[str, Any]) -> bool:
         return True
     except PermissionError:
         pass  # the process exists and belongs to another user
-    return _get_start_ticks(pid) != owner.get("born")
+    return get_start_ticks(pid) != owner.get("born")
 
 
-def _get_start_ticks(pid: int) -> str | None:
+def get_start_ticks(pid: int) -> str | None:
     """Return the start time of a process in kernel ticks since boot.
 
     Return None if the time is unknown or the process is a zombie.

@@ -7,6 +7,7 @@ because the storage, the catalog and the table format each have their own:
     conflict    another writer changed the table: 5 attempts with shorter pauses
     stale       the table changed after it was read: 1 retry at once
     full, cut   disk full; Spark does not respond or is ending: no retry
+    lost        the engine ended: 1 retry at once, with the run's own Spark
     away        Spark Connect server silent or restarted: 7 attempts within three minutes
     lasting     everything else: no retry
 
@@ -25,7 +26,7 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any, Final, TypeAlias, TypeVar
 
-from target_spark.errors import DiskFullError, StorageError, TargetSparkError
+from target_spark.errors import DiskFullError, EngineLostError, StorageError, TargetSparkError
 from target_spark.storage.errors import find_storage_error
 from target_spark.tables.constraints import is_not_null_violation
 
@@ -56,6 +57,7 @@ class FailureKind(Enum):
         FULL: A disk is full; not retried.
         CUT: The connection to the JVM broke; not retried.
         AWAY: The Spark Connect server does not respond or was restarted; retried within minutes.
+        LOST: The engine ended, and the run has its own Spark now; retried once.
         LASTING: Any other failure; not retried.
     """
 
@@ -65,6 +67,7 @@ class FailureKind(Enum):
     FULL = "full"
     CUT = "cut"
     AWAY = "away"
+    LOST = "lost"
     LASTING = "lasting"
 
 
@@ -73,6 +76,7 @@ BACKOFF_SECONDS: Final[dict[FailureKind, tuple[float, ...]]] = {
     FailureKind.AWAY: (1, 4, 15, 40, 60, 60),
     FailureKind.CONFLICT: (0.2, 1, 3, 9),
     FailureKind.STALE: (0,),
+    FailureKind.LOST: (0,),
 }
 """The seconds between two attempts."""
 
@@ -162,6 +166,8 @@ def classify_failure(error: BaseException) -> FailureKind:
 
     The decision is based on the class names and messages of the exception and its causes.
     """
+    if isinstance(error, EngineLostError):
+        return FailureKind.LOST
     if _is_server_unavailable(error):
         return FailureKind.AWAY
     python_names = [(f"{kind.__module__}.", kind.__name__) for kind in type(error).__mro__]

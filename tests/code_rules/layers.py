@@ -142,6 +142,7 @@ LAYERS: dict[str, int] = {
     "target_spark.cli": 1,
     "target_spark.cli.schema_input": 2,  # SCHEMA given by a user
     "target_spark.cli.last_state": 5,  # last state in the tables
+    "target_spark.cli.engine": 5,  # start and end of engines
     "target_spark.cli.replay": 6,  # reloading of quarantined rows
     "target_spark.cli.commands": 7,  # sub-commands
     "target_spark.cli.doctor": 6,  # checks of an installation
@@ -158,6 +159,7 @@ LAYERS: dict[str, int] = {
     "target_spark.loader.batch_file_download": 4,
     "target_spark.loader.batch_file_ingest": 4,  # rows of BATCH files into the spool
     "target_spark.spark.engine": 4,  # start and end of Spark
+    "target_spark.warm_engine": 3,  # a Spark that stays between runs
     "target_spark.loader.write_modes": 4,  # write operation by write mode
     "target_spark.loader.batch_writer": 4,  # commit of one batch to its table
     "target_spark.loader.commit_stages": 4,  # stages of one commit
@@ -259,6 +261,7 @@ HEAVY: dict[str, LibraryUse] = {
             "target_spark.cli.replay",
             "target_spark.cli.doctor",
             "target_spark.spark.engine",
+            "target_spark.warm_engine",
             "target_spark.spark.connect_session",
             "target_spark.spark.connect_checks",
             "target_spark.storage.hadoop_fs",

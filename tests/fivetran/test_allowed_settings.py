@@ -296,6 +296,8 @@ def test_every_setting_is_listed_as_allowed_or_refused() -> None:
     refused = {
         "master",
         "remote",
+        "engine",
+        "engine_idle_seconds",
         "jars",
         "staging",
         "report",

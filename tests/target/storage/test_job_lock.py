@@ -19,8 +19,8 @@ from target_spark.config import settings
 from target_spark.errors import JobLockError, TableError
 from target_spark.storage.job_lock import (
     JobLock,
-    _get_start_ticks,
     _locked,
+    get_start_ticks,
     lock_file_path,
     monotonic_run_start,
     wait_for_orphaned_jvms,
@@ -227,7 +227,7 @@ def test_wait_for_orphaned_jvms_waits_and_removes_the_lock_file(owners, tmp_path
     ending = subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -9 {child}"])
     wait_for_orphaned_jvms(str(tmp_path), "jo", wait_seconds=60)
     ending.wait()
-    assert _get_start_ticks(child or 0) is None
+    assert get_start_ticks(child or 0) is None
     assert not lock_file_path(str(tmp_path), "job").exists()
 
 
@@ -289,3 +289,17 @@ def test_full_disk_for_the_lock_file_is_an_error(
         patch.setattr(os, "pwrite", full)
         held.release()
     JobLock.acquire(str(tmp_path), "job").release()
+
+
+def test_engine_of_a_killed_run_is_known_to_the_next_run(tmp_path: Path) -> None:
+    first = JobLock.acquire(str(tmp_path), "job")
+    assert first.leftover_engine is None
+    first.record_engine("/engines/one")
+    os.close(first.fileno())  # as if it was killed
+    second = JobLock.acquire(str(tmp_path), "job")
+    assert second.leftover_engine == "/engines/one"
+    second.record_engine(None)
+    second.release()
+    third = JobLock.acquire(str(tmp_path), "job")
+    assert third.leftover_engine is None
+    third.release()

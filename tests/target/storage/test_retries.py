@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from py4j.protocol import Py4JError
 
-from target_spark.errors import CommitLostError, DiskFullError, StorageError
+from target_spark.errors import CommitLostError, DiskFullError, EngineLostError, StorageError
 from target_spark.storage import retry
 from target_spark.storage.retry import (
     BACKOFF_SECONDS,
@@ -123,6 +123,14 @@ def test_each_kind_of_failure_has_its_own_number_of_tries(pauses: list[float]) -
     assert pauses == [0.2, 1, 1, 0]
     with pytest.raises(StorageError, match=r"Spark refused the write. Tried 2 times"):
         retry_transient(failing(stale, stale), "a", nothing)
+
+
+def test_work_is_repeated_once_at_once_after_the_engine_ended(pauses: list[float]) -> None:
+    lost = EngineLostError("The engine ended.")
+    assert retry_transient(failing(lost), "a", nothing) == "done"
+    assert pauses == [0]
+    with pytest.raises(EngineLostError):
+        retry_transient(failing(lost, lost), "a", nothing)
 
 
 def test_failure_after_a_signal_is_not_retried(pauses: list[float]) -> None:

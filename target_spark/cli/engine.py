@@ -1,0 +1,140 @@
+"""The command `target-spark engine`: start, show and stop the engine of a configuration."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tap_core.io.private_files import UntrustedPathError
+from target_spark.errors import SparkUnavailableError
+from target_spark.spark.session import SparkSettings
+from target_spark.warm_engine.files import EngineFolder, engines_folder, list_engines
+from target_spark.warm_engine.identity import Identity, find_differences
+from target_spark.warm_engine.session import may_use_engine
+from target_spark.warm_engine.start import start_engine
+
+__all__ = ["describe_engine", "show_engines", "start", "stop"]
+
+_START_SECONDS: Final = 600.0
+_RESPONSE_SECONDS: Final = 30.0
+_NAMED: Final = 5
+
+
+def start(settings: SparkSettings) -> tuple[int, list[str]]:
+    """Start an engine for a configuration, unless one is running, and wait for its Spark.
+
+    Returns:
+        The exit code, and the lines to print.
+
+    Raises:
+        SparkUnavailableError: The configuration cannot use an engine, or the engine did not start.
+    """
+    if not may_use_engine(settings):
+        raise SparkUnavailableError(
+            "These settings cannot use an engine: an engine is a Spark of this machine (master"
+            " local[...], no remote) for tables in folders or in a catalog of their own (not"
+            " spark_catalog), and engine must not be never."
+        )
+    identity = Identity.of_run(settings)
+    try:
+        folder, connection, is_new = start_engine(settings, identity)
+        connection.close()
+        found = folder.request(_START_SECONDS, request="status", wait=True)
+    except UntrustedPathError as error:
+        raise _untrusted(error) from None
+    except OSError as error:
+        raise SparkUnavailableError(
+            f"The engine ended at its start ({error}); its messages are in a log below"
+            f" {engines_folder()}."
+        ) from error
+    if found["error"]:
+        raise SparkUnavailableError(f"{found['error']} (The engine's log is {folder.log}.)")
+    words = "The engine was started" if is_new else "An engine with these settings was running"
+    return 0, [f"{words}: {_describe(found)}."]
+
+
+def show_engines(settings: SparkSettings) -> tuple[int, list[str]]:
+    """Describe the engines of this user, and the one that a run with these settings uses.
+
+    Returns:
+        The exit code, which is 0 if a run would use an engine, and the lines to print.
+
+    Raises:
+        SparkUnavailableError: Another user can enter a folder of the engines.
+    """
+    identity = Identity.of_run(settings)
+    lines, code = list[str](), 1
+    try:
+        for folder in list_engines():
+            found = _request(folder, "status")
+            if found is None:
+                continue
+            is_fit = folder.path.name == identity.key and may_use_engine(settings)
+            code = 0 if is_fit else code
+            lines.append(f"{_describe(found)}. {_fit(identity, folder)}")
+            lines += [f"  used by {run}" for run in found["runs"]]
+    except UntrustedPathError as error:
+        raise _untrusted(error) from None
+    return code, lines or ["No engine is running."]
+
+
+def stop(settings: SparkSettings) -> tuple[int, list[str]]:
+    """Stop the engine of a configuration, unless a run uses it.
+
+    Returns:
+        The exit code, which is 1 if runs use the engine, and the lines to print.
+
+    Raises:
+        SparkUnavailableError: Another user can enter the folder of the engine.
+    """
+    try:
+        folder = EngineFolder.find(Identity.of_run(settings).key)
+        found = None if folder is None else _request(folder, "stop")
+    except UntrustedPathError as error:
+        raise _untrusted(error) from None
+    if found is None:
+        return 0, ["No engine with these settings is running."]
+    if found["runs"]:
+        used = "; ".join(found["runs"])
+        return 1, [f"The engine is not stopped, because a run uses it: {used}. Try again later."]
+    return 0, ["The engine was stopped."]
+
+
+def describe_engine(settings: SparkSettings) -> str | None:
+    """Return a text about the engine that a run with these settings uses; None for none.
+
+    Raises:
+        UntrustedPathError: Another user can enter the folder of the engine.
+    """
+    folder = EngineFolder.find(Identity.of_run(settings).key)
+    found = None if folder is None else _request(folder, "status")
+    return None if found is None else _describe(found)
+
+
+def _request(folder: EngineFolder, request: str) -> dict[str, Any] | None:
+    """Return the response of an engine; None if it has ended."""
+    try:
+        return folder.request(_RESPONSE_SECONDS, request=request)
+    except UntrustedPathError:
+        raise
+    except OSError:
+        return None
+
+
+def _describe(found: dict[str, Any]) -> str:
+    state = "in use" if found["runs"] else f"idle for {found['idle']} of {found['idle_limit']:g} s"
+    application = found["application"] or "starting"
+    return f"process {found['pid']}, JVM {found['jvm']}, Spark {application}, {state}"
+
+
+def _fit(identity: Identity, folder: EngineFolder) -> str:
+    names = find_differences(identity, folder.read_description().get("identity", {}))
+    if not names:
+        return "A run with these settings uses it."
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"It was started with another value of: {', '.join(names[:_NAMED])}{more}."
+
+
+def _untrusted(error: UntrustedPathError) -> SparkUnavailableError:
+    return SparkUnavailableError(
+        f"No engine is used: {error}. Let only this user enter that folder, or remove it."
+    )

@@ -1,0 +1,310 @@
+"""Files of the engines of this user: one private folder for each engine.
+
+A folder has the socket on which the engine listens, a lock that the engine and its JVM hold until
+both have ended, a description of the engine, and its log. No other user may enter a folder, and
+owner and mode are checked before a file in it is used. There is no token on disk: the kernel
+lets only this user connect to the socket, and both sides check the user at the other end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import stat
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tap_core.io.private_files import (
+    UntrustedPathError,
+    check_parents,
+    make_parents,
+    open_regular,
+    owner_name,
+    replace_file,
+)
+from target_spark.spark.jvm import cache_folder
+
+__all__ = [
+    "EngineFolder",
+    "check_peer",
+    "engines_folder",
+    "list_engines",
+    "receive_message",
+    "send_message",
+    "wait_for_engine",
+]
+
+_LONGEST_ADDRESS: Final = 100
+"""The kernel accepts addresses of Unix sockets of at most 104 to 108 bytes."""
+
+_MOST_BYTES: Final = 1 << 20
+_MOST_FILES: Final = 16
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_PAUSE: Final = 0.1
+
+
+def engines_folder() -> Path:
+    """Return the folder for the engines of this user, in the user's cache folder."""
+    return cache_folder() / "engines"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFolder:
+    """The folder of one engine.
+
+    Attributes:
+        path: The path of the folder; its name is the engine's identity.
+    """
+
+    path: Path
+
+    @classmethod
+    def find(cls, key: str) -> EngineFolder | None:
+        """Return the folder of an engine, or None if it does not exist.
+
+        Raises:
+            UntrustedPathError: Another user owns the folder or may enter it.
+        """
+        folder = cls(engines_folder() / key)
+        if not folder.path.is_dir():
+            return None
+        folder.check()
+        return folder
+
+    @classmethod
+    def make(cls, key: str) -> EngineFolder:
+        """Return the folder of an engine, and create it if it does not exist.
+
+        Raises:
+            UntrustedPathError: Another user owns the folder or may enter it.
+            OSError: The folder cannot be created.
+        """
+        folder = cls(engines_folder() / key)
+        make_parents(folder.path.parent)
+        for path in (folder.path.parent, folder.path):
+            path.mkdir(mode=0o700, exist_ok=True)
+        folder.check()
+        return folder
+
+    @property
+    def log(self) -> Path:
+        """The log of the engine and of its JVM."""
+        return self.path / "log"
+
+    def check(self) -> None:
+        """Check that only this user can use the folder.
+
+        Raises:
+            UntrustedPathError: Another user owns the folder or a folder above it, or may enter it.
+        """
+        check_parents(self.path)
+        for path in (self.path.parent, self.path):
+            status = path.lstat()
+            if not stat.S_ISDIR(status.st_mode):
+                raise UntrustedPathError(path, "is a link or a file instead of a folder")
+            _check_private(path, status)
+
+    def lock(self) -> int | None:
+        """Take the engine's lock, and return its file descriptor; None if an engine has it.
+
+        The JVM inherits the descriptor, so the lock lasts until engine and JVM have ended.
+        """
+        file = self._open("lock", os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            return None
+        return file
+
+    def open_log(self) -> int:
+        """Create an empty log, and return its file descriptor."""
+        return self._open("log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+
+    def describe(self, **facts: Any) -> None:
+        """Write the description of the engine."""
+        replace_file(self.path / "engine.json", json.dumps(facts))
+
+    def read_description(self) -> dict[str, Any]:
+        """Return the description of the engine, which is empty if the file is missing.
+
+        Raises:
+            UntrustedPathError: Another user could have written the description.
+        """
+        try:
+            file = self._open("engine.json", os.O_RDONLY)
+        except FileNotFoundError:
+            return {}
+        with os.fdopen(file, "rb") as opened:
+            try:
+                found = json.loads(opened.read(_MOST_BYTES))
+            except ValueError:
+                return {}
+        return found if isinstance(found, dict) else {}
+
+    def listen(self) -> socket.socket:
+        """Return a socket that listens for runs. The caller must have the engine's lock."""
+        (self.path / "socket").unlink(missing_ok=True)  # of an engine that was killed
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with self._address() as address:
+            listener.bind(address)
+        listener.listen(64)
+        return listener
+
+    def connect(self, timeout: float) -> socket.socket:
+        """Return a connection to the engine.
+
+        Args:
+            timeout: The seconds after which connecting, or a response, fails.
+
+        Raises:
+            OSError: No engine listens, or it belongs to another user.
+        """
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(timeout)
+        try:
+            with self._address() as address:
+                connection.connect(address)
+            check_peer(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def request(self, timeout: float, **message: Any) -> dict[str, Any]:
+        """Send one message to the engine and return its response.
+
+        Raises:
+            OSError: No engine listens, or it does not respond.
+        """
+        with self.connect(timeout) as connection:
+            send_message(connection, message)
+            return receive_message(connection)[0]
+
+    def remove_socket(self) -> None:
+        """Remove the socket and the description, so that no further run finds the engine."""
+        for name in ("socket", "engine.json"):
+            (self.path / name).unlink(missing_ok=True)
+
+    def _open(self, name: str, flags: int) -> int:
+        path = self.path / name
+        file, status = open_regular(path, flags)
+        try:
+            _check_private(path, status)
+        except BaseException:
+            os.close(file)
+            raise
+        return file
+
+    @contextlib.contextmanager
+    def _address(self) -> Iterator[str]:
+        """Context manager: yield the address of the socket; a short one if the path is long."""
+        path = str(self.path / "socket")
+        if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
+            yield path
+            return
+        handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            yield f"/proc/self/fd/{handle}/socket"
+        finally:
+            os.close(handle)
+
+
+def list_engines() -> list[EngineFolder]:
+    """Return the folders of all engines of this user that have a description.
+
+    Raises:
+        UntrustedPathError: Another user owns a folder or may enter it.
+    """
+    root = engines_folder()
+    if not root.is_dir():
+        return []
+    folders = [EngineFolder(path.parent) for path in sorted(root.glob("*/engine.json"))]
+    for folder in folders:
+        folder.check()
+    return folders
+
+
+def wait_for_engine(path: str, seconds: float) -> bool:
+    """Wait until an engine accepts connections or has ended with its JVM. Return False if neither.
+
+    An engine that was killed leaves a JVM that may commit for a moment.
+
+    Args:
+        path: The path of the engine's folder.
+        seconds: The longest wait.
+    """
+    folder, end = EngineFolder(Path(path)), time.monotonic() + seconds
+    while True:
+        with contextlib.suppress(OSError):
+            folder.connect(1).close()
+            return True
+        try:
+            lock = folder.lock()
+        except OSError:  # the folder is gone, and so is the engine
+            return True
+        if lock is not None:
+            os.close(lock)
+            return True
+        if time.monotonic() > end:
+            return False
+        time.sleep(_PAUSE)
+
+
+def send_message(
+    connection: socket.socket, message: dict[str, Any], files: Sequence[int] = ()
+) -> None:
+    """Send a message as a line of JSON, together with open files."""
+    data = json.dumps(message).encode() + b"\n"
+    if not files:
+        connection.sendall(data)
+        return
+    sent = socket.send_fds(connection, [data], files)
+    connection.sendall(data[sent:])
+
+
+def receive_message(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """Return the next message and the open files that were sent with it.
+
+    Raises:
+        OSError: The other side closed the connection, or sent something else.
+    """
+    data, files = b"", list[int]()
+    while not data.endswith(b"\n"):
+        chunk, received, _, _ = socket.recv_fds(connection, _MOST_BYTES, _MOST_FILES)
+        files += received
+        data += chunk
+        if not chunk or len(data) > _MOST_BYTES:
+            for file in files:
+                os.close(file)
+            raise ConnectionResetError("the connection was closed")
+    return json.loads(data), files
+
+
+def check_peer(connection: socket.socket) -> None:
+    """Check that the process at the other end of a Unix socket belongs to this user.
+
+    Raises:
+        PermissionError: It belongs to another user.
+    """
+    if not hasattr(socket, "SO_PEERCRED"):  # elsewhere the mode of the folder decides
+        return
+    size = struct.calcsize("3i")
+    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    user = struct.unpack("3i", found)[1]
+    if user != os.geteuid():
+        raise PermissionError(f"the process at the other end belongs to {owner_name(user)}")
+
+
+def _check_private(path: Path, status: os.stat_result) -> None:
+    if status.st_uid != os.geteuid():
+        raise UntrustedPathError(path, f"belongs to another user ({owner_name(status.st_uid)})")
+    if status.st_mode & _OTHERS:
+        raise UntrustedPathError(path, f"has mode {stat.S_IMODE(status.st_mode):04o}, not 0700")

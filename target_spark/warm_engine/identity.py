@@ -1,0 +1,133 @@
+"""Identity of an engine: all that its Spark was started with, except the locations of tables.
+
+A run uses an engine only if both have the same identity, so the run has the same Spark, jars,
+settings, credentials and file modes as with its own Spark. The parts are kept as digests,
+because settings and environment variables may contain secrets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from target_spark.spark.jars import uses_s3
+from target_spark.spark.jvm import spark_home
+from target_spark.spark.session import SparkSettings
+from target_spark.storage.uris import to_local_folder
+
+__all__ = ["Identity", "find_differences"]
+
+_VARIABLES: Final = re.compile(
+    r"(AWS|AZURE|GOOGLE|GCS|HADOOP|HDFS|YARN|HIVE|S3|SPARK|PYSPARK|JAVA|JDK|KRB5|LC|LD)_.*"
+    r"|_JAVA_OPTIONS|PYTHON(PATH|HOME|HASHSEED)|KRB5CCNAME|LANG|TZ|HOME|XDG_CACHE_HOME"
+    r"|(?i:\w+_proxy)"
+)
+"""Environment variables that Spark, Java, the storage libraries or Python's workers may read."""
+
+_SHORT: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """All that the Spark of an engine was started with, as digests by name.
+
+    Attributes:
+        parts: A digest of the value of each part, such as ``master`` or
+            ``spark.driver.memory``.
+    """
+
+    parts: Mapping[str, str]
+
+    @classmethod
+    def of_run(cls, settings: SparkSettings, environ: Mapping[str, str] | None = None) -> Identity:
+        """Return the identity of the engine that a run with these settings may use.
+
+        Args:
+            settings: The Spark settings of the run.
+            environ: The environment variables to read; None for those of this process.
+        """
+        variables = os.environ if environ is None else environ
+        values = {
+            **dict(_program_parts(settings, variables)),
+            **dict(_setting_parts(settings)),
+            **{f"variable {k}": v for k, v in variables.items() if _VARIABLES.fullmatch(k)},
+        }
+        return cls({name: _digest(name, value) for name, value in sorted(values.items())})
+
+    @property
+    def key(self) -> str:
+        """The name of the engine's folder: a digest of all parts."""
+        return _digest(json.dumps(self.parts, sort_keys=True))
+
+
+def find_differences(wanted: Identity, found: Mapping[str, str]) -> list[str]:
+    """Return the sorted names of the parts that two identities do not share.
+
+    Args:
+        wanted: The identity of a run.
+        found: The parts of the identity of an engine.
+    """
+    names = {*wanted.parts, *found}
+    return sorted(name for name in names if wanted.parts.get(name) != found.get(name))
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogateescape")).hexdigest()[:_SHORT]
+
+
+def _program_parts(
+    settings: SparkSettings, environ: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the programs that the engine runs, and the rights of the files that it creates."""
+    version = metadata.version("pyspark")
+    yield "PySpark", version
+    yield "Python", sys.executable
+    yield "target-spark", f"{Path(__file__).parents[1]} {metadata.version('tap-core-sdk')}"
+    java_home = environ.get("JAVA_HOME")
+    java = (
+        f"{java_home}/bin/java"
+        if java_home
+        else shutil.which("java", path=environ.get("PATH", "")) or ""
+    )
+    yield "Java", _describe_file(os.path.realpath(java)) if java else ""
+    folder = environ.get("SPARK_CONF_DIR") or str(
+        Path(spark_home(settings.master, version), "conf")
+    )
+    yield "spark-defaults.conf", _describe_file(str(Path(folder, "spark-defaults.conf")))
+    mask = os.umask(0o077)
+    os.umask(mask)
+    yield "umask", oct(mask)
+
+
+def _setting_parts(settings: SparkSettings) -> Iterator[tuple[str, str]]:
+    yield "format", settings.format
+    yield "master", settings.master
+    yield "small_runs", str(settings.small_runs)
+    yield "object storage", str(uses_s3(settings.addresses, settings.conf))
+    yield "jars", " ".join(map(_describe_jar, settings.jars))
+    if settings.conf or settings.jars:  # they may contain relative paths
+        yield "the working folder", os.getcwd()  # noqa: PTH109  (Path.cwd does the same)
+    yield from settings.conf.items()
+
+
+def _describe_jar(jar: str) -> str:
+    local = to_local_folder(jar)
+    return jar if local is None else _describe_file(str(local.absolute()))
+
+
+def _describe_file(path: str) -> str:
+    """Return a file's path, size and time of its last change; without the last two if missing."""
+    try:
+        status = os.stat(path)  # noqa: PTH116  (a path as text)
+    except OSError:
+        return path
+    return f"{path} {status.st_size} {status.st_mtime_ns}"

@@ -1,0 +1,299 @@
+"""The process of an engine: it starts Spark, serves runs, and ends after an idle time.
+
+- A run connects to the engine's socket and keeps the connection until its end, so the kernel tells
+the engine when a run has ended, even if it was killed.
+- A run gets its own py4j server on loopback, with a new token that is sent over the socket.
+- A run hands over the locks of its job. The engine releases them when no thread of the JVM works
+for the run any more, so no other run of the job starts before.
+- The JVM ends with this process, because its standard input is a pipe from this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+from target_spark.errors import TargetSparkError
+from target_spark.spark.session import Session, SparkSettings
+from target_spark.storage.job_lock import get_start_ticks
+from target_spark.storage.retry import first_error_line
+from target_spark.storage.spool import open_spool_folder
+from target_spark.warm_engine.files import (
+    EngineFolder,
+    check_peer,
+    receive_message,
+    send_message,
+)
+
+__all__ = ["EngineServer", "main"]
+
+logger = logging.getLogger(__name__)
+
+_BEAT_SECONDS: Final = 0.5
+_PAUSE: Final = 0.02
+_REQUEST_SECONDS: Final = 30.0
+_STOPPING: Final = "The engine is stopping."
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run that uses the engine.
+
+    Attributes:
+        id: The id of the run, which names its JVM threads and tags its Spark jobs.
+        pid: The process id of the run.
+        job: The name of the run's job.
+        started: The start of the run's use of the engine, in seconds since 1970.
+    """
+
+    id: str
+    pid: int
+    job: str
+    started: float
+
+    def describe(self) -> str:
+        """Return the run as text: job, process, start."""
+        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.started))
+        return f"job {self.job or 'without a name'}, process {self.pid}, since {since}"
+
+
+class EngineServer:
+    """Serves the Spark of this process to runs, until it is stopped or idle for too long.
+
+    Args:
+        session: The started Spark.
+        idle_seconds: The seconds without a run after which the engine ends.
+    """
+
+    def __init__(self, session: Session, idle_seconds: float) -> None:
+        self._session = session
+        self._idle_seconds = idle_seconds
+        self._started = time.time()
+        self._runs: dict[str, _Run] = {}
+        self._guard = threading.Lock()
+        self._idle_since = time.monotonic()
+        self._is_closing = False
+        self._stop = threading.Event()
+
+    def serve(self, listener: socket.socket) -> int:
+        """Serve runs until the engine is stopped, idle for too long, or its JVM has ended.
+
+        Args:
+            listener: The socket on which the engine listens.
+
+        Returns:
+            The exit code: 0, or 1 if Spark did not start or its JVM ended.
+        """
+        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+        while not self._may_end():
+            failure = self._session.failure
+            if failure is not None:
+                logger.error("The engine ends: %s", failure)
+                time.sleep(_BEAT_SECONDS)  # for runs that wait for the start
+                return 1
+            self._stop.wait(_BEAT_SECONDS)
+            if self._stop.is_set():
+                time.sleep(_PAUSE)
+        logger.info("The engine ends.")
+        return 0
+
+    def request_stop(self) -> None:
+        """End the engine as soon as no run uses it. New runs are refused at once."""
+        self._is_closing = True
+        self._stop.set()
+
+    def _may_end(self) -> bool:
+        with self._guard:
+            if self._runs:
+                return False
+            if not self._is_closing:
+                idle = time.monotonic() - self._idle_since
+                self._is_closing = idle > self._idle_seconds
+            return self._is_closing
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._respond, args=(connection,), daemon=True).start()
+
+    def _respond(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError, ValueError):
+            connection.settimeout(_REQUEST_SECONDS)
+            check_peer(connection)
+            message, files = receive_message(connection)
+            try:
+                self._handle(connection, message)
+            finally:
+                for file in files:  # the locks of the run's job
+                    os.close(file)
+
+    def _handle(self, connection: socket.socket, message: Mapping[str, Any]) -> None:
+        if message["request"] == "attach":
+            self._serve_run(connection, message)
+        elif message["request"] == "stop":
+            send_message(connection, self._refuse_or_stop())
+        else:
+            if message.get("wait"):
+                with contextlib.suppress(TargetSparkError):
+                    self._session.spark()
+            send_message(connection, self._describe())
+
+    def _refuse_or_stop(self) -> dict[str, Any]:
+        with self._guard:
+            if not self._runs:
+                self.request_stop()
+            return {"runs": [run.describe() for run in self._runs.values()]}
+
+    def _describe(self) -> dict[str, Any]:
+        failure = self._session.failure
+        with self._guard:
+            runs = [run.describe() for run in self._runs.values()]
+            idle = 0 if runs else round(time.monotonic() - self._idle_since)
+        return {
+            "pid": os.getpid(),
+            "jvm": self._session.jvm_pid,
+            "started": self._started,
+            "application": self._session.application,
+            "runs": runs,
+            "idle": idle,
+            "idle_limit": self._idle_seconds,
+            "error": None if failure is None else str(failure),
+        }
+
+    # Runs
+
+    def _serve_run(self, connection: socket.socket, message: Mapping[str, Any]) -> None:
+        """Attach a run to Spark, wait for its end, and wait until the JVM does nothing for it."""
+        run = _Run(str(message["run"]), int(message["pid"]), str(message["job"]), time.time())
+        with self._guard:
+            if self._is_closing:
+                send_message(connection, {"error": _STOPPING})
+                return
+            self._runs[run.id] = run
+        gateway: Any = None
+        try:
+            gateway = self._open_gateway(connection)
+            if gateway is not None:
+                connection.settimeout(None)
+                with contextlib.suppress(OSError):  # the run was killed
+                    receive_message(connection)
+        finally:
+            if gateway is not None:
+                self._end_run(run, gateway)
+            with self._guard:
+                del self._runs[run.id]
+                self._idle_since = time.monotonic()
+        send_message(connection, {"ended": True})
+
+    def _open_gateway(self, connection: socket.socket) -> Any:
+        """Start a py4j server for a run, and send its port and token to the run.
+
+        Return None if Spark did not start.
+        """
+        try:
+            spark: Any = self._session.spark()
+            context = spark.sparkContext
+            gateway = context._jvm.org.apache.spark.api.python.Py4JServer(context._jsc.sc().conf())  # noqa: SLF001
+            gateway.start()
+        except Exception as error:  # noqa: BLE001  (the run starts its own Spark)
+            text = str(error) if isinstance(error, TargetSparkError) else first_error_line(error)
+            send_message(connection, {"error": text})
+            return None
+        jvm = self._session.jvm_pid
+        response = {
+            "port": gateway.getListeningPort(),
+            "token": gateway.secret(),
+            "jvm": jvm,
+            "born": None if jvm is None else get_start_ticks(jvm),
+        }
+        send_message(connection, response)
+        return gateway
+
+    def _end_run(self, run: _Run, gateway: Any) -> None:
+        """Cancel what the JVM still does for a run that has ended, and wait for it.
+
+        Return at once if the JVM has ended.
+        """
+        spark: Any = self._session.spark()
+        jvm = spark.sparkContext._jvm  # noqa: SLF001
+        try:
+            gateway.shutdown()
+            while run.id in jvm.java.lang.Thread.getAllStackTraces().keySet().toString():
+                spark.sparkContext.cancelJobsWithTag(run.id)
+                time.sleep(_PAUSE)
+            if spark.sparkContext._jsc.sc().isStopped():  # noqa: SLF001
+                self.request_stop()
+        except Exception:  # the JVM has ended, or is ending
+            if self._session.failure is None:
+                logger.exception("The end of the run of %s was not clean.", run.describe())
+
+
+def main(given: Mapping[str, Any]) -> None:
+    """Run an engine until its end, and exit.
+
+    Standard output is a pipe to the process that starts the engine. It gets one line: ``ready`` or
+    ``exists``.
+
+    Args:
+        given: The engine's folder (``folder``), the parts of its identity (``identity``), its
+            Spark settings (``settings``), its idle time in seconds (``idle_seconds``), and its
+            working folder (``cwd``).
+    """
+    folder = EngineFolder(Path(given["folder"]))
+    folder.check()
+    lock = folder.lock()
+    if lock is None:
+        os.write(1, b"exists\n")
+        sys.exit(0)
+    output = _redirect_output(folder)
+    os.chdir(given["cwd"])
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s | %(levelname)-8s | %(message)s")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    scratch = open_spool_folder(None, "Spark's temporary files")
+    settings = SparkSettings(**given["settings"], scratch=str(scratch.path.absolute()))
+    session = Session.start(settings, pass_fds=[lock])
+    server = EngineServer(session, float(given["idle_seconds"]))
+
+    def stop(_signum: int, _frame: FrameType | None) -> None:
+        server.request_stop()
+
+    signal.signal(signal.SIGTERM, stop)
+    listener = folder.listen()
+    folder.describe(
+        pid=os.getpid(), born=get_start_ticks(os.getpid()), identity=dict(given["identity"])
+    )
+    with contextlib.suppress(OSError):  # the process that started the engine may have ended
+        os.write(output, b"ready\n")
+    os.close(output)
+    try:
+        code = server.serve(listener)
+    finally:
+        folder.remove_socket()
+        listener.close()
+        session.stop()
+        scratch.close()
+    sys.exit(code)
+
+
+def _redirect_output(folder: EngineFolder) -> int:
+    """Send everything that is printed to the log. Return a descriptor of the former output."""
+    former = os.dup(1)
+    log = folder.open_log()
+    for target in (1, 2):
+        os.dup2(log, target)
+    os.close(log)
+    return former

@@ -1,0 +1,448 @@
+"""Sessions in the Spark of an engine, with the same interface as a local `Session`.
+
+The run uses the JVM of the engine as if it were its own, but in separate sessions. If no engine
+can be used, or the engine ends, the run starts its own Spark. It does so only when the JVM of the
+engine has ended: until then a commit could still appear, and the run would write it twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tap_core.io.private_files import UntrustedPathError
+from target_spark.errors import SparkDiedError, SparkUnavailableError, TargetSparkError
+from target_spark.spark.py4j_logging import restore, silence_disconnects
+from target_spark.spark.session import Session, SparkSettings, load_libraries
+from target_spark.storage.job_lock import get_start_ticks
+from target_spark.storage.retry import first_error_line
+from target_spark.warm_engine.files import (
+    EngineFolder,
+    engines_folder,
+    list_engines,
+    receive_message,
+    send_message,
+)
+from target_spark.warm_engine.identity import Identity, find_differences
+from target_spark.warm_engine.start import connect_engine, start_engine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["EngineSession", "looks_for_engine", "may_use_engine"]
+
+logger = logging.getLogger(__name__)
+
+_RESPONSE_SECONDS: Final = 300.0
+"""Seconds to wait for an engine whose Spark is starting."""
+
+_CONNECT_SECONDS: Final = 10.0
+_END_SECONDS: Final = 60.0
+"""Seconds to wait for the end of the JVM of an engine that has ended."""
+
+_LOSS_SECONDS: Final = 10.0
+_PAUSE: Final = 0.1
+_NAMED: Final = 5
+
+_INSTEAD: Final = "This run starts its own Spark."
+
+
+def may_use_engine(settings: SparkSettings) -> bool:
+    """Return True if a run with these settings may use an engine.
+
+    Only a Spark of this machine can be an engine.
+    """
+    return (
+        settings.engine != "never" and not settings.remote and settings.master.startswith("local")
+    )
+
+
+def looks_for_engine(settings: SparkSettings) -> bool:
+    """Return True if a run with these settings starts an engine, or if there may be one."""
+    return may_use_engine(settings) and (settings.engine == "keep" or engines_folder().is_dir())
+
+
+@dataclass(frozen=True, slots=True)
+class _Attachment:
+    """The connection of a run to an engine.
+
+    Attributes:
+        folder: The folder of the engine.
+        connection: The connection that tells the engine that the run is alive.
+        jvm: The process id of the engine's JVM.
+        born: The start time of that process in kernel ticks; None if unknown.
+    """
+
+    folder: EngineFolder
+    connection: socket.socket
+    jvm: int
+    born: str | None
+
+    def is_lost(self) -> bool:
+        """Return True if the engine, or its JVM, has ended."""
+        try:
+            data = self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return self.is_jvm_gone()
+        except OSError:
+            return True
+        return not data
+
+    def is_jvm_gone(self) -> bool:
+        """Return True if the JVM of the engine has ended."""
+        try:
+            os.kill(self.jvm, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:  # the number belongs to another user's process by now
+            return True
+        return self.born is not None and get_start_ticks(self.jvm) != self.born
+
+
+class EngineSession:
+    """The Spark of a run: that of an engine if one fits, otherwise its own. Use `start`.
+
+    Args:
+        settings: The Spark settings of the run.
+        run: The id of the run; "" for a new one.
+        job: The name of the run's job, for messages of the engine.
+        locks: File descriptors of the locks of the job. The engine, or the run's own JVM, holds
+            them until it does nothing for the run any more.
+        on_jvm: A function called with the process id of the JVM before it can write anything.
+        on_engine: A function called with the path of the engine's folder before the engine can
+            write anything; with None when the run has its own Spark.
+    """
+
+    def __init__(
+        self,
+        settings: SparkSettings,
+        *,
+        run: str = "",
+        job: str = "",
+        locks: Sequence[int] = (),
+        on_jvm: Callable[[int], None] | None = None,
+        on_engine: Callable[[str | None], None] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._identity = Identity.of_run(settings)
+        self._run_id = f"target-spark-{run or uuid.uuid4().hex}"
+        self._job = job
+        self._locks = tuple(locks)
+        self._on_jvm = on_jvm or (lambda _pid: None)
+        self._on_engine = on_engine or (lambda _path: None)
+        self._local = threading.local()
+        self._guard = threading.RLock()
+        self._attachment: _Attachment | None = None
+        self._spark: SparkSession | None = None
+        self._own: Session | None = None
+        self._failure: TargetSparkError | None = None
+        self._application = ""
+        self._quiet: logging.Filter | None = None
+        self._thread = threading.Thread(target=self._run, name="engine-start", daemon=True)
+
+    @classmethod
+    def start(cls, settings: SparkSettings, **given: Any) -> EngineSession:
+        """Connect to an engine, or start Spark, in the background. Return at once.
+
+        Args:
+            settings: The Spark settings of the run.
+            **given: The other arguments of the class.
+        """
+        session = cls(settings, **given)
+        session._thread.start()
+        return session
+
+    def spark(self) -> SparkSession:
+        """Return a session of this run. Wait until Spark has started.
+
+        Raises:
+            SparkUnavailableError: Spark cannot start; the message has the reason.
+        """
+        self._thread.join()
+        with self._guard:  # another thread may be replacing the engine
+            if self._own is not None:
+                return self._own.spark()
+            if self._failure is not None:
+                raise self._failure
+            if self._spark is None:
+                raise SparkUnavailableError("Spark was stopped.")
+            return self._spark
+
+    def thread_session(self) -> SparkSession:
+        """Return a Spark session for the calling thread.
+
+        Each thread has one session, with separate settings and temporary views.
+        """
+        spark = self.spark()
+        if self._attachment is not None and self._attachment.is_lost():
+            self.replace_lost_engine(0)
+        if self._own is not None:
+            self._local.of_engine = False
+            return self._own.thread_session()
+        if not getattr(self._local, "of_engine", False):
+            self._local.spark = self._create_session(spark)
+            self._local.of_engine = True
+        session: SparkSession = self._local.spark
+        return session
+
+    @property
+    def jvm_pid(self) -> int | None:
+        """The process id of the JVM that the run uses. It is None before the start."""
+        if self._own is not None:
+            return self._own.jvm_pid
+        return None if self._attachment is None else self._attachment.jvm
+
+    @property
+    def application(self) -> str | None:
+        """Spark's application id. It is None until Spark has started."""
+        if self._own is not None:
+            return self._own.application
+        return None if self._spark is None else self._application
+
+    @property
+    def failure(self) -> TargetSparkError | None:
+        """The error that prevented the start of Spark or ended Spark; None if there is no error.
+
+        The end of an engine is no error, because the run then starts its own Spark.
+        """
+        return self._failure if self._own is None else self._own.failure or self._failure
+
+    def stop(self) -> None:
+        """End this run's use of the engine, and wait until the engine does nothing for it.
+
+        If the run has its own Spark, stop that.
+        """
+        self._thread.join()
+        if self._own is not None:
+            self._own.stop()
+        elif self._attachment is not None:
+            connection, self._attachment = self._attachment.connection, None
+            self._leave_context()
+            with contextlib.suppress(OSError):  # the engine has ended
+                send_message(connection, {"request": "end"})
+                receive_message(connection)
+            connection.close()
+        if self._quiet is not None:
+            restore(self._quiet)
+            self._quiet = None
+
+    def kill(self) -> None:
+        """Cancel what the engine does for this run, or kill the run's own JVM.
+
+        If a commit is in progress, it may be completed or lost. Other runs continue.
+        """
+        own, attachment = self._own, self._attachment
+        if own is not None:
+            own.kill()
+        elif attachment is not None:  # the engine sees the end and cancels the run's jobs
+            attachment.connection.close()
+
+    def stop_waiting(self) -> None:
+        """Do nothing: a Spark of this machine does not wait for executors."""
+
+    def replace_lost_engine(self, wait_seconds: float = _LOSS_SECONDS) -> bool:
+        """Start an own Spark in place of an engine that has ended.
+
+        Args:
+            wait_seconds: The longest wait for a sign of the engine's end.
+
+        Returns:
+            True if the calling thread used an engine that has ended: it can repeat its work.
+
+        Raises:
+            SparkDiedError: The JVM of the engine has not ended in time.
+        """
+        was_of_engine = getattr(self._local, "of_engine", False)
+        with self._guard:
+            if self._own is None and self._attachment is not None:
+                end = time.monotonic() + wait_seconds
+                while not (is_lost := self._attachment.is_lost()) and time.monotonic() < end:
+                    time.sleep(_PAUSE)
+                if is_lost:
+                    self._start_instead(self._attachment)
+        if self._own is None:
+            return False
+        self._local.of_engine = False
+        return was_of_engine
+
+    def _start_instead(self, attachment: _Attachment) -> None:
+        """Start an own Spark after the JVM of the engine has ended."""
+        logger.warning(
+            "The engine ended in the middle of the run (its log is %s); this run continues with"
+            " its own Spark. A batch whose commit was in progress is written if it is missing.",
+            attachment.folder.log,
+        )
+        end = time.monotonic() + _END_SECONDS
+        while not attachment.is_jvm_gone():
+            if time.monotonic() > end:
+                self._failure = SparkDiedError(
+                    f"The engine ended in the middle of the run, but its JVM (process"
+                    f" {attachment.jvm}) still runs and may yet commit. Earlier commits are safe,"
+                    " and no state is ahead of them; end that process and start again."
+                )
+                raise self._failure
+            time.sleep(_PAUSE)
+        attachment.connection.close()
+        self._leave_context()
+        self._start_own()
+
+    def _start_own(self) -> None:
+        self._on_engine(None)
+        self._own = Session.start(self._settings, pass_fds=self._locks, on_jvm=self._on_jvm)
+
+    # The start
+
+    def _run(self) -> None:
+        try:
+            self._attach()
+        except UntrustedPathError as error:
+            logger.warning(
+                "No engine is used: %s. Let only this user enter that folder, or remove it. %s",
+                error,
+                _INSTEAD,
+            )
+        except Exception as error:  # noqa: BLE001  (the run's own Spark is the way out)
+            text = str(error) if isinstance(error, TargetSparkError) else first_error_line(error)
+            logger.warning("The engine cannot be used: %s. %s", text.rstrip("."), _INSTEAD)
+        if self._spark is None:
+            self._leave_context()
+            if self._attachment is not None:
+                self._attachment.connection.close()
+                self._attachment = None
+            self._start_own()
+
+    def _attach(self) -> None:
+        """Connect to the engine and create a session. Without an engine nothing happens.
+
+        Raises:
+            TargetSparkError: The engine cannot be started or refuses the run.
+            UntrustedPathError: Another user can enter the engine's folder.
+            OSError: The engine ended meanwhile.
+        """
+        found: tuple[Any, ...] | None = connect_engine(self._identity)
+        if found is None and self._settings.engine == "keep":
+            found = start_engine(self._settings, self._identity)
+        if found is None:
+            self._explain_other_engines()
+            return
+        folder, connection = found[:2]
+        self._on_engine(str(folder.path))
+        try:
+            response = self._request_gateway(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._attachment = _Attachment(folder, connection, int(response["jvm"]), response["born"])
+        self._on_jvm(self._attachment.jvm)
+        self._quiet = silence_disconnects(self._wait_for_loss)
+        self._spark = self._create_context(int(response["port"]), str(response["token"]))
+
+    def _request_gateway(self, connection: socket.socket) -> dict[str, Any]:
+        """Hand the locks of the job to the engine, and return its py4j server and its JVM.
+
+        Raises:
+            SparkUnavailableError: The engine refuses the run.
+            OSError: The engine ended, or does not respond.
+        """
+        connection.settimeout(_RESPONSE_SECONDS)
+        message = {"request": "attach", "run": self._run_id, "job": self._job, "pid": os.getpid()}
+        send_message(connection, message, self._locks)
+        response, _ = receive_message(connection)
+        if "error" in response:
+            raise SparkUnavailableError(str(response["error"]))
+        connection.settimeout(None)
+        return response
+
+    def _explain_other_engines(self) -> None:
+        """Log in which settings each running engine differs from this run."""
+        for folder in list_engines():
+            try:
+                folder.connect(_CONNECT_SECONDS).close()
+            except OSError:  # it was killed
+                continue
+            found = folder.read_description()
+            names = find_differences(self._identity, found.get("identity", {}))
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            logger.info(
+                "The engine of process %s is not used, because it was started with another value"
+                " of: %s%s. %s",
+                found.get("pid"),
+                ", ".join(names[:_NAMED]),
+                more,
+                _INSTEAD,
+            )
+
+    def _wait_for_loss(self) -> bool:
+        """Wait at most ten seconds for the end of the engine. Return True if it has ended."""
+        attachment, end = self._attachment, time.monotonic() + _LOSS_SECONDS
+        while attachment is not None and not attachment.is_lost():
+            if time.monotonic() > end:
+                return False
+            time.sleep(_PAUSE)
+        return True
+
+    # PySpark
+
+    def _create_context(self, port: int, token: str) -> SparkSession:
+        """Let PySpark use the JVM of the engine, and return a new session in it."""
+        load_libraries()
+        from pyspark import SparkConf, SparkContext, java_gateway
+        from pyspark.sql import SparkSession
+
+        launch: Any = java_gateway.launch_gateway  # it has no types
+        variables = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": token}
+        os.environ.update(variables)
+        try:
+            gateway = launch()
+        finally:
+            for name in variables:
+                del os.environ[name]
+        jvm: Any = gateway.jvm
+        engine_session = jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get()
+        if engine_session.sparkContext().isStopped():
+            raise SparkUnavailableError("the Spark of the engine was stopped")
+        context = SparkContext(
+            conf=SparkConf(_jconf=engine_session.sparkContext().conf()),
+            gateway=gateway,
+            jsc=jvm.JavaSparkContext.fromSparkContext(engine_session.sparkContext()),
+        )
+        self._application = context.applicationId
+        # The first session becomes the JVM's default, which must not have settings of a run.
+        return self._create_session(SparkSession(context, engine_session))
+
+    def _create_session(self, spark: SparkSession) -> SparkSession:
+        """Return a new session, and mark the JVM's thread and its jobs with the id of the run."""
+        context: Any = spark.sparkContext
+        name = threading.current_thread().name
+        context._jvm.java.lang.Thread.currentThread().setName(f"{self._run_id} {name}")  # noqa: SLF001
+        context.addJobTag(self._run_id)
+        context.setLocalProperty("spark.scheduler.pool", name)
+        return spark.newSession()
+
+    def _leave_context(self) -> None:
+        """Remove PySpark's references to the engine's JVM. The JVM continues to run."""
+        self._spark = None
+        if self._quiet is None:
+            return
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+
+        context: Any = SparkContext._active_spark_context  # noqa: SLF001
+        gateway: Any = SparkContext._gateway  # noqa: SLF001
+        if context is not None:
+            context._accumulatorServer.shutdown()  # noqa: SLF001
+            context._jsc = None  # noqa: SLF001
+        SparkContext._active_spark_context = None  # noqa: SLF001
+        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+        SparkSession._instantiatedSession = SparkSession._activeSession = None  # noqa: SLF001
+        if gateway is not None:
+            with contextlib.suppress(Exception):  # the JVM has ended
+                gateway.shutdown()  # only the py4j server of this run

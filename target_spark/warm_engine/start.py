@@ -1,0 +1,142 @@
+"""Start of an engine as a process that outlives the process that starts it.
+
+The engine has its own session and log, and inherits no open file, so a pipeline ends when its
+run ends. Its settings, which may contain secrets, go through its standard input.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import fields
+from pathlib import Path
+from typing import Final
+
+from target_spark.errors import SparkUnavailableError
+from target_spark.spark.session import SparkSettings
+from target_spark.warm_engine.files import EngineFolder
+from target_spark.warm_engine.identity import Identity
+
+__all__ = ["connect_engine", "start_engine"]
+
+_START: Final = """
+import json, os, sys
+given = json.loads(sys.stdin.buffer.read())
+sys.path[:] = given["path"]
+if os.fork():
+    os._exit(0)
+from target_spark.warm_engine.server import main
+main(given)
+"""
+"""The program of the engine. It forks, so that the process that starts it has no child."""
+
+_LEFT_OUT: Final = {"remote", "scratch", "shared", "engine"}
+"""Settings of a run that the engine does not have."""
+
+
+_CONNECT_SECONDS: Final = 10.0
+_PAUSE: Final = 0.1
+
+
+def connect_engine(identity: Identity) -> tuple[EngineFolder, socket.socket] | None:
+    """Return the folder of the running engine with an identity, and a connection to it.
+
+    Return None if it is not running.
+
+    Raises:
+        UntrustedPathError: Another user can enter the folder of the engine.
+        OSError: The engine does not respond.
+    """
+    folder = EngineFolder.find(identity.key)
+    if folder is not None:
+        with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
+            return folder, folder.connect(_CONNECT_SECONDS)
+    return None
+
+
+def start_engine(
+    settings: SparkSettings, identity: Identity
+) -> tuple[EngineFolder, socket.socket, bool]:
+    """Start an engine, unless one with the same identity is running.
+
+    The engine accepts runs at once, which wait for its Spark.
+
+    Args:
+        settings: The Spark settings of the engine.
+        identity: The identity of the engine.
+
+    Returns:
+        The folder of the engine, a connection to it, and True if it was started by this call.
+
+    Raises:
+        SparkUnavailableError: The process did not start, or another engine with the same identity
+            is just ending.
+        UntrustedPathError: Another user can enter the folder of the engine.
+        OSError: The folder of the engine cannot be created, or the engine does not respond.
+    """
+    end, is_new = time.monotonic() + _CONNECT_SECONDS, False
+    while (found := connect_engine(identity)) is None:
+        if time.monotonic() > end:
+            raise SparkUnavailableError("An engine with these settings is just ending.")
+        is_new = _start_process(settings, identity)
+        if not is_new:  # an engine is starting, or ending
+            time.sleep(_PAUSE)
+    return *found, is_new
+
+
+def _start_process(settings: SparkSettings, identity: Identity) -> bool:
+    """Start the process of an engine, unless one with the same identity is running.
+
+    When the function returns, the engine listens.
+
+    Args:
+        settings: The Spark settings of the engine.
+        identity: The identity of the engine.
+
+    Returns:
+        True if the engine was started; False if another process had started it.
+
+    Raises:
+        SparkUnavailableError: The process did not start.
+        UntrustedPathError: Another user can enter the folder of the engine.
+        OSError: The folder of the engine cannot be created.
+    """
+    folder = EngineFolder.make(identity.key)
+    given = {
+        "folder": str(folder.path),
+        "identity": dict(identity.parts),
+        "settings": {
+            field.name: _plain(getattr(settings, field.name))
+            for field in fields(settings)
+            if field.name not in _LEFT_OUT
+        },
+        "idle_seconds": settings.engine_idle_seconds,
+        "cwd": os.getcwd() if settings.conf or settings.jars else "/",  # noqa: PTH109
+        "path": [str(Path(entry).absolute()) for entry in sys.path if entry],
+    }
+    process = subprocess.run(  # noqa: S603  (this program; it forks and ends)
+        [sys.executable, "-c", _START],
+        input=json.dumps(given).encode(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd="/",  # modules in the working folder are not imported
+        start_new_session=True,
+        check=False,
+    )
+    word = process.stdout.strip()
+    if word not in {b"ready", b"exists"}:
+        raise SparkUnavailableError(
+            f"The engine did not start; its messages are in {folder.log}. Without an engine a run"
+            " starts its own Spark."
+        )
+    return word == b"ready"
+
+
+def _plain(value: object) -> object:
+    """Return a value of a setting as JSON has it."""
+    return dict(value) if hasattr(value, "keys") else value  # type: ignore[call-overload]

@@ -1,0 +1,214 @@
+"""Files of engines, identities, and the settings that decide about an engine. Without Spark."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core.io.private_files import UntrustedPathError
+from target_spark.config.settings import spark_settings
+from target_spark.spark.session import SparkSettings
+from target_spark.warm_engine.files import (
+    EngineFolder,
+    list_engines,
+    receive_message,
+    send_message,
+    wait_for_engine,
+)
+from target_spark.warm_engine.identity import Identity, find_differences
+from target_spark.warm_engine.session import may_use_engine
+from tests.other_user import STRANGER, as_root
+
+LOCAL = {"path": "/tables"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EngineFolder:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a-cache-with-a-long-name" / ("x" * 80)))
+    return EngineFolder.make("key")
+
+
+def use(folder: EngineFolder) -> None:
+    """Open all files of an engine, as a run and a second engine do."""
+    found = EngineFolder.find(folder.path.name)
+    assert found is not None
+    found.read_description()
+    lock = found.lock()
+    assert lock is not None
+    os.close(lock)
+
+
+@pytest.mark.parametrize("place", ["", "engine.json", "lock", ".."])
+def test_files_that_others_can_reach_are_refused(folder: EngineFolder, place: str) -> None:
+    """SEC23: the mode of each folder and file is checked before it is used."""
+    folder.describe(pid=1)
+    lock = folder.lock()
+    assert lock is not None
+    os.close(lock)
+    (folder.path / place).chmod(0o755)
+    with pytest.raises(UntrustedPathError, match="has mode 0755"):
+        use(folder)
+
+
+@as_root
+@pytest.mark.parametrize("place", ["", "engine.json", "lock"])
+def test_files_of_another_user_are_refused(folder: EngineFolder, place: str) -> None:
+    """SEC23: the owner of each folder and file is checked before it is used."""
+    folder.describe(pid=1)
+    lock = folder.lock()
+    assert lock is not None
+    os.close(lock)
+    os.chown(folder.path / place, STRANGER, STRANGER)
+    with pytest.raises(UntrustedPathError, match="belongs to another user"):
+        use(folder)
+    if not place:
+        with pytest.raises(UntrustedPathError, match="belongs to another user"):
+            list_engines()
+
+
+def test_link_instead_of_a_folder_is_refused(folder: EngineFolder, tmp_path: Path) -> None:
+    """SEC23: no link is followed."""
+    (folder.path.parent / "other").symlink_to(tmp_path)
+    with pytest.raises(UntrustedPathError, match="is a link"):
+        EngineFolder.find("other")
+
+
+def test_second_lock_of_an_engine_is_refused_until_the_first_ends(folder: EngineFolder) -> None:
+    first = folder.lock()
+    assert first is not None
+    assert folder.lock() is None
+    os.close(first)
+    second = folder.lock()
+    assert second is not None
+    os.close(second)
+
+
+def test_messages_carry_open_files_through_a_long_path(folder: EngineFolder) -> None:
+    reader, writer = os.pipe()
+    with folder.listen() as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                _, files = receive_message(connection)
+                os.write(files[0], b"from the engine")
+                os.close(files[0])
+                send_message(connection, {"done": True})
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with folder.connect(10) as connection:
+            send_message(connection, {"request": "attach"}, [writer])
+            os.close(writer)
+            assert receive_message(connection)[0] == {"done": True}
+        thread.join()
+    with os.fdopen(reader, "rb") as pipe:
+        assert pipe.read() == b"from the engine"
+
+
+def test_socket_of_a_dead_engine_is_replaced(folder: EngineFolder) -> None:
+    folder.listen().close()
+    with pytest.raises(ConnectionRefusedError):
+        folder.connect(1)
+    with folder.listen():
+        folder.connect(1).close()
+
+
+def test_wait_lasts_until_the_jvm_of_a_dead_engine_has_ended(folder: EngineFolder) -> None:
+    held = folder.lock()  # as the JVM holds it
+    assert held is not None
+    assert not wait_for_engine(str(folder.path), 0.2)
+    threading.Timer(0.3, os.close, [held]).start()
+    assert wait_for_engine(str(folder.path), 60)
+    assert wait_for_engine(str(folder.path / "gone"), 0)
+    held = folder.lock()
+    with folder.listen():
+        assert wait_for_engine(str(folder.path), 0)
+    os.close(held or -1)
+
+
+def test_closed_connection_is_an_error() -> None:
+    one, other = socket.socketpair()
+    with one, other:
+        one.sendall(b'{"half": ')
+        one.shutdown(socket.SHUT_WR)
+        with pytest.raises(ConnectionResetError):
+            receive_message(other)
+
+
+# Identity
+
+
+@pytest.mark.parametrize(
+    ("more", "environ", "named"),
+    [
+        ({"format": "iceberg"}, {}, ["format"]),
+        ({"small_runs": True}, {}, ["small_runs"]),
+        ({"conf": {"spark.x": "1"}}, {}, ["spark.x", "the working folder"]),
+        ({"jars": ["/x.jar"]}, {}, ["jars", "the working folder"]),
+        ({"addresses": ["s3a://bucket/tables"]}, {}, ["object storage"]),
+        ({}, {"AWS_SECRET_ACCESS_KEY": "s3cret"}, ["variable AWS_SECRET_ACCESS_KEY"]),
+        ({}, {"http_proxy": "http://proxy"}, ["variable http_proxy"]),
+    ],
+)
+def test_difference_that_spark_could_see_gives_another_engine(
+    more: dict[str, Any], environ: dict[str, str], named: list[str]
+) -> None:
+    first = Identity.of_run(SparkSettings(), {})
+    second = Identity.of_run(SparkSettings(**more), environ)
+    assert first.key != second.key
+    assert find_differences(first, second.parts) == named
+    assert "s3cret" not in repr(second)
+
+
+def test_umask_is_part_of_the_identity() -> None:
+    first = Identity.of_run(SparkSettings(), {})
+    before = os.umask(0o027)
+    try:
+        second = Identity.of_run(SparkSettings(), {})
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(before)
+    assert find_differences(first, second.parts) == ([] if before == 0o027 else ["umask"])
+
+
+def test_tables_and_job_are_no_part_of_the_identity() -> None:
+    first = SparkSettings(addresses=["/a"], scratch="/tmp/a", engine="keep")
+    second = SparkSettings(addresses=["/b"], scratch="/tmp/b", engine_idle_seconds=1)
+    environ = {"MELTANO_RUN_ID": "1"}
+    assert Identity.of_run(first, {}) == Identity.of_run(second, environ)
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (LOCAL, True),
+        ({**LOCAL, "engine": None}, True),
+        ({**LOCAL, "engine": "keep"}, True),
+        ({**LOCAL, "engine": "never"}, False),
+        ({**LOCAL, "master": "local[2]"}, True),
+        ({**LOCAL, "master": "spark://host:7077"}, False),
+        ({**LOCAL, "remote": "sc://host"}, False),
+        ({"catalog": "spark_catalog", "path": "/tables"}, False),
+        ({"database": "sales", "path": "/tables"}, False),
+        ({**LOCAL, "streams": {"a": {"database": "sales"}}}, False),
+        ({"catalog": "lake", "database": "sales"}, True),
+        ({**LOCAL, "spark": {"spark.sql.defaultCatalog": "lake"}, "database": "sales"}, True),
+    ],
+)
+def test_runs_that_cannot_share_a_spark_never_use_an_engine(
+    config: dict[str, Any], expected: bool
+) -> None:
+    assert may_use_engine(spark_settings(config)) is expected
+
+
+def test_run_with_retried_tasks_has_its_own_spark() -> None:
+    assert not may_use_engine(SparkSettings(engine="keep").with_task_retries())

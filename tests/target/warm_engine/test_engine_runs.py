@@ -1,0 +1,177 @@
+"""Runs that share an engine: real processes, killed at the worst moments."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.target.warm_engine.engine_runs import (
+    COMMAND,
+    EngineHome,
+    application,
+    keyed,
+    rows,
+    wait_until,
+)
+
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
+
+PARTS, ROWS = 12, 100
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[EngineHome]:
+    made = EngineHome(tmp_path)
+    yield made
+    made.end()
+
+
+def has_version(home: EngineHome, version: int, tables: str = "tables") -> bool:
+    return (home.folder / tables / "a" / "_delta_log" / f"{version:020}.json").exists()
+
+
+def test_later_runs_use_the_engine_that_the_first_left_behind(home: EngineHome) -> None:
+    """SEC23: its token is on no command line, in no file and in no log."""
+    first = home.load(keyed() + rows(1, 20))
+    [engine] = home.engines()
+    second = home.load(keyed() + rows(11, 30, "y"), engine="auto")
+    assert application(first) == application(second)
+    assert home.engines() == [engine]
+    assert home.keys() == list(range(1, 31))
+    assert (first.stdout, second.stdout) == (b"20\n", b"30\n")
+    for folder in home.folder.glob("cache/target-spark/engines/*"):
+        assert folder.stat().st_mode & 0o077 == 0
+    for process in home.processes():
+        command = Path(f"/proc/{process}/cmdline").read_bytes()
+        assert b"SECRET" not in command
+        assert b"token" not in command
+
+
+def test_runs_of_two_jobs_share_an_engine_and_no_table(home: EngineHome) -> None:
+    assert home.command("start").returncode == 0
+    done: dict[str, subprocess.CompletedProcess[bytes]] = {}
+
+    def load(name: str) -> None:
+        path = str(home.folder / name)
+        done[name] = home.load(keyed() + rows(1, 50, name), path=path)
+
+    threads = [threading.Thread(target=load, args=(name,)) for name in ("one", "two")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert application(done["one"]) == application(done["two"])
+    for name in ("one", "two"):
+        assert (home.keys(name), home.texts(name)) == (list(range(1, 51)), {name})
+
+
+@pytest.mark.parametrize("victim", ["engine", "jvm"])
+def test_killed_engine_loses_no_row_and_repeats_none(home: EngineHome, victim: str) -> None:
+    with home.running(flush_rows=ROWS, write_mode="append") as run:
+        run.send(keyed())
+        for part in range(PARTS):
+            run.send(rows(part * ROWS + 1, part * ROWS + ROWS))
+            if part == PARTS // 2:
+                run.until(lambda: has_version(home, 2))
+                pid = home.engines()[0] if victim == "engine" else home.jvm()
+                assert pid is not None
+                os.kill(pid, signal.SIGKILL)
+        run.stdin.close()
+        code = run.end()
+    errors = run.errors.decode()
+    assert "The engine ended in the middle of the run" in errors
+    assert "Traceback" not in errors
+    found, released = home.keys(), int(run.lines[-1])
+    assert found == list(range(1, len(found) + 1))
+    assert released <= len(found)
+    if code == 0:
+        assert len(found) == released == PARTS * ROWS
+    else:  # the commit had succeeded, and its rows could not be counted
+        assert "no state is ahead of them; start again" in errors
+        assert home.load(keyed() + rows(len(found) + 1, PARTS * ROWS)).returncode == 0
+        assert home.keys() == list(range(1, PARTS * ROWS + 1))
+
+
+def test_killed_run_leaves_no_row_twice_for_the_next_run(home: EngineHome) -> None:
+    with home.running(flush_rows=ROWS, write_mode="append") as run:
+        run.send(keyed(), *(rows(part * ROWS + 1, part * ROWS + ROWS) for part in range(PARTS)))
+        run.until(lambda: has_version(home, 2))
+        run.process.kill()
+    states = [int(text) for text in run.lines]
+    resumed = max(states, default=0)
+    done = home.load(
+        keyed() + rows(resumed + 1, PARTS * ROWS), flush_rows=ROWS, write_mode="append"
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    found = home.keys()
+    assert set(found) == set(range(1, PARTS * ROWS + 1))
+    assert set(range(1, resumed + 1)) <= set(found)
+    assert home.command("status").returncode == 0
+
+
+def test_two_starts_at_once_give_one_engine(home: EngineHome) -> None:
+    command = [*COMMAND, "engine", "start", "--config", home.config()]
+    starts = [
+        subprocess.Popen(command, env=home.environment, cwd=home.folder, stdout=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    said = sorted(start.communicate()[0].decode() for start in starts)
+    assert [start.returncode for start in starts] == [0, 0]
+    assert said[0].startswith("An engine with these settings was running: process ")
+    assert said[1].startswith("The engine was started: process ")
+    [engine] = home.engines()
+    checked = home.call("doctor", "--config", home.config())
+    assert checked.returncode == 0, checked.stdout.decode()
+    assert f"ok       engine         process {engine}, ".encode() in checked.stdout
+
+
+def test_remains_of_a_killed_engine_do_not_disturb(home: EngineHome) -> None:
+    assert home.command("start").returncode == 0
+    [engine] = home.engines()
+    os.kill(engine, signal.SIGKILL)
+    wait_until(lambda: not home.processes())
+    done = home.load(keyed() + rows(1, 5), engine="auto")
+    assert done.returncode == 0, done.stderr.decode()
+    assert home.engines() == [engine]
+    assert home.command("status").returncode == 1
+    assert home.load(keyed() + rows(6, 9)).returncode == 0
+    assert home.engines() not in ([], [engine])
+    assert home.keys() == list(range(1, 10))
+
+
+def test_engine_with_other_settings_is_named_and_not_used(home: EngineHome) -> None:
+    assert home.command("start").returncode == 0
+    other = {"spark": {"spark.sql.shuffle.partitions": 3}, "engine": "auto"}
+    done = home.load(keyed() + rows(1, 5), **other)
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"was started with another value of: spark.sql.shuffle.partitions" in done.stderr
+    assert home.command("status", **other).returncode == 1
+    assert home.command("status").returncode == 0
+
+
+def test_engine_in_use_is_not_stopped(home: EngineHome) -> None:
+    with home.running(flush_rows=1, job="nightly") as run:
+        run.send(keyed(), rows(1, 1))
+        run.until(lambda: bool(run.lines))
+        refused = home.command("stop")
+        assert refused.returncode == 1
+        assert b"The engine is not stopped, because a run uses it: job nightly" in refused.stdout
+        run.send(rows(2, 2))
+        run.stdin.close()
+        assert run.end() == 0, run.errors.decode()
+    stopped = home.command("stop")
+    assert (stopped.returncode, stopped.stdout) == (0, b"The engine was stopped.\n")
+    wait_until(lambda: not home.processes())
+    assert home.keys() == [1, 2]
+
+
+def test_idle_engine_ends_with_its_jvm(home: EngineHome) -> None:
+    assert home.load(keyed() + rows(1, 3), engine_idle_seconds=0.1).returncode == 0
+    wait_until(lambda: not home.processes())
+    assert home.keys() == [1, 2, 3]
