@@ -267,7 +267,8 @@ def send_message(
         connection.sendall(data)
         return
     sent = socket.send_fds(connection, [data], files)
-    connection.sendall(data[sent:])
+    if sent < len(data):  # else the receiver may have closed the connection already
+        connection.sendall(data[sent:])
 
 
 def receive_message(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
