@@ -1,8 +1,8 @@
 """Fixtures of all tests, and the options that select tests.
 
 A test that is parametrized by the table format runs for one format only, which its name decides, so
-that every run tries all formats and every test. ``--every-format`` runs it for all of them (`make
-coverage`, `make thorough`). Parallel runs with the same ``--queue=FOLDER``, which must be empty at
+that every run tries all formats and every test. ``--every-format`` runs it for all of them, and for
+small batches without Spark (`make coverage`, `make thorough`). Parallel runs with the same ``--queue=FOLDER``, which must be empty at
 first, divide the files with their tests among them. Each run ends with the seconds of its tests by
 marker, beside the budget that they have in `make test` on two cores.
 """
@@ -32,6 +32,8 @@ _seconds: Counter[str | None] = Counter()
 _claimed: Final[dict[str, bool]] = {}
 
 _FORMATS: Final = set(SCHEMA["properties"]["format"]["enum"]) - {None}
+_WITHOUT_SPARK: Final = "delta-rs"
+"""Parameter of tests that write small batches to Delta tables without Spark."""
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +96,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(trylast=True)  # after marks have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep one of the tests that differ only in the table format."""
+    """Keep one of the tests that differ only in the table format, but none without Spark."""
     taken = items if config.getoption("--every-format") else _one_for_each_format(items)
     chosen = {item.nodeid for item in taken}
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
@@ -106,6 +108,7 @@ def _one_for_each_format(items: list[pytest.Item]) -> list[pytest.Item]:
     for item in items:
         alike[_but_for_the_format(item)].append(item)
     chosen = {twins[zlib.crc32(name.encode()) % len(twins)].nodeid for name, twins in alike.items()}
+    chosen -= {item.nodeid for item in items if _WITHOUT_SPARK in _get_parameters(item)}
     return [item for item in items if item.nodeid in chosen]
 
 
@@ -143,10 +146,15 @@ def _claims(queue: Path, item: pytest.Item) -> bool:
     return _claimed[asked]
 
 
-def _but_for_the_format(item: pytest.Item) -> str:
+def _get_parameters(item: pytest.Item) -> set[str]:
+    """Return the parameters of a test that are strings."""
     called = getattr(item, "callspec", None)
     given = called.params.values() if called is not None else ()
-    named = any(value in _FORMATS for value in given if isinstance(value, str))
+    return {value for value in given if isinstance(value, str)}
+
+
+def _but_for_the_format(item: pytest.Item) -> str:
+    named = not _FORMATS.isdisjoint(_get_parameters(item))
     if not named or item.get_closest_marker("spark") is None:
         return item.nodeid
     parts = item.name.partition("[")[2].rstrip("]").split("-")
