@@ -2,9 +2,10 @@
 
 A test that is parametrized by the table format runs for one format only, which its name decides, so
 that every run tries all formats and every test. ``--every-format`` runs it for all of them, and for
-small batches without Spark (`make coverage`, `make thorough`). Parallel runs with the same ``--queue=FOLDER``, which must be empty at
-first, divide the files with their tests among them. Each run ends with the seconds of its tests by
-marker, beside the budget that they have in `make test` on two cores.
+small batches without Spark (`make coverage`, `make thorough`). Parallel runs with the same
+``--queue=FOLDER``, which must be empty at first, divide the files with their tests among them. Each
+run ends with the seconds of its tests by marker, beside the budget that they have in `make test` on
+two cores.
 """
 
 from __future__ import annotations

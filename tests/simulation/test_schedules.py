@@ -11,6 +11,7 @@ import os
 import random
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -80,7 +81,7 @@ def test_consecutive_seeds_cover_every_format() -> None:
 def without_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_files, "check_count", lambda *_: None)
     monkeypatch.setattr(delta, "_check_counts", lambda *_: None)
-    monkeypatch.setattr(delta, "check_commit", lambda *_: 0)
+    monkeypatch.setattr(delta, "check_commit", lambda *_: data_files.AddedFiles(0, 0))
 
 
 def removing_staging_of_living_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,18 +91,22 @@ def removing_staging_of_living_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def removing_files_after_any_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     without_counts(monkeypatch)
-    commit = DeltaWriter._commit_files
+    append = DeltaWriter._append_files
 
-    def removing(
-        self: Any, spark: Any, table: Any, df: Any, files: Any, *args: Any, **kw: Any
-    ) -> bool:
+    def removing(self: Any, spark: Any, table: Any, source: Any, marker: Any, **kw: Any) -> bool:
+        files: list[data_files.DataFile] = []
+
+        def write(folder: Path) -> list[data_files.DataFile]:
+            files.extend(source.write(folder))
+            return files
+
         try:
-            return commit(self, spark, table, df, files, *args, **kw)
+            return append(self, spark, table, replace(source, write=write), marker, **kw)
         except Exception:
             data_files.remove_files(files)
             raise
 
-    monkeypatch.setattr(DeltaWriter, "_commit_files", removing)
+    monkeypatch.setattr(DeltaWriter, "_append_files", removing)
 
 
 def appending_first_rows_blindly(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,6 +104,7 @@ def test_missing_java_folders_and_jars_are_reported_with_remedies(tmp_path: Path
         "java": "failed",
         "pyspark": "ok",
         "jars": "failed",
+        "engine": "ok",
         "staging": "failed",
         "path": "failed",
         "lease": "failed",
