@@ -73,6 +73,9 @@ class SharedEngine:
 
     spark_on_demand = spark
 
+    def raise_if_engine_lost(self, error: BaseException) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

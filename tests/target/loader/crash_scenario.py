@@ -74,6 +74,9 @@ class _Engine:
 
     spark_on_demand = spark
 
+    def raise_if_engine_lost(self, error: BaseException) -> None:
+        """Do nothing: the session is not one of a warm engine."""
+
     def close(self) -> None:
         """Do nothing: the session is used again."""
 
