@@ -58,6 +58,7 @@ SETTINGS: Final = frozenset(
         "outside_catalog",
         "misfits",
         "small_runs",
+        "small_batches",
         "job",
         "dry_run",
         # Spark keys, each of which is checked
