@@ -894,8 +894,7 @@ def _read_if_small(
     has_large_rows = any(batch.has_large_rows for batch in request.batches)
     if request.count > _SMALL_ROWS or nbytes > _SMALL_BYTES or has_large_rows:
         raise UnsupportedBatchError(f"a batch of {request.count} rows and {nbytes} bytes is large")
-    paths = [path for batch in request.batches for path in batch.paths]
-    return read_arrow_batch(paths, table_schema, metadata)
+    return read_arrow_batch(_paths(request), table_schema, metadata)
 
 
 def _describe_creation(table: Table, table_schema: TableSchema) -> str:

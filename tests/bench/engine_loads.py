@@ -8,26 +8,29 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tests.bench.measure import Cost, Program, Runs, run
-from tests.bench.places import PROGRAMS, ROOT, ours, peer, written
+from tests.bench.places import ROOT, ours, written
+from tests.bench.small_loads import (
+    DLT,
+    OURS,
+    check_rows,
+    dlt_upsert,
+    load_first,
+    write_streams,
+)
 from tests.bench.table import Row
 
 __all__ = ["warm_many_upserts", "warm_upserts"]
 
-OURS, DLT = "ours", "dlt to Delta"
 WARM_UP = 4
 """Loads through the engine before the first that is measured."""
 
-_COMPARED = ("id", "name", "amount", "active", "quantity")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -76,33 +79,25 @@ def _compare(
     folder: Path, streams: int, records: int, rounds: int, *, cpu: float | None, wall: float
 ) -> Iterator[Row]:
     first, second = folder / "first", folder / "second"
-    _write_streams(first, streams, 0, records)
-    _write_streams(second, streams, records // 2, records)
+    write_streams(first, streams, 0, records)
+    write_streams(second, streams, records // 2, records)
     engine = _engine(folder)
     places = {OURS: folder / "ours", DLT: folder / "dlt"}
     programs = {
         OURS: ours("target.py", "--config", engine.config, environment=engine.environment),
-        DLT: peer(
-            "dlt",
-            "dlt_upsert.py",
-            str(places[DLT]),
-            environment={"RUNTIME__DLTHUB_TELEMETRY": "false"},
-        ),
+        DLT: dlt_upsert(places[DLT]),
     }
     engine.command("start")
     try:
         for name, place in places.items():
-            run(replace(programs[name], feed=first))
-            before = place.rename(folder / f"{place.name}-before")
-            copy = partial(_copy, before, place)
-            programs[name] = replace(programs[name], feed=second, before=copy)
+            programs[name] = load_first(programs[name], place, first, second)
         for _ in range(WARM_UP):
             run(programs[OURS])
         runs = _in_turns(programs, engine, rounds)
     finally:
         engine.command("stop")
     for place in places.values():
-        _check_rows(place, streams, records)
+        check_rows(place, streams, records)
     what = f"target, {streams} x {records} rows upserted into existing Delta tables, warm engine"
     yield Row(what, DLT, runs[OURS].cpu, runs[DLT].cpu, "of theirs", cpu)
     yield Row(what, DLT, runs[OURS].wall, runs[DLT].wall, "of theirs", wall, "wall s")
@@ -137,54 +132,3 @@ def _process_cpu(pid: str) -> float:
     """Return the CPU seconds of a process and of its children that have ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / _TICKS
-
-
-def _make_rows(start: int, records: int) -> Iterator[dict[str, Any]]:
-    """Yield the records with keys from ``start`` on. Their names tell the loads apart."""
-    sys.path.insert(0, str(PROGRAMS))
-    import made
-
-    for record in made.narrow(start + records):
-        if record["id"] >= start:
-            yield {**record, "name": f"{record['name']} of load {start}"}
-
-
-def _write_streams(path: Path, streams: int, start: int, records: int) -> None:
-    sys.path.insert(0, str(PROGRAMS))
-    import made
-
-    with path.open("w") as file:
-        for number in range(streams):
-            stream = {"stream": f"stream_{number}"}
-            schema = {"schema": made.NARROW_SCHEMA, "key_properties": ["id"]}
-            file.write(json.dumps({"type": "SCHEMA", **stream, **schema}) + "\n")
-            for record in _make_rows(start, records):
-                file.write(json.dumps({"type": "RECORD", **stream, "record": record}) + "\n")
-        file.write(json.dumps({"type": "STATE", "value": {"bookmarks": {"at": start}}}) + "\n")
-
-
-def _check_rows(place: Path, streams: int, records: int) -> None:
-    """Compare each table below a folder, row by row, with the rows of both loads."""
-    from deltalake import DeltaTable
-
-    both = (*_make_rows(0, records), *_make_rows(records // 2, records))
-    expected = {record["id"]: _values(record) for record in both}
-    logs = [log for log in place.rglob("stream_*/_delta_log") if log.is_dir()]
-    if len(logs) != streams:
-        message = f"{place} has {len(logs)} tables instead of {streams}"
-        raise AssertionError(message)
-    for log in logs:
-        table = DeltaTable(log.parent).to_pyarrow_table(columns=list(_COMPARED))
-        found = {row["id"]: _values(row) for row in table.to_pylist()}
-        if found != expected or table.num_rows != len(expected):
-            message = f"{log.parent} has other rows than the loads"
-            raise AssertionError(message)
-
-
-def _values(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in _COMPARED)
-
-
-def _copy(start: Path, place: Path) -> None:
-    shutil.rmtree(place, ignore_errors=True)
-    shutil.copytree(start, place)

@@ -15,7 +15,7 @@ from tests.bench.measure import Program, in_turns, run
 from tests.bench.places import PROGRAMS, ours, peer, written
 from tests.bench.table import Row
 
-__all__ = ["upserts"]
+__all__ = ["DLT", "OURS", "check_rows", "dlt_upsert", "load_first", "upserts", "write_streams"]
 
 STREAMS = 5
 OURS, SMALL_RUNS, DELTA_RS, DLT = "ours", "ours, small_runs", "ours, delta-rs", "dlt to Delta"
@@ -28,25 +28,21 @@ def upserts(folder: Path, records: int, rounds: int) -> Iterator[Row]:
     Half of the rows replace rows of the table, and half are new.
     """
     first, second = folder / "first", folder / "second"
-    _write_streams(first, 0, records)
-    _write_streams(second, records // 2, records)
-    environment = {"RUNTIME__DLTHUB_TELEMETRY": "false"}
+    write_streams(first, STREAMS, 0, records)
+    write_streams(second, STREAMS, records // 2, records)
     tables = {OURS: "ours", SMALL_RUNS: "small", DELTA_RS: "delta-rs", DLT: "dlt"}
     places = {name: folder / place for name, place in tables.items()}
     programs = {
         OURS: _our_target(places[OURS]),
         SMALL_RUNS: _our_target(places[SMALL_RUNS], small_runs=True),
         DELTA_RS: _our_target(places[DELTA_RS], small_batches="delta-rs"),
-        DLT: peer("dlt", "dlt_upsert.py", str(places[DLT]), environment=environment),
+        DLT: dlt_upsert(places[DLT]),
     }
     for name, place in places.items():
-        run(replace(programs[name], feed=first))
-        before = place.rename(folder / f"{place.name}-before")
-        copy = partial(_copy, before, place)
-        programs[name] = replace(programs[name], feed=second, before=copy)
+        programs[name] = load_first(programs[name], place, first, second)
     runs = in_turns(programs, rounds)
     for place in places.values():
-        _check_rows(place, records)
+        check_rows(place, STREAMS, records)
     what = f"target, {STREAMS} x {records} rows upserted into existing Delta tables"
     for name, way, cpu, wall in (
         (OURS, "cold Spark", 12, 4),
@@ -63,6 +59,22 @@ def _our_target(place: Path, **settings: Any) -> Program:
     return ours("target.py", "--config", config)
 
 
+def dlt_upsert(place: Path) -> Program:
+    """Return dlt's upsert of its input into the Delta tables below a folder."""
+    environment = {"RUNTIME__DLTHUB_TELEMETRY": "false"}
+    return peer("dlt", "dlt_upsert.py", str(place), environment=environment)
+
+
+def load_first(program: Program, place: Path, first: Path, second: Path) -> Program:
+    """Load ``first`` into the tables below ``place``; return the load of ``second`` into them.
+
+    Before each run of the returned program the tables are again as the first load left them.
+    """
+    run(replace(program, feed=first))
+    before = place.rename(place.with_name(f"{place.name}-before"))
+    return replace(program, feed=second, before=partial(_copy, before, place))
+
+
 def _make_rows(start: int, records: int) -> Iterator[dict[str, Any]]:
     """Yield the records with keys from ``start`` on. Their names tell the load apart."""
     sys.path.insert(0, str(PROGRAMS))
@@ -73,12 +85,13 @@ def _make_rows(start: int, records: int) -> Iterator[dict[str, Any]]:
             yield {**record, "name": f"{record['name']} of load {start}"}
 
 
-def _write_streams(path: Path, start: int, records: int) -> None:
+def write_streams(path: Path, streams: int, start: int, records: int) -> None:
+    """Write the Singer messages of one load, with keys from ``start`` on in each stream."""
     sys.path.insert(0, str(PROGRAMS))
     import made
 
     with path.open("w") as file:
-        for number in range(STREAMS):
+        for number in range(streams):
             stream = {"stream": f"stream_{number}"}
             schema = {"schema": made.NARROW_SCHEMA, "key_properties": ["id"]}
             file.write(json.dumps({"type": "SCHEMA", **stream, **schema}) + "\n")
@@ -87,15 +100,15 @@ def _write_streams(path: Path, start: int, records: int) -> None:
         file.write(json.dumps({"type": "STATE", "value": {"bookmarks": {"at": start}}}) + "\n")
 
 
-def _check_rows(place: Path, records: int) -> None:
+def check_rows(place: Path, streams: int, records: int) -> None:
     """Compare each table below a folder, row by row, with the rows of both loads."""
     from deltalake import DeltaTable
 
     both = (*_make_rows(0, records), *_make_rows(records // 2, records))
     expected = {record["id"]: _values(record) for record in both}
     logs = [log for log in place.rglob("stream_*/_delta_log") if log.is_dir()]
-    if len(logs) != STREAMS:
-        message = f"{place} has {len(logs)} tables instead of {STREAMS}"
+    if len(logs) != streams:
+        message = f"{place} has {len(logs)} tables instead of {streams}"
         raise AssertionError(message)
     for log in logs:
         table = DeltaTable(log.parent).to_pyarrow_table(columns=list(_COMPARED))
