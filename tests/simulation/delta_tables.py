@@ -104,7 +104,6 @@ class DeltaTables:
         return {
             delta: {
                 "create_catalog_table": lambda _spark, table, *_, **__: self._create(table),
-                "read_snapshot": self._read,
                 "commit_files": self._commit_files,
                 "counted": lambda df, _rows: (df, lambda _found: len(df.data)),
                 "latest_by_key": lambda df, _keys: df.newest_by_key(),

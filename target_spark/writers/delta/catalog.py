@@ -43,6 +43,7 @@ __all__ = [
     "get_table_id",
     "get_types",
     "has_files",
+    "read_table_snapshot",
 ]
 
 _PROPERTIES: Final = {"delta.setTransactionRetentionDuration": "interval 14 days"}
@@ -121,7 +122,7 @@ def get_schema(spark: SparkSession, table: Table) -> T.StructType:
     Raises:
         AnalysisException: There is no table.
     """
-    snapshot = _read_snapshot(table)
+    snapshot = read_table_snapshot(table)
     if snapshot is None:
         return spark.table(delta_ref(table)).schema
     return T.StructType(list(snapshot.fields))
@@ -129,7 +130,7 @@ def get_schema(spark: SparkSession, table: Table) -> T.StructType:
 
 def get_properties(spark: SparkSession, table: Table) -> Mapping[str, str]:
     """Return the current properties (TBLPROPERTIES) of a Delta table."""
-    snapshot = _read_snapshot(table)
+    snapshot = read_table_snapshot(table)
     return (
         get_table_properties(spark, delta_ref(table)) if snapshot is None else snapshot.properties
     )
@@ -137,7 +138,7 @@ def get_properties(spark: SparkSession, table: Table) -> Mapping[str, str]:
 
 def get_table_id(spark: SparkSession, table: Table) -> str | None:
     """Return the id that Delta gave a table, or None if there is no table."""
-    snapshot = _read_snapshot(table)
+    snapshot = read_table_snapshot(table)
     if snapshot is not None:
         return snapshot.id
     folder = None if table.identifier else to_local_folder(table.path)
@@ -153,11 +154,11 @@ def get_table_id(spark: SparkSession, table: Table) -> str | None:
 
 def has_files(spark: SparkSession, table: Table) -> bool:
     """Return True if a Delta table has data files in its newest version."""
-    snapshot = _read_snapshot(table)
+    snapshot = read_table_snapshot(table)
     return bool(_detail(spark, table)["numFiles"]) if snapshot is None else snapshot.has_files()
 
 
-def _read_snapshot(table: Table) -> DeltaSnapshot | None:
+def read_table_snapshot(table: Table) -> DeltaSnapshot | None:
     """Return the newest version of a Delta table in a local folder, read without Spark.
 
     Return None if the table is in a catalog or remote, or if the library deltalake cannot read it.

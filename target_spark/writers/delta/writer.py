@@ -54,6 +54,7 @@ from target_spark.writers.delta.catalog import (
     get_table_id,
     get_types,
     has_files,
+    read_table_snapshot,
 )
 from target_spark.writers.delta.data_files import (
     DataFile,
@@ -71,7 +72,6 @@ from target_spark.writers.delta.deltalake_commit import (
     commit_files,
     delete_rows,
     merge_rows,
-    read_snapshot,
 )
 from target_spark.writers.delta.log_reader import Commit, commits, delta_ref, find_latest_metadata
 from target_spark.writers.delta.maintenance import optimize_and_vacuum
@@ -257,8 +257,7 @@ class DeltaWriter:
         """
         while True:
             self._check_same(spark, table)
-            folder = _folder(table)
-            snapshot = None if folder is None else read_snapshot(folder)
+            snapshot = read_table_snapshot(table)
             if snapshot is None or not self._allows_plain_files(spark, snapshot, {}):
                 return False
             if change(snapshot, before=find_latest_metadata(spark, table)):
@@ -504,15 +503,14 @@ class DeltaWriter:
             ConflictError: The table was changed so that the files may not fit, or ``first`` is True
                 and the table has data files.
         """
-        folder = _folder(table)
-        snapshot = None if folder is None else read_snapshot(folder)
-        if folder is None or snapshot is None:
+        snapshot = read_table_snapshot(table)
+        if snapshot is None:
             return False
         if not self._allows_plain_files(spark, snapshot, source.types, rewrites=replaces):
             return False
         if first and snapshot.has_files():
             raise _not_empty_error(table)
-        files = source.write(folder)
+        files = source.write(snapshot.folder)
 
         def commit(current: DeltaSnapshot, app_id: str) -> bool:
             if first and current.has_files():
@@ -561,8 +559,7 @@ class DeltaWriter:
         """
         app_id, state = txn_app_id(marker.job, table.name, marker.run), self._tables[table.key]
         while True:
-            folder = _folder(table)
-            snapshot = None if folder is None else read_snapshot(folder)
+            snapshot = read_table_snapshot(table)
             same_table(table, state.id, None if snapshot is None else snapshot.id)
             if snapshot is None:
                 raise table_removed_error(table)
@@ -590,7 +587,7 @@ class DeltaWriter:
             return False
         if mode is WriteMode.UPSERT:
             return self._can_rewrite(spark, table, batch.types)
-        snapshot, rewrites = self._read_snapshot(table), mode is WriteMode.OVERWRITE
+        snapshot, rewrites = read_table_snapshot(table), mode is WriteMode.OVERWRITE
         return snapshot is not None and self._allows_plain_files(
             spark, snapshot, batch.types, rewrites=rewrites
         )
@@ -603,16 +600,12 @@ class DeltaWriter:
             table: The table.
             types: The type (DDL) of each column that is written.
         """
-        snapshot = self._read_snapshot(table)
+        snapshot = read_table_snapshot(table)
         return (
             snapshot is not None
             and self._allows_plain_files(spark, snapshot, types, rewrites=True)
             and snapshot.file_bytes() <= _MERGED_BYTES
         )
-
-    def _read_snapshot(self, table: Table) -> DeltaSnapshot | None:
-        folder = _folder(table)
-        return None if folder is None else read_snapshot(folder)
 
     def write_small_batch(
         self,
@@ -834,10 +827,9 @@ class DeltaWriter:
         not in a local folder or has partitions or features such as widened types. Such a table is
         always read by Spark's vectorized reader, which is off without compilation.
         """
-        folder = _folder(table)
-        if keys.unique_rows is None or folder is None:
+        if keys.unique_rows is None:
             return {}
-        snapshot = read_snapshot(folder)
+        snapshot = read_table_snapshot(table)
         if snapshot is None or not snapshot.takes_files:
             return {}
         if snapshot.file_bytes() > _SMALL_TABLE_BYTES:
