@@ -191,7 +191,11 @@ def _engine(plugin: CommandTarget, arguments: argparse.Namespace) -> int:
 
 
 def _last_state(plugin: CommandTarget, arguments: argparse.Namespace) -> int:
-    from target_spark.cli.last_state import find_recoverable_tables, get_job_metadata
+    from target_spark.cli.last_state import (
+        UNCOVERED_ROWS,
+        find_recoverable_tables,
+        get_job_metadata,
+    )
     from target_spark.spark.engine import start_spark
 
     config = plugin.config
@@ -218,6 +222,8 @@ def _last_state(plugin: CommandTarget, arguments: argparse.Namespace) -> int:
         _print_line(_nothing_found(jobs, tables))
         return 1
     _print_line(_origin(jobs, last, tables))
+    if last.uncovered_since is not None:
+        _print_line(UNCOVERED_ROWS)
     print(last.state)  # noqa: T201  (the result)
     return 0
 

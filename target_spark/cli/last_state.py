@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 
     from target_spark.writers import Writer
 
-__all__ = ["RecoveredTable", "find_recoverable_tables", "get_job_metadata"]
+__all__ = ["UNCOVERED_ROWS", "RecoveredTable", "find_recoverable_tables", "get_job_metadata"]
+
+UNCOVERED_ROWS: Final = (
+    "A later run committed rows after this state and ended before a state of its own. If that run"
+    " resumed from an older state, and its tap sends changes (log-based replication) instead of"
+    " current values, upserted rows may be older than this state: resume from the state with which"
+    " that run began."
+)
+"""Warning for a state whose metadata has `CommitMetadata.uncovered_since`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,7 +186,11 @@ class _TapSync:
 
         If the tables have no state, the result is {}.
         """
-        from target_spark.cli.last_state import find_recoverable_tables, get_job_metadata
+        from target_spark.cli.last_state import (
+            UNCOVERED_ROWS,
+            find_recoverable_tables,
+            get_job_metadata,
+        )
 
         marker = get_job_metadata(
             opened.run.jobs, find_recoverable_tables(self._options, opened.engine.spark)
@@ -198,6 +202,8 @@ class _TapSync:
             return {}
         state: dict[str, Any] = json.loads(marker.state)
         self._tap.logger.info("The run continues from the last state in the tables.")
+        if marker.uncovered_since is not None:
+            self._tap.logger.warning(UNCOVERED_ROWS)
         return state
 
     def _make_distributor(self, opened: LoadSession) -> SparkDistributor | None:

@@ -828,12 +828,10 @@ class BatchWriter:
         run = self._run
         number = self._tables[table.key].commits + 1
         replay = run.id if run.replays else None
-        if covered is None:
-            return CommitMetadata(
-                run.job, run.id, self._started, number, 0, None, replay, run.former
-            )
-        at, state = covered.ordinal, covered.state.decode()
-        return CommitMetadata(run.job, run.id, self._started, number, at, state, replay, run.former)
+        at, state = (0, None) if covered is None else (covered.ordinal, covered.state.decode())
+        return CommitMetadata(
+            run.job, run.id, self._started, number, at, state, replay, former=run.former
+        )
 
     def _metadata(self, request: CommitRequest) -> BatchMetadata:
         return BatchMetadata(

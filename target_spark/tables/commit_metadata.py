@@ -2,7 +2,8 @@
 
 A `CommitMetadata` has the batch (``job``, ``run``, ``batch``) and the newest state that the commit
 covers, with its position in the input (``run_started``, ``ordinal``). A commit that covers no state
-of its run repeats the table's previous position and state.
+of its run repeats the table's previous position and state, and notes in ``uncovered_since`` that it
+did so.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ class CommitMetadata:
         state: The newest state whose rows are all committed, or None.
         replay: Id of the last run that loaded quarantined rows of the table again; None if no run
             did.
+        uncovered_since: Start of a later run whose commits follow ``state`` without a state of
+            their own, in milliseconds since 1970; None if there are no such commits. If that run
+            resumed from before ``state`` and its tap sends changes instead of current values, it
+            may have replaced rows by older ones.
         former: Names that earlier releases of target-spark gave the job. They are not stored in the
             commit.
     """
@@ -48,6 +53,7 @@ class CommitMetadata:
     ordinal: int
     state: str | None = None
     replay: str | None = None
+    uncovered_since: int | None = None
     former: tuple[str, ...] = field(default=(), compare=False)
 
     def as_dict(self) -> dict[str, Any]:
@@ -95,6 +101,9 @@ class CommitMetadata:
             run_started=before.run_started,
             ordinal=before.ordinal,
             state=before.state,
+            uncovered_since=before.uncovered_since
+            if self.is_same_run(before)
+            else self.run_started,
         )
 
 
@@ -102,7 +111,8 @@ def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMeta
     """Merge the commit metadata of a job's tables into the one from which the next run resumes.
 
     The result is the newest metadata that has a state, with the merged states of all tables. If
-    there are no states, it is the newest metadata. Return None if no table has metadata.
+    there are no states, it is the newest metadata. ``uncovered_since`` is set if the commits of a
+    run that started after the newest state follow it. Return None if no table has metadata.
     """
     present = [marker for marker in markers if marker is not None]
     in_order = sorted(
@@ -111,7 +121,13 @@ def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMeta
     states = [marker.state for marker in in_order if marker.state is not None]
     if not states:
         return in_order[-1] if in_order else None
-    return replace(in_order[-1], state=reduce(merge_states, states))
+    newest = in_order[-1]
+    uncovered = max((marker.uncovered_since or 0 for marker in present), default=0)
+    return replace(
+        newest,
+        state=reduce(merge_states, states),
+        uncovered_since=uncovered if uncovered > newest.run_started else None,
+    )
 
 
 def txn_app_id(job: str, stream: str, run: str) -> str:

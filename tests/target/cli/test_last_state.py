@@ -113,6 +113,7 @@ def test_last_state_is_that_of_the_newest_run_at_the_path(
         schema("c", ID),
         record("a", id=2),
         record("b", id="x"),
+        record("b", id=3),
         state("second run"),
     )
     foreign = warehouse.folder / "foreign"
@@ -312,3 +313,22 @@ def test_appended_stream_has_no_duplicates_after_a_resume(
     assert at >= 40
     warehouse.load(*Counting(at + 1).messages(), write_mode="append")
     assert sorted(row[0] for row in warehouse.rows("a")) == list(range(1, 101))
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+def test_state_that_a_later_run_has_not_covered_is_printed_with_a_warning(
+    warehouse: Warehouse, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warehouse.load(schema("a", ID, "id"), record("a", id=1), state("first run"))
+    warehouse.load(schema("a", ID, "id"), record("a", id=1))
+    path = warehouse.folder.parent / "config.json"
+    given = {"path": str(warehouse.folder), "format": warehouse.format, "job": "job"}
+    path.write_text(json.dumps(given))
+    code, out, err = run_command(capsys, "last-state", "--config", str(path))
+    assert (code, out) == (0, '{"at": "first run"}\n')
+    assert "resume from the state with which that run began" in err
+    warehouse.load(schema("a", ID, "id"), record("a", id=1), state("third run"))
+    code, out, err = run_command(capsys, "last-state", "--config", str(path))
+    assert (code, out) == (0, '{"at": "third run"}\n')
+    assert "resume from" not in err
