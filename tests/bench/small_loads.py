@@ -19,24 +19,35 @@ __all__ = ["DLT", "OURS", "check_rows", "dlt_upsert", "load_first", "upserts", "
 
 STREAMS = 5
 OURS, SMALL_RUNS, DELTA_RS, DLT = "ours", "ours, small_runs", "ours, delta-rs", "dlt to Delta"
+BARE, BARE_SMALL_RUNS = "a bare script of Spark", "a bare script of Spark, small_runs"
 _COMPARED = ("id", "name", "amount", "active", "quantity")
 
 
 def upserts(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """Five streams upserted into five existing Delta tables by a cold start, beside dlt.
+    """Five streams upserted into five existing Delta tables by a cold start.
 
-    Half of the rows replace rows of the table, and half are new.
+    Compared with dlt, and with a bare script that starts the same Spark and runs five MERGEs. Half
+    of the rows replace rows of the table, and half are new.
     """
     first, second = folder / "first", folder / "second"
     write_streams(first, STREAMS, 0, records)
     write_streams(second, STREAMS, records // 2, records)
-    tables = {OURS: "ours", SMALL_RUNS: "small", DELTA_RS: "delta-rs", DLT: "dlt"}
+    tables = {
+        OURS: "ours",
+        SMALL_RUNS: "small",
+        DELTA_RS: "delta-rs",
+        DLT: "dlt",
+        BARE: "bare",
+        BARE_SMALL_RUNS: "bare-small",
+    }
     places = {name: folder / place for name, place in tables.items()}
     programs = {
         OURS: _our_target(places[OURS]),
         SMALL_RUNS: _our_target(places[SMALL_RUNS], small_runs=True),
         DELTA_RS: _our_target(places[DELTA_RS], small_batches="delta-rs"),
         DLT: dlt_upsert(places[DLT]),
+        BARE: ours("spark_upsert.py", str(places[BARE])),
+        BARE_SMALL_RUNS: ours("spark_upsert.py", str(places[BARE_SMALL_RUNS]), "small_runs"),
     }
     for name, place in places.items():
         programs[name] = load_first(programs[name], place, first, second)
@@ -52,6 +63,13 @@ def upserts(folder: Path, records: int, rounds: int) -> Iterator[Row]:
         shown = f"{what}, {way}"
         yield Row(shown, DLT, runs[name].cpu, runs[DLT].cpu, "of theirs", cpu)
         yield Row(shown, DLT, runs[name].wall, runs[DLT].wall, "of theirs", wall, "wall s")
+    for name, floor, way in (
+        (OURS, BARE, "cold Spark"),
+        (SMALL_RUNS, BARE_SMALL_RUNS, "cold Spark, small_runs"),
+    ):
+        shown = f"{what}, {way}"
+        yield Row(shown, floor, runs[name].cpu, runs[floor].cpu, "of theirs")
+        yield Row(shown, floor, runs[name].wall, runs[floor].wall, "of theirs", unit="wall s")
 
 
 def _our_target(place: Path, **settings: Any) -> Program:
