@@ -42,7 +42,7 @@ LONG_PEERS  := pyairbyte airbyte_sources spark_connect s3_server pyiceberg
 BENCH_PEERS := singer_sdk airbyte_cdk dlt tap_postgres fivetran_sdk
 
 # The same examples of a property in every run, so that a run says something of the code alone.
-TEST := $(PY) -m pytest --hypothesis-profile=ci $(PYTEST_ARGS)
+TEST := $(PY) -m pytest --hypothesis-profile=ci --durations=30 --durations-min=8 $(PYTEST_ARGS)
 
 .PHONY: help demo test thorough check lint types rules coverage bench peers lock audit setup clean
 
