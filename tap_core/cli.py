@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     program = make_program(
         "tap-core",
         _accept_options,
-        commands,
+        lambda: commands,
         description="Create, run and test taps and targets.",
         epilog=_EPILOG,
         needs_command=True,

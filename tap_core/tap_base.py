@@ -589,10 +589,16 @@ class Tap(PluginBase):
     @classmethod
     def get_singer_command(cls) -> CliCommand:
         """Return the command line of this tap: Singer's options, and its commands."""
-        from tap_core.protocols.airbyte.source_commands import commands
         from tap_core.protocols.singer.cli import tap_command  # imports typer only here
 
-        return tap_command(cls, commands, PORT_HINT.format(name=cls.name, role="connector"))
+        return tap_command(cls, _import_commands, PORT_HINT.format(name=cls.name, role="connector"))
+
+
+def _import_commands() -> Any:
+    """Import and return the commands of a tap besides the Singer options."""
+    from tap_core.protocols.airbyte.source_commands import commands
+
+    return commands
 
 
 Tap._HOOKS = {name: get_member(Tap, name) for name in ("catalog", "write_message")}

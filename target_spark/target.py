@@ -117,10 +117,9 @@ class TargetSpark(PluginBase):
     def get_singer_command(cls) -> CliCommand:
         """Return the command line: the options that load Singer messages, and the commands."""
         from tap_core.protocols.singer.cli import target_command
-        from target_spark.cli.commands import commands
 
         hint = PORT_HINT.format(name=cls.name, role="destination")
-        return target_command(cls, cls.listen, commands, hint)
+        return target_command(cls, cls.listen, _import_commands, hint)
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:
@@ -388,6 +387,13 @@ class TargetSpark(PluginBase):
                 report.save(path)
             except OSError as error:
                 self.logger.warning("The report could not be written: %s", error)
+
+
+def _import_commands() -> Any:
+    """Import and return the commands besides the Singer options."""
+    from target_spark.cli.commands import commands
+
+    return commands
 
 
 def _record_spark(engine: LeasedSpark, report: Report) -> None:

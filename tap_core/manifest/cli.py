@@ -26,7 +26,6 @@ from tap_core.parsing.command_line import (
     make_program,
     run_program,
 )
-from tap_core.protocols.airbyte import source_commands
 from tap_core.redaction import redact_line, write_to_stderr
 
 __all__ = ["main"]
@@ -95,7 +94,7 @@ class _ManifestProgram(Program):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; without a command, leave those of the tap in the context."""
-        if args and args[0] in self.commands and args[0] not in _TAP_COMMANDS:
+        if args and args[0] not in _TAP_COMMANDS and args[0] in self.commands:
             return super().parse_args(ctx, args)
         ctx.allow_interspersed_args = True
         is_named = bool(os.environ.get(_MANIFEST)) or any(
@@ -117,15 +116,10 @@ class _ManifestProgram(Program):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; ``argv`` None uses ``sys.argv``."""
-    listed = typer.Typer()
-    listed.registered_commands = [
-        *commands.registered_commands,
-        *source_commands.commands.registered_commands,
-    ]
     program = make_program(
         "tap-manifest",
         _run_manifest,
-        listed,
+        _list_commands,
         description="Run a connector that is declared in YAML.",
         epilog=_EPILOG,
         cls=_ManifestProgram,
@@ -141,6 +135,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(
             f"Manifests need the package {missing.name}, which is missing: run {needed}."
         )
+
+
+def _list_commands() -> typer.Typer:
+    """Return the commands of this program and, for the help, those of the tap."""
+    from tap_core.protocols.airbyte import source_commands
+
+    listed = typer.Typer()
+    listed.registered_commands = [
+        *commands.registered_commands,
+        *source_commands.commands.registered_commands,
+    ]
+    return listed
 
 
 def _failed(message: str) -> int:

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TextIO, TypeAlias
 
 import typer
@@ -151,10 +152,14 @@ class _TextConversion:
 
 
 class _CommandTable(Mapping[str, TyperCommand]):
-    """Commands of a program by name, built when they are looked up."""
+    """Commands of a program by name, imported and built when they are looked up."""
 
-    def __init__(self, infos: Sequence[CommandInfo]) -> None:
-        self._infos = {_command_name(info): info for info in infos}
+    def __init__(self, load: Callable[[], typer.Typer]) -> None:
+        self._load = load
+
+    @cached_property
+    def _infos(self) -> dict[str, CommandInfo]:
+        return {_command_name(info): info for info in self._load().registered_commands}
 
     def __getitem__(self, name: str) -> TyperCommand:
         info = self._infos[name]
@@ -204,14 +209,13 @@ def choice_of(*choices: str) -> dict[str, Any]:
 def make_program(
     name: str,
     callback: Callable[..., Any],
-    commands: typer.Typer | None = None,
+    commands: Callable[[], typer.Typer] | None = None,
     *,
     description: str,
     epilog: str = "",
     cls: type[Program] = Program,
     context: Any = None,
     needs_command: bool = False,
-    settings: Mapping[str, Any] | None = None,
 ) -> Program:
     """Return a program with options and commands.
 
@@ -219,13 +223,13 @@ def make_program(
         name: Name of the program.
         callback: Function whose parameters are the program's options. It runs if no command is
             called, and before a command; ``invoked_subcommand`` of its context tells them apart.
-        commands: Commands of the program.
+        commands: Function that imports and returns the commands; None if there are none. It is
+            called when a command is called or listed.
         description: Text at the beginning of the help.
         epilog: Text at the end of the help.
         cls: Class of the program.
         context: Value that all commands get as ``obj`` of their `typer.Context`.
         needs_command: True to print the help if the program is called without arguments.
-        settings: More settings of the program's context.
     """
     app = typer.Typer(
         name=name,
@@ -234,19 +238,16 @@ def make_program(
         epilog=epilog,
         invoke_without_command=not needs_command,
         no_args_is_help=needs_command,
-        subcommand_metavar="COMMAND [ARGS]..." if needs_command else "[COMMAND [ARGS]...]",
+        subcommand_metavar="[COMMAND [ARGS]...]" if commands else "",
         context_settings={
             "help_option_names": ["--help", "-h"],
             "obj": context,
-            **(settings or {}),
         },
         rich_markup_mode=None,
     )
     app.callback()(callback)
     program: Any = get_command(app)
-    program.commands = _CommandTable(commands.registered_commands if commands else [])
-    if not program.commands:
-        program.subcommand_metavar = ""
+    program.commands = _CommandTable(commands) if commands else {}
     made: Program = program
     return made
 

@@ -180,13 +180,13 @@ def _logger(plugin: _PluginClass) -> logging.Logger:
 
 
 def tap_command(
-    tap_class: type[SyncTap], commands: typer.Typer | None = None, epilog: str = ""
+    tap_class: type[SyncTap], commands: Callable[[], typer.Typer] | None = None, epilog: str = ""
 ) -> CliCommand:
     """Return the command line of a tap. Call its ``main()`` to run it.
 
     Args:
         tap_class: Class of the tap, which the commands get as ``obj`` of their context.
-        commands: Commands besides the Singer options.
+        commands: Function that imports and returns the commands besides the Singer options.
         epilog: Text at the end of the help text.
     """
 
@@ -220,7 +220,7 @@ def tap_command(
 def target_command(
     target_class: type[_Listener],
     listen: Callable[[_Listener, BinaryIO], int],
-    commands: typer.Typer | None = None,
+    commands: Callable[[], typer.Typer] | None = None,
     epilog: str = "",
 ) -> CliCommand:
     """Return the command line of a target. Call its ``main()`` to run it.
@@ -228,7 +228,7 @@ def target_command(
     Args:
         target_class: Class of the target, which the commands get as ``obj`` of their context.
         listen: Method of the target that processes an input and returns the exit code.
-        commands: Commands besides the Singer options.
+        commands: Function that imports and returns the commands besides the Singer options.
         epilog: Text at the end of the help text.
     """
     invoke = _listening_callback(target_class, listen)
@@ -275,7 +275,7 @@ def _program(
     plugin: _PluginClass,
     invoke: Callable[..., None],
     description: str,
-    commands: typer.Typer | None = None,
+    commands: Callable[[], typer.Typer] | None = None,
     epilog: str = "",
 ) -> CliCommand:
     return make_program(
