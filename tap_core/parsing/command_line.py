@@ -231,6 +231,7 @@ def make_program(
         context: Value that all commands get as ``obj`` of their `typer.Context`.
         needs_command: True to print the help if the program is called without arguments.
     """
+    metavar = "COMMAND [ARGS]..." if needs_command else "[COMMAND [ARGS]...]"
     app = typer.Typer(
         name=name,
         cls=cls,
@@ -238,7 +239,7 @@ def make_program(
         epilog=epilog,
         invoke_without_command=not needs_command,
         no_args_is_help=needs_command,
-        subcommand_metavar="[COMMAND [ARGS]...]" if commands else "",
+        subcommand_metavar=metavar if commands else "",
         context_settings={
             "help_option_names": ["--help", "-h"],
             "obj": context,
