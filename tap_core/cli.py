@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -20,9 +20,7 @@ from tap_core.redaction import redact_line, write_to_stderr
 
 __all__ = ["main"]
 
-_EPILOG = """\
-To run a tap of singer_sdk on this SDK: tap-core run PLUGIN --config config.json
-"""
+_EPILOG: Final = "To run a tap of singer_sdk on this SDK: tap-core run PLUGIN --config config.json"
 
 commands = typer.Typer()
 

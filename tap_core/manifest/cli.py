@@ -35,11 +35,11 @@ _TAP_COMMANDS: Final = frozenset({"spec", "check", "discover", "read"})
 
 _MANIFEST: Final = "TAP_MANIFEST_FILE"
 _CONFIG: Final = "--config"
-_EPILOG: Final = """\
-With --config, --catalog, --state, --discover, --about the manifest is a Singer tap; with the
-command spec, check, discover or read an Airbyte source; with --port N a Fivetran connector. With
---manifest, --help and --version are those of the tap.
-"""
+_EPILOG: Final = (
+    "With --config, --catalog, --state, --discover, --about the manifest is a Singer tap; with the"
+    " command spec, check, discover or read an Airbyte source; with --port N a Fivetran connector."
+    " With --manifest, --help and --version are those of the tap."
+)
 
 
 _Manifest: TypeAlias = Annotated[
