@@ -65,13 +65,16 @@ class AirbyteCommand(Command):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments. An error is kept for `get_files`."""
+        message, unknown = "", []
         try:
-            rest = super().parse_args(ctx, args)
+            _, unknown, _ = self.make_parser(ctx).parse_args([*args])
+            super().parse_args(ctx, args)
         except typer.TyperException as error:
-            ctx.meta[_ERROR] = self._describe(ctx, error)
-        else:
-            if rest and not ctx.resilient_parsing:
-                ctx.meta[_ERROR] = self._unknown(rest[0].partition("=")[0])
+            message = self._describe(ctx, error)
+        if unknown:
+            message = self._unknown(unknown[0].partition("=")[0])
+        if message:
+            ctx.meta[_ERROR] = message
         for param in self.params:
             ctx.params.setdefault(param.name, "")
         return []
