@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
@@ -18,11 +18,39 @@ from tap_core.compat import import_alias
 from tap_core.parsing.command_line import VersionOption, make_program, run_program
 from tap_core.redaction import redact_line, write_to_stderr
 
-__all__ = ["main"]
+__all__ = ["commands", "fivetran_protos", "fivetran_test", "main", "new", "run"]
 
 _EPILOG: Final = "To run a tap of singer_sdk on this SDK: tap-core run PLUGIN --config config.json"
 
+_Command: TypeAlias = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[-- COMMAND [ARGUMENT ...]]",
+        help="Program to start with --port and a free port.",
+    ),
+]
+_Config: TypeAlias = Annotated[
+    str, typer.Option("--config", metavar="FILE", help="The settings, a JSON file.")
+]
+_State: TypeAlias = Annotated[
+    str, typer.Option("--state", metavar="FILE", help="The state of the first sync, a JSON file.")
+]
+_Destination: TypeAlias = Annotated[bool, typer.Option("--destination", help="Test a destination.")]
+_Address: TypeAlias = Annotated[
+    str, typer.Option("--address", metavar="HOST:PORT", help="A running server.")
+]
+_Seconds: TypeAlias = Annotated[float, typer.Option("--seconds", help="Time limit of one call.")]
+_Resumes: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--resumes",
+        metavar="N",
+        help="Number of earlier checkpoints to resume from in a fresh process.",
+    ),
+]
+
 commands = typer.Typer()
+"""The commands of the program."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -116,34 +144,14 @@ def run(
     context_settings={"allow_interspersed_args": False},
 )
 def fivetran_test(
-    command: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="[-- COMMAND [ARGUMENT ...]]",
-            help="Program to start with --port and a free port.",
-        ),
-    ] = [],  # noqa: B006  never modified
-    config: Annotated[
-        str, typer.Option("--config", metavar="FILE", help="The settings, a JSON file.")
-    ] = "",
-    state: Annotated[
-        str,
-        typer.Option("--state", metavar="FILE", help="The state of the first sync, a JSON file."),
-    ] = "",
+    command: _Command = [],  # noqa: B006  never modified
+    config: _Config = "",
+    state: _State = "",
     *,
-    destination: Annotated[bool, typer.Option("--destination", help="Test a destination.")] = False,
-    address: Annotated[
-        str, typer.Option("--address", metavar="HOST:PORT", help="A running server.")
-    ] = "",
-    seconds: Annotated[float, typer.Option("--seconds", help="Time limit of one call.")] = 3600,
-    resumes: Annotated[
-        int,
-        typer.Option(
-            "--resumes",
-            metavar="N",
-            help="Number of earlier checkpoints to resume from in a fresh process.",
-        ),
-    ] = 2,
+    destination: _Destination = False,
+    address: _Address = "",
+    seconds: _Seconds = 3600,
+    resumes: _Resumes = 2,
 ) -> int:
     """Test a connector or destination as Fivetran calls it.
 

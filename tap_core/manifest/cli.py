@@ -22,13 +22,13 @@ from tap_core.io.private_files import replace_file
 from tap_core.parsing.command_line import (
     Program,
     VersionOption,
-    choice_of,
+    choose_from,
     make_program,
     run_program,
 )
 from tap_core.redaction import redact_line, write_to_stderr
 
-__all__ = ["main"]
+__all__ = ["commands", "install", "lint", "main"]
 
 _TAP_COMMANDS: Final = frozenset({"spec", "check", "discover", "read"})
 """Commands that the tap's command line runs."""
@@ -55,7 +55,7 @@ _Cutoff: TypeAlias = Annotated[
         metavar="last_record|interval_end",
         envvar="TAP_MANIFEST_CUTOFF",
         show_envvar=True,
-        **choice_of("last_record", "interval_end"),
+        **choose_from("last_record", "interval_end"),
         help="Bookmark stored when a window is closed.",
     ),
 ]
@@ -66,7 +66,7 @@ _Boundary: TypeAlias = Annotated[
         metavar="send|drop",
         envvar="TAP_MANIFEST_BOUNDARY",
         show_envvar=True,
-        **choice_of("send", "drop"),
+        **choose_from("send", "drop"),
         help="Records that equal the bookmark.",
     ),
 ]
@@ -77,11 +77,12 @@ _NewSlices: TypeAlias = Annotated[
         metavar="start|global_cursor",
         envvar="TAP_MANIFEST_NEW_SLICES",
         show_envvar=True,
-        **choice_of("start", "global_cursor"),
+        **choose_from("start", "global_cursor"),
         help="Start of a slice that is new in a later sync.",
     ),
 ]
 commands = typer.Typer()
+"""The commands of the program itself; the tap of the manifest has more."""
 
 
 class _ManifestProgram(Program):

@@ -21,7 +21,7 @@ from typer.main import get_command, get_command_from_info
 
 from tap_core.redaction import write_to_stderr
 
-__all__ = ["Command", "Program", "VersionOption", "choice_of", "make_program", "run_program"]
+__all__ = ["Command", "Program", "VersionOption", "choose_from", "make_program", "run_program"]
 
 if TYPE_CHECKING:
     from typer.models import CommandInfo
@@ -189,7 +189,7 @@ def _markup_mode(stream: TextIO | None) -> Any:
     return "rich" if is_open and stream.isatty() else None
 
 
-def choice_of(*choices: str) -> dict[str, Any]:
+def choose_from(*choices: str) -> dict[str, Any]:
     """Return the arguments of `typer.Option` or `typer.Argument` for a choice of texts.
 
     The case of the value does not count. typer's own choices need pydantic, a slow import.

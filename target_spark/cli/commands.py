@@ -19,7 +19,7 @@ from tap_core.config.loading import ConfigInput
 from tap_core.exceptions import ConfigurationError
 from tap_core.io.stdin import open_binary
 from tap_core.limits.memory import DOCUMENT_BYTES, InputTooLargeError, read_at_most
-from tap_core.parsing.command_line import choice_of
+from tap_core.parsing.command_line import choose_from
 from tap_core.protocols.airbyte.cli_args import AirbyteCommand, CatalogPath, ConfigPath, Debug
 from tap_core.redaction import make_redactor, redact, redact_line, write_to_stderr
 from tap_core.redaction.log_records import format_error
@@ -31,7 +31,18 @@ if TYPE_CHECKING:
     from target_spark.loader.load_session import CommandTarget
     from target_spark.tables.commit_metadata import CommitMetadata
 
-__all__ = ["commands"]
+__all__ = [
+    "Config",
+    "check",
+    "commands",
+    "doctor",
+    "engine",
+    "last_state",
+    "replay",
+    "run",
+    "spec",
+    "write",
+]
 
 commands = typer.Typer()
 """The commands, for `make_program`."""
@@ -46,55 +57,61 @@ Config: TypeAlias = Annotated[
     ),
 ]
 
+_TapClass: TypeAlias = Annotated[
+    str, typer.Option("--tap", metavar="CLASS", help="The tap's class, as in tap_x.tap:TapX.")
+]
+_RunConfig: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Settings, or ENV for environment variables; repeatable. Without --tap-config, those"
+        " that the tap declares are the tap's, the others target-spark's.",
+        show_default=False,
+    ),
+]
+_TapConfig: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--tap-config",
+        metavar="FILE",
+        help="The tap's settings, or ENV; --config then has only target-spark's settings.",
+        show_default=False,
+    ),
+]
+_Catalog: TypeAlias = Annotated[
+    str, typer.Option("--catalog", metavar="FILE", help="Selected streams and properties.")
+]
+_State: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--state",
+        metavar="FILE",
+        help="State to continue from; default: the last state in the tables.",
+    ),
+]
+_Here: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--here",
+        metavar="STREAM",
+        help="A stream that this process reads itself instead of Spark's workers; * for all.",
+        show_default=False,
+    ),
+]
+
 _NAMED: Final = 10
 
 
 @commands.command()
 def run(
     context: typer.Context,
-    tap: Annotated[
-        str,
-        typer.Option("--tap", metavar="CLASS", help="The tap's class, as in tap_x.tap:TapX."),
-    ],
-    config: Annotated[
-        list[str],
-        typer.Option(
-            "--config",
-            metavar="FILE",
-            help="Settings, or ENV for environment variables; repeatable. Without --tap-config,"
-            " those that the tap declares are the tap's, the others target-spark's.",
-            show_default=False,
-        ),
-    ] = [],  # noqa: B006  never modified
-    tap_config: Annotated[
-        list[str],
-        typer.Option(
-            "--tap-config",
-            metavar="FILE",
-            help="The tap's settings, or ENV; --config then has only target-spark's settings.",
-            show_default=False,
-        ),
-    ] = [],  # noqa: B006  never modified
-    catalog: Annotated[
-        str, typer.Option("--catalog", metavar="FILE", help="Selected streams and properties.")
-    ] = "",
-    state: Annotated[
-        str,
-        typer.Option(
-            "--state",
-            metavar="FILE",
-            help="State to continue from; default: the last state in the tables.",
-        ),
-    ] = "",
-    here: Annotated[
-        list[str],
-        typer.Option(
-            "--here",
-            metavar="STREAM",
-            help="A stream that this process reads itself instead of Spark's workers; * for all.",
-            show_default=False,
-        ),
-    ] = [],  # noqa: B006  never modified
+    tap: _TapClass,
+    config: _RunConfig = [],  # noqa: B006  never modified
+    tap_config: _TapConfig = [],  # noqa: B006  never modified
+    catalog: _Catalog = "",
+    state: _State = "",
+    here: _Here = [],  # noqa: B006  never modified
 ) -> int:
     """Read a tap and load its records, in one Spark application."""
     from target_spark.extract.cli import RunArguments, run_tap
@@ -128,7 +145,9 @@ def engine(
     action: Annotated[
         str,
         typer.Argument(
-            metavar="start|status|stop", help="What to do.", **choice_of("start", "status", "stop")
+            metavar="start|status|stop",
+            help="What to do.",
+            **choose_from("start", "status", "stop"),
         ),
     ],
     config: Config = [],  # noqa: B006  never modified

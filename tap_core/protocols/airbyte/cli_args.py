@@ -65,7 +65,8 @@ class AirbyteCommand(Command):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments. An error is kept for `get_files`."""
-        message, unknown = "", []
+        message = ""
+        unknown: list[str] = []
         try:
             _, unknown, _ = self.make_parser(ctx).parse_args([*args])
             super().parse_args(ctx, args)

@@ -16,7 +16,7 @@ from tap_core.protocols.airbyte.cli_args import (
     StatePath,
 )
 
-__all__ = ["commands"]
+__all__ = ["check", "commands", "discover", "read", "spec"]
 
 commands = typer.Typer()
 """The commands, for `make_program`."""

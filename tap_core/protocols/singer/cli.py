@@ -34,7 +34,7 @@ from tap_core.exceptions import (
     UnsupportedBatchEncodingError,
 )
 from tap_core.limits.memory import STATE_BYTES, InputTooLargeError, read_at_most
-from tap_core.parsing.command_line import Program, choice_of, make_program
+from tap_core.parsing.command_line import Program, choose_from, make_program
 from tap_core.plugin_base import CliCommand, PluginBase
 from tap_core.protocols.singer.catalog_file import (
     find_unknown_streams,
@@ -69,7 +69,7 @@ _Format = Annotated[
         metavar="[text|json|markdown]",
         help="Specify output style for --about.",
         show_default=False,
-        **choice_of("text", "json", "markdown"),
+        **choose_from("text", "json", "markdown"),
     ),
 ]
 _Config = Annotated[
@@ -89,7 +89,7 @@ _Test = Annotated[
         metavar="[=all|schema]",
         help="Sync a single record for each stream; with =schema only write the schemas.",
         show_default=False,
-        **choice_of(*_TRIALS),
+        **choose_from(*_TRIALS),
     ),
 ]
 _Catalog = Annotated[
@@ -119,10 +119,11 @@ class _SingerProgram(Program):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments: ``--test`` may have no value, and an author may add options."""
-        self.params = [
+        params: list[Any] = [
             param if isinstance(param, (TyperArgument, TyperOption)) else _ClickOption(param)
             for param in self.params
         ]
+        self.params = params
         return super().parse_args(ctx, _normalize_test_option(args))
 
 
