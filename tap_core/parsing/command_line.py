@@ -116,7 +116,7 @@ class Command(_Conventions, TyperCommand):
         """Return the words of the usage after the command's name."""
         params: list[Any] = self.params
         arguments = [param for param in params if isinstance(param, TyperArgument)]
-        words = ["[OPTIONS]"] if len(arguments) < len(params) else []
+        words = ["[OPTIONS]"] if len(arguments) < len(params) or not params else []
         return words + [param.metavar or param.name.upper() for param in arguments]
 
 

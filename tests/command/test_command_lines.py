@@ -214,7 +214,7 @@ def test_completion_script_calls_the_program() -> None:
 
 
 def on_terminal(words: list[str]) -> str:
-    """Return what a program writes to a terminal."""
+    """Return the text that a program writes to a terminal, without colors."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [sys.executable, *words],
@@ -234,7 +234,7 @@ def on_terminal(words: list[str]) -> str:
                 break
             text += block
     os.close(ours)
-    return text.decode()
+    return re.sub(r"\x1b\[[0-9;]*m", "", text.decode())
 
 
 def test_help_and_errors_are_drawn_on_a_terminal_and_plain_in_a_pipe() -> None:

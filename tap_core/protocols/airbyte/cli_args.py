@@ -82,7 +82,7 @@ class AirbyteCommand(Command):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002  typer passes it
         """Return the words of the usage after the command's name."""
-        return list(self._usage_words())
+        return [*self._usage_words()] or ["[OPTIONS]"]
 
     def _usage_words(self) -> Iterator[str]:
         param: Any
