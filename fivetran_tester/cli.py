@@ -1,16 +1,16 @@
 """Command `tap-core fivetran-test`: test a connector or a destination as Fivetran calls it.
 
 Exit codes: 0 if no rule is broken, 1 if one is broken or the test cannot continue, 2 if the server
-cannot be started or the arguments are invalid.
+cannot be started.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,37 +22,54 @@ from fivetran_tester.server_pool import Servers
 from fivetran_tester.server_process import NotStartedError
 from tap_core.singerlib.json import load_json
 
-__all__ = ["fivetran_test"]
+__all__ = ["TesterOptions", "run_test"]
 
 _CANNOT: Final = 2
 
 
-def fivetran_test(argv: Sequence[str]) -> int:
-    """Run the command ``fivetran-test`` and return its exit code."""
-    arguments = list(argv)
-    separator = arguments.index("--") if "--" in arguments else len(arguments)
-    parser = _parser()
-    options = parser.parse_args(arguments[:separator])
-    command = arguments[separator + 1 :]
-    if bool(command) == bool(options.address):
-        parser.error("pass either -- and a command to start, or --address")
+@dataclass(frozen=True, slots=True)
+class TesterOptions:
+    """Options of a test; paths and texts that were not passed are empty.
+
+    Attributes:
+        command: Program to start, with its arguments; empty to call the server at ``address``.
+        config: Path of the settings.
+        state: Path of the state of the first sync.
+        destination: True to test a destination instead of a connector.
+        address: Address of a running server, as ``host:port``.
+        seconds: Time limit of one call.
+        resumes: Number of earlier checkpoints to resume from in a fresh process.
+    """
+
+    command: list[str]
+    config: str
+    state: str
+    destination: bool
+    address: str
+    seconds: float
+    resumes: int
+
+
+def run_test(options: TesterOptions) -> int:
+    """Test a connector or destination, print the findings, and return the exit code."""
     findings = Findings()
     try:
-        return _run_tester(options, command, findings)
+        return _run_tester(options, findings)
     except (NotStartedError, ValueError, OSError) as error:
         _print_line(f"Cannot start: {error}")
         return _CANNOT
 
 
-def _run_tester(options: argparse.Namespace, command: list[str], findings: Findings) -> int:
+def _run_tester(options: TesterOptions, findings: Findings) -> int:
     settings = _document(options.config)
     service = "DestinationConnector" if options.destination else "SourceConnector"
-    servers = Servers(service, findings, command, options.address, options.seconds)
+    servers = Servers(service, findings, options.command, options.address, options.seconds)
     tester: DestinationTester | ConnectorTester
     if options.destination:
         tester = DestinationTester(servers, settings, _print_line)
     else:
-        state = options.state.read_text("utf-8") if _document(options.state) else FIRST_STATE
+        has_state = bool(_document(options.state))
+        state = Path(options.state).read_text("utf-8") if has_state else FIRST_STATE
         tester = ConnectorTester(servers, settings, _print_line, state, options.resumes)
     stopped = False
     try:
@@ -86,43 +103,19 @@ def _stops_servers_on_sigterm(servers: Servers) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _document(path: Path | None) -> dict[str, Any]:
-    """Return the JSON object in a file, or an empty dict if ``path`` is None.
+def _document(path: str) -> dict[str, Any]:
+    """Return the JSON object in a file, or an empty dict if ``path`` is empty.
 
     Raises:
         NotStartedError: The file does not contain a JSON object.
     """
-    if path is None:
+    if not path:
         return {}
-    document = load_json(path.read_bytes())
+    document = load_json(Path(path).read_bytes())
     if not isinstance(document, dict):
-        raise NotStartedError(f"{path.name} is not a JSON object.")
+        raise NotStartedError(f"{Path(path).name} is not a JSON object.")
     return document
 
 
 def _print_line(text: str) -> None:
     print(text, flush=True)  # noqa: T201  (the command's output)
-
-
-def _parser() -> argparse.ArgumentParser:
-    """Return the parser of the command's arguments."""
-    parser = argparse.ArgumentParser(
-        prog="tap-core fivetran-test",
-        usage="tap-core fivetran-test [OPTION ...] -- COMMAND [ARGUMENT ...]",
-        description="Test a Fivetran connector or destination as Fivetran calls it: the form, the"
-        " tests, and each rpc. Report the rows that a destination would hold, and the broken rules"
-        " of docs/fivetran.md. COMMAND is started with --port and a free port.",
-    )
-    parser.add_argument("--config", type=Path, help="the settings, a JSON file")
-    parser.add_argument("--state", type=Path, help="the state of the first sync, a JSON file")
-    parser.add_argument("--destination", action="store_true", help="test a destination")
-    parser.add_argument("--address", default="", help="host:port of a running server")
-    parser.add_argument("--seconds", type=float, default=3600, help="time limit of one call")
-    parser.add_argument(
-        "--resumes",
-        type=int,
-        default=2,
-        metavar="N",
-        help="number of earlier checkpoints to resume from in a fresh process",
-    )
-    return parser

@@ -10,61 +10,185 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Final, TypeAlias
+
+import typer
 
 from tap_core.compat import import_alias
+from tap_core.parsing.command_line import VersionOption, make_program, run_program
 from tap_core.redaction import redact_line, write_to_stderr
 
-__all__ = ["main"]
+__all__ = ["commands", "fivetran_protos", "fivetran_test", "main", "new", "run"]
 
-_USAGE = """\
-Usage: tap-core new NAME [OPTION ...]
-       tap-core run PLUGIN [OPTION ...]
-       tap-core fivetran-test [OPTION ...] -- COMMAND [ARGUMENT ...]
-       tap-core fivetran-protos DIR
+_EPILOG: Final = "To run a tap of singer_sdk on this SDK: tap-core run PLUGIN --config config.json"
 
-new: create the project of a tap or target, with tests that pass. Options: tap-core new --help
+_Command: TypeAlias = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[-- COMMAND [ARGUMENT ...]]",
+        help="Program to start with --port and a free port.",
+    ),
+]
+_Config: TypeAlias = Annotated[
+    str, typer.Option("--config", metavar="FILE", help="The settings, a JSON file.")
+]
+_State: TypeAlias = Annotated[
+    str, typer.Option("--state", metavar="FILE", help="The state of the first sync, a JSON file.")
+]
+_Destination: TypeAlias = Annotated[bool, typer.Option("--destination", help="Test a destination.")]
+_Address: TypeAlias = Annotated[
+    str, typer.Option("--address", metavar="HOST:PORT", help="A running server.")
+]
+_Seconds: TypeAlias = Annotated[float, typer.Option("--seconds", help="Time limit of one call.")]
+_Resumes: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--resumes",
+        metavar="N",
+        help="Number of earlier checkpoints to resume from in a fresh process.",
+    ),
+]
 
-run: run an installed tap, target or mapper that imports singer_sdk on tap_core, without changes.
-
-PLUGIN is a class, such as tap_x.tap:TapX, or the name of a console script, such as tap-x.
-All options after it are passed to the plugin: --config, --catalog, --state, --discover ...
-
-fivetran-test: test a connector or destination with the calls that Fivetran makes, and report the
-rules that it breaks. Options: tap-core fivetran-test --help
-
-fivetran-protos: compare the SDK's description of Fivetran's API with the .proto files in DIR.
-"""
+commands = typer.Typer()
+"""The commands of the program."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line of ``python -m tap_core`` and return its exit code."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments[:1] in (["--help"], ["-h"]) or arguments[:2] == ["run", "--help"]:
-        print(_USAGE, end="")  # noqa: T201  (the command's output)
-        return 0
-    if arguments[:1] == ["new"]:
-        from tap_core.scaffold.cli import new
-
-        return new(arguments[1:])
-    if arguments[:1] in (["fivetran-protos"], ["fivetran-test"]):
-        return _fivetran(arguments[0], arguments[1:])
-    if len(arguments) < 2 or arguments[0] != "run":  # noqa: PLR2004  (run, and what)
-        print(_USAGE, end="", file=sys.stderr)  # noqa: T201
-        return 2
-    return _run(arguments[1], arguments[2:])
+    """Run the command line of `tap-core` and return its exit code."""
+    program = make_program(
+        "tap-core",
+        _accept_options,
+        lambda: commands,
+        description="Create, run and test taps and targets.",
+        epilog=_EPILOG,
+        needs_command=True,
+    )
+    return run_program(program, argv)
 
 
-def _fivetran(word: str, options: list[str]) -> int:
+def _accept_options(*, version: VersionOption = False) -> None:
+    """Accept the options of the program, which do all they do while they are parsed."""
+
+
+@commands.command()
+def new(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the command: tap-… or target-….")
+    ],
+    kind: Annotated[
+        str,
+        typer.Option(
+            "--kind",
+            help="Kind of a tap: rest (default), graphql, sql, other;"
+            " of a target: batch (default), record, sql.",
+        ),
+    ] = "",
+    auth: Annotated[
+        str,
+        typer.Option(
+            "--auth",
+            help="Authentication of HTTP taps: none, api-key, bearer, basic, oauth.",
+        ),
+    ] = "",
+    pagination: Annotated[
+        str,
+        typer.Option(
+            "--pagination", help="Pagination of REST taps: none, page, offset, link, cursor."
+        ),
+    ] = "",
+    folder: Annotated[
+        str, typer.Option("--folder", help="Folder of the project; default: ./NAME.")
+    ] = "",
+) -> int:
+    """Create the project of a tap or target, with tests."""
+    from tap_core.scaffold.project_options import Project, ProjectError
+    from tap_core.scaffold.render import write
+
     try:
-        if word == "fivetran-protos":
-            from tap_core.protocols.fivetran.proto_diff import compare
+        project = Project.of(name, kind or None, auth or None, pagination or None)
+        place = Path(folder or name)
+        write(project, place)
+    except (ProjectError, OSError) as error:
+        return _failed(str(error))
+    print(  # noqa: T201  (the command's output)
+        f"{project.name} is in {place}. Next:\n  cd {place}\n  pip install -e '.[test]'\n  pytest"
+    )
+    return 0
 
-            return compare(options)
-        from fivetran_tester.cli import fivetran_test
+
+@commands.command(
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
+)
+def run(
+    plugin: Annotated[
+        str,
+        typer.Argument(
+            metavar="PLUGIN",
+            help="A class, such as tap_x.tap:TapX, or the name of a console script, such as tap-x.",
+        ),
+    ],
+    options: Annotated[
+        list[str],
+        typer.Argument(metavar="[OPTION ...]", help="Arguments of the plugin, passed unchanged."),
+    ] = [],  # noqa: B006  never modified
+) -> int:
+    """Run an installed plugin of singer_sdk on tap_core.
+
+    The plugin, a tap, target or mapper that imports singer_sdk, needs no changes.
+    """
+    return _run(plugin, list(options))
+
+
+@commands.command(
+    "fivetran-test",
+    context_settings={"allow_interspersed_args": False},
+)
+def fivetran_test(
+    command: _Command = [],  # noqa: B006  never modified
+    config: _Config = "",
+    state: _State = "",
+    *,
+    destination: _Destination = False,
+    address: _Address = "",
+    seconds: _Seconds = 3600,
+    resumes: _Resumes = 2,
+) -> int:
+    """Test a connector or destination as Fivetran calls it.
+
+    The calls are the form, the tests, and each rpc. Reported are the rows that a destination would
+    hold, and the broken rules of docs/fivetran.md. Exit codes: 1 if a rule is broken, 2 also if the
+    server cannot be started.
+    """
+    if bool(command) == bool(address):
+        raise typer.BadParameter("pass either -- and a command to start, or --address")
+    try:
+        from fivetran_tester.cli import TesterOptions, run_test
     except ImportError as error:
-        return _failed(f'{error}. Fivetran\'s interface is an extra: pip install ".[fivetran]"')
-    return fivetran_test(options)
+        return _needs_fivetran(error)
+    options = TesterOptions(list(command), config, state, destination, address, seconds, resumes)
+    return run_test(options)
+
+
+@commands.command("fivetran-protos")
+def fivetran_protos(
+    folder: Annotated[
+        str, typer.Argument(metavar="DIR", help="A checkout of Fivetran's partner SDK.")
+    ],
+) -> int:
+    """Compare Fivetran's .proto files with the SDK's interface.
+
+    Each difference to the files in DIR is printed. Exit codes: 1 if there are differences, 2
+    also if the comparison failed.
+    """
+    try:
+        from tap_core.protocols.fivetran.proto_diff import compare
+    except ImportError as error:
+        return _needs_fivetran(error)
+    return compare(Path(folder))
+
+
+def _needs_fivetran(error: ImportError) -> int:
+    return _failed(f'{error}. Fivetran\'s interface is an extra: pip install ".[fivetran]"')
 
 
 def _run(plugin: str, options: list[str]) -> int:

@@ -34,7 +34,7 @@ from tap_core.exceptions import (
     SingerSDKDeprecationWarning,
 )
 from tap_core.plugin_base import CliCommand, PluginBase
-from tap_core.protocols.fivetran.port_option import has_port_option
+from tap_core.protocols.fivetran.port_option import PORT_HINT, has_port_option
 from tap_core.protocols.singer.event_conversion import to_event
 from tap_core.protocols.singer.message_writer import (
     EventForwardingWriter,
@@ -579,11 +579,7 @@ class Tap(PluginBase):
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:
-        """Return the Airbyte, Fivetran or Singer command; the option ``--port`` means Fivetran."""
-        if args and args[0] in {"spec", "check", "discover", "read"}:
-            from tap_core.protocols.airbyte.cli import source_command
-
-            return source_command(cls, args[0])
+        """Return the Fivetran server for the option ``--port``, else the tap's commands."""
         if has_port_option(args):
             from tap_core.protocols.fivetran.cli import connector_command
 
@@ -592,10 +588,17 @@ class Tap(PluginBase):
 
     @classmethod
     def get_singer_command(cls) -> CliCommand:
-        """Return the Singer command of this tap."""
+        """Return the command line of this tap: Singer's options, and its commands."""
         from tap_core.protocols.singer.cli import tap_command  # imports typer only here
 
-        return tap_command(cls)
+        return tap_command(cls, _import_commands, PORT_HINT.format(name=cls.name, role="connector"))
+
+
+def _import_commands() -> Any:
+    """Import and return the commands of a tap besides the Singer options."""
+    from tap_core.protocols.airbyte.source_commands import commands
+
+    return commands
 
 
 Tap._HOOKS = {name: get_member(Tap, name) for name in ("catalog", "write_message")}

@@ -23,11 +23,10 @@ from tap_core.events import Event, StreamId
 from tap_core.exceptions import ConfigValidationError, InvalidInputLine, SingerSDKError
 from tap_core.io.stdin import WakeupPipe, read_blocks
 from tap_core.plugin_base import CliCommand, PluginBase
-from tap_core.protocols.fivetran.port_option import has_port_option
+from tap_core.protocols.fivetran.port_option import PORT_HINT, has_port_option
 from tap_core.protocols.singer.reader import SingerReader
 from tap_core.redaction import make_redactor, write_to_stderr
 from tap_core.types import JsonSchema
-from target_spark.cli.commands import AIRBYTE_COMMANDS, COMMANDS, HELP, subcommand
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions, RunInfo
 from target_spark.errors import FilesError, ReadingError, TargetSparkError, UnsupportedError
@@ -116,28 +115,15 @@ class TargetSpark(PluginBase):
 
     @classmethod
     def get_singer_command(cls) -> CliCommand:
-        """Return the command that loads Singer messages from standard input."""
+        """Return the command line: the options that load Singer messages, and the commands."""
         from tap_core.protocols.singer.cli import target_command
 
-        return target_command(cls, cls.listen, HELP)
+        hint = PORT_HINT.format(name=cls.name, role="destination")
+        return target_command(cls, cls.listen, _import_commands, hint)
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:
-        """Return the command to run for the given command-line arguments.
-
-        The first argument or the option ``--port`` selects it. If neither selects a command, it is
-        the command that loads Singer messages.
-        """
-        if args and args[0] in AIRBYTE_COMMANDS:
-            from target_spark.airbyte.cli import airbyte_command
-
-            return airbyte_command(cls, args[0])
-        if args and args[0] == "run":
-            from target_spark.extract.cli import run_command
-
-            return run_command(cls)
-        if args and args[0] in COMMANDS:
-            return subcommand(cls, args[0])
+        """Return the Fivetran server if an option is ``--port``, else the target's command line."""
         if has_port_option(args):
             from target_spark.fivetran.cli import destination_command
 
@@ -401,6 +387,13 @@ class TargetSpark(PluginBase):
                 report.save(path)
             except OSError as error:
                 self.logger.warning("The report could not be written: %s", error)
+
+
+def _import_commands() -> Any:
+    """Import and return the commands besides the Singer options."""
+    from target_spark.cli.commands import commands
+
+    return commands
 
 
 def _record_spark(engine: LeasedSpark, report: Report) -> None:

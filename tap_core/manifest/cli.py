@@ -1,8 +1,8 @@
 """Command `tap-manifest`: runs a manifest as a tap, under Singer, Airbyte or Fivetran.
 
-The command takes its own flags (the manifest, and the behaviours in which this SDK differs from
-airbyte-cdk) and passes all other arguments unchanged to the tap's CLI. Problems of a manifest are
-printed as lines, without a traceback.
+Without a command of its own, the program takes its own options (the manifest, and the behaviours in
+which this SDK differs from airbyte-cdk) and passes all other arguments unchanged to the tap's
+command line. Problems of a manifest are printed as lines, without a traceback.
 """
 
 from __future__ import annotations
@@ -11,72 +11,122 @@ import gc
 import os
 import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Final, TypeAlias
+
+import typer
 
 from tap_core.exceptions import ConfigurationError
 from tap_core.io.private_files import replace_file
+from tap_core.parsing.command_line import (
+    Program,
+    VersionOption,
+    choose_from,
+    make_program,
+    run_program,
+)
 from tap_core.redaction import redact_line, write_to_stderr
 
-__all__ = ["main"]
+__all__ = ["commands", "install", "lint", "main"]
 
-_USAGE: Final = """\
-Usage: tap-manifest --manifest FILE [OPTION ...]
-       tap-manifest spec|check|discover|read --manifest FILE [OPTION ...]
-       tap-manifest lint [--manifest] FILE ...
-       tap-manifest install NAME --manifest FILE
+_TAP_COMMANDS: Final = frozenset({"spec", "check", "discover", "read"})
+"""Commands that the tap's command line runs."""
 
-Runs a connector that is declared in YAML. With --config, --catalog, --state, --discover, --about
-it is a Singer tap; with the command spec, check, discover or read an Airbyte source; with --port N
-a Fivetran connector.
-The environment variable TAP_MANIFEST_FILE replaces --manifest.
-
-lint: list the problems of manifests by line. The exit code is 1 if a manifest cannot run.
-install: write an executable NAME that runs the manifest, for clients that need a single path.
-
-  --cutoff last_record|interval_end  bookmark stored when a window is closed (TAP_MANIFEST_CUTOFF)
-  --boundary send|drop               records that equal the bookmark (TAP_MANIFEST_BOUNDARY)
-  --new-slices start|global_cursor   start of a slice that is new in a later sync
-                                     (TAP_MANIFEST_NEW_SLICES)
-"""
-_FLAGS: Final = {
-    "--manifest": "TAP_MANIFEST_FILE",
-    "--cutoff": "TAP_MANIFEST_CUTOFF",
-    "--boundary": "TAP_MANIFEST_BOUNDARY",
-    "--new-slices": "TAP_MANIFEST_NEW_SLICES",
-}
+_MANIFEST: Final = "TAP_MANIFEST_FILE"
 _CONFIG: Final = "--config"
-_CHOICES: Final = {
-    "--cutoff": ("last_record", "interval_end"),
-    "--boundary": ("send", "drop"),
-    "--new-slices": ("start", "global_cursor"),
-}
+_EPILOG: Final = (
+    "With --config, --catalog, --state, --discover, --about the manifest is a Singer tap; with the"
+    " command spec, check, discover or read an Airbyte source; with --port N a Fivetran connector."
+    " With --manifest, --help and --version are those of the tap."
+)
 
 
-@dataclass
-class _ParsedArguments:
-    """Parsed flags of this command, and the arguments to pass to the tap's command line."""
+_Manifest: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--manifest", metavar="FILE", envvar=_MANIFEST, show_envvar=True, help="The manifest."
+    ),
+]
+_Cutoff: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--cutoff",
+        metavar="last_record|interval_end",
+        envvar="TAP_MANIFEST_CUTOFF",
+        show_envvar=True,
+        **choose_from("last_record", "interval_end"),
+        help="Bookmark stored when a window is closed.",
+    ),
+]
+_Boundary: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--boundary",
+        metavar="send|drop",
+        envvar="TAP_MANIFEST_BOUNDARY",
+        show_envvar=True,
+        **choose_from("send", "drop"),
+        help="Records that equal the bookmark.",
+    ),
+]
+_NewSlices: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--new-slices",
+        metavar="start|global_cursor",
+        envvar="TAP_MANIFEST_NEW_SLICES",
+        show_envvar=True,
+        **choose_from("start", "global_cursor"),
+        help="Start of a slice that is new in a later sync.",
+    ),
+]
+commands = typer.Typer()
+"""The commands of the program itself; the tap of the manifest has more."""
 
-    own: dict[str, str] = field(default_factory=dict)
-    rest: list[str] = field(default_factory=list)
+
+class _ManifestProgram(Program):
+    """Program that takes its own options out of the arguments and leaves the tap's.
+
+    A command, which has its own options, is the first argument.
+    """
+
+    ignore_unknown_options = True
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; without a command, leave those of the tap in the context."""
+        if args and args[0] not in _TAP_COMMANDS and args[0] in self.commands:
+            return super().parse_args(ctx, args)
+        ctx.allow_interspersed_args = True
+        is_named = bool(os.environ.get(_MANIFEST)) or any(
+            arg.partition("=")[0] == "--manifest" for arg in args
+        )
+        if is_named and not ctx.resilient_parsing:
+            self.params = [param for param in self.params if param.name != "version"]
+            self.add_help_option = False  # --help and --version are the tap's
+        self.no_args_is_help = not is_named
+        super().parse_args(ctx, args)
+        rest = [*ctx._protected_args, *ctx.args]  # noqa: SLF001  typer has no public name for it
+        if ctx.resilient_parsing:
+            return rest
+        if not is_named and rest and not rest[0].startswith("-"):
+            self.resolve_command(ctx, rest)  # an error if there is no such command
+        ctx._protected_args, ctx.args = [], rest  # noqa: SLF001
+        return rest
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code; ``argv`` None uses ``sys.argv``."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    """Run the command line and return its exit code; ``argv`` None uses ``sys.argv``."""
+    program = make_program(
+        "tap-manifest",
+        _run_manifest,
+        _list_commands,
+        description="Run a connector that is declared in YAML.",
+        epilog=_EPILOG,
+        cls=_ManifestProgram,
+    )
     try:
-        if arguments[:1] == ["lint"]:
-            return _lint(arguments[1:])
-        given = _split_arguments(arguments)
-        if given.rest[:1] == ["install"]:
-            return _install(given)
-        if not given.own.get("--manifest"):
-            asked = {"--help", "-h"}.intersection(arguments)
-            print(_USAGE, end="", file=sys.stdout if asked else sys.stderr)
-            return 0 if asked else 2
-        return _run(given)
+        return run_program(program, argv)
     except ConfigurationError as error:
         return _failed(str(error))
     except ModuleNotFoundError as missing:
@@ -88,50 +138,55 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
 
 
+def _list_commands() -> typer.Typer:
+    """Return the commands of this program and, for the help, those of the tap."""
+    from tap_core.protocols.airbyte import source_commands
+
+    listed = typer.Typer()
+    listed.registered_commands = [
+        *commands.registered_commands,
+        *source_commands.commands.registered_commands,
+    ]
+    return listed
+
+
 def _failed(message: str) -> int:
     write_to_stderr(f"{redact_line(message)}\n")
     return 1
 
 
-def _split_arguments(arguments: Sequence[str]) -> _ParsedArguments:
-    """Separate the flags of this command from the arguments for the tap.
-
-    A flag that is not passed is read from its environment variable, if that is set.
-    """
-    given = _ParsedArguments()
-    rest = iter(arguments)
-    for argument in rest:
-        name, is_joined, value = argument.partition("=")
-        if name not in _FLAGS:
-            given.rest.append(argument)
-            continue
-        given.own[name] = value if is_joined else next(rest, "")
-        if not given.own[name]:
-            raise ConfigurationError(f"{name} needs a value.")
-    for name, variable in _FLAGS.items():
-        if name not in given.own and os.environ.get(variable):
-            given.own[name] = os.environ[variable]
-    for name, choices in _CHOICES.items():
-        if given.own.get(name, choices[0]) not in choices:
-            raise ConfigurationError(
-                f"{name} must be one of {', '.join(choices)}, not '{given.own[name]}'."
-            )
-    return given
+def _run_manifest(
+    context: typer.Context,
+    manifest: _Manifest = "",
+    cutoff: _Cutoff = None,
+    boundary: _Boundary = None,
+    new_slices: _NewSlices = None,
+    *,
+    version: VersionOption = False,  # noqa: ARG001  it has a callback
+) -> int:
+    """Run the tap of a manifest with the arguments that are left in the context."""
+    if context.invoked_subcommand is not None:
+        return 0
+    if not manifest:
+        context.fail(f"Missing option '--manifest' (env var: '{_MANIFEST}').")
+    changes = _changes(cutoff, boundary, new_slices)
+    return _run(Path(manifest), changes, context.args)
 
 
-def _run(arguments: _ParsedArguments) -> int:
+def _changes(cutoff: str | None, boundary: str | None, new_slices: str | None) -> dict[str, str]:
+    """Return the behaviours that were chosen, by the names of `make_tap_class`."""
+    chosen = {"cutoff": cutoff, "boundary": boundary, "new_slices": new_slices}
+    return {name: value for name, value in chosen.items() if value}
+
+
+def _run(manifest: Path, changes: Mapping[str, str], arguments: Sequence[str]) -> int:
     from tap_core.manifest.tap import make_tap_class
 
-    changes = {
-        name.removeprefix("--").replace("-", "_"): arguments.own[name]
-        for name in _CHOICES
-        if name in arguments.own
-    }
-    made = make_tap_class(Path(arguments.own["--manifest"]), changes)
-    made.config_file = _config_file(arguments.rest)
+    made = make_tap_class(manifest, changes)
+    made.config_file = _config_file(arguments)
     gc.freeze()  # modules and the document live as long as the process
     gc.set_threshold(20_000, 20, 20)  # requests create few reference cycles
-    code = made.cli(arguments.rest, prog_name="tap-manifest")
+    code = made.cli(arguments, prog_name="tap-manifest")
     return code if isinstance(code, int) else 0
 
 
@@ -149,13 +204,25 @@ def _config_file(arguments: Sequence[str]) -> Path | None:
     return Path(found[0]).absolute() if len(found) == 1 and found != ["ENV"] else None
 
 
-def _lint(arguments: Sequence[str]) -> int:
-    flag = "--manifest"
-    paths = [one.removeprefix(f"{flag}=") for one in arguments if one != flag]
-    paths = paths or [*filter(None, [os.environ.get(_FLAGS[flag])])]
-    if not paths or {"--help", "-h"}.intersection(paths):
-        print(_USAGE, end="")  # noqa: T201  (the command's result)
-        return 0 if paths else 2
+@commands.command()
+def lint(
+    context: typer.Context,
+    files: Annotated[
+        list[str], typer.Argument(metavar="[FILE ...]", help="Manifests to check.")
+    ] = [],  # noqa: B006  never modified
+    manifest: Annotated[
+        list[str],
+        typer.Option("--manifest", metavar="FILE", help="The same as FILE.", show_default=False),
+    ] = [],  # noqa: B006  never modified
+) -> int:
+    """List the problems of manifests by line.
+
+    Exit code 1: a manifest cannot run. Without FILE, the environment variable TAP_MANIFEST_FILE
+    names the manifest.
+    """
+    paths = [*files, *manifest] or [*filter(None, [os.environ.get(_MANIFEST)])]
+    if not paths:
+        context.fail("Missing argument 'FILE'.")
     from tap_core.manifest.lint import find_problems
 
     is_bad = False
@@ -169,17 +236,25 @@ def _lint(arguments: Sequence[str]) -> int:
     return int(is_bad)
 
 
-def _install(arguments: _ParsedArguments) -> int:
-    """Write an executable script that runs the manifest with these flags; return the exit code."""
-    if len(arguments.rest) != 2 or not arguments.own.get("--manifest"):  # noqa: PLR2004  (install NAME)
-        raise ConfigurationError("Usage: tap-manifest install NAME --manifest FILE")
-    manifest = Path(arguments.own["--manifest"]).resolve()
-    if not manifest.is_file():
-        raise ConfigurationError(f"There is no manifest '{manifest}'.")
-    words = ["-m", "tap_core.manifest.cli"]
-    for name, value in {**arguments.own, "--manifest": str(manifest)}.items():
-        words += [name, value]
-    path = Path(arguments.rest[1])
+@commands.command()
+def install(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The path of the executable.")],
+    manifest: _Manifest,
+    cutoff: _Cutoff = None,
+    boundary: _Boundary = None,
+    new_slices: _NewSlices = None,
+) -> int:
+    """Write an executable that runs a manifest.
+
+    It is for clients that need a single path. It runs the manifest with the options passed here.
+    """
+    place = Path(manifest).resolve()
+    if not place.is_file():
+        raise ConfigurationError(f"There is no manifest '{place}'.")
+    words = ["-m", "tap_core.manifest.cli", "--manifest", str(place)]
+    for option, value in _changes(cutoff, boundary, new_slices).items():
+        words += [f"--{option.replace('_', '-')}", value]
+    path = Path(name)
     line = " ".join(map(shlex.quote, [sys.executable, *words]))
     replace_file(path, f'#!/bin/sh\nexec {line} "$@"\n', mode=0o755)
     print(path.resolve())  # noqa: T201  (the command's result)

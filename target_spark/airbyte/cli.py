@@ -10,51 +10,36 @@ Source: the Airbyte protocol, sections "Common Interface" and "Destination".
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from functools import partial
 from typing import Any, Final
+
+import typer
 
 from tap_core.config.loading import ConfigInput
 from tap_core.exceptions import CatalogFileError
 from tap_core.io.stdin import open_binary
 from tap_core.io.stdout import StdoutWriter
-from tap_core.protocols.airbyte.cli_args import CommandArgs, read_text
+from tap_core.protocols.airbyte.cli_args import get_files, read_text
 from tap_core.protocols.airbyte.logging import MessageHandler, redirect_logging
 from tap_core.protocols.airbyte.messages import line, trace_line
 from tap_core.redaction import make_redactor, redact_line, write_to_stderr
 from target_spark.airbyte.error_trace import error_body
-from target_spark.cli.commands import AIRBYTE_COMMANDS, ProgramCommand
 from target_spark.config.settings import REQUIREMENTS, with_defaults
 from target_spark.loader.interfaces import ProtocolBinding
 from target_spark.loader.load_session import CommandTarget
 from target_spark.loader.state_output import StateMessageWriter
 
-__all__ = ["airbyte_command"]
-
-_FLAGS: Final[Mapping[str, CommandArgs]] = {
-    "spec": CommandArgs("spec"),
-    "check": CommandArgs("check", ("config",)),
-    "write": CommandArgs("write", ("config", "catalog")),
-}
+__all__ = ["run_destination_command"]
 
 
-def airbyte_command(plugin: type[CommandTarget], word: str) -> ProgramCommand:
-    """Return the command that runs the Airbyte command ``word``: spec, check or write."""
-    return ProgramCommand(plugin.name, partial(_run, plugin, word))
-
-
-def _run(plugin: type[CommandTarget], word: str, arguments: list[str], program: str) -> int:
-    if {"--help", "-h"}.intersection(arguments):
-        usage = _FLAGS[word].usage(program)
-        sys.stdout.write(f"{usage}\n\n{AIRBYTE_COMMANDS[word]}\n")
-        return 0
+def run_destination_command(context: typer.Context) -> int:
+    """Run a context's Airbyte command, with the target class in ``obj``; return the exit code."""
     with StdoutWriter.open() as wire:
-        state = _CommandState(plugin, wire)
+        state = _CommandState(context.obj, wire)
         with redirect_logging(MessageHandler(wire.write, state.hide)):
             try:
-                faults = _COMMANDS[word](state, _FLAGS[word].files(arguments))
+                faults = _COMMANDS[str(context.info_name)](state, get_files(context))
             except Exception as error:  # noqa: BLE001  reported as an ERROR trace
                 faults = [error]
             for fault in faults:

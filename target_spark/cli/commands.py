@@ -1,24 +1,26 @@
-"""Subcommands of the program `target-spark`, selected by the first argument.
+"""Commands of the program `target-spark`. Without a command, Singer messages are loaded.
 
-Without a subcommand, Singer messages are loaded. A subcommand's modules are imported when it runs,
-so that the help is fast. Standard output carries only the result, in one piece; everything else
-goes to standard error. Exit codes: 0 success, 1 failure with a reason, 2 wrong arguments.
+A command is a function with a docstring, which is its help, and typed parameters. The context's
+``obj`` is the target class. A command's modules are imported when it runs, so that the help is
+fast. Standard output carries only the result, in one piece; everything else goes to standard error.
+Exit codes: 0 success, 1 failure with a reason, 2 wrong arguments.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+
+import typer
 
 from tap_core.config.loading import ConfigInput
 from tap_core.exceptions import ConfigurationError
 from tap_core.io.stdin import open_binary
 from tap_core.limits.memory import DOCUMENT_BYTES, InputTooLargeError, read_at_most
+from tap_core.parsing.command_line import choose_from
+from tap_core.protocols.airbyte.cli_args import AirbyteCommand, CatalogPath, ConfigPath, Debug
 from tap_core.redaction import make_redactor, redact, redact_line, write_to_stderr
 from tap_core.redaction.log_records import format_error
 from target_spark.config import settings
@@ -29,95 +31,228 @@ if TYPE_CHECKING:
     from target_spark.loader.load_session import CommandTarget
     from target_spark.tables.commit_metadata import CommitMetadata
 
-__all__ = ["AIRBYTE_COMMANDS", "COMMANDS", "HELP", "RUN_COMMAND", "ProgramCommand", "subcommand"]
+__all__ = [
+    "Config",
+    "check",
+    "commands",
+    "doctor",
+    "engine",
+    "last_state",
+    "replay",
+    "run",
+    "spec",
+    "write",
+]
 
-COMMANDS: Final = {
-    "doctor": "Check that a run with these settings would work, and print remedies if not.",
-    "engine": "Start, show or stop the engine, a Spark of this machine that stays between runs.",
-    "last-state": "Print the last state that is committed in the tables of a job.",
-    "replay": "Load the records of a stream's quarantine again.",
-}
-"""The subcommands and their descriptions."""
+commands = typer.Typer()
+"""The commands, for `make_program`."""
 
-AIRBYTE_COMMANDS: Final = {
-    "spec": "Print the settings, in the Airbyte protocol.",
-    "check": "Check the settings, in the Airbyte protocol.",
-    "write": "Load the messages of an Airbyte source.",
-}
-"""The subcommands of the Airbyte protocol."""
+Config: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="The configuration file of the run, or ENV for variables; several may be given.",
+        show_default=False,
+    ),
+]
 
-RUN_COMMAND: Final = {"run": "Read a tap and load its records, in one Spark application."}
-"""The subcommand that runs a tap in the same process."""
-
-_SERVES: Final = "Run as a Fivetran destination server."
-
-HELP: Final = "Commands: " + " ".join(
-    f"'target-spark {word}': {does[0].lower()}{does[1:]}"
-    for word, does in {**RUN_COMMAND, **COMMANDS, **AIRBYTE_COMMANDS, "--port N": _SERVES}.items()
-)
-"""The summary of all subcommands in the help of target-spark."""
+_TapClass: TypeAlias = Annotated[
+    str, typer.Option("--tap", metavar="CLASS", help="The tap's class, as in tap_x.tap:TapX.")
+]
+_RunConfig: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Settings, or ENV for environment variables; repeatable. Without --tap-config, those"
+        " that the tap declares are the tap's, the others target-spark's.",
+        show_default=False,
+    ),
+]
+_TapConfig: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--tap-config",
+        metavar="FILE",
+        help="The tap's settings, or ENV; --config then has only target-spark's settings.",
+        show_default=False,
+    ),
+]
+_Catalog: TypeAlias = Annotated[
+    str, typer.Option("--catalog", metavar="FILE", help="Selected streams and properties.")
+]
+_State: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--state",
+        metavar="FILE",
+        help="State to continue from; default: the last state in the tables.",
+    ),
+]
+_Here: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--here",
+        metavar="STREAM",
+        help="A stream that this process reads itself instead of Spark's workers; * for all.",
+        show_default=False,
+    ),
+]
 
 _NAMED: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramCommand:
-    """A command of the program, which can be used in place of a click command.
+@commands.command()
+def run(
+    context: typer.Context,
+    tap: _TapClass,
+    config: _RunConfig = [],  # noqa: B006  never modified
+    tap_config: _TapConfig = [],  # noqa: B006  never modified
+    catalog: _Catalog = "",
+    state: _State = "",
+    here: _Here = [],  # noqa: B006  never modified
+) -> int:
+    """Read a tap and load its records, in one Spark application."""
+    from target_spark.extract.cli import RunArguments, run_tap
 
-    Attributes:
-        name: The name of the program.
-        run: A function that runs the command. It gets the arguments and the program's name, and
-            returns the exit code.
+    return run_tap(context.obj, RunArguments(tap, config, tap_config, catalog, state, here))
+
+
+@commands.command()
+def doctor(
+    context: typer.Context,
+    config: Config = [],  # noqa: B006  never modified
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> int:
+    """Check that a run with these settings would work.
+
+    For each failed check a remedy is printed.
     """
+    from target_spark.cli.doctor import run_checks
 
-    name: str
-    run: Callable[[list[str], str], int]
+    return run_checks(
+        lambda config_input: _create_target(context.obj, config_input).config,
+        config,
+        as_json=as_json,
+    )
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        **extra: Any,
-    ) -> int:
-        """Run the command and return its exit code.
 
-        In click's standalone mode (the default) the process exits with this code instead.
+@commands.command()
+def engine(
+    context: typer.Context,
+    action: Annotated[
+        str,
+        typer.Argument(
+            metavar="start|status|stop",
+            help="What to do.",
+            **choose_from("start", "status", "stop"),
+        ),
+    ],
+    config: Config = [],  # noqa: B006  never modified
+) -> int:
+    """Start, show or stop a Spark that stays between runs.
 
-        Args:
-            args: The arguments, beginning with the name of the command; None for the arguments of
-                this process.
-            prog_name: The program's name in messages; None for ``name``.
-            **extra: Only ``standalone_mode`` has an effect: False to return the exit code, True to
-                exit.
-        """
-        arguments = list(sys.argv[1:] if args is None else args)[1:]
-        code = self.run(arguments, prog_name or self.name)
-        if extra.get("standalone_mode", True):
-            sys.exit(code)
+    Exit code 1: no engine is running (status), or runs use it (stop).
+    """
+    from target_spark.cli.engine import show_engines, start, stop
+
+    actions = {"start": start, "status": show_engines, "stop": stop}
+
+    def act(target: CommandTarget) -> int:
+        code, lines = actions[action](settings.spark_settings(target.config))
+        for line in lines:
+            print(redact_line(line))  # noqa: T201  (the result)
         return code
 
-
-def subcommand(plugin: type[CommandTarget], word: str) -> ProgramCommand:
-    """Return the command that runs a subcommand, such as ``doctor`` or ``last-state``."""
-    return ProgramCommand(plugin.name, partial(_run, plugin, word))
+    return _run_with_target(context, config, act)
 
 
-def _run(plugin: type[CommandTarget], word: str, arguments: list[str], program: str) -> int:
-    parsed = _parser(word, program).parse_args(arguments)
-    if word == "doctor":
-        from target_spark.cli.doctor import run_checks
+@commands.command()
+def last_state(
+    context: typer.Context,
+    config: Config = [],  # noqa: B006  never modified
+    job: Annotated[
+        str, typer.Option("--job", help="The job, if it is not that of the settings.")
+    ] = "",
+) -> int:
+    """Print the last state that is committed in a job's tables.
 
-        return run_checks(
-            lambda config_input: _create_target(plugin, config_input).config,
-            parsed.config,
-            as_json=parsed.json,
-        )
+    Exit code 1: no table holds a state of the job.
+    """
+    return _run_with_target(context, config, lambda target: _print_last_state(target, job))
+
+
+@commands.command()
+def replay(
+    context: typer.Context,
+    stream: Annotated[str, typer.Argument(metavar="STREAM", help="The stream of the quarantine.")],
+    schema: Annotated[
+        str,
+        typer.Option(
+            "--schema",
+            metavar="FILE",
+            help="The schema of the records: a catalog (tap --discover), or Singer messages with a"
+            " SCHEMA of the stream; - is standard input.",
+        ),
+    ],
+    config: Config = [],  # noqa: B006  never modified
+    *,
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite",
+            help="Let records replace rows with the same key; without it they stay in the"
+            " quarantine, because those rows may be newer.",
+        ),
+    ] = False,
+) -> int:
+    """Load the records of a stream's quarantine again."""
+    return _run_with_target(
+        context, config, lambda target: _replay(target, stream, schema, overwrite=overwrite)
+    )
+
+
+@commands.command(cls=AirbyteCommand)
+def spec(context: typer.Context, *, debug: Debug = False) -> int:  # noqa: ARG001
+    """Print the settings (Airbyte)."""
+    return _run_airbyte(context)
+
+
+@commands.command(cls=AirbyteCommand)
+def check(context: typer.Context, config: ConfigPath, *, debug: Debug = False) -> int:  # noqa: ARG001
+    """Check the settings (Airbyte)."""
+    return _run_airbyte(context)
+
+
+@commands.command(cls=AirbyteCommand)
+def write(
+    context: typer.Context,
+    config: ConfigPath,  # noqa: ARG001
+    catalog: CatalogPath,  # noqa: ARG001
+    *,
+    debug: Debug = False,  # noqa: ARG001
+) -> int:
+    """Load the messages of an Airbyte source."""
+    return _run_airbyte(context)
+
+
+def _run_airbyte(context: typer.Context) -> int:
+    from target_spark.airbyte.cli import run_destination_command
+
+    return run_destination_command(context)
+
+
+def _run_with_target(
+    context: typer.Context, config: Sequence[str], act: Callable[[CommandTarget], int]
+) -> int:
+    """Create the target and call ``act`` with it; return its exit code, or 1 after an error."""
     hide: Callable[[str], str] = str
     try:
-        target = _create_target(plugin, ConfigInput.from_cli_args(*parsed.config))
+        target = _create_target(context.obj, ConfigInput.from_cli_args(*config))
         hide = make_redactor(target.config)
-        runs = {"engine": _engine, "last-state": _last_state, "replay": _replay}
-        return runs[word](target, parsed)
+        return act(target)
     except (ConfigurationError, TargetSparkError) as error:
         for sentence in getattr(error, "errors", None) or [str(error)]:
             _print_line(redact_line(hide(sentence)))
@@ -135,62 +270,14 @@ def _create_target(plugin: type[CommandTarget], config_input: ConfigInput) -> Co
     return plugin(config=config, parse_env_config=config_input.parse_env)
 
 
-def _parser(word: str, program: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"{program} {word}", description=COMMANDS[word])
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="the configuration file of the run, or ENV for variables; several may be given",
-    )
-    if word == "doctor":
-        parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    elif word == "engine":
-        parser.add_argument("action", choices=["start", "status", "stop"], help="what to do")
-        parser.epilog = "Exit code 1: no engine is running (status), or runs use it (stop)."
-    elif word == "last-state":
-        parser.add_argument("--job", help="the job, if it is not that of the settings")
-        parser.epilog = "Exit code 1: no table holds a state of the job."
-    else:
-        parser.add_argument("stream", help="the stream of the quarantine")
-        parser.add_argument(
-            "--schema",
-            metavar="FILE",
-            required=True,
-            help="the schema of the records: a catalog (tap --discover), or Singer"
-            " messages with a SCHEMA of the stream; - is standard input",
-        )
-        parser.add_argument(
-            "--overwrite",
-            action="store_true",
-            help="let records replace rows with the same key; without it they stay in the"
-            " quarantine, because those rows may be newer",
-        )
-    return parser
-
-
 def _print_line(text: str) -> None:
     write_to_stderr(f"{text}\n")
-
-
-# engine
-
-
-def _engine(plugin: CommandTarget, arguments: argparse.Namespace) -> int:
-    from target_spark.cli.engine import show_engines, start, stop
-
-    actions = {"start": start, "status": show_engines, "stop": stop}
-    code, lines = actions[arguments.action](settings.spark_settings(plugin.config))
-    for line in lines:
-        print(redact_line(line))  # noqa: T201  (the result)
-    return code
 
 
 # last-state
 
 
-def _last_state(plugin: CommandTarget, arguments: argparse.Namespace) -> int:
+def _print_last_state(plugin: CommandTarget, job: str) -> int:
     from target_spark.cli.last_state import (
         UNCOVERED_ROWS,
         find_recoverable_tables,
@@ -199,11 +286,7 @@ def _last_state(plugin: CommandTarget, arguments: argparse.Namespace) -> int:
     from target_spark.spark.engine import start_spark
 
     config = plugin.config
-    jobs = (
-        (arguments.job,)
-        if arguments.job
-        else (settings.get_job_name(config), *settings.former_jobs(config))
-    )
+    jobs = (job,) if job else (settings.get_job_name(config), *settings.former_jobs(config))
     sessions: list[Any] = []
 
     def spark() -> Any:
@@ -261,17 +344,17 @@ def _some(names: Sequence[str]) -> str:
 # replay
 
 
-def _replay(plugin: CommandTarget, arguments: argparse.Namespace) -> int:
+def _replay(plugin: CommandTarget, stream: str, schema: str, *, overwrite: bool) -> int:
     from target_spark.cli.replay import replay
     from target_spark.cli.schema_input import parse_schemas, select_one
 
     try:
-        source = open_binary(sys.stdin) if arguments.schema == "-" else Path(arguments.schema)
+        source = open_binary(sys.stdin) if schema == "-" else Path(schema)
         text = read_at_most(source, DOCUMENT_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError, InputTooLargeError) as error:
         _print_line(f"The schema cannot be read: {error}")
         return 1
-    described = select_one(plugin.make_event_mapper()(parse_schemas(text)), arguments.stream)
-    outcome = replay(plugin.config, described, overwrite=arguments.overwrite)
+    described = select_one(plugin.make_event_mapper()(parse_schemas(text)), stream)
+    outcome = replay(plugin.config, described, overwrite=overwrite)
     print(redact_line(outcome.describe()))  # noqa: T201  (the result)
     return 1 if outcome.found and outcome.unfit == outcome.found else 0

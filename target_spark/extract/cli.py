@@ -8,14 +8,12 @@ command can be run again after any failure.
 
 from __future__ import annotations
 
-import argparse
 import json
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,7 +29,6 @@ from tap_core.protocols.singer.reader import SingerReader
 from tap_core.protocols.singer.writer import encode_body
 from tap_core.redaction import make_redactor, redact, redact_line, write_to_stderr
 from tap_core.redaction.log_records import format_error
-from target_spark.cli.commands import RUN_COMMAND, ProgramCommand
 from target_spark.config import settings
 from target_spark.errors import ReadingError, TargetSparkError, UnsupportedError
 from target_spark.extract.rate_limit_server import RateLimitServer, use_job_rate_limit
@@ -46,21 +43,37 @@ if TYPE_CHECKING:
     from target_spark.loader.load_session import CommandTarget, LoadSession
     from target_spark.loader.loader import Loader
 
-__all__ = ["run_command"]
+__all__ = ["RunArguments", "run_tap"]
 
 _BEAT_SECONDS: Final = 0.5
 
 
-def run_command(plugin: type[CommandTarget]) -> ProgramCommand:
-    """Return the command `target-spark run`, which runs a tap and loads its records."""
-    return ProgramCommand(plugin.name, partial(_run, plugin))
+@dataclass(frozen=True, slots=True)
+class RunArguments:
+    """Arguments of `target-spark run`; those that were not passed are empty.
+
+    Attributes:
+        tap: The tap's class, as in ``tap_x.tap:TapX``.
+        config: The files with the settings, or ``ENV``.
+        tap_config: The files with the tap's settings, or ``ENV``.
+        catalog: The file with the catalog.
+        state: The file with the state to continue from.
+        here: The streams that this process reads itself; ``*`` for all.
+    """
+
+    tap: str
+    config: Sequence[str]
+    tap_config: Sequence[str]
+    catalog: str
+    state: str
+    here: Sequence[str]
 
 
-def _run(plugin: type[CommandTarget], arguments: list[str], program: str) -> int:
-    parsed = _parser(program).parse_args(arguments)
+def run_tap(plugin: type[CommandTarget], arguments: RunArguments) -> int:
+    """Run a tap and load its records into the target ``plugin``; return the exit code."""
     hide: list[Callable[[str], str]] = []
     try:
-        return _load_tap(plugin, parsed, hide)
+        return _load_tap(plugin, arguments, hide)
     except (ConfigurationError, TargetSparkError) as error:
         return _refused(map(redact_line, getattr(error, "errors", None) or [str(error)]), hide)
     except Exception as error:  # noqa: BLE001  an unredacted text could hold a secret
@@ -69,7 +82,7 @@ def _run(plugin: type[CommandTarget], arguments: list[str], program: str) -> int
 
 def _load_tap(
     plugin: type[CommandTarget],
-    arguments: argparse.Namespace,
+    arguments: RunArguments,
     hide: list[Callable[[str], str]],
 ) -> int:
     tap_class = import_tap_class(arguments.tap)
@@ -306,7 +319,7 @@ def _split_settings(
     return {name: value for name, value in config.items() if name not in tap}, tap
 
 
-def _read_json_object(path: str | None, error: type[ConfigurationError]) -> Any:
+def _read_json_object(path: str, error: type[ConfigurationError]) -> Any:
     """Return the JSON object in a file. Return None if no path is given.
 
     Args:
@@ -334,39 +347,3 @@ def _refused(sentences: Iterable[str], hide: Sequence[Callable[[str], str]]) -> 
             text = each(text)
         write_to_stderr(f"{text}\n")
     return 1
-
-
-def _parser(program: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"{program} run", description=RUN_COMMAND["run"])
-    parser.add_argument(
-        "--tap", metavar="CLASS", required=True, help="the tap's class, as in tap_x.tap:TapX"
-    )
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="settings, or ENV for environment variables; repeatable. Without --tap-config, those"
-        " that the tap declares are the tap's, the others target-spark's",
-    )
-    parser.add_argument(
-        "--tap-config",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="the tap's settings, or ENV; --config then has only target-spark's settings",
-    )
-    parser.add_argument("--catalog", metavar="FILE", help="selected streams and properties")
-    parser.add_argument(
-        "--state",
-        metavar="FILE",
-        help="state to continue from; default: the last state in the tables",
-    )
-    parser.add_argument(
-        "--here",
-        metavar="STREAM",
-        action="append",
-        default=[],
-        help="a stream that this process reads itself instead of Spark's workers; * for all",
-    )
-    return parser

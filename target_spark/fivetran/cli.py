@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from tap_core.protocols.fivetran.port_option import PortCommand
+from tap_core.plugin_base import CliCommand
+from tap_core.protocols.fivetran.port_command import port_command
 
 if TYPE_CHECKING:
     from tap_core.protocols.fivetran.listen_address import ListenAddress
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["destination_command"]
 
 
-def destination_command(name: str, plugin: type[CommandTarget]) -> PortCommand:
+def destination_command(name: str, plugin: type[CommandTarget]) -> CliCommand:
     """Return the command that runs a Fivetran destination: a gRPC server that Fivetran calls."""
 
     def serve_at(address: ListenAddress) -> int:
@@ -32,4 +33,4 @@ def destination_command(name: str, plugin: type[CommandTarget]) -> PortCommand:
         rules = CallRules.of(name, os.environ)
         return serve(make_service(plugin, spark, journal, rules), address, journal, spark.close)
 
-    return PortCommand(name, serve_at)
+    return port_command(name, serve_at)

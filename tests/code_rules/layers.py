@@ -35,6 +35,7 @@ LAYERS: dict[str, int] = {
     "tap_core.io": 2,
     "tap_core.limits": 1,
     "tap_core.parsing": 1,
+    "tap_core.parsing.command_line": 1,  # command lines as typer applications
     "tap_core.io.stdin": 1,  # blocks of standard input, with a timer
     "tap_core.http.fail_fast": 1,  # mode without long retries, for connection tests
     "tap_core.config.similar_names": 1,  # suggestions for misspelled names
@@ -212,6 +213,7 @@ TARGET_MAY_USE: tuple[str, ...] = (
     "tap_core.redaction",
     "tap_core.capabilities",
     "tap_core.about",
+    "tap_core.parsing.command_line",
     "tap_core.plugin_base",
     "tap_core.batch",
     "tap_core.mapper",
@@ -284,9 +286,25 @@ HEAVY: dict[str, LibraryUse] = {
         why="calls into the JVM",
     ),
     "typer": LibraryUse(
-        ("tap_core.protocols.singer.cli",),
+        (
+            "tap_core.parsing.command_line",
+            "tap_core.protocols.singer.cli",
+            "tap_core.protocols.airbyte.cli",
+            "tap_core.protocols.airbyte.cli_args",
+            "tap_core.protocols.airbyte.source_commands",
+            "tap_core.protocols.fivetran.port_command",
+            "tap_core.cli",
+            "tap_core.manifest.cli",
+            "target_spark.cli.commands",
+            "target_spark.airbyte.cli",
+        ),
         lazily=False,
-        why="only the protocol packages have command lines, and they are imported when called",
+        why="only the modules of command lines need it, and they are imported when called",
+    ),
+    "argparse": LibraryUse(
+        ("target_spark.spark.launch_files", "target_spark.spark.class_archive"),
+        lazily=False,
+        why="command lines are typer applications; these two parse Spark's own arguments",
     ),
     "jsonschema": LibraryUse(
         (

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tap_core.protocols.fivetran.listen_address import ALL_ADDRESSES, ListenAddress, check_host
-from tap_core.protocols.fivetran.port_option import HOST_VARIABLE, PortCommand
+from tap_core.protocols.fivetran.port_command import HOST_VARIABLE, port_command
 from tap_core.protocols.fivetran.request_limits import MESSAGE_LIMIT, RequestLimits
 from tests.fivetran.connecting import HERE, ROOT
 
@@ -50,13 +50,13 @@ def test_ipv6_address_has_brackets() -> None:
 @pytest.mark.parametrize("host", ["", "unix:/tmp/x", "a/b", "-x", "::1::", "dns:///x", "a b"])
 def test_invalid_host_is_rejected(host: str, capsys: Any) -> None:
     with pytest.raises(SystemExit, match="2"):
-        PortCommand("tap-x", lambda _: 0).main(["--port", "1", f"--host={host}"])
+        port_command("tap-x", lambda _: 0).main(["--port", "1", f"--host={host}"])
     assert "--host" in capsys.readouterr().err
 
 
 def parsed(*words: str) -> ListenAddress:
     found: list[ListenAddress] = []
-    command = PortCommand("tap-x", lambda place: found.append(place) or 0)
+    command = port_command("tap-x", lambda place: found.append(place) or 0)
     command.main(["--port", "5", *words], standalone_mode=False)
     return found[0]
 

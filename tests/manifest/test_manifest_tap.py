@@ -473,7 +473,7 @@ class TestCommand:
         assert b"tap-core-sdk[manifest]" in done.stderr
 
     def test_invalid_option_value_is_rejected(self, capsys: pytest.CaptureFixture[str]):
-        assert main(["--manifest", "m.yaml", "--cutoff", "later"]) == 1
+        assert main(["--manifest", "m.yaml", "--cutoff", "later"]) == 2
         assert "last_record, interval_end" in capsys.readouterr().err
 
     def test_lint_lists_problems_by_line(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -15,8 +15,6 @@ RAW = {
 }
 MAY = {
     "tap_core.logging": "writes what its formatter has redacted",
-    "tap_core.scaffold.cli": "imports nothing of the SDK, and has no settings",
-    "tap_core.protocols.fivetran.port_option": "writes a sentence of its own",
 }
 
 

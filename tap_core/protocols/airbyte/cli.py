@@ -1,4 +1,4 @@
-"""Airbyte commands of a tap: spec, check, discover and read.
+"""Runs of the Airbyte commands of a tap: spec, check, discover and read.
 
 The tap class is passed in, never imported, and each command imports its modules when it runs.
 Standard output carries only messages of the protocol. Any failure is an ERROR trace and a nonzero
@@ -10,17 +10,17 @@ Source: the Airbyte protocol, sections "Common Interface" and "Source".
 from __future__ import annotations
 
 import logging
-import os
 import signal
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
+
+import typer
 
 from tap_core.config.loading import read_config_files
 from tap_core.exceptions import CatalogFileError, StateFileError
 from tap_core.io.stdout import StdoutWriter
-from tap_core.protocols.airbyte.cli_args import CommandArgs, read_text
+from tap_core.protocols.airbyte.cli_args import get_files, read_text
 from tap_core.protocols.airbyte.error_trace import error_body
 from tap_core.protocols.airbyte.logging import MessageHandler, redirect_logging
 from tap_core.protocols.airbyte.messages import control_line, line, trace_line
@@ -28,84 +28,43 @@ from tap_core.protocols.error_classification import summarize_error
 from tap_core.redaction import make_redactor, redact_line, write_to_stderr
 from tap_core.sync.interfaces import SyncTap
 
-__all__ = ["SourceCommand", "source_command"]
-
-_FLAGS: Final[Mapping[str, CommandArgs]] = {
-    "spec": CommandArgs("spec"),
-    "check": CommandArgs("check", ("config",)),
-    "discover": CommandArgs("discover", ("config",)),
-    "read": CommandArgs("read", ("config", "catalog", "state"), optional=("state",)),
-}
+__all__ = ["run_source_command"]
 
 
-class SourceCommand:
-    """One Airbyte command of a tap, such as ``read``.
+def run_source_command(context: typer.Context) -> int:
+    """Run the Airbyte command of a context, whose ``obj`` is the tap class; return its exit code.
 
-    Run it with ``main(args=…)``, like a click command.
+    After a signal the exit code is the negative signal number.
     """
-
-    def __init__(self, tap_class: type[SyncTap], word: str) -> None:
-        self.name: str = tap_class.name
-        self._tap_class = tap_class
-        self._word = word
-
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        **extra: Any,
-    ) -> int:
-        """Run the command and end the process with its exit code.
-
-        If a signal stopped the command, end the process by the same signal. With
-        ``standalone_mode=False``, as in click, return the exit code instead. After a signal it is
-        the negative signal number.
-        """
-        argv = list(sys.argv[1:] if args is None else args)
-        if {"--help", "-h"}.intersection(argv):
-            sys.stdout.write(f"{_FLAGS[self._word].usage(prog_name or self.name)}\n")
-            code = 0
-        else:
-            code = self._run(argv[1:])
-        if not extra.get("standalone_mode", True):
-            return code
-        if code < 0:
-            _exit_by_signal(-code)
-        sys.exit(code)
-
-    def _run(self, args: Sequence[str]) -> int:
-        with StdoutWriter.open() as wire:
-            job = _CommandRun(self._tap_class, self._word, wire)
-            with redirect_logging(MessageHandler(wire.say, job.hide)):
-                return job.run(args)
-
-
-def source_command(tap_class: type[SyncTap], word: str) -> SourceCommand:
-    """Return one Airbyte command of a tap: ``word`` is "spec", "check", "discover" or "read"."""
-    return SourceCommand(tap_class, word)
+    with StdoutWriter.open() as wire:
+        job = _CommandRun(context.obj, context, wire)
+        with redirect_logging(MessageHandler(wire.say, job.hide)):
+            return job.run()
 
 
 class _CommandRun:
     """One run of an Airbyte command: its input files, its tap and its output."""
 
-    def __init__(self, tap_class: type[SyncTap], word: str, wire: StdoutWriter) -> None:
+    def __init__(
+        self, tap_class: type[SyncTap], context: typer.Context, wire: StdoutWriter
+    ) -> None:
         self.tap_class = tap_class
         self.wire = wire
         self.files: Mapping[str, str] = {}
         self.settings: dict[str, Any] | None = None
         """The settings with the newest tokens; None until the file has been read."""
-        self._word = word
+        self._context = context
         self._tap: SyncTap | None = None
         self._hiders: list[Callable[[str], str]] = []
 
-    def run(self, args: Sequence[str]) -> int:
+    def run(self) -> int:
         """Run the command and return its exit code.
 
         After a signal, return the negative signal number.
         """
         try:
-            self.files = _FLAGS[self._word].files(args)
-            _COMMANDS[self._word](self)
+            self.files = get_files(self._context)
+            _COMMANDS[str(self._context.info_name)](self)
         except (SystemExit, KeyboardInterrupt) as leave:
             return self._report_exit(leave)
         except Exception as error:  # noqa: BLE001  every failure is reported as a trace
@@ -160,7 +119,7 @@ class _CommandRun:
             except OSError as gone:
                 error = gone
         if self.wire.is_broken:
-            _write_to_stderr(f"{self.hide(str(error))}: the output was closed by its reader.\n")
+            write_to_stderr(f"{self.hide(str(error))}: the output was closed by its reader.\n")
         return 1
 
     def _report_exit(self, leave: BaseException) -> int:
@@ -243,19 +202,3 @@ _COMMANDS: Final[Mapping[str, Callable[[_CommandRun], None]]] = {
     "discover": _discover,
     "read": _run_read,
 }
-
-
-# End of the process
-
-
-def _write_to_stderr(text: str) -> None:
-    """Write text to standard error, unless it is closed."""
-    write_to_stderr(text)
-
-
-def _exit_by_signal(number: int) -> NoReturn:
-    """End this process with a signal, so that the parent process sees that the signal ended it."""
-    _write_to_stderr("")
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
-    raise SystemExit(1)  # if the signal is delivered late

@@ -1,68 +1,138 @@
-"""Arguments of an Airbyte command: paths of files, each after its flag.
+"""Command lines of the Airbyte protocol: paths of files, each after its option.
 
-A path follows its flag after a space or after ``=``. Error messages end with the command's usage.
+An invalid command line does not end the process with a text: the command gets the error, and
+reports it as a message of the protocol. Error messages end with the command's usage.
 Source: the Airbyte protocol, section "Interface Invariants": all arguments are JSON files.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias
+
+import typer
 
 from tap_core.exceptions import ConfigurationError
 from tap_core.limits.memory import STATE_BYTES, InputTooLargeError, read_at_most
+from tap_core.parsing.command_line import Command
 
-__all__ = ["CommandArgs", "read_text"]
+__all__ = [
+    "AirbyteCommand",
+    "CatalogPath",
+    "ConfigPath",
+    "Debug",
+    "StatePath",
+    "get_files",
+    "read_text",
+]
+
+_ERROR: Final = "tap_core.airbyte.usage_error"
+"""Key of the error in the context's ``meta``."""
+
+
+def _enable_debug_log(value: bool) -> None:
+    if value:
+        logging.getLogger().setLevel(logging.DEBUG)
+
+
+ConfigPath: TypeAlias = Annotated[
+    str, typer.Option("--config", metavar="FILE", help="The settings, a JSON file.")
+]
+CatalogPath: TypeAlias = Annotated[
+    str, typer.Option("--catalog", metavar="FILE", help="The configured catalog, a JSON file.")
+]
+StatePath: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--state", metavar="FILE", help="The state to resume from, a JSON file.", show_default=False
+    ),
+]
+Debug: TypeAlias = Annotated[
+    bool, typer.Option("--debug", help="Log more messages.", callback=_enable_debug_log)
+]
 
 
 class _UsageError(ConfigurationError):
     """Raised for command-line arguments that the Airbyte protocol does not allow."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandArgs:
-    """Name of an Airbyte command, its known flags, and the optional ones among these flags."""
+class AirbyteCommand(Command):
+    """Command of the Airbyte protocol. `get_files` raises the error of an invalid command line."""
 
-    word: str
-    known: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
+    allow_extra_args = True
 
-    def files(self, args: Sequence[str]) -> Mapping[str, str]:
-        """Return the file paths on the command line, keyed by flag (without ``--``).
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments. An error is kept for `get_files`."""
+        message = ""
+        unknown: list[str] = []
+        try:
+            _, unknown, _ = self.make_parser(ctx).parse_args([*args])
+            super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            message = self._describe(ctx, error)
+        if unknown:
+            message = self._unknown(unknown[0].partition("=")[0])
+        if message:
+            ctx.meta[_ERROR] = message
+        for param in self.params:
+            ctx.params.setdefault(param.name, "")
+        return []
 
-        Raises:
-            ConfigurationError: A required flag or a path is missing, or a flag is unknown.
-        """
-        found = dict(self._pairs(args))
-        missing = [name for name in self.known if name not in {*found, *self.optional}]
-        if missing:
-            flags = ", ".join(f"--{name}" for name in missing)
-            raise _UsageError(f"'{self.word}' needs {flags}. {self.usage()}")
-        return found
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002  typer passes it
+        """Return the words of the usage after the command's name."""
+        return [*self._usage_words()] or ["[OPTIONS]"]
 
-    def usage(self, program: str = "") -> str:
-        """Return the usage line of the command, without a line end."""
-        flags = (
-            f"[--{name} FILE]" if name in self.optional else f"--{name} FILE" for name in self.known
-        )
-        return " ".join(["Usage:", *filter(None, [program]), self.word, *flags])
+    def _usage_words(self) -> Iterator[str]:
+        param: Any
+        for param in self.params:
+            if param.metavar is not None:
+                words = f"{param.opts[0]} {param.metavar}"
+                yield words if param.required else f"[{words}]"
 
-    def _pairs(self, args: Sequence[str]) -> Iterator[tuple[str, str]]:
-        rest = iter(args)
-        for arg in rest:
-            name, is_joined, value = arg.partition("=")
-            flag = name.removeprefix("--")
-            if name == "--debug":
-                logging.getLogger().setLevel(logging.DEBUG)
-            elif flag == name or flag not in self.known:
-                raise _UsageError(f"'{self.word}' does not know '{name}'. {self.usage()}")
-            else:
-                path = value if is_joined else next(rest, "")
-                if not path:
-                    raise _UsageError(f"--{flag} needs the path of a file.")
-                yield flag, path
+    def _describe(self, ctx: Any, error: Any) -> str:
+        """Return the message for an error of typer's parser."""
+        option = getattr(error, "option_name", None)
+        param = getattr(error, "param", None)
+        if option is not None and not hasattr(error, "possibilities"):
+            return f"{option} needs the path of a file."
+        if option is not None:
+            return self._unknown(option)
+        if param is None or not param.required:
+            return str(error.format_message())
+        missing = [
+            each.opts[0] for each in self.params if each.required and each.name not in ctx.params
+        ]
+        return f"'{self.name}' needs {', '.join(missing)}. {self._usage()}"
+
+    def _unknown(self, option: str) -> str:
+        return f"'{self.name}' does not know '{option}'. {self._usage()}"
+
+    def _usage(self) -> str:
+        return " ".join(["Usage:", str(self.name), *self._usage_words()])
+
+
+def get_files(context: typer.Context) -> Mapping[str, str]:
+    """Return the file paths on the command line of a running command, keyed by option.
+
+    The keys have no ``--``. Options that were not passed are missing.
+
+    Raises:
+        ConfigurationError: A required option or a path is missing, or an option is unknown.
+    """
+    if _ERROR in context.meta:
+        raise _UsageError(context.meta[_ERROR])
+    options = [param for param in context.command.params if param.metavar is not None]
+    for option in options:
+        is_given = getattr(context.get_parameter_source(option.name), "name", "") == "COMMANDLINE"
+        if is_given and not context.params[option.name]:
+            raise _UsageError(f"{option.opts[0]} needs the path of a file.")
+    return {
+        option.name: context.params[option.name]
+        for option in options
+        if context.params[option.name]
+    }
 
 
 def read_text(path: str, error: type[ConfigurationError], what: str) -> bytes:

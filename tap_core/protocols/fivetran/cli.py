@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tap_core.http.https_policy import require_https
-from tap_core.protocols.fivetran.port_option import PortCommand
+from tap_core.plugin_base import CliCommand
+from tap_core.protocols.fivetran.port_command import port_command
 
 if TYPE_CHECKING:
     from tap_core.protocols.fivetran.listen_address import ListenAddress
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["connector_command"]
 
 
-def connector_command(tap_class: type[SyncTap]) -> PortCommand:
+def connector_command(tap_class: type[SyncTap]) -> CliCommand:
     """Return the command that runs a tap as a Fivetran connector, which is a gRPC server."""
 
     def run(place: ListenAddress) -> int:
@@ -41,7 +42,7 @@ def connector_command(tap_class: type[SyncTap]) -> PortCommand:
         with _handlers_of_the_main_thread():
             return serve(make_connector_service(tap_class, journal, allowance), place, journal)
 
-    return PortCommand(tap_class.name, run)
+    return port_command(tap_class.name, run)
 
 
 @contextmanager

@@ -7,7 +7,6 @@ options and order are ignored.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -21,14 +20,6 @@ from tap_core.redaction import redact_line, write_to_stderr
 
 __all__ = ["compare", "differences"]
 
-_USAGE: Final = """\
-Usage: tap-core fivetran-protos DIR
-
-Compares this project's description of Fivetran's interface with the .proto files in DIR, a
-checkout of Fivetran's partner SDK, and prints each difference.
-Exit code: 0 no differences, 1 differences, 2 the comparison failed.
-"""
-
 _NO_COMPILER: Final = (
     "The .proto files cannot be compiled: grpcio-tools is not installed. Install it with:"
     " pip install grpcio-tools"
@@ -41,20 +32,14 @@ class _CannotError(Exception):
     """Raised if the comparison with Fivetran's ``.proto`` files is impossible."""
 
 
-def compare(arguments: Sequence[str]) -> int:
+def compare(folder: Path) -> int:
     """Print the differences between this package's gRPC interface and Fivetran's ``.proto`` files.
 
-    ``arguments`` are the command's arguments: the folder of the files. Return the exit code: 0 if
-    there are no differences, 1 if there are some, 2 on an error.
+    ``folder`` contains the files. Return the exit code: 0 if there are no differences, 1 if there
+    are some, 2 on an error.
     """
-    if list(arguments) in (["--help"], ["-h"]):
-        print(_USAGE, end="")  # noqa: T201  (the command's output)
-        return 0
-    if len(arguments) != 1:
-        print(_USAGE, end="", file=sys.stderr)  # noqa: T201
-        return 2
     try:
-        theirs = _compiled(_folder(Path(arguments[0])))
+        theirs = _compiled(_folder(folder))
     except _CannotError as error:
         write_to_stderr(f"{redact_line(str(error))}\n")
         return 2

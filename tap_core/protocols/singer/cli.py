@@ -1,7 +1,7 @@
 """The Singer command line of a tap, target or mapper.
 
-This is the only module that imports typer; plugin classes are passed in, never imported. Flags,
-output and exit codes are those of singer_sdk: a configuration error is one line on standard error
+Plugin classes and the commands of other protocols are passed in, never imported. Flags, output
+and exit codes are those of singer_sdk: a configuration error is one line on standard error
 and exit code 1, any other exception its traceback and exit code 1, an invalid flag exit code 2. If
 the reader of the output has closed the pipe, the exit code is 1 without a traceback. Logs go to
 standard error only. ``--discover``, ``--about`` and ``--version`` do only the work that they need.
@@ -20,8 +20,7 @@ from types import TracebackType
 from typing import Annotated, Any, BinaryIO, Final, TypeAlias, TypeVar
 
 import typer
-from typer.core import TyperArgument, TyperCommand, TyperOption
-from typer.main import get_command
+from typer.core import TyperArgument, TyperOption
 
 from tap_core.config.loading import ConfigInput
 from tap_core.exceptions import (
@@ -35,6 +34,7 @@ from tap_core.exceptions import (
     UnsupportedBatchEncodingError,
 )
 from tap_core.limits.memory import STATE_BYTES, InputTooLargeError, read_at_most
+from tap_core.parsing.command_line import Program, choose_from, make_program
 from tap_core.plugin_base import CliCommand, PluginBase
 from tap_core.protocols.singer.catalog_file import (
     find_unknown_streams,
@@ -44,7 +44,6 @@ from tap_core.state.reader import read_state
 from tap_core.sync.interfaces import SyncTap
 
 __all__ = [
-    "SingerCommand",
     "mapper_command",
     "tap_command",
     "target_command",
@@ -59,8 +58,7 @@ _PluginClass: TypeAlias = type[SyncTap] | type[PluginBase]
 
 # Flags
 
-_FORMATS = ("text", "json", "markdown")
-_TRIALS = ("all", "schema", "disabled")
+_TRIALS: Final = ("all", "schema", "disabled")
 
 _Version = Annotated[bool, typer.Option("--version", help="Display the package version.")]
 _About = Annotated[bool, typer.Option("--about", help="Display package metadata and settings.")]
@@ -71,6 +69,7 @@ _Format = Annotated[
         metavar="[text|json|markdown]",
         help="Specify output style for --about.",
         show_default=False,
+        **choose_from("text", "json", "markdown"),
     ),
 ]
 _Config = Annotated[
@@ -90,6 +89,7 @@ _Test = Annotated[
         metavar="[=all|schema]",
         help="Sync a single record for each stream; with =schema only write the schemas.",
         show_default=False,
+        **choose_from(*_TRIALS),
     ),
 ]
 _Catalog = Annotated[
@@ -114,42 +114,49 @@ _Input = Annotated[
 ]
 
 
-class SingerCommand(TyperCommand):
-    """Command whose options are all flags or plain strings, so that parsing needs no pydantic.
-
-    typer would import pydantic to convert the values, which takes longer than a whole discovery.
-    """
+class _SingerProgram(Program):
+    """Singer command line of a plugin, and the commands of its other protocols."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options without type conversion. Help and completion are left to typer."""
-        if ctx.resilient_parsing or "--help" in args:
-            # the click that typer bundles cannot print options of the click package
-            self.params = [param for param in self.params if _is_ours(param)]
-            return super().parse_args(ctx, args)
-        found, rest, _ = self.make_parser(ctx).parse_args(args=_normalize_test_option(args))
-        if rest:
-            ctx.fail(f"Got unexpected extra arguments ({' '.join(rest)})")
-        for param in self.params:
-            if not _is_ours(param):
-                _call_option_callback(ctx, param, found)
-            elif param.name is not None:
-                ctx.params[param.name] = found.get(param.name, param.default)
-        _check_choice(ctx, "about_format", "--format", _FORMATS)
-        _check_choice(ctx, "test", "--test", _TRIALS)
-        return []
+        """Parse the arguments: ``--test`` may have no value, and an author may add options."""
+        params: list[Any] = [
+            param if isinstance(param, (TyperArgument, TyperOption)) else _ClickOption(param)
+            for param in self.params
+        ]
+        self.params = params
+        return super().parse_args(ctx, _normalize_test_option(args))
 
 
-def _is_ours(param: Any) -> bool:
-    return isinstance(param, (TyperArgument, TyperOption))
+class _ClickOption:
+    """Option of the click package that a plugin's author has added to the command.
 
-
-def _call_option_callback(ctx: Any, param: Any, found: Mapping[str, Any]) -> None:
-    """Call the callback of a click option that a plugin's developer has added to the command.
-
-    The command's function has no parameter for such an option, so the value is not passed to it.
+    Its callback is called if the option is used. The command's function has no parameter for such
+    an option, so the value is not passed to it. The click that typer bundles cannot print it.
     """
-    if param.name in found and param.callback is not None:
-        param.callback(ctx, param, found[param.name])
+
+    hidden = True
+    is_eager = True
+
+    def __init__(self, option: Any) -> None:
+        self._option = option
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._option, name)
+
+    def handle_parse_result(
+        self, ctx: Any, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        """Call the option's callback with the value on the command line, if there is one."""
+        if self.name in opts and self.callback is not None:
+            self.callback(ctx, self._option, opts[self.name])
+        return None, args
+
+    def get_help_record(self, ctx: Any) -> None:
+        """Return None, which hides the option in the help."""
+
+    def get_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002  typer passes it
+        """Return no words for the line of usage."""
+        return []
 
 
 def _normalize_test_option(args: Sequence[str]) -> list[str]:
@@ -166,24 +173,6 @@ def _normalize_test_option(args: Sequence[str]) -> list[str]:
     return ["--test=all" if arg == "--test" else arg for arg in spelled]
 
 
-def _check_choice(ctx: Any, name: str, flag: str, choices: Sequence[str]) -> None:
-    given = ctx.params.get(name)
-    if given is None:
-        return
-    ctx.params[name] = str(given).lower()
-    if ctx.params[name] not in choices:
-        ctx.fail(f"Invalid value for '{flag}': {given!r} is not one of {', '.join(choices)}.")
-
-
-def _command(
-    plugin: _PluginClass, description: str, callback: Callable[..., None], epilog: str = ""
-) -> CliCommand:
-    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    app.command(plugin.name, cls=SingerCommand, help=description, epilog=epilog)(callback)
-    command: CliCommand = get_command(app)
-    return command
-
-
 def _logger(plugin: _PluginClass) -> logging.Logger:
     return logging.getLogger(plugin.name)
 
@@ -191,10 +180,19 @@ def _logger(plugin: _PluginClass) -> logging.Logger:
 # The commands
 
 
-def tap_command(tap_class: type[SyncTap]) -> CliCommand:
-    """Return the Singer command line of a tap. Call its ``main()`` to run it."""
+def tap_command(
+    tap_class: type[SyncTap], commands: Callable[[], typer.Typer] | None = None, epilog: str = ""
+) -> CliCommand:
+    """Return the command line of a tap. Call its ``main()`` to run it.
+
+    Args:
+        tap_class: Class of the tap, which the commands get as ``obj`` of their context.
+        commands: Function that imports and returns the commands besides the Singer options.
+        epilog: Text at the end of the help text.
+    """
 
     def invoke(
+        context: typer.Context,
         *,
         version: _Version = False,
         about: _About = False,
@@ -205,6 +203,8 @@ def tap_command(tap_class: type[SyncTap]) -> CliCommand:
         catalog: _Catalog = "",
         state: _State = "",
     ) -> None:
+        if context.invoked_subcommand is not None:
+            return
         with _logged_errors(tap_class):
             if version or about:
                 _introduce(tap_class, version=version, about_format=about_format)
@@ -215,20 +215,25 @@ def tap_command(tap_class: type[SyncTap]) -> CliCommand:
             else:
                 _sync(tap_class, config, catalog, state)
 
-    return _command(tap_class, "Execute the Singer tap.", invoke)
+    return _program(tap_class, invoke, "Execute the Singer tap.", commands, epilog)
 
 
 def target_command(
-    target_class: type[_Listener], listen: Callable[[_Listener, BinaryIO], int], epilog: str = ""
+    target_class: type[_Listener],
+    listen: Callable[[_Listener, BinaryIO], int],
+    commands: Callable[[], typer.Typer] | None = None,
+    epilog: str = "",
 ) -> CliCommand:
-    """Return the Singer command line of a target. Call its ``main()`` to run it.
+    """Return the command line of a target. Call its ``main()`` to run it.
 
     Args:
-        target_class: Class of the target.
+        target_class: Class of the target, which the commands get as ``obj`` of their context.
         listen: Method of the target that processes an input and returns the exit code.
+        commands: Function that imports and returns the commands besides the Singer options.
         epilog: Text at the end of the help text.
     """
-    return _listening_command(target_class, listen, "Execute the Singer target.", epilog)
+    invoke = _listening_callback(target_class, listen)
+    return _program(target_class, invoke, "Execute the Singer target.", commands, epilog)
 
 
 def mapper_command(
@@ -238,18 +243,17 @@ def mapper_command(
 
     ``listen`` is the method of the mapper that processes an input and returns the exit code.
     """
-    return _listening_command(mapper_class, listen, "Execute the Singer mapper.")
+    invoke = _listening_callback(mapper_class, listen)
+    return _program(mapper_class, invoke, "Execute the Singer mapper.")
 
 
-def _listening_command(
-    plugin: type[_Listener],
-    listen: Callable[[_Listener, BinaryIO], int],
-    description: str,
-    epilog: str = "",
-) -> CliCommand:
-    """Return the command line of a target or mapper, which reads messages from its input."""
+def _listening_callback(
+    plugin: type[_Listener], listen: Callable[[_Listener, BinaryIO], int]
+) -> Callable[..., None]:
+    """Return the function that runs a target or mapper, which reads messages from its input."""
 
     def invoke(
+        context: typer.Context,
         *,
         version: _Version = False,
         about: _About = False,
@@ -257,13 +261,33 @@ def _listening_command(
         config: _Config = [],  # noqa: B006  never modified
         file_input: _Input = "",
     ) -> None:
+        if context.invoked_subcommand is not None:
+            return
         with _logged_errors(plugin):
             if version or about:
                 _introduce(plugin, version=version, about_format=about_format)
             else:
                 _listen(plugin, listen, config, file_input)
 
-    return _command(plugin, description, invoke, epilog)
+    return invoke
+
+
+def _program(
+    plugin: _PluginClass,
+    invoke: Callable[..., None],
+    description: str,
+    commands: Callable[[], typer.Typer] | None = None,
+    epilog: str = "",
+) -> CliCommand:
+    return make_program(
+        plugin.name,
+        invoke,
+        commands,
+        description=description,
+        epilog=epilog,
+        cls=_SingerProgram,
+        context=plugin,
+    )
 
 
 # Actions

@@ -1,0 +1,285 @@
+"""Command lines as typer applications: help, errors, completion and exit codes of all programs.
+
+A command is a function with a docstring and typed parameters, registered with ``@app.command()`` of
+a `typer.Typer`. It returns its exit code: 0 or None for success, 1 for a failure, a negative number
+to end the process by that signal. An invalid command line is exit code 2. Commands are built when
+they are called or listed, and rich is imported only to print help or an error on a terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TextIO, TypeAlias
+
+import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.main import get_command, get_command_from_info
+
+from tap_core.redaction import write_to_stderr
+
+__all__ = ["Command", "Program", "VersionOption", "choose_from", "make_program", "run_program"]
+
+if TYPE_CHECKING:
+    from typer.models import CommandInfo
+
+    _Base = TyperCommand
+else:
+    _Base = object
+
+
+def _print_version(context: typer.Context, *, value: bool) -> None:
+    if not value or context.resilient_parsing:
+        return
+    from importlib import metadata
+
+    try:
+        version = metadata.version("tap-core-sdk")
+    except metadata.PackageNotFoundError:
+        version = "[could not be detected]"
+    typer.echo(f"{context.info_name} v{version}")
+    raise typer.Exit
+
+
+VersionOption: TypeAlias = Annotated[
+    bool,
+    typer.Option("--version", help="Show the version.", is_eager=True, callback=_print_version),
+]
+"""Option of a program of this SDK that prints the SDK's version."""
+
+_TEXT_TYPES: Final = (str, bool, list[str])
+
+
+class _Conventions(_Base):
+    """Methods of all commands and groups of commands."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run the command and end the process with its exit code.
+
+        With ``standalone_mode=False`` return the exit code instead, and raise errors of usage.
+        """
+        self.rich_markup_mode = _markup_mode(sys.stderr)
+        try:
+            return super().main(
+                args, prog_name, complete_var, standalone_mode, windows_expand_args, **extra
+            )
+        except SystemExit as ended:
+            if isinstance(ended.code, int) and ended.code < 0:
+                _exit_by_signal(-ended.code)
+            raise
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call the command's function. An exit code other than 0 ends the program."""
+        code = super().invoke(ctx)
+        if code:
+            raise typer.Exit(code)
+        return code
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments, without pydantic if the command takes only text and flags.
+
+        The import of pydantic takes longer than the discovery of a small tap.
+        """
+        param: Any
+        for param in self.get_params(ctx):
+            is_ours = isinstance(param, (TyperArgument, TyperOption))
+            if is_ours and param.type_descriptor.annotation in _TEXT_TYPES:
+                param.get_runtime_param = _TextConversion
+        return super().parse_args(ctx, args)
+
+    def get_help_option_names(self, ctx: Any) -> list[str]:
+        """Return the names of the help option, in the order of their declaration."""
+        names = super().get_help_option_names(ctx)
+        return sorted(names, key=ctx.help_option_names.index)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help: with rich to a terminal, else as plain text."""
+        self.rich_markup_mode = _markup_mode(sys.stdout)
+        super().format_help(ctx, formatter)
+
+
+class Command(_Conventions, TyperCommand):
+    """Command of a program."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002  typer passes it
+        """Return the words of the usage after the command's name."""
+        params: list[Any] = self.params
+        arguments = [param for param in params if isinstance(param, TyperArgument)]
+        words = ["[OPTIONS]"] if len(arguments) < len(params) or not params else []
+        return words + [param.metavar or param.name.upper() for param in arguments]
+
+
+class Program(_Conventions, TyperGroup):
+    """Program with commands. Its options stand before no command: they run the program itself."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the name, the command and the arguments of the command that ``args`` call.
+
+        Options of the program before the command are an error, as they would have no effect.
+        """
+        name, command, rest = super().resolve_command(ctx, args)
+        given = [
+            param.opts[0]
+            for param in self.params
+            if getattr(ctx.get_parameter_source(param.name), "name", "") == "COMMANDLINE"
+        ]
+        if given and not ctx.resilient_parsing:
+            ctx.fail(
+                f"{', '.join(given)} before '{name}' has no effect. Pass the options of"
+                f" '{name}' after it: {ctx.command_path} {name} [OPTIONS]"
+            )
+        return name, command, rest
+
+
+class _TextConversion:
+    """Conversion of a parameter whose value is text, a list of texts, or a flag."""
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:  # noqa: ARG002  typer passes it
+        """Return the value unchanged. A missing value of a repeatable parameter is ()."""
+        is_repeatable = param.multiple or param.nargs == -1
+        return () if value is None and is_repeatable else value
+
+
+class _CommandTable(Mapping[str, TyperCommand]):
+    """Commands of a program by name, imported and built when they are looked up."""
+
+    def __init__(self, load: Callable[[], typer.Typer]) -> None:
+        self._load = load
+
+    @cached_property
+    def _infos(self) -> dict[str, CommandInfo]:
+        return {_command_name(info): info for info in self._load().registered_commands}
+
+    def __getitem__(self, name: str) -> TyperCommand:
+        info = self._infos[name]
+        if info.cls is None or not issubclass(info.cls, Command):
+            info.cls = Command
+        command: Any = get_command_from_info(
+            info, pretty_exceptions_short=False, rich_markup_mode=None
+        )
+        found: TyperCommand = command
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._infos)
+
+    def __len__(self) -> int:
+        return len(self._infos)
+
+
+def _command_name(info: CommandInfo) -> str:
+    function = info.callback.__name__ if info.callback else ""
+    return info.name or function.lower().replace("_", "-")
+
+
+def _markup_mode(stream: TextIO | None) -> Any:
+    """Return typer's name of the format for a stream: rich for a terminal, None for plain text."""
+    is_open = stream is not None and not stream.closed
+    return "rich" if is_open and stream.isatty() else None
+
+
+def choose_from(*choices: str) -> dict[str, Any]:
+    """Return the arguments of `typer.Option` or `typer.Argument` for a choice of texts.
+
+    The case of the value does not count. typer's own choices need pydantic, a slow import.
+    """
+
+    def choose(value: str | None) -> str | None:
+        if value is None:
+            return None
+        chosen = value.lower()
+        if chosen not in choices:
+            raise typer.BadParameter(f"{value!r} is not one of {', '.join(choices)}.")
+        return chosen
+
+    return {"callback": choose, "autocompletion": lambda: list(choices)}
+
+
+def make_program(
+    name: str,
+    callback: Callable[..., Any],
+    commands: Callable[[], typer.Typer] | None = None,
+    *,
+    description: str,
+    epilog: str = "",
+    cls: type[Program] = Program,
+    context: Any = None,
+    needs_command: bool = False,
+) -> Program:
+    """Return a program with options and commands.
+
+    Args:
+        name: Name of the program.
+        callback: Function whose parameters are the program's options. It runs if no command is
+            called, and before a command; ``invoked_subcommand`` of its context tells them apart.
+        commands: Function that imports and returns the commands; None if there are none. It is
+            called when a command is called or listed.
+        description: Text at the beginning of the help.
+        epilog: Text at the end of the help.
+        cls: Class of the program.
+        context: Value that all commands get as ``obj`` of their `typer.Context`.
+        needs_command: True to print the help if the program is called without arguments.
+    """
+    metavar = "COMMAND [ARGS]..." if needs_command else "[COMMAND [ARGS]...]"
+    app = typer.Typer(
+        name=name,
+        cls=cls,
+        help=description,
+        epilog=epilog,
+        invoke_without_command=not needs_command,
+        no_args_is_help=needs_command,
+        subcommand_metavar=metavar if commands else "",
+        context_settings={
+            "help_option_names": ["--help", "-h"],
+            "obj": context,
+        },
+        rich_markup_mode=None,
+    )
+    app.callback()(callback)
+    program: Any = get_command(app)
+    program.commands = _CommandTable(commands) if commands else {}
+    made: Program = program
+    return made
+
+
+def run_program(program: Program, args: Sequence[str] | None) -> int:
+    """Run a program and return its exit code.
+
+    Args:
+        program: The program.
+        args: The arguments; None for those of this process.
+
+    Raises:
+        SystemExit: A plugin that the program has started ends the process.
+    """
+    try:
+        code = program.main(args, prog_name=program.name, standalone_mode=False)
+    except typer.TyperException as error:
+        refused: Any = error
+        if program.rich_markup_mode is None:
+            refused.show()
+        else:
+            from typer.rich_utils import rich_format_error
+
+            rich_format_error(refused)
+        return int(refused.exit_code)
+    return code if isinstance(code, int) else 0
+
+
+def _exit_by_signal(number: int) -> NoReturn:
+    """End this process with a signal, so that the parent process sees that the signal ended it."""
+    write_to_stderr("")
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    raise SystemExit(1)  # if the signal is delivered late

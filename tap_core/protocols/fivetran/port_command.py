@@ -1,0 +1,130 @@
+"""Command ``--port N``, which serves a tap or target over gRPC, and its related options.
+
+Calls carry settings and states, so there is no ``--config``. gRPC is imported only after the
+arguments are parsed. Exit codes: 0 after a stop, 1 if the port cannot be used or a package is not
+installed, 2 for invalid arguments.
+Source: Fivetran's Partner SDK development guide, "Requirements".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Final
+
+import typer
+
+from tap_core.parsing.command_line import Program, make_program
+from tap_core.protocols.fivetran.listen_address import ALL_ADDRESSES, ListenAddress, check_host
+from tap_core.protocols.fivetran.request_limits import MESSAGE_LIMIT, RequestLimits
+from tap_core.redaction import write_to_stderr
+
+__all__ = ["HOST_VARIABLE", "port_command"]
+
+HOST_VARIABLE: Final = "TAP_CORE_HOST"
+"""Environment variable with the default of ``--host``."""
+
+_LAST_PORT: Final = 65_535
+_USUAL: Final = RequestLimits()
+
+
+def _check_port(text: str) -> str:
+    if not text.isdecimal() or int(text) > _LAST_PORT:
+        raise typer.BadParameter(f"{text!r} is not a port: use 0 to {_LAST_PORT}")
+    return text
+
+
+def _check_host(text: str) -> str:
+    try:
+        return check_host(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _check_count(text: str) -> str:
+    if not text.isdecimal() or not int(text):
+        raise typer.BadParameter(f"{text!r} is not a number above zero")
+    return text
+
+
+_Port = Annotated[
+    str,
+    typer.Option(
+        "--port", metavar="N", callback=_check_port, help="Port to listen on; 0: a free port."
+    ),
+]
+_Host = Annotated[
+    str,
+    typer.Option(
+        "--host",
+        metavar="ADDRESS",
+        envvar=HOST_VARIABLE,
+        show_envvar=True,
+        show_default=True,
+        callback=_check_host,
+        help="Address or host name to listen on; 127.0.0.1: this machine only.",
+    ),
+]
+_MaxCalls = Annotated[
+    str,
+    typer.Option(
+        "--max-calls",
+        metavar="N",
+        show_default=True,
+        callback=_check_count,
+        help="Maximum number of concurrent calls.",
+    ),
+]
+_MaxRequest = Annotated[
+    str,
+    typer.Option(
+        "--max-request",
+        metavar="N",
+        show_default=True,
+        callback=_check_count,
+        help="Maximum size of a request in bytes.",
+    ),
+]
+_MaxHeld = Annotated[
+    str,
+    typer.Option(
+        "--max-held",
+        metavar="N",
+        show_default=True,
+        callback=_check_count,
+        help="Maximum memory of the requests of all calls in bytes.",
+    ),
+]
+
+
+def port_command(name: str, serve: Callable[[ListenAddress], int]) -> Program:
+    """Return the command that runs a server on a port. Call its ``main()`` to run it.
+
+    Args:
+        name: Name of the program.
+        serve: Function that runs the server until it is stopped, and returns the exit code.
+    """
+
+    def run(
+        port: _Port,
+        host: _Host = ALL_ADDRESSES,
+        max_calls: _MaxCalls = str(_USUAL.calls),
+        max_request: _MaxRequest = str(_USUAL.message),
+        max_held: _MaxHeld = str(_USUAL.held),
+    ) -> int:
+        held = int(max_held)
+        message = min(int(max_request), held, MESSAGE_LIMIT)
+        limits = RequestLimits(int(max_calls), message, held)
+        try:
+            return serve(ListenAddress(int(port), host, limits))
+        except ImportError as error:
+            if (error.name or "").partition(".")[0] not in {"grpc", "google"}:
+                raise
+            write_to_stderr(f"{name} --port needs gRPC: pip install 'tap-core-sdk[fivetran]'\n")
+            return 1
+
+    return make_program(
+        name,
+        run,
+        description="Serve Fivetran's partner interface. Settings and states come with its calls."
+        " Any client that reaches the port can make every call: there is no login.",
+    )
