@@ -156,16 +156,14 @@ def _lint(arguments: Sequence[str]) -> int:
     if not paths or {"--help", "-h"}.intersection(paths):
         print(_USAGE, end="")  # noqa: T201  (the command's result)
         return 0 if paths else 2
-    from tap_core.manifest.lint import find_problems
+    from tap_core.manifest.lint import lint_manifest
 
     is_bad = False
     for path in paths:
-        found = find_problems(Path(path))
-        for problem in found:
-            print(redact_line(str(problem)))  # noqa: T201  (the command's result)
-        if not found:
-            print(redact_line(f"{path}: no problems"))  # noqa: T201  (the command's result)
-        is_bad = is_bad or any(problem.is_error for problem in found)
+        result = lint_manifest(Path(path))
+        for line in [*map(str, result.problems), result.summarize()]:
+            print(redact_line(line))  # noqa: T201  (the command's result)
+        is_bad = is_bad or result.has_errors
     return int(is_bad)
 
 
