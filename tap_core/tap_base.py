@@ -50,6 +50,7 @@ from tap_core.state.checkpoint_policy import CheckpointPolicy
 from tap_core.state.document import StateDocument
 from tap_core.state.reader import check_bookmarks
 from tap_core.sync.concurrency import apply_user_limit, stream_classes
+from tap_core.sync.connection_test import read_one_record
 from tap_core.sync.engine import sync_work_unit
 from tap_core.sync.estimates import emit_total_estimate, estimate_total
 from tap_core.sync.override_detection import get_member, is_overridden
@@ -191,11 +192,10 @@ class Tap(PluginBase):
         streams = list(stream_classes(cls))
         if any(stream.state_partition_limit is not None for stream in streams):
             merge_missing_config_jsonschema(STATE_PARTITION_LIMIT_CONFIG, config_jsonschema)
-        if cls.max_parallel_streams > 1:
+        has_threads = cls.max_parallel_streams > 1
+        if has_threads:
             merge_missing_config_jsonschema(PARALLEL_STREAMS_CONFIG, config_jsonschema)
-        if cls.max_parallel_streams > 1 or any(
-            stream.max_parallel_partitions > 1 for stream in streams
-        ):
+        if has_threads or any(one.max_parallel_partitions > 1 for one in streams):
             merge_missing_config_jsonschema(PARALLEL_PARTITIONS_CONFIG, config_jsonschema)
 
     # Output: rows, states, estimates and messages
@@ -530,12 +530,11 @@ class Tap(PluginBase):
         for stream in self.streams.values():
             for below in stream.descendent_streams:
                 if below.selected and below.ignore_parent_replication_key:
+                    names = below.name, stream.name, stream.name
                     self.logger.warning(
                         "Stream descendent '%s' is selected and its parent '%s' does not use"
                         " inclusive replication keys. Forcing full table replication for '%s'.",
-                        below.name,
-                        stream.name,
-                        stream.name,
+                        *names,
                     )
                     stream.replication_key = None
                     stream.forced_replication_method = REPLICATION_FULL_TABLE
@@ -571,8 +570,6 @@ class Tap(PluginBase):
             def check_connection(self):
                 self.client.get("/me").raise_for_status()
         """
-        from tap_core.sync.connection_test import read_one_record
-
         roots = [stream for stream in self.streams.values() if not stream.parent_stream_type]
         for stream in sorted(roots, key=lambda one: not one.selected_by_default)[:1]:
             read_one_record(stream)
@@ -580,6 +577,10 @@ class Tap(PluginBase):
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:
         """Return the Airbyte, Fivetran or Singer command; the option ``--port`` means Fivetran."""
+        if args and args[0] == "test-stream":
+            from tap_core.protocols.singer.cli import preview_command
+
+            return preview_command(cls)
         if args and args[0] in {"spec", "check", "discover", "read"}:
             from tap_core.protocols.airbyte.cli import source_command
 

@@ -26,6 +26,7 @@ _USAGE: Final = """\
 Usage: tap-manifest --manifest FILE [OPTION ...]
        tap-manifest spec|check|discover|read --manifest FILE [OPTION ...]
        tap-manifest lint [--manifest] FILE ...
+       tap-manifest try FILE STREAM [--config FILE] [--limit N]
        tap-manifest install NAME --manifest FILE
 
 Runs a connector that is declared in YAML. With --config, --catalog, --state, --discover, --about
@@ -34,6 +35,7 @@ a Fivetran connector.
 The environment variable TAP_MANIFEST_FILE replaces --manifest.
 
 lint: list the problems of manifests by line. The exit code is 1 if a manifest cannot run.
+try: show the requests and the first N (5) records of a stream, and its schema beside theirs.
 install: write an executable NAME that runs the manifest, for clients that need a single path.
 
   --cutoff last_record|interval_end  bookmark stored when a window is closed (TAP_MANIFEST_CUTOFF)
@@ -67,8 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code; ``argv`` None uses ``sys.argv``."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        if arguments[:1] == ["lint"]:
-            return _lint(arguments[1:])
+        command = {"lint": _lint, "try": _try_stream}.get(arguments[0]) if arguments else None
+        if command is not None:
+            return command(arguments[1:])
         given = _split_arguments(arguments)
         if given.rest[:1] == ["install"]:
             return _install(given)
@@ -165,6 +168,16 @@ def _lint(arguments: Sequence[str]) -> int:
             print(redact_line(line))  # noqa: T201  (the command's result)
         is_bad = is_bad or result.has_errors
     return int(is_bad)
+
+
+def _try_stream(arguments: Sequence[str]) -> int:
+    """Show the first records of a stream; ``arguments`` are a manifest, a stream and options."""
+    is_help = bool({"--help", "-h"}.intersection(arguments))
+    if is_help or len(arguments) < 2 or any(one.startswith("-") for one in arguments[:2]):  # noqa: PLR2004  (FILE STREAM)
+        print(_USAGE, end="", file=sys.stdout if is_help else sys.stderr)
+        return 0 if is_help else 2
+    manifest, *rest = arguments
+    return _run(_split_arguments(["--manifest", manifest, "test-stream", *rest]))
 
 
 def _install(arguments: _ParsedArguments) -> int:

@@ -32,10 +32,12 @@ from tap_core.exceptions import (
     InvalidRecord,
     SingerReadError,
     StateFileError,
+    SyncError,
     UnsupportedBatchEncodingError,
 )
 from tap_core.limits.memory import STATE_BYTES, InputTooLargeError, read_at_most
 from tap_core.plugin_base import CliCommand, PluginBase
+from tap_core.protocols.error_classification import SYSTEM, failure_type, summarize_error
 from tap_core.protocols.singer.catalog_file import (
     find_unknown_streams,
     parse_catalog,
@@ -46,6 +48,7 @@ from tap_core.sync.interfaces import SyncTap
 __all__ = [
     "SingerCommand",
     "mapper_command",
+    "preview_command",
     "tap_command",
     "target_command",
 ]
@@ -218,6 +221,29 @@ def tap_command(tap_class: type[SyncTap]) -> CliCommand:
     return _command(tap_class, "Execute the Singer tap.", invoke)
 
 
+def preview_command(tap_class: type[SyncTap]) -> CliCommand:
+    """Return a command whose only subcommand ``test-stream`` shows the first records of a stream.
+
+    A tap that cannot read the stream ends it with one error in the log and exit code 1.
+    """
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app.callback()(lambda: None)  # without it, typer would not expect the name of the subcommand
+
+    @app.command("test-stream")
+    def preview(
+        stream: Annotated[str, typer.Argument(help="Name of the stream.", metavar="STREAM")],
+        *,
+        config: _Config = [],  # noqa: B006  never modified
+        limit: Annotated[int, typer.Option(min=1, help="Number of records to show.")] = 5,
+    ) -> None:
+        """Show the requests, the first records and the schema of a stream."""
+        with _logged_errors(tap_class):
+            _preview(tap_class, config, stream, limit)
+
+    command: CliCommand = get_command(app)
+    return command
+
+
 def target_command(
     target_class: type[_Listener], listen: Callable[[_Listener, BinaryIO], int], epilog: str = ""
 ) -> CliCommand:
@@ -302,6 +328,28 @@ def _try_out(tap_class: type[SyncTap], config: Sequence[str], test: str, catalog
         tap.write_schemas()
     else:
         tap.run_connection_test()
+
+
+def _preview(tap_class: type[SyncTap], config: Sequence[str], stream: str, limit: int) -> None:
+    from tap_core.preview.report import preview_stream
+
+    given = ConfigInput.from_cli_args(*config)
+
+    def make_tap() -> SyncTap:
+        tap = tap_class(config=given.config, parse_env_config=given.parse_env, validate_config=True)
+        tap.config_file = given.file
+        return tap
+
+    try:
+        preview_stream(make_tap, stream, limit)
+    except (ConfigurationError, BrokenPipeError):
+        raise
+    except Exception as error:
+        is_known = failure_type(error) != SYSTEM
+        if not is_known and not isinstance(error, (SyncError, OSError)):
+            raise  # an error of the tap's code needs its traceback
+        _logger(tap_class).error(summarize_error(error) if is_known else str(error))
+        raise typer.Exit(1) from None
 
 
 def _sync(tap_class: type[SyncTap], config: Sequence[str], catalog: str, state: str) -> None:
