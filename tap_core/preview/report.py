@@ -6,6 +6,7 @@ Values of records are shown, because the user asks for them; secrets of the sett
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -36,7 +37,9 @@ def preview_stream(make_tap: Callable[[], SyncTap], name: str, limit: int) -> No
     from tap_core.http.request_listener import listen_to_requests  # imports requests
 
     with listen_to_requests(_print_request), fail_fast():
-        stream = find_stream(make_tap(), name)
+        tap = make_tap()
+        tap.metrics_logger.setLevel(logging.WARNING)  # its lines would hide the requests
+        stream = find_stream(tap, name)
         records = read_first_records(stream, limit)
     count = f"{len(records)} record{'' if len(records) == 1 else 's'}"
     more = "" if len(records) == limit else ", which has no more"
