@@ -7,7 +7,7 @@ of parent streams are read one after the other, until there are enough records.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from itertools import islice
 from types import MappingProxyType
@@ -62,7 +62,9 @@ class _DiscardingWriter:
         """Discard an event."""
 
 
-def _iterate_records(stream: SyncStream) -> Iterator[tuple[Record, Context | None]]:
+def _iterate_records(
+    stream: SyncStream,
+) -> Generator[tuple[Record, Context | None], None, None]:
     """Yield each record of a stream with the context from which its children are read."""
     for context in _iterate_contexts(stream):
         yield from _read_context(stream, context)

@@ -16,7 +16,12 @@ __all__ = ["PropertyComparison", "compare_schema"]
 
 _ANY: Final = "any"
 _CHOICES: Final = ("allOf", "anyOf", "oneOf")
-_NAMES: Final = ((type(None), "null"), (bool, "boolean"), (str, "string"), (int, "integer"))
+_NAMES: Final[tuple[tuple[type[object], str], ...]] = (
+    (type(None), "null"),
+    (bool, "boolean"),
+    (str, "string"),
+    (int, "integer"),
+)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,9 @@ def _draw_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*(Text(cell) for cell in head))
+    table = Table()
+    for cell in head:
+        table.add_column(Text(cell))
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     Console(file=sys.stdout).print(table)
