@@ -59,10 +59,13 @@ def find_name_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
     """Yield a warning for each unknown name in a template and each invalid part of a schema."""
     yield from _unknown_settings(manifest)
     for stream in _iterate_streams(manifest):
-        schema = _get_inline_schema(stream)
+        schema = _get_inline_schema(stream.get("schema_loader"))
         if schema is not None:
-            yield from _schema_faults(schema, f"{stream.path}.schema_loader.schema")
             yield from _find_unknown_properties(stream, schema)
+    for loader in _iterate_mappings(manifest.tree.get("streams")):
+        schema = _get_inline_schema(loader)
+        if schema is not None:
+            yield from _schema_faults(schema, f"{loader.path}.schema")
 
 
 def _iterate_streams(manifest: Manifest) -> Iterator[MappingNode]:
@@ -116,9 +119,19 @@ def _iterate_templates(manifest: Manifest) -> Iterator[tuple[str, int, str]]:
 # Keys, cursors and schemas
 
 
-def _get_inline_schema(stream: MappingNode) -> MappingNode | None:
-    """Return the inline schema of a stream; None if the stream has no InlineSchemaLoader."""
-    loader = stream.get("schema_loader")
+def _iterate_mappings(value: Any) -> Iterator[MappingNode]:
+    """Yield all mappings in a part of a manifest, outer ones first."""
+    waiting = [value]
+    for one in waiting:
+        if isinstance(one, MappingNode):
+            yield one
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+
+
+def _get_inline_schema(loader: Any) -> MappingNode | None:
+    """Return the schema of a schema loader; None if it is not an InlineSchemaLoader."""
     if not isinstance(loader, MappingNode) or loader.get("type") != "InlineSchemaLoader":
         return None
     schema = loader.get("schema")

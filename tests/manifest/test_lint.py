@@ -327,3 +327,23 @@ def test_summary_counts_streams_and_problems():
     bad = _NAMED.replace("[[id]]", "[idd]").replace("6.0.0", "99.0.0")
     assert lint_manifest(bad).summarize() == "manifest: 1 stream, 2 warnings."
     assert lint_manifest("a: [1").summarize() == "manifest: 1 error."
+
+
+def test_schemas_of_parent_streams_are_checked():
+    parent = _NAMED.split("streams:\n")[1].replace("type: integer", "type: integr")
+    router = (
+        "      partition_router:\n"
+        "        type: SubstreamPartitionRouter\n"
+        "        parent_stream_configs:\n"
+        "          - type: ParentStreamConfig\n"
+        "            parent_key: id\n"
+        "            partition_field: item\n"
+        "            stream:\n"
+    )
+    inner = indent(dedent(parent.replace("  - type", "    type", 1)), " " * 14)
+    text = _NAMED.replace("    schema_loader:\n", f"{router}{inner}    schema_loader:\n", 1)
+    [(_, severity, message)] = _lint(text)
+    assert (severity, message) == (
+        "warning",
+        "JSON Schema has no type 'integr'. Did you mean 'integer'?",
+    )
