@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from tap_core.streams.core import Stream
     from tap_core.sync.work_units import WorkUnit
 
-__all__ = ["StateWriter", "Tap"]
+__all__ = ["StateWriter", "Tap", "import_commands"]
 
 
 class Tap(PluginBase):
@@ -591,14 +591,17 @@ class Tap(PluginBase):
         """Return the command line of this tap: Singer's options, and its commands."""
         from tap_core.protocols.singer.cli import tap_command  # imports typer only here
 
-        return tap_command(cls, _import_commands, PORT_HINT.format(name=cls.name, role="connector"))
+        return tap_command(cls, import_commands, PORT_HINT.format(name=cls.name, role="connector"))
 
 
-def _import_commands() -> Any:
+def import_commands() -> Any:
     """Import and return the commands of a tap besides the Singer options."""
-    from tap_core.protocols.airbyte.source_commands import commands
+    from tap_core.protocols.airbyte import source_commands
+    from tap_core.protocols.singer import preview_command
 
-    return commands
+    imported = preview_command.make_app()
+    imported.registered_commands += source_commands.commands.registered_commands
+    return imported
 
 
 Tap._HOOKS = {name: get_member(Tap, name) for name in ("catalog", "write_message")}

@@ -28,9 +28,9 @@ from tap_core.parsing.command_line import (
 )
 from tap_core.redaction import redact_line, write_to_stderr
 
-__all__ = ["commands", "install", "lint", "main"]
+__all__ = ["commands", "install", "lint", "main", "try_stream"]
 
-_TAP_COMMANDS: Final = frozenset({"spec", "check", "discover", "read"})
+_TAP_COMMANDS: Final = frozenset({"spec", "check", "discover", "read", "test-stream"})
 """Commands that the tap's command line runs."""
 
 _MANIFEST: Final = "TAP_MANIFEST_FILE"
@@ -140,12 +140,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _list_commands() -> typer.Typer:
     """Return the commands of this program and, for the help, those of the tap."""
-    from tap_core.protocols.airbyte import source_commands
+    from tap_core.tap_base import import_commands
 
     listed = typer.Typer()
     listed.registered_commands = [
         *commands.registered_commands,
-        *source_commands.commands.registered_commands,
+        *import_commands().registered_commands,
     ]
     return listed
 
@@ -223,17 +223,32 @@ def lint(
     paths = [*files, *manifest] or [*filter(None, [os.environ.get(_MANIFEST)])]
     if not paths:
         context.fail("Missing argument 'FILE'.")
-    from tap_core.manifest.lint import find_problems
+    from tap_core.manifest.lint import lint_manifest
 
     is_bad = False
     for path in paths:
-        found = find_problems(Path(path))
-        for problem in found:
-            print(redact_line(str(problem)))  # noqa: T201  (the command's result)
-        if not found:
-            print(redact_line(f"{path}: no problems"))  # noqa: T201  (the command's result)
-        is_bad = is_bad or any(problem.is_error for problem in found)
+        result = lint_manifest(Path(path))
+        for line in [*map(str, result.problems), result.summarize()]:
+            print(redact_line(line))  # noqa: T201  (the command's result)
+        is_bad = is_bad or result.has_errors
     return int(is_bad)
+
+
+@commands.command("try")
+def try_stream(
+    manifest: Annotated[str, typer.Argument(metavar="FILE", help="The manifest.")],
+    stream: Annotated[str, typer.Argument(metavar="STREAM", help="Name of the stream.")],
+    config: Annotated[
+        list[str],
+        typer.Option("--config", metavar="FILE", help="A config file, or ENV.", show_default=False),
+    ] = [],  # noqa: B006  never modified
+    limit: Annotated[
+        str, typer.Option("--limit", metavar="N", help="Number of records to show.")
+    ] = "5",
+) -> int:
+    """Show the first records and the schema of a stream."""
+    named = [word for path in config for word in (_CONFIG, path)]
+    return _run(Path(manifest), {}, ["test-stream", stream, "--limit", limit, *named])
 
 
 @commands.command()

@@ -27,13 +27,13 @@ from tap_core.manifest.components.resolvers import (
 from tap_core.manifest.document import UNKNOWN, MappingNode
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import TemplateScope
-from tap_core.manifest.lint_names import find_name_problems
+from tap_core.manifest.lint_names import find_name_problems, find_version_problems
 from tap_core.manifest.literals import has_template
 from tap_core.manifest.loader import Manifest, get_template_names, read_manifest
 from tap_core.manifest.problems import ManifestProblem
 from tap_core.manifest.template_expansion import StreamTemplate, get_lines
 
-__all__ = ["Problem", "find_problems"]
+__all__ = ["LintResult", "Problem", "find_problems", "lint_manifest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +59,51 @@ class Problem:
         return f"{self.file}:{self.line}: {self.severity}: {path}{self.message}"
 
 
+@dataclass(frozen=True, slots=True)
+class LintResult:
+    """Problems of a manifest, sorted by line, and the numbers of the streams that it declares."""
+
+    name: str
+    """Path of the file, or "manifest"."""
+    problems: list[Problem]
+    streams: int = 0
+    templates: int = 0
+    """Number of dynamic streams, each of which generates streams from a template."""
+
+    @property
+    def has_errors(self) -> bool:
+        """True if the manifest or a part of it cannot run."""
+        return any(problem.is_error for problem in self.problems)
+
+    def summarize(self) -> str:
+        """Return a line such as ``manifest.yaml: 3 streams, 1 error, 2 warnings.``."""
+        errors = sum(problem.is_error for problem in self.problems)
+        counts = (
+            (self.streams, "stream"),
+            (self.templates, "stream template"),
+            (errors, "error"),
+            (len(self.problems) - errors, "warning"),
+        )
+        parts = [f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in counts if n]
+        return f"{self.name}: {', '.join(parts if self.problems else [*parts, 'no problems'])}."
+
+
 def find_problems(source: Path | str) -> list[Problem]:
-    """Return all problems in a manifest, sorted by line.
+    """Return all problems in a manifest, sorted by line; `lint_manifest` also counts its streams.
 
     ``source`` is a Path to a file, or the text of a manifest.
     """
+    return lint_manifest(source).problems
+
+
+def lint_manifest(source: Path | str) -> LintResult:
+    """Check a manifest: a file (Path), or its text (str)."""
     name = str(source) if isinstance(source, Path) else "manifest"
+    streams = templates = 0
     try:
         manifest = read_manifest(source)
         found = list(_iterate_problems(manifest))
+        streams, templates = _count(manifest, "streams"), _count(manifest, "dynamic_streams")
     except ManifestError as error:
         found = [ManifestProblem(error.line, error.path, error.message)]
     seen: dict[tuple[int, str], Problem] = {}
@@ -75,7 +111,14 @@ def find_problems(source: Path | str) -> list[Problem]:
         severity: Literal["error", "warning"] = "error" if one.is_error else "warning"
         problem = Problem(one.line, one.path, severity, one.message, name)
         seen.setdefault((problem.line, problem.message), problem)
-    return sorted(seen.values(), key=lambda problem: problem.line)
+    ordered = sorted(seen.values(), key=lambda problem: problem.line)
+    return LintResult(name, ordered, streams, templates)
+
+
+def _count(manifest: Manifest, key: str) -> int:
+    """Return the number of items of a top-level list; 0 if it is missing or not a list."""
+    found = manifest.raw.get(key)
+    return len(found) if isinstance(found, list) else 0
 
 
 def _iterate_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
@@ -84,6 +127,7 @@ def _iterate_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
     Builder(checked, None, found).build(checked.tree, DeclarativeSource)
     told = list(_check_stream_names(checked, found))
     yield from [*found, *told]
+    yield from find_version_problems(manifest)
     if not any(problem.is_error for problem in [*found, *told]):
         yield from find_name_problems(manifest)
     for line, key in manifest.duplicate_keys:

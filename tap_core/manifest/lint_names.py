@@ -1,14 +1,16 @@
-"""Lint rules for unknown names: config keys, primary keys, cursor fields and schema types.
+"""Lint rules for the version and for unknown names: settings, keys, cursor fields, schema types.
 
 A manifest with such names runs, here as in airbyte-cdk, but may lose data silently; so each is a
 warning. Names that only the config or an API can supply are not checked.
 
-Source: JSON Schema Draft 7, the meta-schema, for the schemas of streams.
+Sources: JSON Schema Draft 7, the meta-schema, for the schemas of streams; the check of the version
+in airbyte-cdk's ManifestDeclarativeSource.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tap_core.config.similar_names import suggest
@@ -19,22 +21,58 @@ from tap_core.manifest.problems import ManifestProblem
 from tap_core.manifest.spec import config_jsonschema
 from tap_core.schema.validators import find_schema_errors
 
-__all__ = ["find_name_problems"]
+__all__ = ["find_name_problems", "find_version_problems"]
 
 _PARTS: Final = ("check", "streams", "dynamic_streams", "api_budget", "concurrency_level")
 """Top-level keys whose templates may use the config."""
+_SUPPORTED: Final = (7, 39)
+"""Version of airbyte-cdk, major and minor, whose components and options are supported."""
+_VERSION: Final = re.compile(
+    r"(\d{1,9})(?:\.(\d{1,9}))?(?:\.\d+)*(?:[-.+]?[a-z][a-z\d.+-]*)?", re.IGNORECASE
+)
 _COMBINED: Final = ("allOf", "anyOf", "oneOf", "$ref")
 _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
+
+
+def find_version_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
+    """Yield a warning if the version is missing, is not a version, or is newer than supported."""
+    given = manifest.raw.get("version")
+    line = manifest.raw.lines.get("version", manifest.raw.line)
+    supported = ".".join(map(str, _SUPPORTED))
+    if given is None or given == "":
+        message = (
+            f"there is no version, without which airbyte-cdk runs no manifest: add {supported}.0."
+        )
+    elif not (parts := _VERSION.fullmatch(str(given).strip())):
+        message = f"this is not a version: {given!r}. Write one such as {supported}.0."
+    elif (int(parts[1]), int(parts[2] or 0)) > _SUPPORTED:
+        message = (
+            f"the version {given} is newer than {supported}, the newest that is supported: newer"
+            " components and options are unknown."
+        )
+    else:
+        return
+    yield ManifestProblem(line, "version", message, is_error=False)
 
 
 def find_name_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
     """Yield a warning for each unknown name in a template and each invalid part of a schema."""
     yield from _unknown_settings(manifest)
-    for stream in manifest.streams:
-        schema = _get_inline_schema(stream)
+    for stream in _iterate_streams(manifest):
+        schema = _get_inline_schema(stream.get("schema_loader"))
         if schema is not None:
-            yield from _schema_faults(schema, f"{stream.path}.schema_loader.schema")
             yield from _find_unknown_properties(stream, schema)
+    for loader in _iterate_mappings(manifest.tree.get("streams")):
+        schema = _get_inline_schema(loader)
+        if schema is not None:
+            yield from _schema_faults(schema, f"{loader.path}.schema")
+
+
+def _iterate_streams(manifest: Manifest) -> Iterator[MappingNode]:
+    """Yield the declared streams; of a StateDelegatingStream, the two that it chooses from."""
+    for stream in manifest.streams:
+        delegates = [stream.get(f"{mode}_stream") for mode in ("full_refresh", "incremental")]
+        yield from [one for one in delegates if isinstance(one, MappingNode)] or [stream]
 
 
 # Config settings
@@ -81,9 +119,19 @@ def _iterate_templates(manifest: Manifest) -> Iterator[tuple[str, int, str]]:
 # Keys, cursors and schemas
 
 
-def _get_inline_schema(stream: MappingNode) -> MappingNode | None:
-    """Return the inline schema of a stream; None if the stream has no InlineSchemaLoader."""
-    loader = stream.get("schema_loader")
+def _iterate_mappings(value: Any) -> Iterator[MappingNode]:
+    """Yield all mappings in a part of a manifest, outer ones first."""
+    waiting = [value]
+    for one in waiting:
+        if isinstance(one, MappingNode):
+            yield one
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+
+
+def _get_inline_schema(loader: Any) -> MappingNode | None:
+    """Return the schema of a schema loader; None if it is not an InlineSchemaLoader."""
     if not isinstance(loader, MappingNode) or loader.get("type") != "InlineSchemaLoader":
         return None
     schema = loader.get("schema")
@@ -92,28 +140,37 @@ def _get_inline_schema(stream: MappingNode) -> MappingNode | None:
 
 def _find_unknown_properties(stream: MappingNode, schema: MappingNode) -> Iterator[ManifestProblem]:
     """Yield a warning for each primary key or cursor field that is missing in the schema."""
-    properties = schema.get("properties")
-    if not isinstance(properties, Mapping) or not properties:
-        return
-    if any(word in schema for word in _COMBINED):
-        return
     cursor = stream.get("incremental_sync")
-    fields = [("primary_key", one, stream, "") for one in _get_key_names(stream.get("primary_key"))]
-    if isinstance(cursor, MappingNode) and isinstance(cursor.get("cursor_field"), str):
-        fields.append(("cursor_field", cursor["cursor_field"], cursor, ".incremental_sync"))
-    for option, name, node, below in fields:
-        if name not in properties and not has_template(name):
+    key = stream.get("primary_key")
+    fields = [("primary_key", one, stream, "") for one in (key if isinstance(key, list) else [key])]
+    if isinstance(cursor, MappingNode):
+        fields.append(("cursor_field", cursor.get("cursor_field"), cursor, ".incremental_sync"))
+    for option, field, node, below in fields:
+        steps = field if isinstance(field, list) else [field]
+        if not all(isinstance(step, str) and step and not has_template(step) for step in steps):
+            continue
+        message = _describe_missing(steps, schema)
+        if message is not None:
             line, path = node.lines.get(option, node.line), f"{stream.path}{below}.{option}"
-            message = f"the schema has no property '{name}'.{suggest(name, map(str, properties))}"
             yield ManifestProblem(line, path, message, is_error=False)
 
 
-def _get_key_names(primary_key: Any) -> Iterator[str]:
-    """Yield the top-level properties in a primary key."""
-    for one in primary_key if isinstance(primary_key, list) else [primary_key]:
-        first = one[0] if isinstance(one, list) and one else one
-        if isinstance(first, str) and first:
-            yield first
+def _describe_missing(steps: Sequence[str], schema: Any) -> str | None:
+    """Return a message if a schema does not have the property at a path of keys.
+
+    Return None if the schema has it, or does not name the properties at one of the levels.
+    """
+    for place, step in enumerate(steps):
+        properties = schema.get("properties") if isinstance(schema, Mapping) else None
+        if not isinstance(properties, Mapping) or not properties:
+            return None
+        if any(word in schema for word in _COMBINED):
+            return None
+        if step not in properties:
+            name = ".".join(steps[: place + 1])
+            return f"the schema has no property '{name}'.{suggest(step, map(str, properties))}"
+        schema = properties[step]
+    return None
 
 
 def _schema_faults(schema: MappingNode, path: str) -> Iterator[ManifestProblem]:

@@ -195,11 +195,17 @@ class WindowReader(ContextReader):
 
     def begin(self, context: Context | None) -> Callable[[Record], bool] | None:
         """Prepare to sync a context. Return the filter for its records, or None without one."""
+        record_filter = self.begin_preview(context)
+        if self._current is not None:
+            self._current.in_sync = True
+        return record_filter
+
+    def begin_preview(self, context: Context | None) -> Callable[[Record], bool] | None:
+        """Prepare to read a context without a sync. Return the filter for its records, or None."""
         cursor = self.stream.incremental_sync
         if cursor is None:
             return None
         self._current = self._make_pass(cursor, context)
-        self._current.in_sync = True
         record_filter = self._current.record_filter
         return None if record_filter is None else record_filter.admits
 

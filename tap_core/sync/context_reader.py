@@ -34,6 +34,13 @@ class ContextReader:
         """
         return None
 
+    def begin_preview(self, context: Context | None) -> Callable[[Record], bool] | None:  # noqa: ARG002
+        """Prepare to read a context without a sync: no state changes, and no threads are used.
+
+        Return a filter for its records, as `begin` does.
+        """
+        return None
+
     def begin_trial(self, context: Context | None) -> None:
         """Prepare a connection test, which reads only the first records of a context."""
 

@@ -7,7 +7,6 @@ one of options for ``java @file``. Both are deleted once the JVM is up.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shlex
@@ -15,9 +14,12 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from target_spark.errors import SparkUnavailableError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
 
 __all__ = ["launch_environment"]
 
@@ -103,11 +105,13 @@ def _get_library_path(
     return {_LIBRARIES: os.pathsep.join(filter(None, (str(jvm_folder), library_path)))}
 
 
-def _parse_submit_arguments(text: str) -> tuple[argparse.Namespace, list[str]]:
+def _parse_submit_arguments(text: str) -> tuple[Namespace, list[str]]:
     """Parse spark-submit arguments.
 
     Return the arguments that contain settings as a namespace, and all other arguments as a list.
     """
+    import argparse  # few settings need it
+
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False, exit_on_error=False)
     parser.add_argument("--conf", "-c", action="append", default=[])
     parser.add_argument("--properties-file")

@@ -75,6 +75,7 @@ LAYERS: dict[str, int] = {
     "tap_core.sinks": 4,  # sinks of a target
     # The sync engine and the protocols --------------------------------------------------
     "tap_core.sync": 5,  # plan, engine, child streams
+    "tap_core.preview": 5,  # first records of a stream, shown to people
     "tap_core.protocols": 5,  # readers, writers and command lines of the protocols
     # Base classes of streams ------------------------------------------------------------
     "tap_core.streams": 6,
@@ -278,7 +279,9 @@ HEAVY: dict[str, LibraryUse] = {
         why="half a second to import, and it starts a JVM; imported inside functions",
     ),
     "rich": LibraryUse(
-        ("target_spark.loader.progress",), lazily=True, why="draws on terminals only"
+        ("target_spark.loader.progress", "tap_core.preview.tables"),
+        lazily=True,
+        why="draws on terminals only",
     ),
     "py4j": LibraryUse(
         ("target_spark.spark.session", "target_spark.frames", "target_spark.writers"),
@@ -289,6 +292,7 @@ HEAVY: dict[str, LibraryUse] = {
         (
             "tap_core.parsing.command_line",
             "tap_core.protocols.singer.cli",
+            "tap_core.protocols.singer.preview_command",
             "tap_core.protocols.airbyte.cli",
             "tap_core.protocols.airbyte.cli_args",
             "tap_core.protocols.airbyte.source_commands",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import pytest
 
-from tap_core.manifest.lint import find_problems
+from tap_core.manifest.lint import find_problems, lint_manifest
 
 _GOOD = """\
 version: 6.0.0
@@ -263,3 +263,87 @@ def test_numeric_property_name_is_found_in_the_schema():
     [problem] = find_problems(text)
     assert problem.path == "streams[0].schema_loader.schema.properties.1.type"
     assert problem.line == 31
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("99.0.0", "the version 99.0.0 is newer than 7.39, the newest that is supported: newer"),
+        ("7.40.0", "the version 7.40.0 is newer than 7.39, the newest that is supported: newer"),
+        ("latest", "this is not a version: 'latest'. Write one such as 7.39.0."),
+        ("''", "there is no version, without which airbyte-cdk runs no manifest: add 7.39.0."),
+    ],
+)
+def test_unusable_version_is_a_warning(version: str, message: str):
+    [(line, severity, told)] = _lint(_NAMED.replace("version: 6.0.0", f"version: {version}"))
+    assert (line, severity) == (1, "warning")
+    assert told.startswith(message)
+
+
+def test_missing_version_is_a_warning():
+    [(line, severity, told)] = _lint(_NAMED.replace("version: 6.0.0\n", ""))
+    assert (line, severity) == (1, "warning")
+    assert told.startswith("there is no version")
+
+
+@pytest.mark.parametrize("version", ["7.39.9", "0.29", "4.5.0-rc.1", "6.0.0.dev1", "6"])
+def test_supported_version_is_not_reported(version: str):
+    assert find_problems(_NAMED.replace("version: 6.0.0", f"version: {version}")) == []
+
+
+_NESTED = "id: {type: object, properties: {number: {type: integer}, more: {type: object}}}"
+
+
+@pytest.mark.parametrize(
+    ("key", "messages"),
+    [
+        ("[[id, number]]", []),
+        ("[[id, numbr]]", ["the schema has no property 'id.numbr'. Did you mean 'number'?"]),
+        ("[[id, more, any]]", []),
+        ("[[id, number], nr]", ["the schema has no property 'nr'."]),
+    ],
+)
+def test_nested_primary_key_is_found_in_the_schema(key: str, messages: list[str]):
+    text = _NAMED.replace("[[id]]", key).replace("id: {type: integer}", _NESTED)
+    assert [message for _, _, message in _lint(text)] == messages
+
+
+def test_streams_of_a_state_delegating_stream_are_checked():
+    """Both streams that it chooses from; the same problem of both is reported once per line."""
+    head, body = _NAMED.split("  - type: DeclarativeStream\n")
+    body = dedent(body).replace("[[id]]", "[idd]")
+    text = head + "  - type: StateDelegatingStream\n    name: items\n"
+    for mode in ("full_refresh", "incremental"):
+        text += f"    {mode}_stream:\n      type: DeclarativeStream\n" + indent(body, " " * 6)
+    problems = _lint(text)
+    assert {message for _, _, message in problems} == {
+        "the schema has no property 'idd'. Did you mean 'id'?"
+    }
+    assert len(problems) == 2
+
+
+def test_summary_counts_streams_and_problems():
+    assert lint_manifest(_NAMED).summarize() == "manifest: 1 stream, no problems."
+    bad = _NAMED.replace("[[id]]", "[idd]").replace("6.0.0", "99.0.0")
+    assert lint_manifest(bad).summarize() == "manifest: 1 stream, 2 warnings."
+    assert lint_manifest("a: [1").summarize() == "manifest: 1 error."
+
+
+def test_schemas_of_parent_streams_are_checked():
+    parent = _NAMED.split("streams:\n")[1].replace("type: integer", "type: integr")
+    router = (
+        "      partition_router:\n"
+        "        type: SubstreamPartitionRouter\n"
+        "        parent_stream_configs:\n"
+        "          - type: ParentStreamConfig\n"
+        "            parent_key: id\n"
+        "            partition_field: item\n"
+        "            stream:\n"
+    )
+    inner = indent(dedent(parent.replace("  - type", "    type", 1)), " " * 14)
+    text = _NAMED.replace("    schema_loader:\n", f"{router}{inner}    schema_loader:\n", 1)
+    [(_, severity, message)] = _lint(text)
+    assert (severity, message) == (
+        "warning",
+        "JSON Schema has no type 'integr'. Did you mean 'integer'?",
+    )

@@ -479,12 +479,13 @@ class TestCommand:
     def test_lint_lists_problems_by_line(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         good = manifest(tmp_path, stream("items", "/i"))
         assert main(["lint", str(good)]) == 0
-        assert capsys.readouterr().out == f"{good}: no problems\n"
+        assert capsys.readouterr().out == f"{good}: 1 stream, no problems.\n"
         bad = manifest(tmp_path, stream("items", "/{{ confg.x }}"))
         assert main(["lint", str(bad)]) == 1
         shown = capsys.readouterr().out
         assert f"{bad}:" in shown
         assert "confg" in shown
+        assert shown.endswith(f"\n{bad}: 1 stream, 1 error.\n")
 
     def test_lint_accepts_the_manifest_like_other_commands(
         self,
@@ -499,7 +500,9 @@ class TestCommand:
         monkeypatch.setenv("TAP_MANIFEST_FILE", path)
         assert main(["lint"]) == 1
         assert main(["lint", "--manifest", "there-is-none.yaml"]) == 1
-        assert capsys.readouterr().out.count(f"{path}:") == 1
+        shown = capsys.readouterr().out.splitlines()
+        assert [line for line in shown if line.startswith(path)][1] == f"{path}: 1 stream, 1 error."
+        assert shown[-1] == "there-is-none.yaml: 1 error."
 
     def test_installed_program_runs_its_manifest(self, tmp_path: Path):
         path = manifest(tmp_path, stream("items", "/i"))

@@ -44,6 +44,9 @@ from tap_core.state.reader import read_state
 from tap_core.sync.interfaces import SyncTap
 
 __all__ = [
+    "ConfigOption",
+    "get_logger",
+    "logged_errors",
     "mapper_command",
     "tap_command",
     "target_command",
@@ -72,7 +75,7 @@ _Format = Annotated[
         **choose_from("text", "json", "markdown"),
     ),
 ]
-_Config = Annotated[
+ConfigOption: TypeAlias = Annotated[
     list[str],
     typer.Option(
         "--config",
@@ -173,7 +176,8 @@ def _normalize_test_option(args: Sequence[str]) -> list[str]:
     return ["--test=all" if arg == "--test" else arg for arg in spelled]
 
 
-def _logger(plugin: _PluginClass) -> logging.Logger:
+def get_logger(plugin: _PluginClass) -> logging.Logger:
+    """Return the logger of a plugin, which has the plugin's name."""
     return logging.getLogger(plugin.name)
 
 
@@ -197,7 +201,7 @@ def tap_command(
         version: _Version = False,
         about: _About = False,
         about_format: _Format = "text",
-        config: _Config = [],  # noqa: B006  never modified
+        config: ConfigOption = [],  # noqa: B006  never modified
         discover: _Discover = False,
         test: _Test = "disabled",
         catalog: _Catalog = "",
@@ -205,7 +209,7 @@ def tap_command(
     ) -> None:
         if context.invoked_subcommand is not None:
             return
-        with _logged_errors(tap_class):
+        with logged_errors(tap_class):
             if version or about:
                 _introduce(tap_class, version=version, about_format=about_format)
             elif discover:
@@ -258,12 +262,12 @@ def _listening_callback(
         version: _Version = False,
         about: _About = False,
         about_format: _Format = "text",
-        config: _Config = [],  # noqa: B006  never modified
+        config: ConfigOption = [],  # noqa: B006  never modified
         file_input: _Input = "",
     ) -> None:
         if context.invoked_subcommand is not None:
             return
-        with _logged_errors(plugin):
+        with logged_errors(plugin):
             if version or about:
                 _introduce(plugin, version=version, about_format=about_format)
             else:
@@ -341,7 +345,7 @@ def _sync(tap_class: type[SyncTap], config: Sequence[str], catalog: str, state: 
     )
     tap.config_file = given.file
     for sentence in find_unknown_streams(described, tap.streams) if described else ():
-        _logger(tap_class).warning(sentence)
+        get_logger(tap_class).warning(sentence)
     tap.sync_all()
 
 
@@ -350,7 +354,7 @@ def _log_version(plugin: _PluginClass) -> None:
 
     Finding the versions would slow down the start.
     """
-    logger = _logger(plugin)
+    logger = get_logger(plugin)
     if logger.isEnabledFor(logging.DEBUG):
         plugin.print_version(print_fn=logger.debug)
 
@@ -406,13 +410,13 @@ def _opened_input(path: str) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def _logged_errors(plugin: _PluginClass) -> Iterator[None]:
+def logged_errors(plugin: _PluginClass) -> Iterator[None]:
     """During the block, log Python warnings and errors instead of printing them.
 
     Expected errors, such as an invalid configuration, end the process with exit code 1.
     """
     logging.captureWarnings(capture=True)
-    sys.excepthook = _excepthook(_logger(plugin))
+    sys.excepthook = _excepthook(get_logger(plugin))
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("once", category=DeprecationWarning)
@@ -421,16 +425,16 @@ def _logged_errors(plugin: _PluginClass) -> Iterator[None]:
     except ConfigValidationError as error:  # a user's error needs no traceback
         faults = error.errors or [str(error)]
         for sentence in faults:
-            _logger(plugin).error(sentence)
+            get_logger(plugin).error(sentence)
         # Repeat all of them, because Meltano shows only the last line of a failed test.
-        _logger(plugin).error("Config validation failed: %s", "; ".join(faults))
+        get_logger(plugin).error("Config validation failed: %s", "; ".join(faults))
         raise typer.Exit(1) from None
     except ConfigurationError as error:
-        _logger(plugin).error(str(error))
+        get_logger(plugin).error(str(error))
         raise typer.Exit(1) from None
     except BrokenPipeError:
         _discard_output()
-        _logger(plugin).error("The output was closed by its reader.")
+        get_logger(plugin).error("The output was closed by its reader.")
         raise typer.Exit(1) from None
     finally:
         logging.captureWarnings(capture=False)

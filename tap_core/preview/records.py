@@ -1,0 +1,107 @@
+"""First records of one stream, read without a sync: no message is written and no state is kept.
+
+No more is requested from the source than these records need. Time windows, partitions and records
+of parent streams are read one after the other, until there are enough records.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
+from itertools import islice
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from tap_core.config.similar_names import suggest
+from tap_core.exceptions import ConfigurationError
+from tap_core.singerlib.json import load_json, serialize_json
+from tap_core.sync.engine import begin_partition, get_contexts
+from tap_core.sync.record_input import split_record_and_context
+
+if TYPE_CHECKING:
+    from tap_core.events import Event
+    from tap_core.sync.interfaces import SyncStream, SyncTap
+    from tap_core.types import Context, Record
+
+__all__ = ["find_stream", "read_first_records"]
+
+
+def find_stream(tap: SyncTap, name: str) -> SyncStream:
+    """Return the stream with a name.
+
+    Raises:
+        ConfigurationError: The tap has no such stream; the message suggests a similar name.
+    """
+    if name not in tap.streams:
+        hint = suggest(name, tap.streams) or f" Its streams: {', '.join(tap.streams) or 'none'}."
+        raise ConfigurationError(f"The tap has no stream '{name}'.{hint}")
+    return tap.streams[name]
+
+
+def read_first_records(stream: SyncStream, limit: int) -> list[dict[str, Any]]:
+    """Return the first records of a stream, at most ``limit``, as values of JSON.
+
+    They are post-processed and contain the values of their context, but are not yet mapped,
+    converted to the schema's types, or reduced to selected properties.
+    """
+    stream._tap.speak_by(_DiscardingWriter())  # a slice that ends would write its state
+    with closing(_iterate_records(stream)) as records:
+        # converted at once, because the tap's code may reuse the dict
+        return [load_json(serialize_json(record)) for record, _ in islice(records, limit)]
+
+
+class _DiscardingWriter:
+    """Protocol writer that discards all output."""
+
+    def encode(self, record: Record, /) -> bytes:  # noqa: ARG002
+        """Return an empty text."""
+        return b""
+
+    def emit(self, event: Event, /) -> None:
+        """Discard an event."""
+
+
+def _iterate_records(
+    stream: SyncStream,
+) -> Generator[tuple[Record, Context | None], None, None]:
+    """Yield each record of a stream with the context from which its children are read."""
+    for context in _iterate_contexts(stream):
+        yield from _read_context(stream, context)
+
+
+def _iterate_contexts(stream: SyncStream) -> Iterator[Context | None]:
+    """Yield the contexts of a stream; those of a child stream come from its parent's records."""
+    parent = _find_parent(stream)
+    if parent is None:
+        yield from get_contexts(stream, None)
+        return
+    for record, child_context in _iterate_records(parent):
+        for made in parent.generate_child_contexts(record=record, context=child_context):
+            if made is not None:
+                yield from get_contexts(stream, stream.preprocess_context(copy.copy(made)))
+
+
+def _find_parent(stream: SyncStream) -> SyncStream | None:
+    streams = stream._tap.streams.values()
+    return next((one for one in streams if stream in one.child_streams), None)
+
+
+def _read_context(
+    stream: SyncStream, context: Context | None
+) -> Iterator[tuple[Record, Context | None]]:
+    stream.context = MappingProxyType(dict(context)) if context else None
+    bookmark = begin_partition(stream, context, None)
+    admits = stream._reader.begin_preview(context)
+    extra: Mapping[str, Any] = (bookmark or {}) if stream.add_context_to_records else {}
+    child_context = None if context is None else copy.copy(context)
+    try:
+        for pulled in stream.get_records(context):
+            record = pulled
+            if isinstance(record, tuple):
+                record, child_context = split_record_and_context(record)
+            record = stream.post_process(record, context)
+            if record is not None and (admits is None or admits(record)):
+                yield {**extra, **record}, child_context
+    finally:
+        stream._reader.end()

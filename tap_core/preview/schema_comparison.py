@@ -1,0 +1,125 @@
+"""Comparison of the types found in records with the schema that a stream declares.
+
+A level of the schema that names no properties, as ``{"type": "object"}``, allows any: nothing in
+it is reported. Source of the types: JSON Schema Draft 7, section 6.1.1; an integer is a number
+without a fraction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+__all__ = ["PropertyComparison", "compare_schema"]
+
+_ANY: Final = "any"
+_CHOICES: Final = ("allOf", "anyOf", "oneOf")
+_NAMES: Final[tuple[tuple[type[object], str], ...]] = (
+    (type(None), "null"),
+    (bool, "boolean"),
+    (str, "string"),
+    (int, "integer"),
+)
+
+
+@dataclass(frozen=True)
+class PropertyComparison:
+    """One property of records, with the types found and the types declared."""
+
+    path: str
+    """Names from the record to the property, such as ``address.city`` or ``items[].id``."""
+    found: tuple[str, ...]
+    """JSON types of the values; empty if no record has the property."""
+    declared: tuple[str, ...] | None
+    """JSON types in the schema, ``any`` without a type; None if the schema lacks the property."""
+
+    @property
+    def problem(self) -> str:
+        """Difference between records and schema, in a few words; empty without one."""
+        if self.declared is None:
+            return "not in the schema"
+        if not self.found:
+            return "never seen"
+        allowed = {*self.declared, *(["integer"] if "number" in self.declared else [])}
+        return "" if _ANY in allowed or allowed.issuperset(self.found) else "other type"
+
+
+def compare_schema(
+    records: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]
+) -> list[PropertyComparison]:
+    """Return the properties of a schema and of records, in the order of the schema.
+
+    ``records`` contain values of JSON, with fractions as Decimal.
+    """
+    return list(_compare_objects(records, schema, ""))
+
+
+def _compare_objects(
+    values: Sequence[Mapping[str, Any]], schema: Mapping[str, Any], prefix: str
+) -> Iterator[PropertyComparison]:
+    declared = _collect_properties(schema)
+    seen: dict[str, list[Any]] = {name: [] for name in declared}
+    for value in values:
+        for name, item in value.items():
+            seen.setdefault(name, []).append(item)
+    for name, items in seen.items():
+        yield from _compare_values(f"{prefix}{name}", items, declared.get(name))
+
+
+def _compare_values(
+    path: str, values: Sequence[Any], schema: Mapping[str, Any] | None
+) -> Iterator[PropertyComparison]:
+    found = tuple(sorted({_name_type(value) for value in values}))
+    yield PropertyComparison(path, found, None if schema is None else _collect_types(schema))
+    if schema is None:
+        return
+    objects = [value for value in values if isinstance(value, Mapping)]
+    if objects and _collect_properties(schema):
+        yield from _compare_objects(objects, schema, f"{path}.")
+    lists = [value for value in values if isinstance(value, list)]
+    below = next((one["items"] for one in _iterate_variants(schema) if "items" in one), None)
+    if isinstance(below, Mapping) and any(lists):
+        yield from _compare_values(f"{path}[]", [one for each in lists for one in each], below)
+
+
+def _name_type(value: Any) -> str:
+    """Return the JSON type of a value."""
+    if isinstance(value, Decimal):
+        return "integer" if value == value.to_integral_value() else "number"
+    if isinstance(value, (Mapping, list)):
+        return "array" if isinstance(value, list) else "object"
+    return next(name for kind, name in _NAMES if isinstance(value, kind))
+
+
+def _iterate_variants(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield a schema and all schemas that ``allOf``, ``anyOf`` and ``oneOf`` in it combine."""
+    yield schema
+    for word in _CHOICES:
+        for one in schema.get(word) or ():
+            if isinstance(one, Mapping):
+                yield from _iterate_variants(one)
+
+
+def _collect_properties(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the declared properties of an object, from all variants of its schema."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for variant in _iterate_variants(schema):
+        for name, one in (variant.get("properties") or {}).items():
+            found.setdefault(name, one if isinstance(one, Mapping) else {})
+    return found
+
+
+def _collect_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the types that a schema allows; ``any`` if it, or one of its choices, has none."""
+    own = schema.get("type")
+    if own:
+        return (own,) if isinstance(own, str) else tuple(map(str, own))
+    choices = [one for word in _CHOICES for one in schema.get(word) or ()]
+    types = [_collect_types(one) if isinstance(one, Mapping) else (_ANY,) for one in choices]
+    if not types or "$ref" in schema:
+        return (_ANY,)
+    if "allOf" in schema:  # each part narrows the others: those without a type do not count
+        types = [one for one in types if one != (_ANY,)] or [(_ANY,)]
+    return tuple(dict.fromkeys(name for one in types for name in one))
