@@ -36,6 +36,8 @@ COMMANDS: Final = {
     "engine": "Start, show or stop the engine, a Spark of this machine that stays between runs.",
     "last-state": "Print the last state that is committed in the tables of a job.",
     "replay": "Load the records of a stream's quarantine again.",
+    "runs": "List the runs that loaded the tables, newest first.",
+    "show": "Show the table of a stream: columns, rows, freshness, quarantine and last runs.",
 }
 """The subcommands and their descriptions."""
 
@@ -116,7 +118,13 @@ def _run(plugin: type[CommandTarget], word: str, arguments: list[str], program: 
     try:
         target = _create_target(plugin, ConfigInput.from_cli_args(*parsed.config))
         hide = make_redactor(target.config)
-        runs = {"engine": _engine, "last-state": _last_state, "replay": _replay}
+        runs = {
+            "engine": _engine,
+            "last-state": _last_state,
+            "replay": _replay,
+            "runs": _runs,
+            "show": _show,
+        }
         return runs[word](target, parsed)
     except (ConfigurationError, TargetSparkError) as error:
         for sentence in getattr(error, "errors", None) or [str(error)]:
@@ -152,6 +160,8 @@ def _parser(word: str, program: str) -> argparse.ArgumentParser:
     elif word == "last-state":
         parser.add_argument("--job", help="the job, if it is not that of the settings")
         parser.epilog = "Exit code 1: no table holds a state of the job."
+    elif word in {"runs", "show"}:
+        _add_overview_arguments(parser, word)
     else:
         parser.add_argument("stream", help="the stream of the quarantine")
         parser.add_argument(
@@ -168,6 +178,15 @@ def _parser(word: str, program: str) -> argparse.ArgumentParser:
             " quarantine, because those rows may be newer",
         )
     return parser
+
+
+def _add_overview_arguments(parser: argparse.ArgumentParser, word: str) -> None:
+    if word == "show":
+        parser.add_argument("stream", help="the stream of the table")
+    else:
+        parser.add_argument("--limit", metavar="N", type=int, default=20, help="show N runs (20)")
+        parser.add_argument("--stream", help="show only this stream")
+    parser.add_argument("--format", choices=["json", "text"], default="text", help="of the result")
 
 
 def _print_line(text: str) -> None:
@@ -256,6 +275,30 @@ def _nothing_found(jobs: Sequence[str], tables: Sequence[RecoveredTable]) -> str
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
+
+
+# runs, show
+
+
+def _runs(plugin: CommandTarget, arguments: argparse.Namespace) -> int:
+    from target_spark.cli.table_overview import describe_runs, list_runs, to_json
+
+    config = plugin.config
+    found = list_runs(config, limit=max(1, arguments.limit), stream=arguments.stream)
+    lines = [to_json(config, found)] if arguments.format == "json" else describe_runs(config, found)
+    print("\n".join(lines))  # noqa: T201  (the result)
+    return 0
+
+
+def _show(plugin: CommandTarget, arguments: argparse.Namespace) -> int:
+    from target_spark.cli.table_overview import describe_table, show_table, to_json
+
+    config = plugin.config
+    found = show_table(config, arguments.stream)
+    is_json = arguments.format == "json"
+    lines = [to_json(config, found)] if is_json else describe_table(config, found)
+    print("\n".join(lines))  # noqa: T201  (the result)
+    return 0
 
 
 # replay

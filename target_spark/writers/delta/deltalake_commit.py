@@ -30,6 +30,7 @@ from target_spark.writers.merge_statement import BATCH_ALIAS, Merge, source_colu
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.dataset
     from deltalake import CommitProperties, DeltaTable
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "create_table",
     "delete_rows",
     "merge_rows",
+    "open_dataset",
     "read_snapshot",
 ]
 
@@ -180,6 +182,21 @@ def read_snapshot(folder: Path) -> DeltaSnapshot | None:
         takes_files,
         takes_rewrites,
     )
+
+
+def open_dataset(folder: Path) -> pa.dataset.Dataset | None:
+    """Return the rows of a Delta table in a local folder as an Arrow dataset.
+
+    Return None if there is no table, or if the library deltalake cannot read its rows, for example
+    because of deletion vectors.
+    """
+    from deltalake.exceptions import DeltaError
+
+    snapshot = read_snapshot(folder)
+    try:
+        return None if snapshot is None else snapshot.table.to_pyarrow_dataset()
+    except DeltaError:
+        return None
 
 
 def create_table(folder: Path, schema: str, properties: Mapping[str, str]) -> None:
