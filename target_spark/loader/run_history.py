@@ -13,6 +13,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from pyspark.version import __version__ as spark_version
 
 from target_spark.columns import ORDINAL, TableSchema, diff_with_table
 from target_spark.config.options import LoadOptions, RunInfo, WriteMode
@@ -44,9 +45,8 @@ _KEYS: Final = MergeKeys((), ORDINAL)
 
 def find_versions(table_format: str) -> dict[str, str]:
     """Return the versions for the rows of a run: of target-spark, and of the format's libraries."""
-    spark = version("pyspark")
-    libraries = [f"pyspark {spark}"]
-    for coordinates in required_jars(table_format, spark)[:1]:
+    libraries = [f"pyspark {spark_version}"]
+    for coordinates in required_jars(table_format, spark_version)[:1]:
         _, artifact, number = coordinates.split(":")
         libraries.append(f"{artifact} {number}")
     if table_format == "delta":
@@ -83,8 +83,7 @@ def append_run(
 
     def step() -> None:
         try:
-            columns = _prepare_columns(writer, engine.lazy_spark(), table)
-            _append(writer, engine, table, columns, _to_arrow(rows, columns), commit)
+            _append(writer, engine, table, rows, commit)
         except Exception as error:
             engine.raise_if_engine_lost(error)
             raise
@@ -133,18 +132,40 @@ def _append(
     writer: Writer,
     engine: LeasedSpark,
     table: Table,
-    columns: TableSchema,
-    rows: pa.Table,
+    rows: Sequence[Mapping[str, Any]],
     commit: CommitMetadata,
 ) -> None:
-    if isinstance(writer, DeltaWriter):
-        spark, batch = engine.lazy_spark(), SmallBatch.of(rows, columns)
-        if writer.takes_small_batch(spark, table, batch, WriteMode.APPEND):
-            writer.write_small_batch(spark, table, batch, WriteMode.APPEND, _KEYS, commit)
-            return
-    spark, rows = engine.spark(), rows.drop_columns([ORDINAL])
+    """Append rows to the table of runs, without Spark if the table allows it.
+
+    Nearly always the table has all columns already, so they are prepared only if that fails.
+    """
+    if _append_without_spark(writer, engine, table, _to_arrow(rows, SCHEMA), SCHEMA, commit):
+        return
+    columns = _prepare_columns(writer, engine.lazy_spark(), table)
+    found = _to_arrow(rows, columns)
+    if _append_without_spark(writer, engine, table, found, columns, commit):
+        return
+    spark, found = engine.spark(), found.drop_columns([ORDINAL])
     if is_remote_session(spark):
-        writer.append(spark, table, spark.createDataFrame(rows), commit, rows.num_rows)
+        writer.append(spark, table, spark.createDataFrame(found), commit, found.num_rows)
         return
     with spark_conf(spark, find_small_commit_conf(spark) | _ONE_FILE_CONF):
-        writer.append(spark, table, create_local_frame(spark, rows), commit, rows.num_rows)
+        writer.append(spark, table, create_local_frame(spark, found), commit, found.num_rows)
+
+
+def _append_without_spark(
+    writer: Writer,
+    engine: LeasedSpark,
+    table: Table,
+    rows: pa.Table,
+    columns: TableSchema,
+    commit: CommitMetadata,
+) -> bool:
+    """Append rows to a local Delta table that has the columns; return False if it is not one."""
+    if not isinstance(writer, DeltaWriter):
+        return False
+    spark, batch = engine.lazy_spark(), SmallBatch.of(rows, columns)
+    if not writer.takes_small_batch(spark, table, batch, WriteMode.APPEND):
+        return False
+    writer.write_small_batch(spark, table, batch, WriteMode.APPEND, _KEYS, commit)
+    return True
