@@ -184,6 +184,10 @@ def _format_time(at: datetime) -> str:
     return at.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
+def _format_rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"
+
+
 def _format_runs(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for _, group in groupby(rows, _get_run):
         streams = list(group)
@@ -211,9 +215,9 @@ def _format_table(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"newest row received: {_format_time(found['newest_row'])}"
     quarantine = found["quarantine"]
     if quarantine is not None:
-        yield f"quarantine: {quarantine['rows']:,} rows in {quarantine['table']}"
+        yield f"quarantine: {_format_rows(quarantine['rows'])} in {quarantine['table']}"
         for each in quarantine["reasons"]:
-            yield f"  {each['rows']:,} rows: {each['reason']}"
+            yield f"  {_format_rows(each['rows'])}: {each['reason']}"
     yield "columns:"
     for name, ddl in found["columns"].items():
         yield f"  {name} {ddl}"
