@@ -67,9 +67,12 @@ class TableReader:
     def read_rows(self, table: Table) -> list[dict[str, Any]]:
         """Return all rows of a table, which must be small, as values by column."""
         dataset = self._open_dataset(table)
-        if dataset is not None:
-            return dataset.to_table().to_pylist()
-        rows: list[dict[str, Any]] = self._writer.rows(self._spark, table).toArrow().to_pylist()
+        found = (
+            self._writer.rows(self._spark, table).toArrow()
+            if dataset is None
+            else dataset.to_table()
+        )
+        rows: list[dict[str, Any]] = found.to_pylist()
         return rows
 
     def count_rows(self, table: Table) -> int:
