@@ -408,7 +408,8 @@ class TargetSpark(PluginBase):
             rows = build_rows(report.as_dict(), loader.get_states(), versions)
             append_run(engine, options, run, rows, stopping)
         except Exception as error:  # noqa: BLE001  the run itself is not affected
-            text = f"This run is not in the table {RUNS}: {hide(first_error_line(error))}"
+            reason = hide(first_error_line(error)).rstrip(".")
+            text = f"This run is not in the table {RUNS} (setting run_history): {reason}."
             self.logger.warning("%s", text)
             report.add_remark(text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -24,7 +25,7 @@ from target_spark.loader.run_history import append_run, find_versions
 from target_spark.spark.engine import LeasedSpark
 from target_spark.tables.model import RUNS
 from target_spark.tables.runs_table import NOT_COMPLETE, SCHEMA, build_rows
-from tests.target.cli.test_target_cli import environment, run
+from tests.target.cli.test_target_cli import environment, run, running
 from tests.target.warehouse import (
     ID,
     SharedEngine,
@@ -172,9 +173,13 @@ def test_stream_of_the_same_name_has_another_folder() -> None:
 # Processes
 
 
+def lines_of(*messages: dict[str, Any]) -> bytes:
+    return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
+
+
 def load(folder: Path, *messages: dict[str, Any], end: bytes = b"", **config: Any) -> int:
     """Load messages in a process that has no Java; return its exit code."""
-    data = b"".join(json.dumps(message).encode() + b"\n" for message in messages) + end
+    data = lines_of(*messages) + end
     given = {"format": "delta", "small_batches": "delta-rs", "job": "job", **config}
     env = environment(JAVA_HOME=str(folder / "no-java"))
     return run(folder, data, env=env, **given).returncode
@@ -202,18 +207,31 @@ def test_run_is_recorded_however_it_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
+def test_run_that_a_signal_stops_is_recorded_with_its_state(tmp_path: Path) -> None:
+    given = {"format": "delta", "small_batches": "delta-rs", "flush_rows": 1}
+    with running(tmp_path, **given) as target:
+        target.send(lines_of(schema("a", ID), record("a", id=1), state(1)))
+        target.until(lambda: bool(target.lines))
+        target.process.send_signal(signal.SIGTERM)
+        assert target.end() == 0
+    (row,) = list_rows(tmp_path / "tables")
+    assert (row["outcome"], row["error"], row["written"]) == (STOPPED, None, 1)
+    assert row["state_after"] == '{"at": 1}'
+
+
+@pytest.mark.thorough
 def test_failed_append_changes_neither_the_run_nor_its_states(tmp_path: Path) -> None:
     place = tmp_path / "tables" / RUNS
     place.mkdir(parents=True)
     (place / "notes.txt").write_text("not a table")
-    data = b"".join(
-        json.dumps(message).encode() + b"\n"
-        for message in (schema("a", ID), record("a", id=1), state(1))
-    )
+    data = lines_of(schema("a", ID), record("a", id=1), state(1))
     env = environment(JAVA_HOME=str(tmp_path / "no-java"))
     done = run(tmp_path, data, env=env, format="delta", small_batches="delta-rs")
     assert (done.returncode, done.stdout) == (0, b'{"at": 1}\n')
-    assert done.stderr.count(f"This run is not in the table {RUNS}".encode()) >= 1
+    assert (
+        done.stderr.count(f"This run is not in the table {RUNS} (setting run_history)".encode())
+        >= 1
+    )
 
 
 @pytest.mark.thorough
