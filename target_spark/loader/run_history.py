@@ -23,11 +23,13 @@ from target_spark.spark.engine import LeasedSpark
 from target_spark.spark.jars import required_jars
 from target_spark.storage.hadoop_fs import is_remote_session
 from target_spark.storage.retry import retry_transient
+from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.model import RUNS, Table, TableLayout
 from target_spark.tables.runs_table import SCHEMA
 from target_spark.writers import Writer, get_writer
 from target_spark.writers.base import MergeKeys
+from target_spark.writers.delta.deltalake_commit import checkpoint_log
 from target_spark.writers.delta.small_batches import SmallBatch
 from target_spark.writers.delta.writer import DeltaWriter
 from target_spark.writers.sql import find_small_commit_conf, spark_conf
@@ -39,6 +41,9 @@ __all__ = ["append_run", "find_versions"]
 
 _ONE_FILE_CONF: Final = {"spark.sql.leafNodeDefaultParallelism": "1"}
 """Else Spark writes the rows to one file per processor."""
+
+_COMMITS_PER_CHECKPOINT: Final = 10
+"""Each run opens the table several times, and each commit since the checkpoint takes its time."""
 
 _KEYS: Final = MergeKeys((), ORDINAL)
 
@@ -168,4 +173,7 @@ def _append_without_spark(
     if not writer.takes_small_batch(spark, table, batch, WriteMode.APPEND):
         return False
     writer.write_small_batch(spark, table, batch, WriteMode.APPEND, _KEYS, commit)
+    folder = to_local_folder(table.path)
+    if folder is not None:
+        checkpoint_log(folder, _COMMITS_PER_CHECKPOINT)
     return True

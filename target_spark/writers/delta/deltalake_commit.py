@@ -16,6 +16,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -38,6 +39,7 @@ __all__ = [
     "DeltaSnapshot",
     "add_columns",
     "annotate_table",
+    "checkpoint_log",
     "commit_files",
     "create_table",
     "delete_rows",
@@ -197,6 +199,22 @@ def open_dataset(folder: Path) -> pa.dataset.Dataset | None:
         return None if snapshot is None else snapshot.table.to_pyarrow_dataset()
     except DeltaError:
         return None
+
+
+def checkpoint_log(folder: Path, interval: int) -> None:
+    """Write a checkpoint of a table's log if its newest version is a multiple of ``interval``.
+
+    Opening the table then reads the checkpoint and the later commits, instead of every commit. A
+    failure is ignored, since readers need no checkpoint.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    names = (file.stem for file in (folder / "_delta_log").glob("*.json"))
+    newest = max((int(name) for name in names if name.isdigit()), default=0)
+    if newest and newest % interval == 0:
+        with suppress(DeltaError, OSError):
+            DeltaTable(folder).create_checkpoint()
 
 
 def create_table(folder: Path, schema: str, properties: Mapping[str, str]) -> None:

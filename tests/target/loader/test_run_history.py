@@ -150,6 +150,21 @@ def test_new_columns_are_added_to_an_older_table_of_runs(tmp_path: Path) -> None
     ]
 
 
+def test_log_of_the_table_of_runs_gets_checkpoints(tmp_path: Path) -> None:
+    """Without them, each run would read every earlier commit several times."""
+    log = tmp_path / RUNS / "_delta_log"
+    append(tmp_path, make_rows(at=0))
+    append(tmp_path, make_rows(at=1))
+    text = (log / f"{2:020}.json").read_text()
+    for number in range(3, 10):  # the commits of seven more runs
+        (log / f"{number:020}.json").write_text(text)
+    append(tmp_path, make_rows(at=2))
+    assert [file.name for file in log.glob("*.checkpoint.parquet")] == [
+        f"{10:020}.checkpoint.parquet"
+    ]
+    assert [row["run"] for row in list_rows(tmp_path, limit=1)] == ["job-2"] * 2
+
+
 def test_stream_cannot_be_loaded_into_the_table_of_runs(tmp_path: Path) -> None:
     no_spark = cast("Any", None)
     warehouse = Warehouse(no_spark, no_spark, tmp_path / "tables")
