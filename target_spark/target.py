@@ -29,7 +29,13 @@ from tap_core.redaction import make_redactor, write_to_stderr
 from tap_core.types import JsonSchema
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions, RunInfo
-from target_spark.errors import FilesError, ReadingError, TargetSparkError, UnsupportedError
+from target_spark.errors import (
+    FilesError,
+    ReadingError,
+    StorageError,
+    TargetSparkError,
+    UnsupportedError,
+)
 from target_spark.loader.interfaces import ProtocolBinding
 from target_spark.loader.load_session import LoadSession
 from target_spark.loader.loader import Loader
@@ -40,7 +46,10 @@ from target_spark.loader.state_output import StateMessageWriter
 from target_spark.spark.engine import LeasedSpark
 from target_spark.spark.session import load_libraries
 from target_spark.storage.job_lock import monotonic_run_start
+from target_spark.storage.retry import first_error_line
 from target_spark.storage.spool import SpoolFolder, open_spool_folder
+from target_spark.tables.model import RUNS
+from target_spark.tables.runs_table import build_rows
 
 if TYPE_CHECKING:
     from target_spark.loader.batch_writer import BatchWriter
@@ -187,11 +196,14 @@ class TargetSpark(PluginBase):
                 with (
                     show_progress(report, self.logger),
                     binding.outlet() as outlet,
-                    self._open_run(binding, outlet, report, retries_tasks=retries_tasks) as opened,
+                    self._open_run(
+                        binding, outlet, report, faults, retries_tasks=retries_tasks
+                    ) as opened,
                 ):
                     faults += self._load(opened, feed)
             except Exception as error:  # noqa: BLE001  every failure ends in the report
-                faults.append(error)
+                if error not in faults:
+                    faults.append(error)
             self._wake_up = None
         for remark in binding.decoder.remarks():
             self.logger.warning("%s", remark)
@@ -207,17 +219,20 @@ class TargetSpark(PluginBase):
         binding: ProtocolBinding,
         outlet: StateMessageWriter,
         report: Report,
+        faults: list[BaseException],
         *,
         retries_tasks: bool,
     ) -> Iterator[LoadSession]:
         """Context manager: create and yield the objects of a run, such as Spark and the loader.
 
-        At the end they are closed in reverse order.
+        At the end they are closed in reverse order. After the last commit, and before Spark ends,
+        the run is appended to the table of runs.
 
         Args:
             binding: The reader, state format and options for the input protocol.
             outlet: The output for states.
             report: The report of the run.
+            faults: The errors of the run. An error that the block raises is added.
             retries_tasks: True to let a local Spark retry failed tasks.
         """
         job, location = settings.get_job_name(self.config), settings.get_location(self.config)
@@ -253,8 +268,10 @@ class TargetSpark(PluginBase):
                 self._stopping,
                 binding.state_format,
             )
+            stack.callback(self._record_run, loader, engine, options, run, report, faults)
             stack.enter_context(contextlib.closing(loader))
-            yield LoadSession(loader, engine, folder, run, stack.callback)
+            with _collected(faults):
+                yield LoadSession(loader, engine, folder, run, stack.callback)
         self._engine = None
 
     def _load(
@@ -352,13 +369,46 @@ class TargetSpark(PluginBase):
 
     # The report
 
+    def _record_run(
+        self,
+        loader: Loader,
+        engine: LeasedSpark,
+        options: LoadOptions,
+        run: RunInfo,
+        report: Report,
+        faults: Sequence[BaseException],
+    ) -> None:
+        """Append the run to the table of runs, if it had rows. A failure is only a warning."""
+        if options.dry_run or not options.run_history or not engine.started:
+            return
+        hide = make_redactor(self.config)
+        report.record_outcome(self._describe_outcome(faults, hide))
+        stopping = threading.Event()
+        if any(isinstance(fault, StorageError) for fault in faults):
+            stopping.set()  # its retries have just failed
+        try:
+            load_libraries()
+            from target_spark.loader.run_history import append_run, find_versions
+
+            versions = find_versions(options.format)
+            rows = build_rows(report.as_dict(), loader.get_states(), versions)
+            append_run(engine, options, run, rows, stopping)
+        except Exception as error:  # noqa: BLE001  the run itself is not affected
+            reason = hide(first_error_line(error)).rstrip(".")
+            text = f"This run is not in the table {RUNS} (setting run_history): {reason}."
+            self.logger.warning("%s", text)
+            report.add_remark(text)
+
+    def _describe_outcome(self, faults: Sequence[BaseException], hide: Callable[[str], str]) -> str:
+        done = STOPPED if self._stopping.is_set() else COMPLETE
+        return hide(" ".join(map(str, faults))) if faults else done
+
     def _report_outcome(self, report: Report, faults: Sequence[BaseException]) -> None:
         """Log the errors of a run, print its summary, and write its report file."""
         hide = make_redactor(self.config)
         for fault in faults:
             self._log(fault, hide)
-        done = STOPPED if self._stopping.is_set() else COMPLETE
-        report.record_outcome(hide(" ".join(map(str, faults))) if faults else done)
+        report.record_outcome(self._describe_outcome(faults, hide))
         for text in report.describe_quarantines():
             self.logger.warning("%s", hide(text))
         self._save(report)
@@ -394,6 +444,16 @@ def _import_commands() -> Any:
     from target_spark.cli.commands import commands
 
     return commands
+
+
+@contextlib.contextmanager
+def _collected(faults: list[BaseException]) -> Iterator[None]:
+    """Context manager: append an error of the block to ``faults``, and raise it again."""
+    try:
+        yield
+    except Exception as error:
+        faults.append(error)
+        raise
 
 
 def _record_spark(engine: LeasedSpark, report: Report) -> None:

@@ -24,7 +24,7 @@ def listen_to_requests(listener: Callable[[str, str, int | None], None]) -> Iter
     """Call ``listener`` after each request during the block.
 
     Its arguments are the HTTP method, the URL with secrets redacted, and the status of the
-    response; the status is None if there was no response.
+    response, or None without a response.
     """
     original = HTTPAdapter.send
 

@@ -1,6 +1,6 @@
 """Command `tap-manifest`: runs a manifest as a tap, under Singer, Airbyte or Fivetran.
 
-Without a command of its own, the program takes its own options (the manifest, and the behaviours in
+Without one of its commands, the program takes its own options (the manifest, and the behaviours in
 which this SDK differs from airbyte-cdk) and passes all other arguments unchanged to the tap's
 command line. Problems of a manifest are printed as lines, without a traceback.
 """

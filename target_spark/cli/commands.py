@@ -40,6 +40,8 @@ __all__ = [
     "last_state",
     "replay",
     "run",
+    "runs",
+    "show",
     "spec",
     "write",
 ]
@@ -97,6 +99,15 @@ _Here: TypeAlias = Annotated[
         metavar="STREAM",
         help="A stream that this process reads itself instead of Spark's workers; * for all.",
         show_default=False,
+    ),
+]
+_Format: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="text|json",
+        help="Format of the result.",
+        **choose_from("text", "json"),
     ),
 ]
 
@@ -212,6 +223,53 @@ def replay(
     return _run_with_target(
         context, config, lambda target: _replay(target, stream, schema, overwrite=overwrite)
     )
+
+
+@commands.command()
+def runs(
+    context: typer.Context,
+    config: Config = [],  # noqa: B006  never modified
+    limit: Annotated[str, typer.Option("--limit", metavar="N", help="Show at most N runs.")] = "20",
+    stream: Annotated[str, typer.Option("--stream", help="Show only the runs of a stream.")] = "",
+    output: _Format = "text",
+) -> int:
+    """List the runs that loaded the tables, newest first."""
+    from target_spark.cli.table_overview import describe_runs, list_runs, to_json
+
+    if not limit.isdecimal() or int(limit) < 1:
+        raise typer.BadParameter(f"--limit {limit!r} is not a number of at least 1.", context)
+
+    def act(target: CommandTarget) -> int:
+        found = list_runs(target.config, limit=int(limit), stream=stream or None)
+        as_json = output == "json"
+        lines = [to_json(target.config, found)] if as_json else describe_runs(target.config, found)
+        print("\n".join(lines))  # noqa: T201  (the result)
+        return 0
+
+    return _run_with_target(context, config, act)
+
+
+@commands.command()
+def show(
+    context: typer.Context,
+    stream: Annotated[str, typer.Argument(metavar="STREAM", help="The stream of the table.")],
+    config: Config = [],  # noqa: B006  never modified
+    output: _Format = "text",
+) -> int:
+    """Show the table of a stream.
+
+    Its columns, rows, freshness, quarantine and last runs.
+    """
+    from target_spark.cli.table_overview import describe_table, show_table, to_json
+
+    def act(target: CommandTarget) -> int:
+        found = show_table(target.config, stream)
+        as_json = output == "json"
+        lines = [to_json(target.config, found)] if as_json else describe_table(target.config, found)
+        print("\n".join(lines))  # noqa: T201  (the result)
+        return 0
+
+    return _run_with_target(context, config, act)
 
 
 @commands.command(cls=AirbyteCommand)

@@ -21,7 +21,7 @@ from target_spark.storage.retry import first_error_line
 from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import CommitMetadata, find_latest_metadata
 from target_spark.tables.identifiers import quote
-from target_spark.tables.model import Table
+from target_spark.tables.model import RUNS, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -198,7 +198,7 @@ def _in_database(
             f"The tables of {'.'.join(levels)} cannot be listed. Check catalog and database,"
             f" and the catalog's options in the setting spark: {error.getCondition()}"
         ) from error
-    names = sorted(row.tableName for row in rows if not row.isTemporary)
+    names = sorted(row.tableName for row in rows if not row.isTemporary and row.tableName != RUNS)
     yield from _by_writer(options, spark, (Table("", name, (*levels, name)) for name in names))
 
 

@@ -19,7 +19,7 @@ from tap_core.events import StreamId
 from target_spark.columns import ColumnOptions
 from target_spark.errors import UnsupportedError
 from target_spark.tables.identifiers import catalog_identifier, table_name
-from target_spark.tables.model import MaintenanceOptions, PartitionField, Table
+from target_spark.tables.model import RUNS, MaintenanceOptions, PartitionField, Table
 
 __all__ = [
     "APPENDING_FORMATS",
@@ -225,6 +225,7 @@ class LoadOptions:
         strict: True to validate each record against its schema before it is loaded.
         small_batches_without_spark: True to commit small batches by the library deltalake where
             tables allow it, and to start Spark only when it is needed.
+        run_history: True to append each run to the table of runs.
     """
 
     path: str
@@ -251,6 +252,7 @@ class LoadOptions:
     staging: str | None = None
     strict: bool = False
     small_batches_without_spark: bool = False
+    run_history: bool = True
 
     @property
     def can_upsert(self) -> bool:
@@ -287,12 +289,22 @@ class LoadOptions:
         options = self.of(stream)
         if self.namespaces_as_databases and options.catalog and not options.database:
             return self._in_own_database(stream, options.catalog)
+        is_named = bool(options.catalog or options.database)
+        is_folder = not is_named or uses_paths(self.format, options.catalog)
+        choose_name = table_name if is_folder else catalog_identifier
+        name = options.table or f"{self.table_prefix}{choose_name(stream)}"
+        return self._locate(options, name)
+
+    @property
+    def runs_table(self) -> Table:
+        """The table of runs, beside the tables of streams that have no location of their own."""
+        return self._locate(self.every, RUNS)
+
+    def _locate(self, options: StreamOptions, name: str) -> Table:
+        """Return the table ``name`` in the folder, or the catalog and database, of ``options``."""
         levels = split_identifier(options.catalog, options.database)
         if uses_paths(self.format, options.catalog):
-            name = options.table or f"{self.table_prefix}{table_name(stream)}"
             return Table("/".join((self.path.rstrip("/"), *levels, name)), name)
-        choose_name = catalog_identifier if levels else table_name
-        name = options.table or f"{self.table_prefix}{choose_name(stream)}"
         path = self.path and f"{self.path.rstrip('/')}/{name}"
         return Table(path, name, (*levels, name) if levels else ())
 

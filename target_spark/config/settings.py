@@ -354,6 +354,12 @@ SCHEMA: Final[JsonSchema] = {
             default=False,
         ),
         "report": _setting("string", "The path of the run's report, a JSON file."),
+        "run_history": _setting(
+            "boolean",
+            "Append a row for each stream of a run to the table _target_spark_runs beside the"
+            " tables: when and how the run ended, its numbers of rows, its states and its error.",
+            default=True,
+        ),
     },
 }
 
@@ -548,6 +554,7 @@ def load_options(config: Mapping[str, Any]) -> LoadOptions:
         staging=complete.get("staging"),
         strict=complete["strict"],
         small_batches_without_spark=complete["small_batches"] == "delta-rs",
+        run_history=complete["run_history"],
     )
 
 

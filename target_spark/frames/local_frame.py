@@ -22,11 +22,18 @@ from target_spark.columns import (
 from target_spark.frames.spool_frame import BatchMetadata, Counts
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from target_spark.frames.arrow_batch import ArrowBatch
 
-__all__ = ["MAX_LOCAL_BYTES", "MAX_LOCAL_ROWS", "LocalFrame", "read_local_frame"]
+__all__ = [
+    "MAX_LOCAL_BYTES",
+    "MAX_LOCAL_ROWS",
+    "LocalFrame",
+    "create_local_frame",
+    "read_local_frame",
+]
 
 MAX_LOCAL_ROWS: Final = 20_000
 """The most rows of a batch that is converted in Python; Spark converts more rows faster."""
@@ -75,14 +82,19 @@ def read_local_frame(
     except UnsupportedBatchError:
         return None
     counts = Counts(batch.table.num_rows, batch.zoneless)
-    return LocalFrame(_create_frame(spark, batch), counts, _has_unique_keys(batch, table_schema))
+    df = create_local_frame(spark, batch.table)
+    return LocalFrame(df, counts, _has_unique_keys(batch, table_schema))
 
 
-def _create_frame(spark: SparkSession, batch: ArrowBatch) -> DataFrame:
+def create_local_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """Return Arrow rows as a DataFrame, without a Spark job.
+
+    The session must not be a session of Spark Connect.
+    """
     from pyspark.sql.pandas.conversion import SparkConversionMixin
 
     # The method of SparkSession imports pandas first, which takes half a second of CPU time.
-    return SparkConversionMixin.createDataFrame(spark, batch.table)
+    return SparkConversionMixin.createDataFrame(spark, rows)
 
 
 def _has_unique_keys(batch: ArrowBatch, table_schema: TableSchema) -> bool:

@@ -75,7 +75,7 @@ from target_spark.storage.staging import stage_frame, temporary_location, transl
 from target_spark.storage.staging_upload import StagingArea, staged_for_spark
 from target_spark.storage.uris import to_local_folder, to_spark_uri
 from target_spark.tables import quarantine_table
-from target_spark.tables.commit_metadata import CommitMetadata
+from target_spark.tables.commit_metadata import CommitMetadata, find_latest_metadata
 from target_spark.tables.constraints import check_constraint_violation, is_not_null_violation
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import (
@@ -151,6 +151,7 @@ class _TableState:
             prepared again.
         drops_not_null: True if NOT NULL constraints of the columns must be dropped.
         is_new: True if this run created the table.
+        before: The newest commit metadata that earlier runs left in the table, or None.
         written: Number of rows committed by this run.
         quarantined: Number of rows of this run committed to the quarantine table.
         changes: Column changes that no `CommitResult` has reported yet.
@@ -164,6 +165,7 @@ class _TableState:
     prepared_columns: _PreparedColumns | None = None
     drops_not_null: bool = False
     is_new: bool = False
+    before: CommitMetadata | None = None
     written: int = 0
     quarantined: int = 0
     changes: list[SchemaChange] = field(default_factory=list)
@@ -221,6 +223,13 @@ class BatchWriter:
     def can_widen(self) -> CanWiden:
         """Function that returns True if the format can change an old type (DDL) to a new one."""
         return self._writer.can_widen
+
+    @property
+    def state_before(self) -> str | None:
+        """The last state that earlier runs stored in the tables of this run, or None."""
+        markers = [each.before for each in self._tables.values() if each.before is not None]
+        last = find_latest_metadata(each for each in markers if each.job in self._run.jobs)
+        return None if last is None else last.state
 
     def write(self, request: CommitRequest) -> CommitResult:
         """Commit the rows of a request to its table, after quarantining the rows that do not fit.
@@ -512,6 +521,7 @@ class BatchWriter:
         if marker is None:
             return
         if marker.run != self._run.id:  # even if the clock was set back
+            self._tables[table.key].before = marker
             with self._starting:
                 self._started = max(self._started, marker.run_started + 1)
         if marker.job not in self._run.jobs:

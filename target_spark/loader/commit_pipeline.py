@@ -116,6 +116,11 @@ class CommitPipeline:
             return self._made_writer
 
     @property
+    def state_before(self) -> str | None:
+        """The last state that earlier runs stored in the tables of this run, or None."""
+        return None if self._made_writer is None else self._made_writer.state_before
+
+    @property
     def open_bytes(self) -> int:
         """Bytes of the rows in open batches. Streams that overwrite their table are not counted."""
         return self._open_bytes

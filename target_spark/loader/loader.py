@@ -189,7 +189,7 @@ class Loader:
         options, versions = self._options, self._versions[event.stream]
         spool = Spool(self._folder, event.stream)
         stream = LoadedStream.new(event, schema, normal_digest, options, spool, versions)
-        check_table_conflicts(stream, self._table_owners)
+        check_table_conflicts(stream, self._table_owners, options.runs_table)
         self._report.record_table(str(event.stream), stream.table.name)
         for remark in stream.remarks:
             self._pipeline.add_remark(stream.id, remark)
@@ -424,6 +424,15 @@ class Loader:
         self._pipeline.wait()
         self._raise_failure()
         self._ledger.release()
+
+    def get_states(self) -> tuple[str | None, str | None]:
+        """Return the state before and the state after this run, or None for a missing one.
+
+        The first is the last state that earlier runs stored in the tables of this run, the second
+        the last state that this run emitted.
+        """
+        emitted = self._ledger.get_emitted_state()
+        return self._pipeline.state_before, None if emitted is None else emitted.state.decode()
 
     def close(self) -> None:
         """End the writer threads; nothing is committed after this call."""

@@ -125,6 +125,11 @@ class Ledger:
         with self._lock:
             if self._last_emitted <= self._last_carried:
                 return None
+        return self.get_emitted_state()
+
+    def get_emitted_state(self) -> CoveredState | None:
+        """Return the emitted states merged into one state, or None if no state was emitted."""
+        with self._lock:
             return self._merge_covered(self._states.covered(-1))
 
     # Batches

@@ -275,16 +275,25 @@ def _name_stream_in_errors(event: SchemaEvent) -> Iterator[None]:
         ) from error
 
 
-def check_table_conflicts(stream: LoadedStream, owners: dict[str, StreamId]) -> None:
-    """Check that no other stream uses the table or the quarantine table of a stream.
+def check_table_conflicts(
+    stream: LoadedStream, owners: dict[str, StreamId], runs_table: Table
+) -> None:
+    """Check that nothing else uses the table or the quarantine table of a stream.
 
-    ``owners`` maps each location of a table to its stream. The locations of the given stream are
-    added to it.
+    Args:
+        stream: The stream.
+        owners: The stream of each location of a table. The locations of the given stream are added.
+        runs_table: The table of runs, which is not a stream's.
 
     Raises:
-        UnsupportedError: Another stream uses one of these locations.
+        UnsupportedError: Another stream uses one of these locations, or the table of runs does.
     """
     for location in (*stream.table.locations, *stream.table.with_suffix(QUARANTINE).locations):
+        if location in runs_table.locations:
+            raise UnsupportedError(
+                f"Stream {stream.id} cannot be loaded into {location}, the table of runs. Set"
+                f" another table for it (streams, {stream.id}, table) or another table_prefix."
+            )
         other = owners.setdefault(location, stream.id)
         if other != stream.id:
             raise UnsupportedError(

@@ -23,7 +23,7 @@ from target_spark.warm_engine.session import EngineSession, looks_for_engine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LeasedSpark", "collect_garbage", "start_spark"]
+__all__ = ["LeasedSpark", "collect_garbage", "make_lazy_session", "start_spark"]
 
 
 _LOSS_SECONDS: Final = 10.0
@@ -217,8 +217,15 @@ class LeasedSpark:
         that passes the session on, but does not need it, does not start Spark.
         """
         if self._starts_on_demand and self._session is None:
-            return cast("SparkSession", _SessionOnDemand(self))
+            return self.lazy_spark()
         return self.spark()
+
+    def lazy_spark(self) -> SparkSession:
+        """Return an object that becomes the calling thread's session when it is used.
+
+        A caller that does not use it needs no Spark, not even one that has started.
+        """
+        return make_lazy_session(self.spark)
 
     def close(self) -> None:
         """Stop the local Spark, or end the sessions on the server. Then release the job's lock."""
@@ -244,14 +251,23 @@ class LeasedSpark:
             self._session.kill()
 
 
-class _SessionOnDemand:
-    """Session of the calling thread; the first use of an attribute starts Spark."""
+def make_lazy_session(get_spark: Callable[[], SparkSession]) -> SparkSession:
+    """Return an object with the attributes of a session. The first use of one gets the session.
 
-    def __init__(self, engine: LeasedSpark) -> None:
-        self._engine = engine
+    Args:
+        get_spark: Function that returns the session, and starts Spark if needed.
+    """
+    return cast("SparkSession", _SessionOnDemand(get_spark))
+
+
+class _SessionOnDemand:
+    """Session that is only requested when an attribute of it is used."""
+
+    def __init__(self, get_spark: Callable[[], SparkSession]) -> None:
+        self._get_spark = get_spark
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine.spark(), name)
+        return getattr(self._get_spark(), name)
 
 
 def _wait_for_leftover_engine(lease: JobLock, job: str) -> None:

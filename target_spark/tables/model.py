@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 __all__ = [
     "QUARANTINE",
+    "RUNS",
     "CommitStats",
     "MaintenanceOptions",
     "PartitionField",
@@ -21,6 +22,9 @@ __all__ = [
 
 QUARANTINE: Final = "__quarantine"
 """The suffix of a table's name that makes the name of its quarantine."""
+
+RUNS: Final = "_target_spark_runs"
+"""The name of the table of runs. No stream can be loaded into it."""
 
 Transform: TypeAlias = Literal["identity", "year", "month", "day", "hour"]
 """Partition transforms: a column's value, or a part of a date or timestamp."""

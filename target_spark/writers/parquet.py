@@ -24,7 +24,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -49,7 +49,11 @@ from target_spark.writers.base import (
 )
 from target_spark.writers.parquet_footers import row_count
 
-__all__ = ["CommitManifest", "ParquetWriter"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.dataset
+
+__all__ = ["CommitManifest", "ParquetWriter", "get_commit_time", "open_dataset"]
 
 _MANIFEST = "_manifest.json"
 _UNFINISHED = ".new"
@@ -498,6 +502,27 @@ def _with_all_columns(df: DataFrame, schema: Mapping[str, str]) -> DataFrame:
     if not missing:
         return df
     return df.withColumns(missing).select(*map(quote, (*schema, *new)))
+
+
+def get_commit_time(table: Table) -> int:
+    """Return the time of a Parquet table's last commit, in milliseconds since 1970."""
+    return (_folder(table) / _MANIFEST).stat().st_mtime_ns // 1_000_000
+
+
+def open_dataset(folder: Path) -> pa.dataset.Dataset | None:
+    """Return the committed rows of a Parquet table as an Arrow dataset, or None without files.
+
+    Columns that a file does not have are null in its rows.
+    """
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    manifest = CommitManifest.read(folder) or CommitManifest()
+    parts = [str(folder / name) for name in manifest.parts]
+    if not parts:
+        return None
+    schemas = [ds.dataset(part).schema for part in parts]
+    return ds.dataset(parts, schema=pa.unify_schemas(schemas))
 
 
 def _folder(table: Table) -> Path:

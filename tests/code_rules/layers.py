@@ -140,10 +140,12 @@ LAYERS: dict[str, int] = {
     "target_spark.loader.table_versions": 1,  # ACTIVATE_VERSION and versions of rows
     "target_spark.loader.stream_context": 3,  # loader state of one stream
     "target_spark.loader.commit_request": 3,  # requests from the loader to the batch writer
+    "target_spark.tables.runs_table": 3,  # rows of the table of runs
     "target_spark.tables.quarantine_table": 3,  # quarantine table and limit
     "target_spark.cli": 1,
     "target_spark.cli.schema_input": 2,  # SCHEMA given by a user
     "target_spark.cli.last_state": 5,  # last state in the tables
+    "target_spark.cli.table_overview": 5,  # history of runs, and one table
     "target_spark.cli.engine": 5,  # start and end of engines
     "target_spark.cli.replay": 6,  # reloading of quarantined rows
     "target_spark.cli.commands": 7,  # sub-commands
@@ -164,6 +166,7 @@ LAYERS: dict[str, int] = {
     "target_spark.warm_engine": 3,  # a Spark that stays between runs
     "target_spark.loader.write_modes": 4,  # write operation by write mode
     "target_spark.loader.batch_writer": 4,  # commit of one batch to its table
+    "target_spark.loader.run_history": 4,  # append of a run to the table of runs
     "target_spark.loader.commit_stages": 4,  # stages of one commit
     "target_spark.loader.commit_pipeline": 4,  # queues and writer threads
     "target_spark.loader.finalization": 4,  # overwrites and versions at the end of a stream
@@ -255,6 +258,7 @@ HEAVY: dict[str, LibraryUse] = {
             "target_spark.storage.shared_check",
             "target_spark.frames",
             "target_spark.loader.batch_writer",
+            "target_spark.loader.run_history",
             "target_spark.loader.batch_file_ingest",
             "target_spark.loader.batch_file_download",
             "target_spark.storage.staging",
@@ -381,10 +385,14 @@ HEAVY: dict[str, LibraryUse] = {
             "target_spark.extract",
             "target_spark.frames.arrow_batch",
             "target_spark.frames.arrow_conversion",
+            "target_spark.frames.local_frame",
+            "target_spark.loader.run_history",
             "target_spark.writers.delta.data_files",
             "target_spark.writers.delta.deltalake_commit",
             "target_spark.writers.delta.small_batches",
+            "target_spark.writers.parquet",
             "target_spark.writers.parquet_footers",
+            "target_spark.writers.table_reader",
         ),
         lazily=False,
         why="an extra: Parquet, Fivetran's batch files, and rows converted without Spark",

@@ -71,7 +71,7 @@ class SharedEngine:
     def spark(self) -> SparkSession:
         return self._session.thread_session()
 
-    spark_on_demand = spark
+    spark_on_demand = lazy_spark = spark
 
     def raise_if_engine_lost(self, error: BaseException) -> None:
         pass

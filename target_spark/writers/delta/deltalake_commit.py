@@ -16,6 +16,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +31,7 @@ from target_spark.writers.merge_statement import BATCH_ALIAS, Merge, source_colu
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.dataset
     from deltalake import CommitProperties, DeltaTable
 
 __all__ = [
@@ -37,10 +39,12 @@ __all__ = [
     "DeltaSnapshot",
     "add_columns",
     "annotate_table",
+    "checkpoint_log",
     "commit_files",
     "create_table",
     "delete_rows",
     "merge_rows",
+    "open_dataset",
     "read_snapshot",
 ]
 
@@ -180,6 +184,37 @@ def read_snapshot(folder: Path) -> DeltaSnapshot | None:
         takes_files,
         takes_rewrites,
     )
+
+
+def open_dataset(folder: Path) -> pa.dataset.Dataset | None:
+    """Return the rows of a Delta table in a local folder as an Arrow dataset.
+
+    Return None if there is no table, or if the library deltalake cannot read its rows, for example
+    because of deletion vectors.
+    """
+    from deltalake.exceptions import DeltaError
+
+    snapshot = read_snapshot(folder)
+    try:
+        return None if snapshot is None else snapshot.table.to_pyarrow_dataset()
+    except DeltaError:
+        return None
+
+
+def checkpoint_log(folder: Path, interval: int) -> None:
+    """Write a checkpoint of a table's log if its newest version is a multiple of ``interval``.
+
+    Opening the table then reads the checkpoint and the later commits, instead of every commit. A
+    failure is ignored, since readers need no checkpoint.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    names = (file.stem for file in (folder / "_delta_log").glob("*.json"))
+    newest = max((int(name) for name in names if name.isdigit()), default=0)
+    if newest and newest % interval == 0:
+        with suppress(DeltaError, OSError):
+            DeltaTable(folder).create_checkpoint()
 
 
 def create_table(folder: Path, schema: str, properties: Mapping[str, str]) -> None:

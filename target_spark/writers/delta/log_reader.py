@@ -27,6 +27,7 @@ __all__ = [
     "commits",
     "delta_ref",
     "find_latest_metadata",
+    "get_commit_time",
     "has_had_rows",
     "latest_commit",
 ]
@@ -128,6 +129,20 @@ def commits(spark: SparkSession, table: Table) -> Iterator[Commit]:
 def find_latest_metadata(spark: SparkSession, table: Table) -> CommitMetadata | None:
     """Return the newest commit metadata of target-spark in a Delta table, or None."""
     return _newest(commits(spark, table))
+
+
+def get_commit_time(spark: SparkSession, table: Table) -> int | None:
+    """Return the time of a Delta table's last commit, by any program, or None if it is not known.
+
+    The time is in milliseconds since 1970. The table must exist.
+    """
+    folder = None if table.identifier else to_local_folder(table.path)
+    if folder is not None:
+        newest = max(_versions(folder / "_delta_log"), default=None)
+        return None if newest is None else _in_file(folder, newest).get("timestamp")
+    history = spark.sql(f"DESCRIBE HISTORY {delta_ref(table)} LIMIT 1")
+    row = history.selectExpr("unix_millis(timestamp) AS at").first()
+    return None if row is None else row["at"]
 
 
 def latest_commit(folder: Path) -> CommitMetadata | None:

@@ -168,13 +168,16 @@ class DeltaWriter:
 
     keeps_batch = True
 
-    def __init__(self, *, avoids_spark: bool = False) -> None:
+    def __init__(self, *, avoids_spark: bool = False, is_exclusive: bool = True) -> None:
         """Create a writer that has not seen any table.
 
         Args:
             avoids_spark: True to use Spark only for what the library deltalake cannot do. The user
                 must have no Spark settings for Delta, since the library does not read them.
+            is_exclusive: True if the caller holds the lock of the job. Temporary folders of the
+                job's earlier runs may then be removed. False if they may belong to active runs.
         """
+        self._is_exclusive = is_exclusive
         self._tables: defaultdict[str, _TableState] = defaultdict(_TableState)
         self._avoids_spark = avoids_spark
         self._has_own_settings: bool | None = False if avoids_spark else None
@@ -790,7 +793,7 @@ class DeltaWriter:
 
     def _clean_staging(self, table: Table, job: str) -> None:
         state, folder = self._tables[table.key], _folder(table)
-        if folder is not None and not state.is_staging_clean:
+        if folder is not None and self._is_exclusive and not state.is_staging_clean:
             remove_stale_staging(folder, job)
             state.is_staging_clean = True
 

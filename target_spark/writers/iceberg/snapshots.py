@@ -38,6 +38,7 @@ __all__ = [
     "check_is_iceberg",
     "check_isolation",
     "find_latest_metadata",
+    "get_commit_time",
     "get_table_uuid",
     "parse_summary",
     "read_local_snapshots",
@@ -115,6 +116,7 @@ class _MetadataSnapshot(msgspec.Struct, rename="kebab"):
 
     snapshot_id: int
     parent_snapshot_id: int | None = None
+    timestamp_ms: int | None = None
     summary: dict[str, str] = {}
 
 
@@ -253,6 +255,21 @@ def find_latest_metadata(spark: SparkSession, table: Table) -> CommitMetadata | 
     """Return the newest commit metadata of target-spark in an Iceberg table, or None."""
     markers = (snapshot.marker for snapshot in snapshots(spark, table))
     return next((marker for marker in markers if marker is not None), None)
+
+
+def get_commit_time(spark: SparkSession, table: Table) -> int | None:
+    """Return the time of an Iceberg table's last snapshot, by any program, or None without any.
+
+    The time is in milliseconds since 1970. The table must exist.
+    """
+    folder = table_folder(table)
+    if folder is not None:
+        metadata = _read_metadata(folder)
+        stored = () if metadata is None else metadata.snapshots
+        return max((each.timestamp_ms or 0 for each in stored), default=None)
+    ref = resolve_table(spark, table).ref
+    row = spark.table(f"{ref}.snapshots").selectExpr("unix_millis(max(committed_at)) AS at").first()
+    return None if row is None else row["at"]
 
 
 def parse_summary(snapshot: IcebergSnapshot, *, merged: bool) -> CommitStats:

@@ -174,6 +174,7 @@ def test_tables_of_a_database_are_found_by_name(delta: Warehouse) -> None:
         spark.sql("INSERT INTO last_state.foreign VALUES (1)")
         spark.sql("CREATE TABLE last_state.empty (id BIGINT) USING delta")
         spark.sql("CREATE TABLE last_state.text (id BIGINT) USING parquet")
+        spark.sql("CREATE TABLE last_state.`_target_spark_runs` (id BIGINT) USING delta")
         given = {"path": str(delta.folder), "database": "last_state"}
         delta.load(schema("a", ID), record("a", id=1), state("named"), database="last_state")
         found = find_recoverable_tables(settings.load_options(given), lambda: spark)

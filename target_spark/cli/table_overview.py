@@ -1,0 +1,227 @@
+"""Overviews for the user: the history of runs, and the state of one stream's table.
+
+Tables are read as `target_spark.writers.table_reader` reads them, mostly without Spark. Secrets are
+redacted in every text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from tap_core.events import StreamId
+from tap_core.redaction import clean_document, make_redactor, redact, redact_line
+from target_spark.columns import EXTRACTED_AT
+from target_spark.config import settings
+from target_spark.config.options import LoadOptions
+from target_spark.errors import TableError
+from target_spark.spark.engine import start_spark
+from target_spark.tables.model import QUARANTINE, RUNS, Table
+
+if TYPE_CHECKING:
+    from target_spark.writers.table_reader import TableReader
+
+__all__ = ["describe_runs", "describe_table", "list_runs", "show_table", "to_json"]
+
+_LAST_RUNS: Final = 5
+_REASONS: Final = 5
+_RECEIVED: Final = ("_sdc_received_at", EXTRACTED_AT)
+"""Columns with the time at which a row was received, or extracted from an Airbyte source."""
+
+_COUNTED: Final = ("written", "inserted", "updated", "deleted", "quarantined")
+
+
+def list_runs(
+    config: Mapping[str, Any], *, limit: int, stream: str | None = None
+) -> list[dict[str, Any]]:
+    """Return the rows of the table of runs, newest run first.
+
+    Args:
+        config: The settings of the target.
+        limit: The largest number of runs.
+        stream: The stream whose rows are returned; None for all streams.
+
+    Raises:
+        TargetSparkError: There is no table of runs, or it cannot be read.
+    """
+    options = settings.load_options(config)
+    with _open_reader(config, options) as reader:
+        if reader.get_column_types(options.runs_table) is None:
+            raise TableError(
+                f"There is no table of runs ({options.runs_table.key}). The first run that"
+                " receives rows creates it, unless run_history is false."
+            )
+        return _read_runs(reader, options.runs_table, limit, stream)
+
+
+def show_table(config: Mapping[str, Any], stream: str) -> dict[str, Any]:
+    """Return an overview of a stream's table: columns, rows, times, quarantine and last runs.
+
+    Raises:
+        TargetSparkError: The stream has no table, or the table cannot be read.
+    """
+    options = settings.load_options(config)
+    with _open_reader(config, options) as reader:
+        table, types = _find_table(reader, options, stream)
+        metadata = reader.get_last_metadata(table)
+        received = next((name for name in _RECEIVED if name in types), None)
+        has_runs = reader.get_column_types(options.runs_table) is not None
+        runs = _read_runs(reader, options.runs_table, _LAST_RUNS, stream) if has_runs else []
+        return {
+            "stream": stream,
+            "table": table.key,
+            "format": options.format,
+            "columns": dict(types),
+            "rows": reader.count_rows(table),
+            "last_commit": reader.get_commit_time(table),
+            "job": metadata and metadata.job,
+            "run": metadata and metadata.run,
+            "newest_row": None if received is None else reader.find_newest(table, received),
+            "quarantine": _read_quarantine(reader, table.with_suffix(QUARANTINE)),
+            "runs": runs,
+        }
+
+
+def to_json(config: Mapping[str, Any], found: Any) -> str:
+    """Return an overview as JSON, with times in ISO 8601 and secrets redacted."""
+    hide = make_redactor(config)
+    document = json.loads(json.dumps(found, default=_format_time))
+    clean = clean_document(document, lambda text: hide(redact(text)), by_name=False)
+    return json.dumps(clean, indent=2, ensure_ascii=False)
+
+
+def describe_runs(config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the lines that show rows of the table of runs, with secrets redacted."""
+    return _clean(config, _format_runs(rows))
+
+
+def describe_table(config: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    """Return the lines that show what `show_table` has found, with secrets redacted."""
+    return _clean(config, _format_table(found))
+
+
+@contextmanager
+def _open_reader(config: Mapping[str, Any], options: LoadOptions) -> Iterator[TableReader]:
+    """Context manager: yield a reader of tables. If it starts Spark, Spark ends with the block."""
+    from target_spark.writers.table_reader import TableReader
+
+    sessions: list[Any] = []
+
+    def get_spark() -> Any:
+        if not sessions:
+            sessions.append(start_spark(settings.spark_settings(config)))
+        return sessions[0].spark()
+
+    try:
+        yield TableReader(options.format, get_spark)
+    finally:
+        for session in sessions:
+            session.stop()
+
+
+def _read_runs(
+    reader: TableReader, table: Table, limit: int, stream: str | None
+) -> list[dict[str, Any]]:
+    rows = [row for row in reader.read_rows(table) if stream in {None, row["stream"]}]
+    rows.sort(key=_get_run)
+    by_run = [list(group) for _, group in groupby(rows, _get_run)]
+    return [row for group in reversed(by_run[-limit:]) for row in group]
+
+
+def _get_run(row: Mapping[str, Any]) -> tuple[datetime, str]:
+    return row["started"], row["run"]
+
+
+def _find_table(
+    reader: TableReader, options: LoadOptions, stream: str
+) -> tuple[Table, Mapping[str, str]]:
+    """Return the table of a stream, and its columns.
+
+    A name with a dot may be that of a stream in a namespace.
+
+    Raises:
+        TableError: There is no table.
+    """
+    namespace, _, name = stream.rpartition(".")
+    ids = [StreamId(stream), *([StreamId(name, namespace)] if namespace else [])]
+    tables = [options.table(each) for each in ids]
+    for table in tables:
+        types = reader.get_column_types(table)
+        if types is not None:
+            return table, types
+    places = " nor ".join(table.key for table in tables)
+    raise TableError(
+        f"Stream {stream} has no table: there is no {options.format} table {places}. Check the"
+        " name of the stream and the settings of its location."
+    )
+
+
+def _read_quarantine(reader: TableReader, table: Table) -> dict[str, Any] | None:
+    """Return number and most frequent reasons of a quarantine's rows, or None without a table."""
+    if reader.get_column_types(table) is None:
+        return None
+    reasons = reader.count_items(table, "reasons", _REASONS)
+    return {
+        "table": table.key,
+        "rows": reader.count_rows(table),
+        "reasons": [{"reason": reason, "rows": rows} for reason, rows in reasons],
+    }
+
+
+# Text
+
+
+def _clean(config: Mapping[str, Any], lines: Iterator[str]) -> list[str]:
+    hide = make_redactor(config)
+    return [redact_line(hide(line)) for line in lines]
+
+
+def _format_time(at: datetime) -> str:
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _format_rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"
+
+
+def _format_runs(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for _, group in groupby(rows, _get_run):
+        streams = list(group)
+        run = streams[0]
+        yield (
+            f"{_format_time(run['started'])}  {run['outcome']} after {run['seconds']:,.1f} s,"
+            f" job {run['job']}, run {run['run']}"
+        )
+        for row in streams:
+            counts = [f"{row[name]:,} {name}" for name in _COUNTED if row[name]]
+            yield f"  {row['stream']}: " + ", ".join([f"{row['received']:,} received", *counts])
+            if row["schema_changes"]:
+                yield f"    schema changes: {row['schema_changes']}"
+        if run["error"]:
+            yield f"  error: {run['error']}"
+
+
+def _format_table(found: Mapping[str, Any]) -> Iterator[str]:
+    yield f"stream {found['stream']}, {found['format']} table {found['table']}"
+    yield f"rows: {found['rows']:,}"
+    if found["last_commit"] is not None:
+        of_run = f" (job {found['job']}, run {found['run']})" if found["run"] else ""
+        yield f"last commit: {_format_time(found['last_commit'])}{of_run}"
+    if found["newest_row"] is not None:
+        yield f"newest row received: {_format_time(found['newest_row'])}"
+    quarantine = found["quarantine"]
+    if quarantine is not None:
+        yield f"quarantine: {_format_rows(quarantine['rows'])} in {quarantine['table']}"
+        for each in quarantine["reasons"]:
+            yield f"  {_format_rows(each['rows'])}: {each['reason']}"
+    yield "columns:"
+    for name, ddl in found["columns"].items():
+        yield f"  {name} {ddl}"
+    if found["runs"]:
+        yield f"last runs (table {RUNS}):"
+        for line in _format_runs(found["runs"]):
+            yield f"  {line}"

@@ -1,0 +1,179 @@
+"""Append of a run to the table of runs, after the last commit of the run.
+
+Runs of several jobs append to the table, also at the same time, so none of them owns it. Its
+commits carry the job `RUNS` and no state, so that they never count as commits of a job. A Delta
+table in a local folder is written without Spark, which may have ended by then.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.version import __version__ as spark_version
+
+from target_spark.columns import ORDINAL, TableSchema, diff_with_table
+from target_spark.config.options import LoadOptions, RunInfo, WriteMode
+from target_spark.frames.arrow_conversion import arrow_type
+from target_spark.frames.local_frame import create_local_frame
+from target_spark.spark.engine import LeasedSpark
+from target_spark.spark.jars import required_jars
+from target_spark.storage.hadoop_fs import is_remote_session
+from target_spark.storage.retry import retry_transient
+from target_spark.storage.uris import to_local_folder
+from target_spark.tables.commit_metadata import CommitMetadata
+from target_spark.tables.model import RUNS, Table, TableLayout
+from target_spark.tables.runs_table import SCHEMA
+from target_spark.writers import Writer, get_writer
+from target_spark.writers.base import MergeKeys
+from target_spark.writers.delta.deltalake_commit import checkpoint_log
+from target_spark.writers.delta.small_batches import SmallBatch
+from target_spark.writers.delta.writer import DeltaWriter
+from target_spark.writers.sql import find_small_commit_conf, spark_conf
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["append_run", "find_versions"]
+
+_ONE_FILE_CONF: Final = {"spark.sql.leafNodeDefaultParallelism": "1"}
+"""Else Spark writes the rows to one file per processor."""
+
+_COMMITS_PER_CHECKPOINT: Final = 10
+"""Each run opens the table several times, and each commit since the checkpoint takes its time."""
+
+_KEYS: Final = MergeKeys((), ORDINAL)
+
+
+def find_versions(table_format: str) -> dict[str, str]:
+    """Return the versions for the rows of a run: of target-spark, and of the format's libraries."""
+    libraries = [f"pyspark {spark_version}"]
+    for coordinates in required_jars(table_format, spark_version)[:1]:
+        _, artifact, number = coordinates.split(":")
+        libraries.append(f"{artifact} {number}")
+    if table_format == "delta":
+        libraries.append(f"deltalake {version('deltalake')}")
+    return {
+        "target_spark_version": version("tap-core-sdk"),
+        "library_versions": ", ".join(libraries),
+    }
+
+
+def append_run(
+    engine: LeasedSpark,
+    options: LoadOptions,
+    run: RunInfo,
+    rows: Sequence[Mapping[str, Any]],
+    stopping: threading.Event | None = None,
+) -> None:
+    """Append the rows of a run to the table of runs in one commit. Create the table if needed.
+
+    Transient failures and conflicts with other runs are retried. A retry never repeats the rows.
+
+    Args:
+        engine: The Spark process of the run.
+        options: The options of the load, which determine table and format.
+        run: The run.
+        rows: The rows as values by column, as `build_rows` returns them.
+        stopping: Event that prevents retries while it is set; None to retry in any case.
+
+    Raises:
+        TargetSparkError: The rows cannot be written.
+    """
+    table, writer = options.runs_table, _create_writer(options.format)
+    commit = CommitMetadata(RUNS, run.id, run.started, batch=1, ordinal=0)
+
+    def step() -> None:
+        try:
+            _append(writer, engine, table, rows, commit)
+        except Exception as error:
+            engine.raise_if_engine_lost(error)
+            raise
+
+    def before_retry(error: BaseException) -> None:
+        if engine.failure is not None:
+            raise engine.failure from error
+
+    retry_transient(step, f"Table {table.name}", before_retry, stopping)
+
+
+def _create_writer(table_format: str) -> Writer:
+    if table_format == "delta":
+        return DeltaWriter(avoids_spark=True, is_exclusive=False)
+    return get_writer(table_format)
+
+
+def _prepare_columns(writer: Writer, spark: SparkSession, table: Table) -> TableSchema:
+    """Create the table of runs, or add the columns that are new in this release.
+
+    Return the columns of the table.
+    """
+    types = writer.get_column_types(spark, table)
+    if types is None:
+        writer.create(spark, table, SCHEMA, TableLayout(), has_rows=True)
+        return SCHEMA
+    sources = writer.sources(spark, table)
+    columns, changes = diff_with_table(SCHEMA, types, writer.can_widen, sources)
+    if changes:
+        writer.alter(spark, table, changes)
+        writer.annotate(spark, table, columns)
+    return columns
+
+
+def _to_arrow(rows: Sequence[Mapping[str, Any]], columns: TableSchema) -> pa.Table:
+    """Return rows with the columns that this release fills, and the position of each row."""
+    filled = [column for column in columns.columns if column.is_fed]
+    arrays = {
+        column.name: pa.array([row[column.source] for row in rows], arrow_type(column.type))
+        for column in filled
+    }
+    return pa.table({**arrays, ORDINAL: pa.array(range(len(rows)), pa.int64())})
+
+
+def _append(
+    writer: Writer,
+    engine: LeasedSpark,
+    table: Table,
+    rows: Sequence[Mapping[str, Any]],
+    commit: CommitMetadata,
+) -> None:
+    """Append rows to the table of runs, without Spark if the table allows it.
+
+    Nearly always the table has all columns already, so they are prepared only if that fails.
+    """
+    if _append_without_spark(writer, engine, table, _to_arrow(rows, SCHEMA), SCHEMA, commit):
+        return
+    columns = _prepare_columns(writer, engine.lazy_spark(), table)
+    found = _to_arrow(rows, columns)
+    if _append_without_spark(writer, engine, table, found, columns, commit):
+        return
+    spark, found = engine.spark(), found.drop_columns([ORDINAL])
+    if is_remote_session(spark):
+        writer.append(spark, table, spark.createDataFrame(found), commit, found.num_rows)
+        return
+    with spark_conf(spark, find_small_commit_conf(spark) | _ONE_FILE_CONF):
+        writer.append(spark, table, create_local_frame(spark, found), commit, found.num_rows)
+
+
+def _append_without_spark(
+    writer: Writer,
+    engine: LeasedSpark,
+    table: Table,
+    rows: pa.Table,
+    columns: TableSchema,
+    commit: CommitMetadata,
+) -> bool:
+    """Append rows to a local Delta table that has the columns; return False if it is not one."""
+    if not isinstance(writer, DeltaWriter):
+        return False
+    spark, batch = engine.lazy_spark(), SmallBatch.of(rows, columns)
+    if not writer.takes_small_batch(spark, table, batch, WriteMode.APPEND):
+        return False
+    writer.write_small_batch(spark, table, batch, WriteMode.APPEND, _KEYS, commit)
+    folder = to_local_folder(table.path)
+    if folder is not None:
+        checkpoint_log(folder, _COMMITS_PER_CHECKPOINT)
+    return True

@@ -1,0 +1,98 @@
+"""The table of runs: its columns, and its rows made from the report of a run.
+
+A run has one row for each of its streams. Later releases may add columns, and never remove or
+reinterpret one. The values are those of the report, in which secrets are redacted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any, Final
+
+from target_spark.columns import Column, ColumnType, Double, Integer, TableSchema, Text, Timestamp
+from target_spark.loader.report import COMPLETE, STOPPED
+
+__all__ = ["NOT_COMPLETE", "SCHEMA", "build_rows"]
+
+NOT_COMPLETE: Final = "not complete"
+"""The outcome of a run with an error, as the summary of the report names it."""
+
+_COUNTS: Final = (
+    "received",
+    "written",
+    "inserted",
+    "updated",
+    "deleted",
+    "quarantined",
+    "bytes",
+    "commits",
+)
+"""The columns that are counts of the report."""
+
+_COLUMNS: Final[Mapping[str, ColumnType]] = {
+    "job": Text(),
+    "run": Text(),
+    "stream": Text(),
+    "table": Text(),
+    "started": Timestamp(),
+    "ended": Timestamp(),
+    "seconds": Double(),
+    **dict.fromkeys(_COUNTS, Integer()),
+    "schema_changes": Text(),
+    "state_before": Text(),
+    "state_after": Text(),
+    "outcome": Text(),
+    "error": Text(),
+    "target_spark_version": Text(),
+    "format": Text(),
+    "library_versions": Text(),
+}
+SCHEMA: Final = TableSchema(tuple(Column(name, name, type_) for name, type_ in _COLUMNS.items()))
+"""The columns of the table of runs."""
+
+_STATE_CHARACTERS: Final = 4 << 20
+"""The most characters of states in the rows of one run."""
+
+
+def build_rows(
+    report: Mapping[str, Any], states: tuple[str | None, str | None], versions: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return the rows of a run, one for each stream, as values by column.
+
+    A state is null if it is missing, or if the rows together would have more than 4 Mi characters
+    of states.
+
+    Args:
+        report: The report of the run, as `Report.as_dict` returns it, with the outcome.
+        states: The states before and after the run.
+        versions: The values of the columns ``target_spark_version`` and ``library_versions``.
+    """
+    streams = report["streams"]
+    has_ended_well = report["outcome"] in {COMPLETE, STOPPED}
+    is_small = sum(map(len, filter(None, states))) * len(streams) <= _STATE_CHARACTERS
+    before, after = states if is_small else (None, None)
+    of_run = {
+        "job": report["job"],
+        "run": report["run"],
+        "started": datetime.fromtimestamp(report["started"] / 1000, timezone.utc),
+        "ended": datetime.now(timezone.utc),
+        "seconds": report["seconds"],
+        "state_before": before,
+        "state_after": after,
+        "outcome": report["outcome"] if has_ended_well else NOT_COMPLETE,
+        "error": None if has_ended_well else report["outcome"],
+        "format": report["format"],
+        **versions,
+    }
+    return [
+        {
+            **of_run,
+            "stream": name,
+            "table": counts["table"],
+            **{column: counts[column] for column in _COUNTS},
+            "schema_changes": json.dumps(counts["changes"]) if counts["changes"] else None,
+        }
+        for name, counts in streams.items()
+    ]

@@ -1,0 +1,121 @@
+"""Reads of tables for the commands of a user: rows, counts, and the time of the last commit.
+
+A Delta or Parquet table in a local folder is read without Spark, if its features allow it. Spark
+reads every other table. Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from target_spark.spark.engine import make_lazy_session
+from target_spark.storage.uris import to_local_folder
+from target_spark.tables.commit_metadata import CommitMetadata
+from target_spark.tables.identifiers import quote
+from target_spark.tables.model import Table
+from target_spark.writers import parquet
+from target_spark.writers.delta import deltalake_commit, log_reader
+from target_spark.writers.delta.writer import DeltaWriter
+from target_spark.writers.iceberg import snapshots
+from target_spark.writers.registry import get_writer
+
+__all__ = ["TableReader"]
+
+
+class TableReader:
+    """Reader of the tables of one format. Spark starts only when a table cannot be read without it.
+
+    Args:
+        table_format: The name of the format, such as ``delta``.
+        get_spark: Function that returns the Spark session, and starts Spark if needed.
+    """
+
+    def __init__(self, table_format: str, get_spark: Callable[[], SparkSession]) -> None:
+        self._format = table_format
+        self._spark = make_lazy_session(get_spark)
+        is_delta = table_format == "delta"
+        self._writer = DeltaWriter(avoids_spark=True) if is_delta else get_writer(table_format)
+
+    def get_column_types(self, table: Table) -> Mapping[str, str] | None:
+        """Return the type (DDL) of each column, in table order, or None if there is no table."""
+        return self._writer.get_column_types(self._spark, table)
+
+    def get_last_metadata(self, table: Table) -> CommitMetadata | None:
+        """Return the newest commit metadata of target-spark in a table, or None if it has none."""
+        return self._writer.get_last_metadata(self._spark, table)
+
+    def get_commit_time(self, table: Table) -> datetime | None:
+        """Return the time of a table's last commit, by any program, or None if it is not known.
+
+        The table must exist. The time of a Parquet table is that of its manifest.
+        """
+        if self._format == "parquet":
+            at: int | None = parquet.get_commit_time(table)
+        elif self._format == "delta":
+            at = log_reader.get_commit_time(self._spark, table)
+        else:
+            at = snapshots.get_commit_time(self._spark, table)
+        return None if at is None else datetime.fromtimestamp(at / 1000, timezone.utc)
+
+    def read_rows(self, table: Table) -> list[dict[str, Any]]:
+        """Return all rows of a table, which must be small, as values by column."""
+        dataset = self._open_dataset(table)
+        found = (
+            self._writer.rows(self._spark, table).toArrow()
+            if dataset is None
+            else dataset.to_table()
+        )
+        rows: list[dict[str, Any]] = found.to_pylist()
+        return rows
+
+    def count_rows(self, table: Table) -> int:
+        """Return the number of rows of a table."""
+        dataset = self._open_dataset(table)
+        if dataset is not None:
+            return int(dataset.count_rows())
+        return self._writer.rows(self._spark, table).count()
+
+    def find_newest(self, table: Table, column: str) -> datetime | None:
+        """Return the greatest value of a column of timestamps, or None if it has no value."""
+        dataset = self._open_dataset(table)
+        if dataset is not None:
+            values = dataset.to_table(columns={"at": ds.field(column)})["at"]
+        else:
+            newest = self._writer.rows(self._spark, table).agg(F.max(quote(column)).alias("at"))
+            values = newest.toArrow()["at"]
+        at: datetime | None = pc.max(values).as_py()
+        return at if at is None else at.astimezone(timezone.utc)
+
+    def count_items(self, table: Table, column: str, limit: int) -> list[tuple[str, int]]:
+        """Return the most frequent texts in a column of arrays, each with its number of rows.
+
+        Args:
+            table: The table.
+            column: The column, an array of texts.
+            limit: The largest number of texts to return.
+        """
+        dataset = self._open_dataset(table)
+        if dataset is not None:
+            items = pc.list_flatten(dataset.to_table(columns={"items": ds.field(column)})["items"])
+        else:
+            rows = self._writer.rows(self._spark, table)
+            items = rows.select(F.explode(quote(column)).alias("items")).toArrow()["items"]
+        counted = [(each["values"], each["counts"]) for each in pc.value_counts(items).to_pylist()]
+        return sorted(counted, key=lambda each: (-each[1], each[0]))[:limit]
+
+    def _open_dataset(self, table: Table) -> ds.Dataset | None:
+        """Return the rows of a table that is read without Spark, or None if Spark must read it."""
+        folder = to_local_folder(table.path) if table.path else None
+        if folder is None:
+            return None
+        if self._format == "parquet":
+            return parquet.open_dataset(folder)
+        is_local_delta = self._format == "delta" and not table.identifier
+        return deltalake_commit.open_dataset(folder) if is_local_delta else None
