@@ -185,8 +185,9 @@ def _command_name(info: CommandInfo) -> str:
 
 def _markup_mode(stream: TextIO | None) -> Any:
     """Return typer's name of the format for a stream: rich for a terminal, None for plain text."""
-    is_open = stream is not None and not stream.closed
-    return "rich" if is_open and stream.isatty() else None
+    if stream is None or stream.closed:
+        return None
+    return "rich" if stream.isatty() else None
 
 
 def choose_from(*choices: str) -> dict[str, Any]:
