@@ -69,6 +69,8 @@ class _Conventions(_Base):
 
         With ``standalone_mode=False`` return the exit code instead, and raise errors of usage.
         """
+        if prog_name is None and args is not None and [*args] != sys.argv[1:]:
+            prog_name = self.name  # called in process, by a program with another name
         self.rich_markup_mode = _markup_mode(sys.stderr)
         try:
             return super().main(
