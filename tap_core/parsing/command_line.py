@@ -69,6 +69,8 @@ class _Conventions(_Base):
 
         With ``standalone_mode=False`` return the exit code instead, and raise errors of usage.
         """
+        if prog_name is None and args is not None and [*args] != sys.argv[1:]:
+            prog_name = self.name  # called in process, by a program with another name
         self.rich_markup_mode = _markup_mode(sys.stderr)
         try:
             return super().main(
@@ -185,8 +187,9 @@ def _command_name(info: CommandInfo) -> str:
 
 def _markup_mode(stream: TextIO | None) -> Any:
     """Return typer's name of the format for a stream: rich for a terminal, None for plain text."""
-    is_open = stream is not None and not stream.closed
-    return "rich" if is_open and stream.isatty() else None
+    if stream is None or stream.closed:
+        return None
+    return "rich" if stream.isatty() else None
 
 
 def choose_from(*choices: str) -> dict[str, Any]:

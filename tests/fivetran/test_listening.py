@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from tap_core.protocols.fivetran.listen_address import ALL_ADDRESSES, ListenAddress, check_host
-from tap_core.protocols.fivetran.port_command import HOST_VARIABLE, port_command
+from tap_core.protocols.fivetran.port_command import port_command
+from tap_core.protocols.fivetran.port_option import HOST_VARIABLE
 from tap_core.protocols.fivetran.request_limits import MESSAGE_LIMIT, RequestLimits
 from tests.fivetran.connecting import HERE, ROOT
 

@@ -15,13 +15,11 @@ import typer
 
 from tap_core.parsing.command_line import Program, make_program
 from tap_core.protocols.fivetran.listen_address import ALL_ADDRESSES, ListenAddress, check_host
+from tap_core.protocols.fivetran.port_option import HOST_VARIABLE
 from tap_core.protocols.fivetran.request_limits import MESSAGE_LIMIT, RequestLimits
 from tap_core.redaction import write_to_stderr
 
-__all__ = ["HOST_VARIABLE", "port_command"]
-
-HOST_VARIABLE: Final = "TAP_CORE_HOST"
-"""Environment variable with the default of ``--host``."""
+__all__ = ["port_command"]
 
 _LAST_PORT: Final = 65_535
 _USUAL: Final = RequestLimits()

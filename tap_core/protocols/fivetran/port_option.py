@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["PORT_HINT", "has_port_option"]
+__all__ = ["HOST_VARIABLE", "PORT_HINT", "has_port_option"]
+
+HOST_VARIABLE: Final = "TAP_CORE_HOST"
+"""Environment variable with the default of ``--host``."""
 
 _FLAG: Final = "--port"
 
