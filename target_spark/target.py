@@ -25,7 +25,7 @@ from tap_core.io.stdin import WakeupPipe, read_blocks
 from tap_core.plugin_base import CliCommand, PluginBase
 from tap_core.protocols.fivetran.port_option import has_port_option
 from tap_core.protocols.singer.reader import SingerReader
-from tap_core.redaction import make_redactor, write_to_stderr
+from tap_core.redaction import make_redactor, redact_line, write_to_stderr
 from tap_core.types import JsonSchema
 from target_spark.cli.commands import AIRBYTE_COMMANDS, COMMANDS, HELP, subcommand
 from target_spark.config import settings
@@ -35,9 +35,10 @@ from target_spark.loader.interfaces import ProtocolBinding
 from target_spark.loader.load_session import LoadSession
 from target_spark.loader.loader import Loader
 from target_spark.loader.metrics import job_timer
-from target_spark.loader.progress import show_progress
+from target_spark.loader.progress import is_terminal, show_progress
 from target_spark.loader.report import COMPLETE, STOPPED, Report
 from target_spark.loader.state_output import StateMessageWriter
+from target_spark.loader.terminal_summary import suggest_faster_start, summarize_tables
 from target_spark.spark.engine import LeasedSpark
 from target_spark.spark.session import load_libraries
 from target_spark.storage.job_lock import monotonic_run_start
@@ -61,6 +62,12 @@ _FAULTS_OF_THE_INPUT: Final = (
 
 _SELF_EXPLANATORY: Final = (*_FAULTS_OF_THE_INPUT, TargetSparkError, OSError)
 """Errors whose message is sufficient; all others are logged with their traceback."""
+
+
+_TYPED: Final = (
+    "Singer messages are read from the terminal. To load the messages of a tap, use a pipe:"
+    " tap-NAME --config tap.json | target-spark --config target.json. Ctrl-D ends the input."
+)
 
 
 class TargetSpark(PluginBase):
@@ -98,6 +105,7 @@ class TargetSpark(PluginBase):
         self._wake_up: WakeupPipe | None = None
         self._engine: LeasedSpark | None = None
         self._leave: Callable[[], None] | None = None
+        self._clear_progress: Callable[[], None] = lambda: None
         try:
             super().__init__(
                 config=dict(config or {}),
@@ -154,6 +162,8 @@ class TargetSpark(PluginBase):
 
     def listen(self, source: BinaryIO) -> int:
         """Load the Singer messages in ``source`` until its end. Return the exit code."""
+        if source.isatty():
+            self.logger.info("%s", _TYPED)
         options = settings.load_options(self.config)
         check = None
         if options.strict:
@@ -199,11 +209,11 @@ class TargetSpark(PluginBase):
             self._wake_up = wake_up
             try:
                 with (
-                    show_progress(report, self.logger),
+                    show_progress(report, self.logger) as self._clear_progress,
                     binding.outlet() as outlet,
                     self._open_run(binding, outlet, report, retries_tasks=retries_tasks) as opened,
                 ):
-                    faults += self._load(opened, feed)
+                    faults += self._load(opened, feed, report)
             except Exception as error:  # noqa: BLE001  every failure ends in the report
                 faults.append(error)
             self._wake_up = None
@@ -253,6 +263,7 @@ class TargetSpark(PluginBase):
                 lock_location,
                 run,
                 starts_on_demand=options.small_batches_without_spark,
+                phases=report.phases,
             )
             self._engine = stack.enter_context(contextlib.closing(engine))
             stack.callback(_record_spark, engine, report)
@@ -272,7 +283,7 @@ class TargetSpark(PluginBase):
         self._engine = None
 
     def _load(
-        self, opened: LoadSession, feed: Callable[[LoadSession], None]
+        self, opened: LoadSession, feed: Callable[[LoadSession], None], report: Report
     ) -> list[BaseException]:
         """Pass the input to the loader and finish the load. Return the errors that occurred.
 
@@ -280,11 +291,13 @@ class TargetSpark(PluginBase):
             opened: The objects of the run, such as the loader.
             feed: A function that gets these objects, and passes the events of the input to the
                 loader.
+            report: The report of the run.
         """
         faults: list[BaseException] = []
         loader = opened.loader
         try:
-            feed(opened)
+            with report.phases.run("reading"):
+                feed(opened)
         except _FAULTS_OF_THE_INPUT as error:
             faults.append(error)
         if self._stopping.is_set():
@@ -352,6 +365,7 @@ class TargetSpark(PluginBase):
         if self._wake_up is None:
             super()._handle_termination(signum, frame)
         if self._signals:
+            self._clear_progress()
             if self._engine is not None:
                 self._engine.kill()
             os._exit(128 + signum)
@@ -376,8 +390,16 @@ class TargetSpark(PluginBase):
         for text in report.describe_quarantines():
             self.logger.warning("%s", hide(text))
         self._save(report)
-        text = json.dumps(report.as_dict(), separators=(",", ":"))
-        write_to_stderr("\n".join([*report.lines(), f"REPORT: {text}", ""]))
+        lines = report.lines()
+        if is_terminal():
+            further = (
+                *summarize_tables(report, self.config),
+                *suggest_faster_start(report, self.config),
+            )
+            lines += [hide(redact_line(line)) for line in further]
+        if not is_terminal() or self.config.get("print_report"):
+            lines.append(f"REPORT: {json.dumps(report.as_dict(), separators=(',', ':'))}")
+        write_to_stderr("\n".join([*lines, ""]))
 
     def _log(self, fault: BaseException, hide: Callable[[str], str]) -> None:
         """Log an error without secrets.

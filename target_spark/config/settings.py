@@ -354,6 +354,11 @@ SCHEMA: Final[JsonSchema] = {
             default=False,
         ),
         "report": _setting("string", "The path of the run's report, a JSON file."),
+        "print_report": _setting(
+            "boolean",
+            "Print the report as a JSON line on standard error even if that is a terminal.",
+            default=False,
+        ),
     },
 }
 

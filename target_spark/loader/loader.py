@@ -190,7 +190,7 @@ class Loader:
         spool = Spool(self._folder, event.stream)
         stream = LoadedStream.new(event, schema, normal_digest, options, spool, versions)
         check_table_conflicts(stream, self._table_owners)
-        self._report.record_table(str(event.stream), stream.table.name)
+        self._report.record_table(str(event.stream), stream.table.name, stream.table.key)
         for remark in stream.remarks:
             self._pipeline.add_remark(stream.id, remark)
         return stream

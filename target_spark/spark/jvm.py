@@ -117,6 +117,11 @@ def archive_file(java: str, home: Path) -> Path:
     return _share() / f"classes-{_key(os.path.realpath(java), str(home))}.jsa"
 
 
+def has_class_archive() -> bool:
+    """Return True if the Python environment has a class archive, for any table format."""
+    return any(_share().glob("classes-*.jsa"))
+
+
 def jvm_options(given: str, *, small_runs: bool) -> Iterator[str]:
     """Yield the JVM options that make Spark faster.
 

@@ -301,6 +301,7 @@ def test_every_setting_is_listed_as_allowed_or_refused() -> None:
         "jars",
         "staging",
         "report",
+        "print_report",
         "batch_max_files",
         "batch_max_line_bytes",
         "batch_schemes",
