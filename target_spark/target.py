@@ -1,9 +1,10 @@
 """The target `target-spark`: settings, signals, and the load of its standard input.
 
 A run ends in one of three ways and reports which. Complete: exit code 0. Stopped by a signal:
-commits in progress finish and their states are emitted, exit code 0. Failed: exit code 1; after an
-input error the rows before it are committed, after any other failure nothing new is. A second
-signal ends the process at once. Spark's libraries are imported only when rows arrive.
+commits in progress finish and their states are emitted, exit code 0; after SIGINT all rows received
+so far are committed. Failed: exit code 1; after an input error the rows before it are committed,
+after any other failure nothing new is. A second signal ends the process at once. Spark's libraries
+are imported only when rows arrive.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -64,6 +66,9 @@ _SELF_EXPLANATORY: Final = (*_FAULTS_OF_THE_INPUT, TargetSparkError, OSError)
 """Errors whose message is sufficient; all others are logged with their traceback."""
 
 
+_COMMITTING: Final = (
+    "Interrupted: the rows received so far are committed. A second signal ends the run at once."
+)
 _TYPED: Final = (
     "Singer messages are read from the terminal. To load the messages of a tap, use a pipe:"
     " tap-NAME --config tap.json | target-spark --config target.json. Ctrl-D ends the input."
@@ -102,6 +107,8 @@ class TargetSpark(PluginBase):
         """
         self._signals: list[int] = []
         self._stopping = threading.Event()
+        self._input_ended = threading.Event()
+        self._commits_on_interrupt = self._is_interrupted = False
         self._wake_up: WakeupPipe | None = None
         self._engine: LeasedSpark | None = None
         self._leave: Callable[[], None] | None = None
@@ -183,6 +190,7 @@ class TargetSpark(PluginBase):
         Returns:
             The errors that occurred; empty on success.
         """
+        self._commits_on_interrupt = self.config.get("on_interrupt") != "stop"
         return self.run_load(binding, partial(self._process_events, source, binding))
 
     def run_load(
@@ -304,8 +312,13 @@ class TargetSpark(PluginBase):
             self.logger.info("Stopping: commits in progress finish, no new commit is started.")
             loader.stop()
             return faults
+        self._is_interrupted = self._input_ended.is_set()
         try:
-            loader.finish(whole=not faults)
+            if self._is_interrupted:
+                self.logger.info("%s", _COMMITTING)
+                loader.commit_received()
+            else:
+                loader.finish(whole=not faults)
         except TargetSparkError as error:
             if error not in faults:
                 faults.append(error)
@@ -321,7 +334,7 @@ class TargetSpark(PluginBase):
                 loader.process_event(event)
                 del event  # frees its rows while waiting for the next block
             loader.poll()
-            if self._stopping.is_set():
+            if self._stopping.is_set() or self._input_ended.is_set():
                 return
         for event in mapped(decoder.close()):
             loader.process_event(event)
@@ -359,8 +372,9 @@ class TargetSpark(PluginBase):
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
         """Handle a termination signal.
 
-        The first signal stops the run after the commits in progress. The second signal ends the
-        process at once.
+        The first signal stops the run after the commits in progress. If it is SIGINT and the input
+        is read from a file or a pipe, the rows received so far are committed too. The second signal
+        ends the process at once.
         """
         if self._wake_up is None:
             super()._handle_termination(signum, frame)
@@ -370,7 +384,8 @@ class TargetSpark(PluginBase):
                 self._engine.kill()
             os._exit(128 + signum)
         self._signals.append(signum)
-        self._stopping.set()
+        ends_input = signum == signal.SIGINT and self._commits_on_interrupt
+        (self._input_ended if ends_input else self._stopping).set()
         if self._engine is not None:
             self._engine.stop_waiting()
         if self._wake_up is not None:
@@ -385,7 +400,7 @@ class TargetSpark(PluginBase):
         hide = make_redactor(self.config)
         for fault in faults:
             self._log(fault, hide)
-        done = STOPPED if self._stopping.is_set() else COMPLETE
+        done = STOPPED if self._stopping.is_set() or self._is_interrupted else COMPLETE
         report.record_outcome(hide(" ".join(map(str, faults))) if faults else done)
         for text in report.describe_quarantines():
             self.logger.warning("%s", hide(text))

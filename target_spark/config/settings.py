@@ -354,6 +354,14 @@ SCHEMA: Final[JsonSchema] = {
             default=False,
         ),
         "report": _setting("string", "The path of the run's report, a JSON file."),
+        "on_interrupt": _setting(
+            "string",
+            "The effect of the first Ctrl-C (SIGINT): 'commit' to commit the rows received so far,"
+            " or 'stop' to finish only the commits in progress. A second signal ends the run at"
+            " once.",
+            enum=["commit", "stop", None],
+            default="commit",
+        ),
         "print_report": _setting(
             "boolean",
             "Print the report as a JSON line on standard error even if that is a terminal.",

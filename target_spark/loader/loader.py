@@ -418,6 +418,20 @@ class Loader:
                 self._pipeline.maintain_table(stream, options)
         self._pipeline.wait()
 
+    def commit_received(self) -> None:
+        """Commit the rows received so far, and emit the states that they held back.
+
+        The input may be incomplete. No table is overwritten, and no row of another version deleted.
+
+        Raises:
+            TargetSparkError: A commit failed.
+        """
+        for stream in self._streams.values():
+            if stream.spool.count and not stream.overwrites:
+                self._pipeline.queue_batch(stream)
+        self._pipeline.wait()
+        self.stop()
+
     def stop(self) -> None:
         """Start no more commits, wait for the running ones, and emit the states they held back."""
         self._pipeline.stop()

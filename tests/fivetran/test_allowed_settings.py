@@ -302,6 +302,7 @@ def test_every_setting_is_listed_as_allowed_or_refused() -> None:
         "staging",
         "report",
         "print_report",
+        "on_interrupt",
         "batch_max_files",
         "batch_max_line_bytes",
         "batch_schemes",
