@@ -160,10 +160,9 @@ class _ConsoleHandler(logging.Handler):
     if that is a terminal, unless the level of their logger is DEBUG.
     """
 
-    def filter(self, record: logging.LogRecord) -> bool | logging.LogRecord:
-        return not _is_hidden_metric(record) and super().filter(record)
-
     def emit(self, record: logging.LogRecord) -> None:
+        if _is_hidden_metric(record):
+            return
         try:
             sys.stderr.write(f"{self.format(record)}\n")
             sys.stderr.flush()

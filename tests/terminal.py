@@ -147,7 +147,7 @@ class TerminalSession:
 
     def start(self, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
         """Start a program whose standard streams, unless given, are the terminal."""
-        streams = dict.fromkeys(("stdin", "stdout", "stderr"), self.descriptor)
+        streams: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), self.descriptor)
         return subprocess.Popen(command, **{**streams, **options})
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ from target_spark.phases import Phases
 from tests.terminal import TerminalSession, open_terminal
 
 ROOT = Path(__file__).parents[3]
-PATIENCE = 60
+PATIENCE = 200
 
 TAP = """
 import sys, time
