@@ -34,6 +34,7 @@ __all__ = [
     "archive_options",
     "cache_folder",
     "find_exit_seconds",
+    "has_class_archive",
     "jvm_options",
     "spark_home",
 ]
