@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pytest
@@ -23,7 +24,7 @@ from tests.target.cli.test_target_cli import (
 
 pytestmark = pytest.mark.thorough
 
-WITHOUT_SPARK = {"format": "delta", "small_batches": "delta-rs"}
+WITHOUT_SPARK: dict[str, Any] = {"format": "delta", "small_batches": "delta-rs"}
 
 
 def read_ids(folder: Path) -> list[int]:
@@ -58,7 +59,7 @@ def test_first_control_c_commits_received_rows_unless_a_setting_prevents_it(
 
 
 def test_control_c_does_not_overwrite_a_table(tmp_path: Path) -> None:
-    given = {**WITHOUT_SPARK, "write_mode": "overwrite"}
+    given: dict[str, Any] = {**WITHOUT_SPARK, "write_mode": "overwrite"}
     done = run(tmp_path, schema() + record(1) + record(2) + state({"x": 1}), **given)
     assert done.returncode == 0, done.stderr.decode()
     for lease in (tmp_path / "tables" / "_target_spark").glob("*.lease"):
