@@ -2,6 +2,7 @@
 
 - Standard output belongs to the protocol; nothing here writes to it.
 - The level is ``<PLUGIN>_LOGLEVEL``, otherwise ``LOGLEVEL``, otherwise INFO.
+- On a terminal, metrics are shown only at level DEBUG. Programs, not people, read them.
 - ``SINGER_SDK_LOG_CONFIG`` names a file for :func:`logging.config.dictConfig`. Names of singer_sdk
   in it, as Meltano writes them, mean this package's. An invalid file causes a warning only.
 - Records contain no secrets and control characters, in any format: see ``tap_core.redaction``.
@@ -155,15 +156,25 @@ def plugin_log_level(plugin_name: str) -> str:
 class _ConsoleHandler(logging.Handler):
     """Handler that writes to the current ``sys.stderr``, even after tests have replaced it.
 
-    The logging setup finds an earlier handler by this class and replaces it.
+    The logging setup finds an earlier handler by this class and replaces it. Metrics are omitted
+    if that is a terminal, unless the level of their logger is DEBUG.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
+        if _is_hidden_metric(record):
+            return
         try:
             sys.stderr.write(f"{self.format(record)}\n")
             sys.stderr.flush()
         except Exception as error:  # noqa: BLE001  `logging` would show it as it is
             write_to_stderr(f"A line of the log was lost: {format_error(error, redact)}\n")
+
+
+def _is_hidden_metric(record: logging.LogRecord) -> bool:
+    if record.name != metrics.METRICS_LOGGER_NAME or record.msg != "METRIC: %s":
+        return False
+    is_shown = metrics.get_metrics_logger().isEnabledFor(logging.DEBUG)
+    return not is_shown and sys.stderr is not None and sys.stderr.isatty()
 
 
 def setup_console_logging(log_level: str | int | None = None) -> None:

@@ -1,9 +1,10 @@
 """The target `target-spark`: settings, signals, and the load of its standard input.
 
 A run ends in one of three ways and reports which. Complete: exit code 0. Stopped by a signal:
-commits in progress finish and their states are emitted, exit code 0. Failed: exit code 1; after an
-input error the rows before it are committed, after any other failure nothing new is. A second
-signal ends the process at once. Spark's libraries are imported only when rows arrive.
+commits in progress finish and their states are emitted, exit code 0; after SIGINT all rows received
+so far are committed. Failed: exit code 1; after an input error the rows before it are committed,
+after any other failure nothing new is. A second signal ends the process at once. Spark's libraries
+are imported only when rows arrive.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +27,7 @@ from tap_core.io.stdin import WakeupPipe, read_blocks
 from tap_core.plugin_base import CliCommand, PluginBase
 from tap_core.protocols.fivetran.port_option import PORT_HINT, has_port_option
 from tap_core.protocols.singer.reader import SingerReader
-from tap_core.redaction import make_redactor, write_to_stderr
+from tap_core.redaction import make_redactor, redact_line, write_to_stderr
 from tap_core.types import JsonSchema
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions, RunInfo
@@ -40,9 +42,10 @@ from target_spark.loader.interfaces import ProtocolBinding
 from target_spark.loader.load_session import LoadSession
 from target_spark.loader.loader import Loader
 from target_spark.loader.metrics import job_timer
-from target_spark.loader.progress import show_progress
+from target_spark.loader.progress import is_terminal, show_progress
 from target_spark.loader.report import COMPLETE, STOPPED, Report
 from target_spark.loader.state_output import StateMessageWriter
+from target_spark.loader.terminal_summary import suggest_faster_start, summarize_tables
 from target_spark.spark.engine import LeasedSpark
 from target_spark.spark.session import load_libraries
 from target_spark.storage.job_lock import monotonic_run_start
@@ -69,6 +72,15 @@ _FAULTS_OF_THE_INPUT: Final = (
 
 _SELF_EXPLANATORY: Final = (*_FAULTS_OF_THE_INPUT, TargetSparkError, OSError)
 """Errors whose message is sufficient; all others are logged with their traceback."""
+
+
+_COMMITTING: Final = (
+    "Interrupted: the rows received so far are committed. A second signal ends the run at once."
+)
+_TYPED: Final = (
+    "Singer messages are read from the terminal. To load the messages of a tap, use a pipe:"
+    " tap-NAME --config tap.json | target-spark --config target.json. Ctrl-D ends the input."
+)
 
 
 class TargetSpark(PluginBase):
@@ -103,9 +115,12 @@ class TargetSpark(PluginBase):
         """
         self._signals: list[int] = []
         self._stopping = threading.Event()
+        self._input_ended = threading.Event()
+        self._commits_on_interrupt = self._is_interrupted = False
         self._wake_up: WakeupPipe | None = None
         self._engine: LeasedSpark | None = None
         self._leave: Callable[[], None] | None = None
+        self._clear_progress: Callable[[], None] = lambda: None
         try:
             super().__init__(
                 config=dict(config or {}),
@@ -149,6 +164,8 @@ class TargetSpark(PluginBase):
 
     def listen(self, source: BinaryIO) -> int:
         """Load the Singer messages in ``source`` until its end. Return the exit code."""
+        if source.isatty():
+            self.logger.info("%s", _TYPED)
         options = settings.load_options(self.config)
         check = None
         if options.strict:
@@ -168,6 +185,7 @@ class TargetSpark(PluginBase):
         Returns:
             The errors that occurred; empty on success.
         """
+        self._commits_on_interrupt = self.config.get("on_interrupt") != "stop"
         return self.run_load(binding, partial(self._process_events, source, binding))
 
     def run_load(
@@ -194,13 +212,13 @@ class TargetSpark(PluginBase):
             self._wake_up = wake_up
             try:
                 with (
-                    show_progress(report, self.logger),
+                    show_progress(report, self.logger) as self._clear_progress,
                     binding.outlet() as outlet,
                     self._open_run(
                         binding, outlet, report, faults, retries_tasks=retries_tasks
                     ) as opened,
                 ):
-                    faults += self._load(opened, feed)
+                    faults += self._load(opened, feed, report)
             except Exception as error:  # noqa: BLE001  every failure ends in the report
                 if error not in faults:
                     faults.append(error)
@@ -254,6 +272,7 @@ class TargetSpark(PluginBase):
                 lock_location,
                 run,
                 starts_on_demand=options.small_batches_without_spark,
+                phases=report.phases,
             )
             self._engine = stack.enter_context(contextlib.closing(engine))
             stack.callback(_record_spark, engine, report)
@@ -275,7 +294,7 @@ class TargetSpark(PluginBase):
         self._engine = None
 
     def _load(
-        self, opened: LoadSession, feed: Callable[[LoadSession], None]
+        self, opened: LoadSession, feed: Callable[[LoadSession], None], report: Report
     ) -> list[BaseException]:
         """Pass the input to the loader and finish the load. Return the errors that occurred.
 
@@ -283,19 +302,26 @@ class TargetSpark(PluginBase):
             opened: The objects of the run, such as the loader.
             feed: A function that gets these objects, and passes the events of the input to the
                 loader.
+            report: The report of the run.
         """
         faults: list[BaseException] = []
         loader = opened.loader
         try:
-            feed(opened)
+            with report.phases.run("reading"):
+                feed(opened)
         except _FAULTS_OF_THE_INPUT as error:
             faults.append(error)
         if self._stopping.is_set():
             self.logger.info("Stopping: commits in progress finish, no new commit is started.")
             loader.stop()
             return faults
+        self._is_interrupted = self._input_ended.is_set()
         try:
-            loader.finish(whole=not faults)
+            if self._is_interrupted:
+                self.logger.info("%s", _COMMITTING)
+                loader.commit_received()
+            else:
+                loader.finish(whole=not faults)
         except TargetSparkError as error:
             if error not in faults:
                 faults.append(error)
@@ -311,7 +337,7 @@ class TargetSpark(PluginBase):
                 loader.process_event(event)
                 del event  # frees its rows while waiting for the next block
             loader.poll()
-            if self._stopping.is_set():
+            if self._stopping.is_set() or self._input_ended.is_set():
                 return
         for event in mapped(decoder.close()):
             loader.process_event(event)
@@ -349,17 +375,20 @@ class TargetSpark(PluginBase):
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
         """Handle a termination signal.
 
-        The first signal stops the run after the commits in progress. The second signal ends the
-        process at once.
+        The first signal stops the run after the commits in progress. If it is SIGINT and the input
+        is read from a file or a pipe, the rows received so far are committed too. The second signal
+        ends the process at once.
         """
         if self._wake_up is None:
             super()._handle_termination(signum, frame)
         if self._signals:
+            self._clear_progress()
             if self._engine is not None:
                 self._engine.kill()
             os._exit(128 + signum)
         self._signals.append(signum)
-        self._stopping.set()
+        ends_input = signum == signal.SIGINT and self._commits_on_interrupt
+        (self._input_ended if ends_input else self._stopping).set()
         if self._engine is not None:
             self._engine.stop_waiting()
         if self._wake_up is not None:
@@ -400,7 +429,7 @@ class TargetSpark(PluginBase):
             report.add_remark(text)
 
     def _describe_outcome(self, faults: Sequence[BaseException], hide: Callable[[str], str]) -> str:
-        done = STOPPED if self._stopping.is_set() else COMPLETE
+        done = STOPPED if self._stopping.is_set() or self._is_interrupted else COMPLETE
         return hide(" ".join(map(str, faults))) if faults else done
 
     def _report_outcome(self, report: Report, faults: Sequence[BaseException]) -> None:
@@ -412,8 +441,16 @@ class TargetSpark(PluginBase):
         for text in report.describe_quarantines():
             self.logger.warning("%s", hide(text))
         self._save(report)
-        text = json.dumps(report.as_dict(), separators=(",", ":"))
-        write_to_stderr("\n".join([*report.lines(), f"REPORT: {text}", ""]))
+        lines = report.lines()
+        if is_terminal():
+            further = (
+                *summarize_tables(report, self.config),
+                *suggest_faster_start(report, self.config),
+            )
+            lines += [hide(redact_line(line)) for line in further]
+        if not is_terminal() or self.config.get("print_report"):
+            lines.append(f"REPORT: {json.dumps(report.as_dict(), separators=(',', ':'))}")
+        write_to_stderr("\n".join([*lines, ""]))
 
     def _log(self, fault: BaseException, hide: Callable[[str], str]) -> None:
         """Log an error without secrets.

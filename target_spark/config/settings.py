@@ -360,6 +360,19 @@ SCHEMA: Final[JsonSchema] = {
             " tables: when and how the run ended, its numbers of rows, its states and its error.",
             default=True,
         ),
+        "on_interrupt": _setting(
+            "string",
+            "The effect of the first Ctrl-C (SIGINT): 'commit' to commit the rows received so far,"
+            " or 'stop' to finish only the commits in progress. A second signal ends the run at"
+            " once.",
+            enum=["commit", "stop", None],
+            default="commit",
+        ),
+        "print_report": _setting(
+            "boolean",
+            "Print the report as a JSON line on standard error even if that is a terminal.",
+            default=False,
+        ),
     },
 }
 

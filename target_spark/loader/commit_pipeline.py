@@ -366,7 +366,11 @@ class CommitPipeline:
         started = time.monotonic()
         name = str(request.stream)
         is_large = any(batch.has_large_rows for batch in request.batches)
-        with batch_timer(name), self._large_rows if is_large else nullcontext():
+        with (
+            batch_timer(name),
+            self._report.run_commit(name),
+            self._large_rows if is_large else nullcontext(),
+        ):
             result = self.writer.write(request)
         if not (result.withheld and request.mode is WriteMode.OVERWRITE):  # may not exist
             self._last_table = request.table

@@ -190,7 +190,7 @@ class Loader:
         spool = Spool(self._folder, event.stream)
         stream = LoadedStream.new(event, schema, normal_digest, options, spool, versions)
         check_table_conflicts(stream, self._table_owners, options.runs_table)
-        self._report.record_table(str(event.stream), stream.table.name)
+        self._report.record_table(str(event.stream), stream.table.name, stream.table.key)
         for remark in stream.remarks:
             self._pipeline.add_remark(stream.id, remark)
         return stream
@@ -417,6 +417,20 @@ class Loader:
             if options.is_configured and (stream.has_rows or stream.overwrites):
                 self._pipeline.maintain_table(stream, options)
         self._pipeline.wait()
+
+    def commit_received(self) -> None:
+        """Commit the rows received so far, and emit the states that they held back.
+
+        The input may be incomplete. No table is overwritten, and no row of another version deleted.
+
+        Raises:
+            TargetSparkError: A commit failed.
+        """
+        for stream in self._streams.values():
+            if stream.spool.count and not stream.overwrites:
+                self._pipeline.queue_batch(stream)
+        self._pipeline.wait()
+        self.stop()
 
     def stop(self) -> None:
         """Start no more commits, wait for the running ones, and emit the states they held back."""

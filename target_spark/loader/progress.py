@@ -1,147 +1,182 @@
-"""Progress of a running load: a live table on a terminal, a log line every ten seconds elsewhere.
+"""Progress of a running load: a live line on a terminal, a log line every ten seconds elsewhere.
 
-Output goes to standard error only, never to standard output. On a terminal the table is shown below
-the log, and disappears when the run ends and the report is printed. All figures are read from the
-report; this module counts nothing.
+The live line is the last line of the terminal. All other lines are made its scrolling region, so
+the tap, the JVM and this process write there as if the terminal were one line shorter: none of
+their lines is joined, erased or repeated. Each change of the terminal is one write, which the
+kernel does not mix with other output. Output goes to standard error only. All figures are read from
+the report; this module counts nothing.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import select
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
 
 from tap_core.redaction import redact_line
-from target_spark.loader.report import Report, StreamCounts
+from target_spark.loader.report import Report
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-__all__ = ["show_progress"]
+__all__ = ["is_terminal", "show_progress"]
 
 _SECONDS: Final = 10.0
-_PER_SECOND: Final = 4
-_ROWS_LEFT: Final = 6
-"""Lines of the terminal that are reserved for other output than streams."""
+_REFRESH_SECONDS: Final = 0.25
+_RATE_SECONDS: Final = 5.0
+_MIN_HEIGHT: Final = 4
+"""The smallest height in lines at which a line of the terminal is used for progress."""
+
+_SAVE, _RESTORE = "\x1b7", "\x1b8"
+"""Save and restore the cursor, its colours and its position (DECSC, DECRC)."""
+_WHOLE_REGION: Final = f"{_SAVE}\x1b[r{_RESTORE}"
+"""Let all lines scroll (DECSTBM). That moves the cursor, so it is saved and restored."""
+
+
+def is_terminal() -> bool:
+    """Return True if standard error is a terminal."""
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 @contextmanager
 def show_progress(
     report: Report, logger: logging.Logger, seconds: float = _SECONDS
-) -> Iterator[None]:
+) -> Iterator[Callable[[], None]]:
     """Context manager: show the progress of a run on standard error until the block ends.
 
     Args:
-        report: The run report with the row counts to show.
-        logger: The logger for progress lines. They are logged instead if standard error is not a
-            terminal.
+        report: The run report with the phases and the row counts to show.
+        logger: The logger for progress lines. They are logged if standard error is not a terminal
+            that can show a live line.
         seconds: The seconds between two progress lines.
+
+    Yields:
+        A function that removes the live line at once, without waiting for other threads. It is for
+        a process that ends before the block does.
     """
-    if sys.stderr is not None and sys.stderr.isatty():
-        with _on_terminal(report):
-            yield
-        return
     ended = threading.Event()
+    line = _LiveLine(sys.stderr.fileno()) if _can_move_cursor() else None
+    draw = _make_draw(report, line) if line is not None else None
 
-    def log_progress() -> None:
-        while not ended.wait(seconds):
-            logger.info("Progress: %s", report.progress())
+    def show() -> None:
+        while not ended.wait(_REFRESH_SECONDS if draw else seconds):
+            if draw is None:
+                logger.info("Progress: %s", report.progress())
+            else:
+                draw()
 
-    thread = threading.Thread(target=log_progress, name="progress", daemon=True)
+    def clear() -> None:
+        ended.set()
+        if line is not None:
+            line.clear(0)
+
+    thread = threading.Thread(target=show, name="progress", daemon=True)
     thread.start()
     try:
-        yield
+        yield clear
     finally:
         ended.set()
         thread.join()
+        if line is not None:
+            line.clear()
 
 
-@contextmanager
-def _on_terminal(report: Report) -> Iterator[None]:
-    from rich.console import Console
-    from rich.file_proxy import FileProxy
-    from rich.live import Live
-
-    console = Console(file=sys.stderr)
-    rates = _Rates()
-    live = Live(
-        get_renderable=lambda: _table(report, rates, console),
-        console=console,
-        refresh_per_second=_PER_SECOND,
-        transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )
-    handlers = [
-        handler
-        for handler in logging.getLogger().handlers
-        if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr
-    ]
-    above: Any = FileProxy(console, sys.stderr)
-    for handler in handlers:
-        handler.setStream(above)
-    try:
-        with live:
-            yield
-    finally:
-        for handler in handlers:
-            handler.setStream(sys.stderr)
+def _can_move_cursor() -> bool:
+    return is_terminal() and os.environ.get("TERM", "dumb") != "dumb"
 
 
-class _Rates:
-    """Rows per second of each stream, measured over the last five seconds."""
+def _make_draw(report: Report, line: _LiveLine) -> Callable[[], None]:
+    """Return a function that draws the current progress in the live line."""
+    counted: deque[tuple[float, int]] = deque()
 
-    _OVER: Final = 5.0
+    def draw() -> None:
+        now, streams = time.monotonic(), report.streams().values()
+        received = sum(counts.received for counts in streams)
+        counted.append((now, received))
+        while now - counted[0][0] > _RATE_SECONDS:
+            counted.popleft()
+        then, before = counted[0]
+        parts = []
+        if received:
+            rate = (received - before) / (now - then) if now > then else 0.0
+            written = sum(counts.written for counts in streams)
+            waiting = sum(counts.waiting for counts in streams) / 1e6
+            parts.append(f"{received:,} rows read, {rate:,.0f}/s, {written:,} written")
+            parts += [f"{waiting:,.1f} MB waiting"] if waiting > 0 else []
+        line.draw(" | ".join([", ".join(parts), report.phases.describe()]).strip(" |"))
 
-    def __init__(self) -> None:
-        self._seen: dict[str, list[tuple[float, int]]] = {}
+    return draw
 
-    def of(self, stream: str, rows: int, now: float) -> float:
-        """Record a stream's row count, and return the current number of rows per second.
 
-        Args:
-            stream: The name of the stream.
-            rows: The number of rows received so far.
-            now: The current time in seconds, as a value of `time.monotonic`.
+class _LiveLine:
+    """Last line of a terminal, reserved while it shows a text."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._height = 0
+
+    def draw(self, text: str) -> None:
+        """Show a text in the last line, cut to its width.
+
+        Nothing is drawn while the terminal is too small or accepts no output, or while this process
+        is in the background.
         """
-        seen = self._seen.setdefault(stream, [])
-        seen.append((now, rows))
-        while len(seen) > 2 and now - seen[0][0] > self._OVER:  # noqa: PLR2004  (first and last)
-            del seen[0]
-        then, before = seen[0]
-        elapsed = now - then
-        return (rows - before) / elapsed if elapsed else 0.0
+        from rich.cells import set_cell_size
+
+        width, height = self._measure()
+        if height < _MIN_HEIGHT:
+            self.clear(0)
+            return
+        if not self._is_in_foreground():
+            return
+        reserve = "" if height == self._height else _reserve_last_line(height)
+        shown = set_cell_size(redact_line(text), width - 1).rstrip()
+        line = f"{reserve}{_SAVE}\x1b[m\x1b[{height};1H\x1b[2K{shown}{_RESTORE}"
+        if self._write(line, 0):
+            self._height = height
+
+    def clear(self, wait_seconds: float | None = None) -> None:
+        """Empty the line and let all lines scroll again.
+
+        ``wait_seconds`` is the longest wait for a terminal that accepts no output; None to wait
+        without limit.
+        """
+        height, self._height = self._height, 0
+        if height:
+            text = f"{_SAVE}\x1b[r\x1b[m\x1b[{height};1H\x1b[2K{_RESTORE}"
+            self._write(text, wait_seconds)
+
+    def _measure(self) -> tuple[int, int]:
+        try:
+            return os.get_terminal_size(self._descriptor)
+        except OSError:  # the terminal has been closed
+            return 0, 0
+
+    def _is_in_foreground(self) -> bool:
+        try:
+            return os.tcgetpgrp(self._descriptor) == os.getpgrp()
+        except OSError:  # not the terminal that controls this process
+            return True
+
+    def _write(self, text: str, wait_seconds: float | None) -> bool:
+        """Write a text. Return False if the terminal is closed or accepts no output in time."""
+        data = text.encode(errors="replace")
+        with suppress(OSError):
+            if select.select([], [self._descriptor], [], wait_seconds)[1]:
+                while data:
+                    data = data[os.write(self._descriptor, data) :]
+        return not data
 
 
-def _table(report: Report, rates: _Rates, console: Console) -> Table:
-    from rich.table import Table
-    from rich.text import Text
+def _reserve_last_line(height: int) -> str:
+    """Return the control sequences that make all lines but the last one scroll.
 
-    streams, now = report.streams(), time.monotonic()
-    table = Table(box=None, pad_edge=False)
-    table.add_column("stream")
-    for head in ("read", "rows/s", "written", "waiting"):
-        table.add_column(head, justify="right")
-    rows = {name: rates.of(name, counts.received, now) for name, counts in streams.items()}
-    room = max(1, console.height - _ROWS_LEFT)
-    liveliest = sorted(streams, key=lambda name: (rows[name], streams[name].waiting))[-room:]
-    for name in (each for each in streams if each in liveliest):
-        table.add_row(Text(redact_line(name)), *_cells(streams[name], rows[name]))
-    if len(streams) > 1:
-        total = StreamCounts(
-            received=sum(each.received for each in streams.values()),
-            written=sum(each.written for each in streams.values()),
-            waiting=sum(each.waiting for each in streams.values()),
-        )
-        table.add_row(f"{len(streams)} streams", *_cells(total, sum(rows.values())))
-    return table
-
-
-def _cells(counts: StreamCounts, rate: float) -> tuple[str, str, str, str]:
-    waiting = f"{counts.waiting / 1e6:,.1f} MB" if counts.waiting > 0 else ""
-    return f"{counts.received:,}", f"{rate:,.0f}", f"{counts.written:,}", waiting
+    A line feed first makes room below the cursor. Whatever is below it is erased: nothing, or the
+    live line itself after the size of the terminal has changed.
+    """
+    room = f"\x1bD{_SAVE}\r\x1b[J"
+    return f"{_WHOLE_REGION}{room}\x1b[1;{height - 1}r{_RESTORE}\x1b[A"

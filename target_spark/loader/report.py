@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any, Final, cast
 
 from tap_core.io.private_files import replace_file
 from tap_core.redaction import clean_document, redact, redact_line
+from target_spark.phases import Phases
 from target_spark.tables.model import CommitStats
 from target_spark.tables.quarantine_summary import QuarantineSummary, Reason, replay_command
 
@@ -50,6 +52,7 @@ class StreamCounts:
 
     Attributes:
         table: Name or path of the table.
+        place: Name of the table in the catalog. Without a catalog, the path of its folder.
         received: Rows received.
         written: Rows committed to the table.
         quarantined: Rows committed to the quarantine table.
@@ -72,6 +75,7 @@ class StreamCounts:
     """
 
     table: str = ""
+    place: str = ""
     received: int = 0
     written: int = 0
     quarantined: int = 0
@@ -96,7 +100,7 @@ class Report:
     """Statistics of one run, updated by all threads and printed at the end.
 
     ``config`` has the values of the option ``--config``. The commands that the report suggests to
-    the user contain them.
+    the user contain them. ``phases`` has the phases of the run that are in progress.
     """
 
     def __init__(self, config: Sequence[str] = ()) -> None:
@@ -111,6 +115,7 @@ class Report:
         self._remarks: list[str] = []
         self._outcome = "running"
         self._config = tuple(config)
+        self.phases = Phases()
 
     def add_facts(self, **facts: Any) -> None:
         """Store facts about the run by name, such as ``job``, ``run`` and ``spark``."""
@@ -127,10 +132,17 @@ class Report:
         with self._lock:
             self._held_back += seconds
 
-    def record_table(self, stream: str, table: str) -> None:
-        """Store the name or path of a stream's table, which the report then shows."""
+    def record_table(self, stream: str, table: str, place: str) -> None:
+        """Store the name of a stream's table, and its name in the catalog or its folder's path."""
         with self._lock:
-            self._get_counts(stream).table = table
+            counts = self._get_counts(stream)
+            counts.table, counts.place = table, place
+
+    def run_commit(self, stream: str) -> AbstractContextManager[None]:
+        """Return a context manager whose block is the commit of a stream's next batch."""
+        with self._lock:
+            number = self._get_counts(stream).commits + 1
+        return self.phases.run(f"committing {stream} batch {number}")
 
     def count_received(self, stream: str, rows: int, nbytes: int) -> None:
         """Add received rows, and their size in bytes, to a stream's statistics."""
@@ -287,13 +299,14 @@ class Report:
         replace_file(final, json.dumps(self.as_dict(), indent=2) + "\n")
 
     def progress(self) -> str:
-        """Return a line with each stream's numbers of received, written and quarantined rows."""
+        """Return a line with the phases, and each stream's received, written, quarantined rows."""
         parts = [
             f"{name}: {counts.received:,} received, {counts.written:,} written"
             + (f", {counts.quarantined:,} quarantined" if counts.quarantined else "")
             for name, counts in self.streams().items()
         ]
-        return "; ".join(parts) or "nothing received yet"
+        phases = self.phases.describe()
+        return "; ".join([*([phases] if phases else []), *(parts or ["nothing received yet"])])
 
     def lines(self) -> list[str]:
         """Return the lines of the summary printed at the end of the run, with secrets redacted."""

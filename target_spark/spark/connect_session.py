@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.redaction import Secrets
 from target_spark.errors import SparkUnavailableError, TargetSparkError, UnsupportedError
+from target_spark.phases import START, Phases
 from target_spark.spark.connect_checks import check_server
 from target_spark.spark.exact_value_conf import ZONE, ZONE_KEY, exact_conf, find_conflicts
 from target_spark.spark.session import SparkSettings, load_libraries
@@ -67,8 +68,10 @@ class ConnectSession:
         *,
         leftover_sessions: Sequence[str] = (),
         on_sessions: Callable[[Sequence[str]], None] | None = None,
+        phases: Phases | None = None,
     ) -> None:
         self._settings = settings
+        self._phases = phases or Phases()
         self._on_sessions = on_sessions
         self._hide = _collect_parameters(settings.remote or "").hide
         self._local = threading.local()
@@ -88,6 +91,7 @@ class ConnectSession:
         *,
         leftover_sessions: Sequence[str] = (),
         on_sessions: Callable[[Sequence[str]], None] | None = None,
+        phases: Phases | None = None,
     ) -> ConnectSession:
         """Connect to the server in the background, and return at once.
 
@@ -99,8 +103,11 @@ class ConnectSession:
                 was killed. They are ended first.
             on_sessions: A function called whenever a session begins or ends. It gets the ids of all
                 sessions that may still run operations on the server.
+            phases: The phases of the run; None to record none.
         """
-        session = cls(settings, leftover_sessions=leftover_sessions, on_sessions=on_sessions)
+        session = cls(
+            settings, leftover_sessions=leftover_sessions, on_sessions=on_sessions, phases=phases
+        )
         session._thread.start()
         return session
 
@@ -178,7 +185,8 @@ class ConnectSession:
 
     def _run(self) -> None:
         try:
-            self._begin()
+            with self._phases.run(START):
+                self._begin()
         except TargetSparkError as error:
             self._failure = error
         except ImportError as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from target_spark.config.options import RunInfo
 from target_spark.errors import EngineLostError, JobLockError, TargetSparkError
+from target_spark.phases import Phases
 from target_spark.spark.connect_session import ConnectSession
 from target_spark.spark.session import Session, SparkSettings
 from target_spark.storage.hadoop_fs import is_remote_session
@@ -42,6 +43,7 @@ def start_spark(
     leftover_sessions: Sequence[str] = (),
     on_sessions: Callable[[Sequence[str]], None] | None = None,
     on_engine: Callable[[str | None], None] | None = None,
+    phases: Phases | None = None,
 ) -> Session | ConnectSession | EngineSession:
     """Start a local Spark, or connect to an engine or a Spark Connect server. Return at once.
 
@@ -59,10 +61,12 @@ def start_spark(
             a session begins or ends.
         on_engine: A function called with the folder of the engine that the run uses, and with None
             when the run uses no engine any more.
+        phases: The phases of the run; None to record none.
     """
+    phases = phases or Phases()
     if settings.remote:
         return ConnectSession.start(
-            settings, leftover_sessions=leftover_sessions, on_sessions=on_sessions
+            settings, leftover_sessions=leftover_sessions, on_sessions=on_sessions, phases=phases
         )
     if looks_for_engine(settings):
         return EngineSession.start(
@@ -72,8 +76,9 @@ def start_spark(
             locks=pass_fds,
             on_jvm=on_jvm,
             on_engine=on_engine,
+            phases=phases,
         )
-    return Session.start(settings, pass_fds=pass_fds, on_jvm=on_jvm)
+    return Session.start(settings, pass_fds=pass_fds, on_jvm=on_jvm, phases=phases)
 
 
 class LeasedSpark:
@@ -87,6 +92,7 @@ class LeasedSpark:
         run: The job and the id of the run.
         starts_on_demand: True to start Spark when a session is first used; False to start it in
             `begin`.
+        phases: The phases of the run; None to record none.
     """
 
     def __init__(
@@ -96,11 +102,13 @@ class LeasedSpark:
         run: RunInfo,
         *,
         starts_on_demand: bool = False,
+        phases: Phases | None = None,
     ) -> None:
         self._settings = settings
         self._warehouse = warehouse
         self._run = run
         self._starts_on_demand = starts_on_demand
+        self._phases = phases or Phases()
         self._starting = threading.Lock()
         self._has_begun = False
         self._leases: list[JobLock] = []
@@ -142,7 +150,8 @@ class LeasedSpark:
         if self._has_begun:
             return
         if self._warehouse is not None:
-            self._acquire_locks(self._warehouse)
+            with self._phases.run("waiting for the lock of the job"):
+                self._acquire_locks(self._warehouse)
         self._has_begun = True
         if not self._starts_on_demand:
             self._start()
@@ -167,6 +176,7 @@ class LeasedSpark:
                     leftover_sessions=leftover,
                     on_sessions=self._record_sessions if self._leases else None,
                     on_engine=self._record_engine if self._leases else None,
+                    phases=self._phases,
                 )
             return self._session
 
@@ -230,7 +240,8 @@ class LeasedSpark:
     def close(self) -> None:
         """Stop the local Spark, or end the sessions on the server. Then release the job's lock."""
         if self._session is not None:
-            self._session.stop()
+            with self._phases.run("stopping Spark"):
+                self._session.stop()
         while self._leases:
             self._leases.pop().release()
 

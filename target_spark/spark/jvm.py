@@ -34,6 +34,7 @@ __all__ = [
     "archive_options",
     "cache_folder",
     "find_exit_seconds",
+    "has_class_archive",
     "jvm_options",
     "spark_home",
 ]
@@ -115,6 +116,11 @@ def archive_file(java: str, home: Path) -> Path:
     The file may not exist.
     """
     return _share() / f"classes-{_key(os.path.realpath(java), str(home))}.jsa"
+
+
+def has_class_archive() -> bool:
+    """Return True if the Python environment has a class archive, for any table format."""
+    return any(_share().glob("classes-*.jsa"))
 
 
 def jvm_options(given: str, *, small_runs: bool) -> Iterator[str]:

@@ -31,6 +31,7 @@ from target_spark.errors import (
     TargetSparkError,
     UnsupportedError,
 )
+from target_spark.phases import FETCH, START, Phases
 from target_spark.spark.access_protection import (
     is_local_master,
     loopback_environment,
@@ -361,8 +362,10 @@ class Session:
         *,
         pass_fds: Sequence[int] = (),
         on_jvm: Callable[[int], None] | None = None,
+        phases: Phases | None = None,
     ) -> None:
         self._settings = settings
+        self._phases = phases or Phases()
         self._pass_fds = tuple(pass_fds)
         self._on_jvm = on_jvm
         self._local = threading.local()
@@ -381,6 +384,7 @@ class Session:
         *,
         pass_fds: Sequence[int] = (),
         on_jvm: Callable[[int], None] | None = None,
+        phases: Phases | None = None,
     ) -> Session:
         """Start Spark in the background and return at once. The method `spark` waits for the start.
 
@@ -389,8 +393,9 @@ class Session:
             pass_fds: File descriptors that the JVM inherits. If one belongs to a lock, the lock is
                 held until the JVM ends.
             on_jvm: A function called with the JVM's process id before Spark can write anything.
+            phases: The phases of the run; None to record none.
         """
-        session = cls(settings, pass_fds=pass_fds, on_jvm=on_jvm)
+        session = cls(settings, pass_fds=pass_fds, on_jvm=on_jvm, phases=phases)
         session._thread.start()
         return session
 
@@ -516,9 +521,11 @@ class Session:
 
     def _run(self) -> None:
         try:
-            self._spark = self._start()
+            with self._phases.run(START):
+                self._spark = self._start()
             self._application = self._spark.sparkContext.applicationId
-            self._check_shared(self._spark)
+            with self._phases.run("waiting for executors"):
+                self._check_shared(self._spark)
         except TargetSparkError as error:
             self._failure = self._failure or (
                 SparkDiedError(_ENDED) if self._is_application_ended() else error
@@ -538,7 +545,8 @@ class Session:
             ) from error
         load_libraries()
         java = check_java()
-        launch = plan_launch(self._settings, version, java)
+        with self._phases.run(FETCH):
+            launch = plan_launch(self._settings, version, java)
         conf = launch.conf
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.io.private_files import UntrustedPathError
 from target_spark.errors import SparkDiedError, SparkUnavailableError, TargetSparkError
+from target_spark.phases import Phases
 from target_spark.spark.py4j_logging import restore, silence_disconnects
 from target_spark.spark.session import Session, SparkSettings, load_libraries
 from target_spark.storage.job_lock import get_start_ticks
@@ -119,6 +120,7 @@ class EngineSession:
         on_jvm: A function called with the process id of the JVM before it can write anything.
         on_engine: A function called with the path of the engine's folder before the engine can
             write anything; with None when the run has its own Spark.
+        phases: The phases of the run; None to record none.
     """
 
     def __init__(
@@ -130,8 +132,10 @@ class EngineSession:
         locks: Sequence[int] = (),
         on_jvm: Callable[[int], None] | None = None,
         on_engine: Callable[[str | None], None] | None = None,
+        phases: Phases | None = None,
     ) -> None:
         self._settings = settings
+        self._phases = phases or Phases()
         self._identity = Identity.of_run(settings)
         self._run_id = f"target-spark-{run or uuid.uuid4().hex}"
         self._job = job
@@ -296,13 +300,16 @@ class EngineSession:
 
     def _start_own(self) -> None:
         self._on_engine(None)
-        self._own = Session.start(self._settings, pass_fds=self._locks, on_jvm=self._on_jvm)
+        self._own = Session.start(
+            self._settings, pass_fds=self._locks, on_jvm=self._on_jvm, phases=self._phases
+        )
 
     # The start
 
     def _run(self) -> None:
         try:
-            self._attach()
+            with self._phases.run("connecting to an engine"):
+                self._attach()
         except UntrustedPathError as error:
             logger.warning(
                 "No engine is used: %s. Let only this user enter that folder, or remove it. %s",

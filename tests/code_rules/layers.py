@@ -95,6 +95,7 @@ LAYERS: dict[str, int] = {
     "tap_core.testing": 8,  # standard tests for taps and targets
     # The loader -------------------------------------------------------------------------
     "target_spark.errors": 1,  # errors, with messages for users
+    "target_spark.phases": 1,  # phases of a run in progress
     "target_spark.tables": 1,
     "target_spark.tables.identifiers": 1,  # source names to column and table names
     "target_spark.storage": 1,
@@ -165,6 +166,7 @@ LAYERS: dict[str, int] = {
     "target_spark.spark.engine": 4,  # start and end of Spark
     "target_spark.warm_engine": 3,  # a Spark that stays between runs
     "target_spark.loader.write_modes": 4,  # write operation by write mode
+    "target_spark.loader.terminal_summary": 4,  # tables and advice at the end of a run
     "target_spark.loader.batch_writer": 4,  # commit of one batch to its table
     "target_spark.loader.run_history": 4,  # append of a run to the table of runs
     "target_spark.loader.commit_stages": 4,  # stages of one commit

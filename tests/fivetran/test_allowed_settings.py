@@ -302,6 +302,8 @@ def test_every_setting_is_listed_as_allowed_or_refused() -> None:
         "staging",
         "report",
         "run_history",
+        "print_report",
+        "on_interrupt",
         "batch_max_files",
         "batch_max_line_bytes",
         "batch_schemes",

@@ -19,6 +19,7 @@ from tap_core.logging import (
     setup_console_logging,
 )
 from tests.peers import missing_reason, peer_python
+from tests.terminal import open_terminal
 
 PEER = peer_python("singer_sdk")
 ROOT = Path(__file__).parents[2]
@@ -156,6 +157,34 @@ def test_plugin_log_level_takes_precedence_over_the_general_one(monkeypatch, var
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert plugin_log_level("tap-x") == level
+
+
+METRIC_PROGRAM = """
+import logging, sys
+from tap_core import metrics
+from tap_core.logging import setup_console_logging
+
+setup_console_logging(sys.argv[1])
+logger = metrics.get_metrics_logger()
+logger.setLevel(sys.argv[1])
+metrics.log(logger, metrics.Point("counter", metrics.Metric.RECORD_COUNT, 7))
+logger.info("no metric")
+"""
+
+
+@pytest.mark.parametrize("level", ["INFO", "DEBUG"])
+def test_metrics_are_shown_on_a_terminal_only_at_level_debug(level):
+    command = [sys.executable, "-c", METRIC_PROGRAM, level]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment.pop("SINGER_SDK_LOG_CONFIG", None)
+    with open_terminal(200) as session:
+        assert session.start(command, env=environment).wait() == 0
+    text = "\n".join(session.terminal.lines())
+    assert ("METRIC: {" in text) is (level == "DEBUG")
+    assert "no metric" in text
+
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert 'METRIC: {"type":"counter","metric":"record_count","value":7,"tags":{}}' in done.stderr
 
 
 # Setup, in a separate process

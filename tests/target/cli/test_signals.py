@@ -192,7 +192,9 @@ def test_control_c_in_a_pipe_ends_the_tap_and_commits_received_rows(
     assert (tmp_path / "code").read_text() == "0\n"
     covered = int(states.read_bytes().split()[-1])
     assert covered
-    assert ids(spark, tmp_path) == [*range(1, covered + 1)]
+    written = ids(spark, tmp_path)  # the state of the last row may not have arrived
+    assert written == [*range(1, len(written) + 1)]
+    assert covered <= len(written) <= covered + 1
     wait_for_no_processes(tmp_path)
 
 

@@ -1,22 +1,18 @@
-"""The report of a run, as JSON and as text; its progress display and its metrics."""
+"""The report of a run, as JSON and as text; its metrics."""
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import os
-import pty
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tap_core.redaction import make_redactor
-from target_spark.loader.progress import show_progress
 from target_spark.loader.report import COMPLETE, Report
 from target_spark.tables.model import CommitStats
 from tests.target.warehouse import ID_AND_NAME, Warehouse, record, schema, state
@@ -32,7 +28,7 @@ PROGRAM = "from target_spark.target import TargetSpark; TargetSpark.cli()"
 
 def make_report() -> Report:
     report = Report()
-    report.record_table("orders", "orders_1")
+    report.record_table("orders", "orders_1", "/lake/orders_1")
     report.count_received("orders", 1200, 5_000_000)
     report.count_received("orders", 34, 1)
     effect = CommitStats(inserted=1230, files=3, nbytes=70)
@@ -79,6 +75,7 @@ def test_report_contains_all_counts(tmp_path: Path) -> None:
     assert (told["states_received"], told["states"], told["last_state_released"]) == (1, 1, True)
     assert told["streams"]["orders"] == {
         "table": "orders_1",
+        "place": "/lake/orders_1",
         "received": 1234,
         "written": 1230,
         "quarantined": 4,
@@ -146,7 +143,7 @@ def test_report_text_is_a_table_with_remarks() -> None:
 
 def test_report_text_omits_columns_without_values() -> None:
     report = Report()
-    report.record_table("a", "a")
+    report.record_table("a", "a", "/lake/a")
     assert report.lines()[1].split() == ["stream", "received", "written", "commits"]
     report.count_commit("a", 3, 0, 0.1, CommitStats(inserted=1, updated=2))
     assert report.lines()[1].split()[3:5] == ["inserted", "updated"]
@@ -211,58 +208,6 @@ def test_run_without_java_writes_a_report_without_secrets(tmp_path: Path) -> Non
     metrics = [line for line in done.stderr.decode().splitlines() if "METRIC: " in line]
     point = json.loads(metrics[-1].partition("METRIC: ")[2])
     assert (point["metric"], point["tags"]["status"]) == ("job_duration", "failed")
-
-
-# Progress
-
-
-def test_progress_is_logged_if_stderr_is_no_terminal(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO)
-    with show_progress(make_report(), logging.getLogger("told"), seconds=0.01):
-        while not caplog.messages:
-            time.sleep(0.01)
-    assert caplog.messages[0].startswith("Progress: orders: 1,234 received")
-
-
-def test_progress_is_a_table_below_the_log_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, theirs = pty.openpty()
-    report = make_report()
-    for number in range(9):
-        report.count_received(f"stream{number}", number, 2_000_000 * number)
-    with os.fdopen(theirs, "w") as terminal, os.fdopen(ours, "rb", buffering=0) as reader:
-        monkeypatch.setattr(sys, "stderr", terminal)
-        for name, value in {"TERM": "xterm", "LINES": "8", "COLUMNS": "100"}.items():
-            monkeypatch.setenv(name, value)
-        handler = logging.StreamHandler(terminal)
-        logger = logging.getLogger()
-        logger.addHandler(handler)
-        try:
-            with show_progress(report, logger):
-                logger.warning("a line of the log")
-                time.sleep(0.6)
-                report.count_received("stream8", 1000, 10)
-                time.sleep(0.6)
-            assert handler.stream is terminal
-        finally:
-            logger.removeHandler(handler)
-        text = reader.read(1 << 20).decode()
-    assert "a line of the log" in text
-    assert all(head in text for head in ("stream", "read", "rows/s", "written", "waiting"))
-    assert "stream8" in text
-    assert "16.0 MB" in text
-    assert "stream1" not in text  # there is no room for all of them
-    assert "10 streams" in text
-
-
-def test_progress_is_not_shown_without_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", None)
-    with show_progress(Report(), logging.getLogger("told"), seconds=60):
-        pass
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with show_progress(Report(), logging.getLogger("told"), seconds=60):
-        pass
 
 
 # A real run

@@ -1,0 +1,98 @@
+"""End of a run on a terminal: locations of the tables, a command that reads one, and advice.
+
+The lines follow the summary of the report, which has the counts.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from target_spark.config.settings import get_path, with_defaults
+from target_spark.loader.report import Report
+from target_spark.phases import FETCH, START
+from target_spark.spark.jvm import has_class_archive
+from target_spark.storage.uris import to_local_folder
+
+__all__ = ["suggest_faster_start", "summarize_tables"]
+
+_SHOWN: Final = 10
+"""The largest number of tables that are listed."""
+
+_SMALL_ROWS: Final = 50_000
+"""The largest number of rows of a run for which `small_batches: delta-rs` is suggested."""
+_SMALL_RUN: Final = 1_000_000
+"""The largest number of rows of a run for which `small_runs` pays off."""
+_MIN_SECONDS: Final = 5.0
+"""The shortest start of Spark that causes advice."""
+
+_READ: Final = {
+    "delta": "from deltalake import DeltaTable; print(DeltaTable({}).to_pyarrow_table())",
+    "parquet": "from pyarrow.parquet import read_table; print(read_table({}))",
+}
+"""Python code that prints a table, by table format. The braces stand for the table's folder."""
+
+
+def summarize_tables(report: Report, config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the locations of the tables that a run wrote, and a command that prints one of them.
+
+    Args:
+        report: The report of the run.
+        config: The settings of the run.
+    """
+    if config.get("dry_run"):
+        return
+    places = {name: each.place for name, each in report.streams().items() if each.written}
+    for name, place in list(places.items())[:_SHOWN]:
+        yield f"table of {name}: {_find_folder(place) or place}"
+    if len(places) > _SHOWN:
+        yield f"and {len(places) - _SHOWN:,} more tables"
+    code = _READ.get(with_defaults(config)["format"])
+    folder = next(filter(None, map(_find_folder, places.values())), None)
+    if code is not None and folder is not None:
+        read = code.format(json.dumps(folder))
+        yield f"to print a table: {shlex.join([sys.executable, '-c', read])}"
+
+
+def _find_folder(place: str) -> str | None:
+    """Return the absolute path of a table's folder; None for a table elsewhere."""
+    folder = to_local_folder(place)
+    return str(folder) if folder is not None and folder.is_dir() else None
+
+
+def suggest_faster_start(report: Report, config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield advice if the start of Spark took most of a run, and a setting would make it faster.
+
+    Args:
+        report: The report of the run.
+        config: The settings of the run.
+    """
+    start = report.phases.seconds(START) - report.phases.seconds(FETCH)
+    total = report.as_dict()["seconds"]
+    if start < max(_MIN_SECONDS, total / 2):
+        return
+    rows = sum(each.received for each in report.streams().values())
+    if ways := "; ".join(_find_ways(rows, config)):
+        yield f"The start of Spark took {start:.0f} of {total:.0f} s. To start faster: {ways}."
+
+
+def _find_ways(rows: int, config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the ways to start faster that suit the settings and the number of rows of a run."""
+    complete = with_defaults(config)
+    if complete.get("remote") or not (complete.get("master") or "local").startswith("local"):
+        return
+    is_in_catalog = bool(complete.get("catalog") or complete.get("database"))
+    is_local = not is_in_catalog and to_local_folder(get_path(complete)) is not None
+    is_small = rows <= _SMALL_ROWS and complete["format"] == "delta"
+    if is_local and is_small and complete["small_batches"] != "delta-rs":
+        yield "set small_batches to delta-rs, which commits small batches without Spark"
+    if complete["engine"] != "keep" and not is_in_catalog:
+        yield "set engine to keep, so that Spark stays for the next run"
+    if not has_class_archive():
+        iceberg = " iceberg" if complete["format"] == "iceberg" else ""
+        yield f"run python -m target_spark.spark.class_archive{iceberg} once"
+    if rows <= _SMALL_RUN and not complete["small_runs"]:
+        yield "set small_runs to true"

@@ -1,0 +1,58 @@
+"""Phases of a run, such as the start of Spark: those in progress, and the seconds that each took.
+
+Several phases are in progress at the same time: rows are read while Spark starts and while earlier
+batches are committed. Any thread may begin and end a phase.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+__all__ = ["FETCH", "START", "Phases"]
+
+START: Final = "starting Spark"
+"""The phase in which Spark starts."""
+FETCH: Final = "fetching jars"
+"""The part of `START` in which jars are checked, and downloaded if they are missing."""
+
+
+class Phases:
+    """Phases of one run. The class may be used by several threads at the same time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[object, tuple[str, float]] = {}
+        self._seconds: dict[str, float] = defaultdict(float)
+
+    @contextmanager
+    def run(self, name: str) -> Iterator[None]:
+        """Context manager: the block is the phase ``name``, such as "starting Spark"."""
+        key, started = object(), time.monotonic()
+        with self._lock:
+            self._running[key] = name, started
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._running[key]
+                self._seconds[name] += time.monotonic() - started
+
+    def seconds(self, name: str) -> float:
+        """Return the seconds that the finished phases of this name took together."""
+        with self._lock:
+            return self._seconds.get(name, 0.0)
+
+    def describe(self) -> str:
+        """Return the phases in progress and their seconds, the latest first; "" if there is none.
+
+        An example is "starting Spark (12 s), reading (14 s)".
+        """
+        now = time.monotonic()
+        with self._lock:
+            running = list(self._running.values())
+        return ", ".join(f"{name} ({now - started:.0f} s)" for name, started in reversed(running))
