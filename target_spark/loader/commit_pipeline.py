@@ -14,14 +14,15 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tap_core.events import StreamId
-from target_spark.columns import TableSchema
+from target_spark.columns import SchemaChange, TableSchema
 from target_spark.config.options import WriteMode
+from target_spark.errors import SchemaChangeError
 from target_spark.loader.commit_request import CommitRequest, CommitResult
 from target_spark.loader.metrics import batch_timer, count_records
 from target_spark.loader.report import Report
@@ -38,6 +39,9 @@ __all__ = ["CommitPipeline"]
 logger = logging.getLogger(__name__)
 
 _WAIT_SECONDS: Final = 0.2
+
+_NAMED: Final = 10
+"""The largest number of properties that a remark names."""
 
 _OLD_VERSIONS_STAY: Final = (
     "rows of other versions are not deleted: too many rows of this run do not fit their columns"
@@ -308,6 +312,12 @@ class CommitPipeline:
             failure: BaseException | None = None
             try:
                 self._run(task)
+            except SchemaChangeError as error:
+                for column, type_, old in error.refused:
+                    self._report.record_column_change(
+                        str(task.stream), column, type_, "refuse", old=old
+                    )
+                failure = error
             except BaseException as error:  # noqa: BLE001  raised in the input thread
                 failure = error
             self._finish_task(task, failure)
@@ -344,7 +354,8 @@ class CommitPipeline:
             self._commit(task)
         elif isinstance(task, _Creation):
             self._report_changes(
-                task.stream, self.writer.prepare(task.table, task.table_schema, task.layout)
+                task.stream,
+                self.writer.prepare(task.stream, task.table, task.table_schema, task.layout),
             )
         elif (failure := self.writer.maintain(task.table, task.options)) is not None:
             self.add_remark(task.stream, failure)
@@ -400,8 +411,23 @@ class CommitPipeline:
         for change in result.changes:
             column = ".".join(change.path)
             self._report.record_column_change(
-                str(stream), column, change.ddl, change.kind, change.instead_of
+                str(stream), column, change.ddl, change.kind, change.instead_of, change.old
             )
-            self.add_remark(stream, change.describe())
+            if change.kind != "omit":
+                self.add_remark(stream, change.describe())
+        omitted = [change for change in result.changes if change.kind == "omit"]
+        if omitted:
+            self.add_remark(stream, _describe_omitted(omitted))
         for remark in result.remarks:
             self.add_remark(stream, remark)
+
+
+def _describe_omitted(omitted: Sequence[SchemaChange]) -> str:
+    """Return a remark that names the properties that are left out."""
+    names = [".".join(change.path) for change in omitted]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    properties = "1 property" if len(names) == 1 else f"{len(names)} properties"
+    return (
+        f"has {properties} without a column in its table, left out because on_schema_change is"
+        f" ignore: {', '.join(names[:_NAMED])}{more}"
+    )
