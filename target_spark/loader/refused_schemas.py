@@ -1,7 +1,7 @@
 """Errors for schemas that the policy ``on_schema_change`` of a stream refuses.
 
 `target_spark.columns.diff_with_table` applies the policy. Here the error gets the stream, the table
-and the remedy. Nothing was written with a refused schema.
+and the remedy. Nothing is written with a refused schema.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def name_refused_schema(
     except SchemaChangeError as error:
         raise SchemaChangeError(
             f"The schema of stream {stream} does not fit table {table.name} ({table.key}), which"
-            f" on_schema_change: {policy.value} protects: {error}; no row with this schema was"
-            " written and no state that covers one is emitted. Change the schema in the tap or the"
-            " table, or set on_schema_change to evolve (for this stream only: streams,"
+            f" on_schema_change: {policy.value} protects: {error}; nothing more was written to"
+            " it and no state that covers unwritten rows is emitted. Change the schema in the tap or"
+            " the table, or set on_schema_change to evolve (for this stream only: streams,"
             f" {stream}, on_schema_change).",
             error.refused,
         ) from None
