@@ -505,6 +505,8 @@ class BatchWriter:
             The columns of the required schema, with the types that they have in the changed table.
         """
         state, writer = self._tables[table.key], self._writer
+        if state.drops_not_null:
+            check_not_null_policy(wanted.on_change)
         sources = writer.sources(spark, table)
         prepared_columns, changes = diff_with_table(wanted, types, writer.can_widen, sources)
         if made := tuple(change for change in changes if change.is_made):
@@ -512,7 +514,6 @@ class BatchWriter:
         state.add_changes(changes)
         writer.annotate(spark, table, prepared_columns)
         if state.drops_not_null:
-            check_not_null_policy(wanted.on_change)
             writer.drop_not_null(spark, table, prepared_columns.keys)
         return prepared_columns
 

@@ -38,8 +38,8 @@ def name_refused_schema(
         raise SchemaChangeError(
             f"The schema of stream {stream} does not fit table {table.name} ({table.key}), which"
             f" on_schema_change: {policy.value} protects: {error}; nothing more was written to"
-            " it and no state that covers unwritten rows is emitted. Change the schema in the tap or"
-            " the table, or set on_schema_change to evolve (for this stream only: streams,"
+            " it and no state that covers unwritten rows is emitted. Change the schema in the tap"
+            " or the table, or set on_schema_change to evolve (for this stream only: streams,"
             f" {stream}, on_schema_change).",
             error.refused,
         ) from None
