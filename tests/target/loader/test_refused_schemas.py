@@ -53,8 +53,9 @@ def load(
     states, report = list[bytes](), Report()
     options = LoadOptions(str(folder), every=StreamOptions(on_schema_change=policy), writers=1)
     engine: Any = StubEngine()
+    writer: Any = tables
     with closing(SpoolFolder(folder)) as spool:
-        loader = Loader(options, engine, spool, lambda: tables, report, states.append)  # type: ignore[arg-type,return-value]
+        loader = Loader(options, engine, spool, lambda: writer, report, states.append)
         with closing(loader):
             try:
                 for event in events:
