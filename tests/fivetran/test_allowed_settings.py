@@ -266,6 +266,8 @@ def test_misspelled_spark_key_is_refused(key: str) -> None:
         {"staging": "/etc"},
         {"report": "/etc/cron.d/x"},
         {"delete_batch_files": "true"},
+        {"on_schema_change": "fail"},
+        {"streams": '{"a": {"table": "b", "on_schema_change": "fail"}}'},
         {"stream_maps": '{"a": {"b": "1"}}'},
         {"stream_map_config": "{}"},
         {"faker_config": '{"locale": "x"}'},
