@@ -30,7 +30,13 @@ from tap_core.types import JsonSchema
 from target_spark.cli.commands import AIRBYTE_COMMANDS, COMMANDS, HELP, subcommand
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions, RunInfo
-from target_spark.errors import FilesError, ReadingError, TargetSparkError, UnsupportedError
+from target_spark.errors import (
+    FilesError,
+    ReadingError,
+    SchemaChangeError,
+    TargetSparkError,
+    UnsupportedError,
+)
 from target_spark.loader.interfaces import ProtocolBinding
 from target_spark.loader.load_session import LoadSession
 from target_spark.loader.loader import Loader
@@ -54,6 +60,7 @@ _FAULTS_OF_THE_INPUT: Final = (
     InvalidInputLine,
     SingerSDKError,
     UnsupportedError,
+    SchemaChangeError,
     FilesError,
     ReadingError,
 )

@@ -5,7 +5,9 @@ takes one, asks the commit writer for its result, and then records it and emits 
 one table run one after the other in order of submission; two threads never write one table.
 - A commit counts, in the report and for waiting states, only after the writer has returned from it.
 - After the first failure, and after `CommitPipeline.stop`, no further task starts; running tasks
-finish. Waits are short and repeated, so that a signal can interrupt the waiting thread.
+finish. A refused schema stops only the tasks of its table: nothing more is written to it, and the
+other tables get the rows that were received. Waits are short and repeated, so that a signal can
+interrupt the waiting thread.
 """
 
 from __future__ import annotations
@@ -102,6 +104,7 @@ class CommitPipeline:
         self._open_bytes = 0
         self._changed = threading.Condition()
         self._queues: dict[str, deque[_Task]] = {}
+        self._refused: set[str] = set()
         self._ready: deque[str] = deque()
         self._running = 0
         self._queued_bytes = 0
@@ -213,10 +216,13 @@ class CommitPipeline:
     def wait(self) -> None:
         """Block until all tasks have finished, a task has failed, or a signal has arrived.
 
-        After `stop` it waits only for the running tasks.
+        After `stop` it waits only for the running tasks. After a refused schema it waits for the
+        tasks of the other tables.
         """
         with self._changed:
-            while not (self._failure or self._is_idle() or self._is_interrupted()):
+            while not (
+                (self._failure and self._stopped) or self._is_idle() or self._is_interrupted()
+            ):
                 self._changed.wait(_WAIT_SECONDS)
 
     def wait_for_space(self, limit: int, until: float) -> None:
@@ -286,6 +292,8 @@ class CommitPipeline:
 
     def _enqueue(self, task: _Task) -> None:
         with self._changed:
+            if task.table.key in self._refused:
+                return
             queue = self._queues.get(task.table.key)
             if queue is None:
                 queue = self._queues[task.table.key] = deque()
@@ -340,8 +348,11 @@ class CommitPipeline:
         with self._changed:
             self._running -= 1
             self._queued_bytes -= task.nbytes
-            if failure is not None:
-                self._failure = self._failure or failure
+            self._failure = self._failure or failure
+            if isinstance(failure, SchemaChangeError):
+                self._refused.add(task.table.key)
+                self._queues[task.table.key].clear()
+            elif failure is not None:
                 self._stopped = True
             if self._queues[task.table.key]:
                 self._ready.append(task.table.key)

@@ -36,6 +36,7 @@ from tap_core.exceptions import RecordsWithoutSchemaException
 from tap_core.types import JsonSchema
 from target_spark.columns import OnSchemaChange, can_share_batch, merge_table_schemas
 from target_spark.config.options import LoadOptions, WriteMode
+from target_spark.errors import SchemaChangeError
 from target_spark.loader.batch_files import batch_files
 from target_spark.loader.commit_pipeline import CommitPipeline
 from target_spark.loader.finalization import TableFinalizer
@@ -454,6 +455,8 @@ class Loader:
 
     def _raise_failure(self) -> None:
         failure = self._engine.failure or self._pipeline.failure
+        if isinstance(failure, SchemaChangeError):
+            self._pipeline.wait()  # the other tables are still written
         if failure is not None:
             raise failure
 

@@ -47,23 +47,34 @@ def rows(stream: StreamId, *records: Any) -> Rows:
 
 
 def load(
-    folder: Path, tables: TypedTables, policy: OnSchemaChange, *events: Event
+    folder: Path,
+    tables: TypedTables,
+    policy: OnSchemaChange,
+    *events: Event,
+    flush_rows: int = 100,
 ) -> tuple[list[bytes], Report, SchemaChangeError | None]:
-    """Load events; return the emitted states, the report, and the error that ended the load."""
+    """Load events as a run does; return the emitted states, the report, and the last error."""
     states, report = list[bytes](), Report()
-    options = LoadOptions(str(folder), every=StreamOptions(on_schema_change=policy), writers=1)
+    options = LoadOptions(
+        str(folder), every=StreamOptions(on_schema_change=policy), writers=2, flush_rows=flush_rows
+    )
     engine: Any = StubEngine()
     writer: Any = tables
     with closing(SpoolFolder(folder)) as spool:
         loader = Loader(options, engine, spool, lambda: writer, report, states.append)
         with closing(loader):
+            error = None
             try:
                 for event in events:
                     loader.process_event(event)
-                loader.finish(whole=True)
-            except SchemaChangeError as error:
-                return states, report, error
-    return states, report, None
+                    loader.poll()
+            except SchemaChangeError as refused:
+                error = refused
+            try:
+                loader.finish(whole=error is None)
+            except SchemaChangeError as refused:
+                error = refused
+    return states, report, error
 
 
 @pytest.mark.parametrize("policy", [OnSchemaChange.FAIL, OnSchemaChange.WIDEN])
@@ -83,9 +94,30 @@ def test_rows_and_states_before_a_refused_schema_are_committed(
     assert error.refused == (("id", "string", "bigint"),)
     assert states == [b"1"]
     assert len(tables.rows["a"]) == 1
+    assert len(tables.rows["b"]) == 2
     assert report.streams()["a"].changes == [
         {"column": "id", "type": "string", "kind": "refuse", "beside": None, "old": "bigint"}
     ]
+
+
+@pytest.mark.parametrize("flush_rows", [1, 100])
+def test_rows_of_other_streams_are_committed_after_a_refused_schema(
+    tmp_path: Path, flush_rows: int
+) -> None:
+    tables = TypedTables(types={"a": {"id": "bigint"}})
+    states, _, error = load(
+        tmp_path,
+        tables,
+        OnSchemaChange.FAIL,
+        *(described(B, id=INT), *(rows(B, {"id": number}) for number in range(20))),
+        *(Checkpoint(b"1"), described(A, id=TEXT), rows(A, {"id": "1"}), rows(A, {"id": "2"})),
+        Checkpoint(b"2"),
+        flush_rows=flush_rows,
+    )
+    assert error is not None
+    assert states == [b"1"]
+    assert len(tables.rows["b"]) == 20
+    assert "a" not in tables.rows
 
 
 @pytest.mark.parametrize("policy", OnSchemaChange)
