@@ -8,6 +8,7 @@ The entry points print such a message without a traceback.
   ├── EngineLostError          the engine ended; the run continues with its own Spark
   ├── JobLockError             another run of the same job is alive
   ├── UnsupportedError         the table format or the target does not support a request
+  ├── SchemaChangeError        a schema needs a change of its table that the settings forbid
   ├── TableError               a folder is not a target table, or cannot be written
   ├── TableOwnerError          a table is loaded by another job
   ├── CommitLostError          a write ended without its commit in the table
@@ -27,6 +28,8 @@ The entry points print such a message without a traceback.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 __all__ = [
     "BatchFileLoadError",
     "CommitLostError",
@@ -41,6 +44,7 @@ __all__ = [
     "RateLimitServerError",
     "ReadingError",
     "RowCountError",
+    "SchemaChangeError",
     "SparkDiedError",
     "SparkUnavailableError",
     "StateOutputError",
@@ -83,6 +87,19 @@ class JobLockError(TargetSparkError):
 
 class UnsupportedError(TargetSparkError):
     """The table format or the target does not support a requested operation."""
+
+
+class SchemaChangeError(TargetSparkError):
+    """A schema needs a change of its table that the setting ``on_schema_change`` forbids.
+
+    Attributes:
+        refused: For each refused change, the path of the column, the type in the schema as DDL, and
+            the type in the table, which is None if the table has no such column.
+    """
+
+    def __init__(self, message: str, refused: Iterable[tuple[str, str, str | None]] = ()) -> None:
+        super().__init__(message)
+        self.refused = tuple(refused)
 
 
 class TableError(TargetSparkError):

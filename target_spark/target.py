@@ -34,6 +34,7 @@ from target_spark.config.options import LoadOptions, RunInfo
 from target_spark.errors import (
     FilesError,
     ReadingError,
+    SchemaChangeError,
     StorageError,
     TargetSparkError,
     UnsupportedError,
@@ -65,6 +66,7 @@ _FAULTS_OF_THE_INPUT: Final = (
     InvalidInputLine,
     SingerSDKError,
     UnsupportedError,
+    SchemaChangeError,
     FilesError,
     ReadingError,
 )

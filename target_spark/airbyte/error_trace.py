@@ -20,6 +20,7 @@ from tap_core.redaction.log_records import format_error
 from target_spark.errors import (
     JobLockError,
     QuarantineError,
+    SchemaChangeError,
     SparkDiedError,
     StorageError,
     TableError,
@@ -34,6 +35,7 @@ _CONFIG_FAULTS: Final = (
     TableOwnerError,
     QuarantineError,
     RecordsWithoutSchemaException,
+    SchemaChangeError,
     TableError,
     UnsupportedError,
 )

@@ -320,7 +320,7 @@ class ReplayWriter(BatchWriter):
         ):
             return frozenset()
         table_schema = self._prepare_columns(
-            spark, request.table, request.table_schema, request.layout
+            spark, request.table, request.table_schema, request.layout, request.stream
         )
         paths = [to_spark_uri(path) for batch in request.batches for path in batch.paths]
         rows = read_spool(spark, paths, table_schema, self._metadata(request)).good(strict=False)

@@ -25,6 +25,7 @@ from target_spark.columns.table_schema import TABLE_VERSION as TABLE_VERSION
 from target_spark.columns.table_schema import VALID_FROM as VALID_FROM
 from target_spark.columns.table_schema import VALID_TO as VALID_TO
 from target_spark.columns.table_schema import ColumnOptions as ColumnOptions
+from target_spark.columns.table_schema import OnSchemaChange as OnSchemaChange
 from target_spark.columns.table_schema import SchemaChange as SchemaChange
 from target_spark.columns.table_schema import TableSchema as TableSchema
 from target_spark.columns.types import Array as Array

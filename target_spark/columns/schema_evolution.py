@@ -9,6 +9,9 @@ A column belongs to the property with its name, unless the table stores another 
 (`TableSchema.sources`). No other property uses the column, except a property that differs only in
 case, if the first one no longer exists. In a table that another writer created, which stores no
 sources, columns match by name only.
+
+A policy (`OnSchemaChange`) decides what an existing table may get. It is applied only here, when a
+schema is compared with a table; schemas of one run are merged as if every change were allowed.
 """
 
 from __future__ import annotations
@@ -22,12 +25,15 @@ from target_spark.columns.numeric_types import common_decimal, count_integer_dig
 from target_spark.columns.schema_conversion import from_table
 from target_spark.columns.table_schema import (
     AIRBYTE_COLUMNS,
+    DELETED_AT,
     METADATA_COLUMNS,
+    OnSchemaChange,
     SchemaChange,
     TableSchema,
 )
 from target_spark.columns.types import (
     Array,
+    Boolean,
     Column,
     ColumnSource,
     ColumnType,
@@ -40,6 +46,7 @@ from target_spark.columns.types import (
     Timestamp,
     UnmanagedType,
 )
+from target_spark.errors import SchemaChangeError
 from target_spark.tables.identifiers import fold_case, is_internal
 
 __all__ = ["CanWiden", "any_widening", "can_share_batch", "diff_with_table", "merge_table_schemas"]
@@ -48,6 +55,9 @@ CanWiden: TypeAlias = Callable[[str, str], bool]
 """Function that returns True if a format can change a column's type (as DDL) in place."""
 
 _Path: TypeAlias = tuple[str, ...]
+
+_NAMED = 10
+"""The largest number of columns that an error names."""
 
 _LIMITED = re.compile(r"(var)?char\(\d+\)")
 """DDL of a string type with a maximum length."""
@@ -75,7 +85,7 @@ def merge_table_schemas(
     Returns:
         The merged schema, and the changes that the table needs.
     """
-    return _merged(old.columns, new, can_widen, has_sources=True)
+    return _merged(old.columns, new, _Rules(can_widen, has_sources=True))
 
 
 def diff_with_table(
@@ -87,7 +97,7 @@ def diff_with_table(
     """Merge a stream's table schema with the columns of its existing table.
 
     Args:
-        table_schema: The table schema of the stream.
+        table_schema: The table schema of the stream, with the policy for changes of the table.
         table: The type (DDL) of each of the table's columns. In the result these columns come
             first, in the same order.
         can_widen: Function that returns True if the table format can change an old type (DDL) to a
@@ -96,10 +106,18 @@ def diff_with_table(
             for a table of another program.
 
     Returns:
-        The merged schema, and the changes that the table needs.
+        The merged schema, and the changes that the table needs. They are followed by those that the
+        policy `OnSchemaChange.IGNORE` prevents, which are only reported.
+
+    Raises:
+        SchemaChangeError: The policy forbids a change. The message lists the columns, as a part of
+            a sentence.
     """
     known = from_table(table, sources or {}).columns
-    return _merged(known, table_schema, can_widen, has_sources=sources is not None)
+    rules = _Rules(
+        can_widen, sources is not None, table_schema.on_change, frozenset(table_schema.must_fit)
+    )
+    return _merged(known, table_schema, rules)
 
 
 def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
@@ -133,15 +151,49 @@ def _get_fields(type_: ColumnType) -> tuple[Column, ...]:
 
 
 def _merged(
-    columns: tuple[Column, ...], new: TableSchema, can_widen: CanWiden, *, has_sources: bool = False
+    columns: tuple[Column, ...], new: TableSchema, rules: _Rules
 ) -> tuple[TableSchema, tuple[SchemaChange, ...]]:
-    merge = _Merge(columns, _Rules(can_widen, has_sources))
+    merge = _Merge(columns, rules)
     merge.match_all(new.columns)
+    _check_policy(merge, rules.policy)
     table_schema = replace(
         new, columns=_mark_unfed_columns(_drop_whole_record_source(merge.columns, new.key_sources))
     )
     keys = tuple(_get_name(table_schema, source) for source in new.key_sources)
-    return replace(table_schema, keys=keys), tuple(merge.changes)
+    texts = {column.source for column in table_schema.columns if column.type == Text()}
+    filled = tuple(source for source in new.filled if source in texts)
+    changes = sorted(merge.changes, key=lambda change: not change.is_made)
+    return replace(table_schema, keys=keys, filled=filled), tuple(changes)
+
+
+def _check_policy(merge: _Merge, policy: OnSchemaChange) -> None:
+    """Raise a SchemaChangeError if a merge has changes that the policy forbids."""
+    ours = {column.name for column in merge.columns if _is_ours(column)}
+    forbidden = [change.refuse() for change in merge.changes if _is_forbidden(change, policy, ours)]
+    if forbidden:
+        named = [change.describe() for change in forbidden[:_NAMED]]
+        more = len(forbidden) - len(named)
+        raise SchemaChangeError(
+            "; ".join([*named, f"and {more} more"] if more else named),
+            ((".".join(change.path), change.ddl, change.old) for change in forbidden),
+        )
+
+
+def _is_forbidden(change: SchemaChange, policy: OnSchemaChange, ours: Collection[str]) -> bool:
+    if change.kind == "refuse":
+        return True
+    if change.path[0] in ours or not change.is_made:
+        return False
+    is_second_column = change.instead_of is not None
+    return policy is OnSchemaChange.FAIL or (policy is OnSchemaChange.WIDEN and is_second_column)
+
+
+def _is_ours(column: Column) -> bool:
+    """Return True if a column of a table is added under every policy.
+
+    Such a column has metadata of target-spark, or the deletion time that a tap sends.
+    """
+    return column.feed is ColumnSource.METADATA or column.source == DELETED_AT
 
 
 def _drop_whole_record_source(
@@ -203,10 +255,15 @@ class _Rules(NamedTuple):
             new one.
         has_sources: True if the table says which property fills each column. False for a table of
             another program, where columns are matched by name.
+        policy: The policy for changes. During the merge it makes a difference only if it is IGNORE,
+            or if columns that no property fills must not be added.
+        required: The names of properties that cannot be left out.
     """
 
     can_widen: CanWiden
     has_sources: bool
+    policy: OnSchemaChange = OnSchemaChange.EVOLVE
+    required: frozenset[str] = frozenset()
 
 
 class _Merge:
@@ -269,26 +326,32 @@ class _Merge:
         first = self._find_by_source(new)
         name = new.name if first is None else self.columns[first].name
         name = new.name if is_internal(name) else name
-        number, instead_of = 1, None
+        number, unfit = 1, None
         while True:
             candidate = name if number == 1 else f"{name}_{number}"
             at = self._by_name.get(fold_case(candidate))
+            if at is None and self._get_rules(new).policy is OnSchemaChange.IGNORE:
+                self._keep_table(new, unfit)
+                return
             if at is None:
-                self._add(replace(new, name=candidate), instead_of)
+                self._add(replace(new, name=candidate), unfit)
                 return
             if self._try_match(at, new):
                 return
-            if instead_of is None and self._is_free(at, new):
-                instead_of = self.columns[at].name
-                name, number = f"{instead_of}__{new.type.word}", 0
+            if unfit is None and self._is_free(at, new):
+                unfit = at
+                name, number = f"{self.columns[at].name}__{new.type.word}", 0
             number += 1
 
     def _keep_unfilled(self, new: Column) -> None:
         """Keep a column of the new schema that no property or metadata fills.
 
         If a type can hold the values of both the table column and ``new``, the column gets this
-        type. Otherwise it keeps the type that it has in the table.
+        type. Otherwise it keeps the type that it has in the table. A policy that forbids changes
+        prevents both.
         """
+        if self._rules.policy is not OnSchemaChange.EVOLVE:
+            return
         at = self._by_name.get(fold_case(new.name))
         if at is None:
             self._add(new, None)
@@ -317,15 +380,54 @@ class _Merge:
             return False
         return not self._rules.has_sources or fold_case(column.source) == fold_case(new.source)
 
-    def _add(self, column: Column, instead_of: str | None) -> None:
+    def _get_rules(self, new: Column) -> _Rules:
+        """Return the rules for a column; every change is allowed for a column of target-spark."""
+        if self._path or not _is_ours(new):
+            return self._rules
+        return self._rules._replace(policy=OnSchemaChange.EVOLVE)
+
+    def _keep_table(self, new: Column, unfit: int | None) -> None:
+        """Fill an existing column that does not have the type of ``new``, or leave ``new`` out.
+
+        Args:
+            new: The column of the new schema.
+            unfit: The index of the table column that belongs to ``new``, but has another type; None
+                if the table has no column for it.
+        """
+        if unfit is None:
+            path = (*self._path, new.source or new.name)
+            is_required = new.feed is ColumnSource.WHOLE or new.source in self._rules.required
+            is_refused = is_required and not self._path
+            self.changes.append(
+                SchemaChange("refuse" if is_refused else "omit", path, new.type.ddl)
+            )
+            return
+        column = self.columns[unfit]
+        type_ = _fill_fields(column.type, only_scalars=bool(new.path))
+        path = (*self._path, column.name)
+        kept = SchemaChange("keep", path, new.type.ddl, old=column.type.ddl)
+        if type_ is None:
+            self.changes.append(kept.refuse())
+            return
+        self.changes.append(kept)
+        self.columns[unfit] = replace(new, name=column.name, type=type_)
+        self._claim(unfit)
+
+    def _add(self, column: Column, unfit: int | None) -> None:
+        """Add a column; ``unfit`` is the index of a column of another type that it is added beside.
+
+        It is None for a column of a new property.
+        """
         if column.is_fed:
             self._release_property(column)
         at = len(self.columns)
         self.columns.append(column)
         self._by_name[fold_case(column.name)] = at
         self._claim(at)
-        path = (*self._path, column.name)
-        change = SchemaChange("add", path, column.type.ddl, instead_of, column.comment)
+        path, instead_of, old = (*self._path, column.name), None, None
+        if unfit is not None:
+            instead_of, old = self.columns[unfit].name, self.columns[unfit].type.ddl
+        change = SchemaChange("add", path, column.type.ddl, instead_of, column.comment, old)
         self.changes.append(change)
 
     def _try_match(self, at: int | None, new: Column) -> bool:
@@ -339,7 +441,7 @@ class _Merge:
             return False
         column = self.columns[at]
         path = (*self._path, column.name)
-        joined = _join_types(column.type, new.type, self._rules, path)
+        joined = _join_types(column.type, new.type, self._get_rules(new), path)
         if joined is None:
             return False
         type_, changes = joined
@@ -384,18 +486,54 @@ def _join_types(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) ->
     if old == new or isinstance(old, Text):
         return old, []
     if isinstance(old, Struct) and isinstance(new, Struct):
-        merge = _Merge(old.fields, rules, path)
-        merge.match_all(new.fields)
-        return Struct(tuple(merge.columns)), merge.changes
+        return _join_structs(old, new, rules, path)
     if isinstance(old, Array) and isinstance(new, Array):
         inner = _join_types(old.element, new.element, rules, (*path, "element"))
         return None if inner is None else (Array(inner[0]), inner[1])
     wider = _wider_scalar(old, new)
     if wider is None or wider == old:
         return None if wider is None else (old, [])
-    if not rules.can_widen(old.ddl, wider.ddl):
+    if rules.policy is OnSchemaChange.IGNORE or not rules.can_widen(old.ddl, wider.ddl):
         return None
-    return wider, [SchemaChange("widen", path, wider.ddl)]
+    return wider, [SchemaChange("widen", path, wider.ddl, old=old.ddl, requested=new.ddl)]
+
+
+def _join_structs(old: Struct, new: Struct, rules: _Rules, path: _Path) -> _JoinedType | None:
+    merge = _Merge(old.fields, rules, path)
+    merge.match_all(new.fields)
+    if rules.policy is OnSchemaChange.IGNORE and not any(f.is_fed for f in merge.columns):
+        filled = _fill_fields(old)  # Spark reads no struct without fields
+        return None if filled is None else (filled, merge.changes)
+    return Struct(tuple(merge.columns)), merge.changes
+
+
+def _fill_fields(type_: ColumnType, *, only_scalars: bool = False) -> ColumnType | None:
+    """Return the type of a table column, whose fields are then filled by the properties they name.
+
+    Return None if target-spark cannot write values of the type.
+
+    Args:
+        type_: The type of the column.
+        only_scalars: True to return None also for booleans and structured types.
+    """
+    if isinstance(type_, UnmanagedType) or (
+        only_scalars and isinstance(type_, Boolean | Struct | Array)
+    ):
+        return None
+    if isinstance(type_, Array):
+        element = _fill_fields(type_.element)
+        return None if element is None else Array(element)
+    if not isinstance(type_, Struct):
+        return type_
+    fields: dict[str, Column] = {}
+    for field in type_.fields:
+        filled = _fill_fields(field.type)
+        if filled is not None and field.source not in fields:
+            fields[field.source] = replace(field, type=filled, feed=ColumnSource.PROPERTY)
+    if not fields:
+        return None
+    by_name = {field.name: field for field in fields.values()}
+    return Struct(tuple(by_name.get(field.name, field) for field in type_.fields))
 
 
 def _wider_scalar(old: ColumnType, new: ColumnType) -> ColumnType | None:

@@ -7,7 +7,8 @@ columns without a source, so that a DataFrame with these columns can be written 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from types import MappingProxyType
 from typing import Literal
 
@@ -41,6 +42,7 @@ __all__ = [
     "VALID_FROM",
     "VALID_TO",
     "ColumnOptions",
+    "OnSchemaChange",
     "SchemaChange",
     "TableSchema",
 ]
@@ -87,6 +89,22 @@ AIRBYTE_COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
 
 
 _UNSIZED = Decimal(38, 18)
+
+
+class OnSchemaChange(Enum):
+    """Policy for a schema that does not fit the columns of an existing table.
+
+    Metadata columns of target-spark are added under every policy.
+    """
+
+    EVOLVE = "evolve"
+    """Add columns and widen types; a type that cannot be widened gets a second column."""
+    WIDEN = "widen"
+    """Add columns and widen types; refuse a schema that needs a second column."""
+    IGNORE = "ignore"
+    """Change no column: leave new properties out, and keep the types of the table."""
+    FAIL = "fail"
+    """Refuse every schema for which a column would have to be added or widened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +181,7 @@ class TableSchema:
         filled: Names of the properties whose text must not be empty.
         nulls_misfits: True to keep a row and replace its values that do not fit by null, unless a
             key or the deletion time is invalid. False to quarantine the row.
+        on_change: The policy for an existing table with other columns.
     """
 
     columns: tuple[Column, ...]
@@ -171,6 +190,7 @@ class TableSchema:
     truncate_timestamps: bool = False
     filled: tuple[str, ...] = ()
     nulls_misfits: bool = False
+    on_change: OnSchemaChange = OnSchemaChange.EVOLVE
 
     @property
     def types(self) -> dict[str, str]:
@@ -228,27 +248,55 @@ class TableSchema:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """One change of a table: a new column or field, or a wider type.
+    """One change of a table: a new column or field, or a wider type; or a change that is not made.
 
     Attributes:
-        kind: ``add`` or ``widen``.
+        kind: ``add`` or ``widen`` for a change of the table. ``omit`` for a property without a
+            column, which is left out; ``keep`` for a column that keeps a type other than the
+            schema's; ``refuse`` for a change that ends the run.
         path: Path of the column or field; the items of an array are called ``element``.
-        ddl: The new type, as DDL.
+        ddl: The new type, as DDL. For a change that is not made, the type in the schema.
         instead_of: Set if a column was added because the type of an existing column could not be
             widened: the name of the existing column, which is not changed. None for other changes.
         comment: The comment of a new column, or None.
+        old: The type that the existing column has in the table, as DDL; None for a new property.
+        requested: The type in the schema, as DDL, if it is not ``ddl``; else None.
     """
 
-    kind: Literal["add", "widen"]
+    kind: Literal["add", "widen", "omit", "keep", "refuse"]
     path: tuple[str, ...]
     ddl: str
     instead_of: str | None = None
     comment: str | None = None
+    old: str | None = field(default=None, compare=False)
+    requested: str | None = field(default=None, compare=False)
+
+    @property
+    def is_made(self) -> bool:
+        """True if the table is changed; False if the change is only reported."""
+        return self.kind in {"add", "widen"}
 
     def describe(self) -> str:
         """Return the change as text for the log, such as ``column a is now bigint``."""
+        name = ".".join(self.path)
+        if self.kind == "omit":
+            return f"column {name} ({self.ddl}) is not in the table"
+        if self.kind == "keep":
+            return (
+                f"column {name} stays {self.old}, although its schema says {self.ddl}: values that"
+                " do not fit are not stored in it"
+            )
+        if self.kind == "refuse" and self.old is not None:
+            return f"column {name} is {self.old} in the table and {self.ddl} in the schema"
+        if self.kind == "refuse":
+            return f"column {name} ({self.ddl}) is not in the table"
         beside = f", beside {self.instead_of}, which cannot take it" if self.instead_of else ""
-        return f"column {'.'.join(self.path)} is now {self.ddl}{beside}"
+        return f"column {name} is now {self.ddl}{beside}"
+
+    def refuse(self) -> SchemaChange:
+        """Return the change as one that is refused, with the path of the existing column."""
+        path = (*self.path[:-1], self.instead_of) if self.instead_of else self.path
+        return SchemaChange("refuse", path, self.requested or self.ddl, old=self.old)
 
 
 def _renamed(columns: Iterable[Column], path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from tap_core.batch.limits import LINE_SETTING, FileLimits
 from tap_core.events import StreamId
-from target_spark.columns import ColumnOptions
+from target_spark.columns import ColumnOptions, OnSchemaChange
 from target_spark.errors import UnsupportedError
 from target_spark.tables.identifiers import catalog_identifier, table_name
 from target_spark.tables.model import RUNS, MaintenanceOptions, PartitionField, Table
@@ -160,6 +160,7 @@ class StreamOptions:
         least_version: A table version. Rows with a lower version are treated as older than all
             others.
         sync_id: Airbyte's id of the sync, for the metadata of rows.
+        on_schema_change: The policy for a schema that does not fit the stream's existing table.
     """
 
     write_mode: WriteMode | None = None
@@ -174,6 +175,7 @@ class StreamOptions:
     by_cursor: bool | None = None
     least_version: int | None = None
     sync_id: int | None = None
+    on_schema_change: OnSchemaChange | None = None
 
     def with_defaults(self, general: StreamOptions) -> StreamOptions:
         """Return a copy of these options in which missing values are filled in from ``general``."""

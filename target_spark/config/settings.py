@@ -16,7 +16,7 @@ from tap_core.batch.url_schemes import SCHEMES_SETTING
 from tap_core.config.validation import is_trivially_valid
 from tap_core.schema.validators import validator_class
 from tap_core.types import JsonSchema
-from target_spark.columns import ColumnOptions, Decimal
+from target_spark.columns import ColumnOptions, Decimal, OnSchemaChange
 from target_spark.config.options import (
     LoadOptions,
     QuarantineLimit,
@@ -100,6 +100,15 @@ _OF_STREAMS: Final[JsonSchema] = {
         "Delete the rows that the source deleted and, with ACTIVATE_VERSION, the rows of other"
         " versions. If false, these rows stay, with the time of deletion in _sdc_deleted_at.",
     ),
+    "on_schema_change": _setting(
+        "string",
+        "What a schema may change in an existing table: evolve (the default: add columns, widen"
+        " types, and add a second column for a type that cannot be widened), widen (the same, but"
+        " end the run instead of adding a second column), ignore (nothing: new properties are left"
+        " out, and values that do not fit their column are handled like other such values), or"
+        " fail (nothing: end the run if a column would have to be added or widened).",
+        enum=[*(policy.value for policy in OnSchemaChange), None],
+    ),
 }
 """Settings that apply to all streams or to a single stream."""
 
@@ -138,7 +147,8 @@ SCHEMA: Final[JsonSchema] = {
         "streams": _setting(
             "object",
             "Settings of single streams, by stream name: write_mode, table, catalog, database,"
-            " partition_by, cluster_by, sort_by, target_file_size and hard_delete.",
+            " partition_by, cluster_by, sort_by, target_file_size, hard_delete and"
+            " on_schema_change.",
             additionalProperties={
                 "type": "object",
                 "properties": {
@@ -572,7 +582,7 @@ def load_options(config: Mapping[str, Any]) -> LoadOptions:
 
 
 def _stream_options(config: Mapping[str, Any]) -> StreamOptions:
-    mode = config.get("write_mode")
+    mode, policy = config.get("write_mode"), config.get("on_schema_change")
     return StreamOptions(
         write_mode=WriteMode(mode) if mode else None,
         table=config.get("table"),
@@ -583,6 +593,7 @@ def _stream_options(config: Mapping[str, Any]) -> StreamOptions:
         sort_by=tuple(config.get("sort_by") or ()),
         file_bytes=config.get("target_file_size"),
         hard_delete=config.get("hard_delete"),
+        on_schema_change=OnSchemaChange(policy) if policy else None,
     )
 
 

@@ -197,6 +197,14 @@ def is_allowed_spark_key(key: str) -> bool:
     return _rule(key) is not None
 
 
+def _find_stream_settings(config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of settings of single streams that are also settings of all streams."""
+    streams = config.get("streams")
+    for own in streams.values() if isinstance(streams, Mapping) else ():
+        if isinstance(own, Mapping):
+            yield from (name for name in own if name != "table")
+
+
 @dataclass(frozen=True, slots=True)
 class CallRules:
     """Rules for the settings that a gRPC call may set. The operator of the server chooses them.
@@ -257,7 +265,8 @@ class CallRules:
         spark = config.get(_SPARK)
         keys: Mapping[str, Any] = spark if isinstance(spark, Mapping) else {}
         # The object ``spark`` is checked key by key, also if the operator allowed ``spark``.
-        refused = [name for name in config if name not in SETTINGS]
+        names = (*config, *_find_stream_settings(config))
+        refused = dict.fromkeys(name for name in names if name not in SETTINGS)
         self.allowance.check([*refused, *(key for key in keys if _rule(key) is None)])
         faults = [
             *self._find_disallowed_values(config, keys),

@@ -26,6 +26,7 @@ from typing import Final, TypeVar, cast
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as all of Spark's users call it)
 
+from tap_core.events import StreamId
 from tap_core.limits.memory import MIB
 from target_spark.columns import (
     DELETED_AT,
@@ -52,6 +53,7 @@ from target_spark.loader.commit_stages import (
     check_count,
 )
 from target_spark.loader.pending_states import CoveredState
+from target_spark.loader.refused_schemas import check_not_null_policy, name_refused_schema
 from target_spark.loader.write_modes import (
     build_version_delete,
     check_scd2_compatible,
@@ -155,6 +157,7 @@ class _TableState:
         written: Number of rows committed by this run.
         quarantined: Number of rows of this run committed to the quarantine table.
         changes: Column changes that no `CommitResult` has reported yet.
+        known_changes: All column changes so far. One that is not made is found again later.
         remarks: Further notes for the user about the table.
     """
 
@@ -169,7 +172,13 @@ class _TableState:
     written: int = 0
     quarantined: int = 0
     changes: list[SchemaChange] = field(default_factory=list)
+    known_changes: set[SchemaChange] = field(default_factory=set)
     remarks: tuple[str, ...] = ()
+
+    def add_changes(self, changes: Sequence[SchemaChange]) -> None:
+        """Add column changes to those that are not reported yet, unless they were added before."""
+        self.changes += (change for change in changes if change not in self.known_changes)
+        self.known_changes.update(changes)
 
     def take_changes(self) -> tuple[SchemaChange, ...]:
         """Return the column changes that were not reported yet, and mark them as reported."""
@@ -315,7 +324,12 @@ class BatchWriter:
         spark, request = self._engine.spark_on_demand(), attempt.request
         has_rows = request.kept_version is None
         table_schema = self._prepare_columns(
-            spark, request.table, request.table_schema, request.layout, has_rows=has_rows
+            spark,
+            request.table,
+            request.table_schema,
+            request.layout,
+            request.stream,
+            has_rows=has_rows,
         )
         check_scd2_compatible(request, table_schema)
         if request.kept_version is not None:
@@ -332,16 +346,21 @@ class BatchWriter:
             verified = verified or self._write_all(spark, attempt, table_schema, frame)
         return verified or self._write_good(spark, attempt, table_schema, frame)
 
-    def prepare(self, table: Table, table_schema: TableSchema, layout: TableLayout) -> CommitResult:
-        """Create a table, or add and widen the columns of an existing one to match a schema.
+    def prepare(
+        self, stream: StreamId, table: Table, table_schema: TableSchema, layout: TableLayout
+    ) -> CommitResult:
+        """Create a stream's table, or add and widen columns of an existing one to match a schema.
 
         Returns:
             A result that lists the column changes; its row counts are 0.
+
+        Raises:
+            SchemaChangeError: The stream's policy forbids a change that the schema needs.
         """
         self._run_with_retries(
             table,
             lambda: self._prepare_columns(
-                self._engine.spark_on_demand(), table, table_schema, layout
+                self._engine.spark_on_demand(), table, table_schema, layout, stream
             ),
         )
         state = self._tables[table.key]
@@ -437,6 +456,7 @@ class BatchWriter:
         table: Table,
         wanted: TableSchema,
         layout: TableLayout,
+        stream: StreamId | None = None,
         *,
         has_rows: bool = False,
     ) -> TableSchema:
@@ -449,6 +469,7 @@ class BatchWriter:
             table: The table to prepare.
             wanted: The table schema that the stream requires.
             layout: The partitioning, clustering and file size of a new table.
+            stream: The stream of the table, for errors; None for a quarantine table.
             has_rows: True if the caller writes rows next. Then no table is created yet in a format
                 whose first write creates it.
 
@@ -473,7 +494,8 @@ class BatchWriter:
             full = wanted
             for name in (DELETED_AT, TABLE_VERSION):  # so that an update resets the old values
                 full = full.with_metadata(name) if name in types else full
-            prepared_columns = self._widen_table(spark, table, full, types)
+            with name_refused_schema(stream, table, full.on_change):
+                prepared_columns = self._widen_table(spark, table, full, types)
         state.prepared_columns = _PreparedColumns(wanted, prepared_columns)
         return prepared_columns
 
@@ -492,11 +514,13 @@ class BatchWriter:
             The columns of the required schema, with the types that they have in the changed table.
         """
         state, writer = self._tables[table.key], self._writer
+        if state.drops_not_null:
+            check_not_null_policy(wanted.on_change)
         sources = writer.sources(spark, table)
         prepared_columns, changes = diff_with_table(wanted, types, writer.can_widen, sources)
-        if changes:
-            writer.alter(spark, table, changes)
-            state.changes += changes
+        if made := tuple(change for change in changes if change.is_made):
+            writer.alter(spark, table, made)
+        state.add_changes(changes)
         writer.annotate(spark, table, prepared_columns)
         if state.drops_not_null:
             writer.drop_not_null(spark, table, prepared_columns.keys)

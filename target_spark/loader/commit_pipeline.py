@@ -5,7 +5,9 @@ takes one, asks the commit writer for its result, and then records it and emits 
 one table run one after the other in order of submission; two threads never write one table.
 - A commit counts, in the report and for waiting states, only after the writer has returned from it.
 - After the first failure, and after `CommitPipeline.stop`, no further task starts; running tasks
-finish. Waits are short and repeated, so that a signal can interrupt the waiting thread.
+finish. A refused schema stops only the tasks of its table: nothing more is written to it, and the
+other tables get the rows that were received. Waits are short and repeated, so that a signal can
+interrupt the waiting thread.
 """
 
 from __future__ import annotations
@@ -14,14 +16,15 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tap_core.events import StreamId
-from target_spark.columns import TableSchema
+from target_spark.columns import SchemaChange, TableSchema
 from target_spark.config.options import WriteMode
+from target_spark.errors import SchemaChangeError
 from target_spark.loader.commit_request import CommitRequest, CommitResult
 from target_spark.loader.metrics import batch_timer, count_records
 from target_spark.loader.report import Report
@@ -38,6 +41,9 @@ __all__ = ["CommitPipeline"]
 logger = logging.getLogger(__name__)
 
 _WAIT_SECONDS: Final = 0.2
+
+_NAMED: Final = 10
+"""The largest number of properties that a remark names."""
 
 _OLD_VERSIONS_STAY: Final = (
     "rows of other versions are not deleted: too many rows of this run do not fit their columns"
@@ -98,6 +104,7 @@ class CommitPipeline:
         self._open_bytes = 0
         self._changed = threading.Condition()
         self._queues: dict[str, deque[_Task]] = {}
+        self._refused: set[str] = set()
         self._ready: deque[str] = deque()
         self._running = 0
         self._queued_bytes = 0
@@ -214,10 +221,13 @@ class CommitPipeline:
     def wait(self) -> None:
         """Block until all tasks have finished, a task has failed, or a signal has arrived.
 
-        After `stop` it waits only for the running tasks.
+        After `stop` it waits only for the running tasks. After a refused schema it waits for the
+        tasks of the other tables.
         """
         with self._changed:
-            while not (self._failure or self._is_idle() or self._is_interrupted()):
+            while not (
+                (self._failure and self._stopped) or self._is_idle() or self._is_interrupted()
+            ):
                 self._changed.wait(_WAIT_SECONDS)
 
     def wait_for_space(self, limit: int, until: float) -> None:
@@ -287,6 +297,8 @@ class CommitPipeline:
 
     def _enqueue(self, task: _Task) -> None:
         with self._changed:
+            if task.table.key in self._refused:
+                return
             queue = self._queues.get(task.table.key)
             if queue is None:
                 queue = self._queues[task.table.key] = deque()
@@ -313,6 +325,12 @@ class CommitPipeline:
             failure: BaseException | None = None
             try:
                 self._run(task)
+            except SchemaChangeError as error:
+                for column, type_, old in error.refused:
+                    self._report.record_column_change(
+                        str(task.stream), column, type_, "refuse", old=old
+                    )
+                failure = error
             except BaseException as error:  # noqa: BLE001  raised in the input thread
                 failure = error
             self._finish_task(task, failure)
@@ -335,8 +353,11 @@ class CommitPipeline:
         with self._changed:
             self._running -= 1
             self._queued_bytes -= task.nbytes
-            if failure is not None:
-                self._failure = self._failure or failure
+            self._failure = self._failure or failure
+            if isinstance(failure, SchemaChangeError):
+                self._refused.add(task.table.key)
+                self._queues[task.table.key].clear()
+            elif failure is not None:
                 self._stopped = True
             if self._queues[task.table.key]:
                 self._ready.append(task.table.key)
@@ -349,7 +370,8 @@ class CommitPipeline:
             self._commit(task)
         elif isinstance(task, _Creation):
             self._report_changes(
-                task.stream, self.writer.prepare(task.table, task.table_schema, task.layout)
+                task.stream,
+                self.writer.prepare(task.stream, task.table, task.table_schema, task.layout),
             )
         elif (failure := self.writer.maintain(task.table, task.options)) is not None:
             self.add_remark(task.stream, failure)
@@ -409,8 +431,23 @@ class CommitPipeline:
         for change in result.changes:
             column = ".".join(change.path)
             self._report.record_column_change(
-                str(stream), column, change.ddl, change.kind, change.instead_of
+                str(stream), column, change.ddl, change.kind, change.instead_of, change.old
             )
-            self.add_remark(stream, change.describe())
+            if change.kind != "omit":
+                self.add_remark(stream, change.describe())
+        omitted = [change for change in result.changes if change.kind == "omit"]
+        if omitted:
+            self.add_remark(stream, _describe_omitted(omitted))
         for remark in result.remarks:
             self.add_remark(stream, remark)
+
+
+def _describe_omitted(omitted: Sequence[SchemaChange]) -> str:
+    """Return a remark that names the properties that are left out."""
+    names = [".".join(change.path) for change in omitted]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    properties = "1 property" if len(names) == 1 else f"{len(names)} properties"
+    return (
+        f"has {properties} without a column in its table, left out because on_schema_change is"
+        f" ignore: {', '.join(names[:_NAMED])}{more}"
+    )

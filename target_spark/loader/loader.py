@@ -34,8 +34,9 @@ from tap_core.events import (
 )
 from tap_core.exceptions import RecordsWithoutSchemaException
 from tap_core.types import JsonSchema
-from target_spark.columns import can_share_batch, merge_table_schemas
+from target_spark.columns import OnSchemaChange, can_share_batch, merge_table_schemas
 from target_spark.config.options import LoadOptions, WriteMode
+from target_spark.errors import SchemaChangeError
 from target_spark.loader.batch_files import batch_files
 from target_spark.loader.commit_pipeline import CommitPipeline
 from target_spark.loader.finalization import TableFinalizer
@@ -199,12 +200,19 @@ class Loader:
         """Merge the table schema of a new SCHEMA message into the table schema of the stream.
 
         If the rows of the open batch cannot be written with the merged schema, the batch is closed
-        first.
+        first. Unless every change of the table is allowed, all open batches are committed before a
+        change, so that it can be refused after the rows and states before it. A schema that had no
+        rows is then replaced, not merged.
         """
-        is_configured = stream.build_table_schema(self._options, event, schema)
-        table_schema, _ = merge_table_schemas(
-            stream.table_schema, is_configured, self._pipeline.writer.can_widen
-        )
+        table_schema = stream.build_table_schema(self._options, event, schema)
+        may_refuse = table_schema.on_change is not OnSchemaChange.EVOLVE
+        if stream.has_rows or not may_refuse:
+            table_schema, changes = merge_table_schemas(
+                stream.table_schema, table_schema, self._pipeline.writer.can_widen
+            )
+            if may_refuse and changes:
+                self._close_open_batches()
+                self._pipeline.wait()
         if stream.spool.count and not can_share_batch(stream.table_schema, table_schema):
             self._pipeline.queue_batch(stream)
         stream.set_schema(schema, table_schema)
@@ -364,15 +372,19 @@ class Loader:
         if pipeline.uncommitted_bytes < limit:
             return
         if pipeline.open_bytes > limit // 2:
-            for other in self._streams.values():
-                if other.spool.count and not other.overwrites:
-                    pipeline.queue_batch(other)
+            self._close_open_batches()
         started = time.monotonic()
         while pipeline.uncommitted_bytes >= limit and not self._stopping.is_set():
             pipeline.wait_for_space(limit, self._next_age_check)
             self._raise_failure()
             self._close_old_batches()
         self._report.add_wait(time.monotonic() - started)
+
+    def _close_open_batches(self) -> None:
+        """Close the open batches of all streams, except of those that overwrite their table."""
+        for stream in self._streams.values():
+            if stream.spool.count and not stream.overwrites:
+                self._pipeline.queue_batch(stream)
 
     # The end
 
@@ -466,6 +478,8 @@ class Loader:
 
     def _raise_failure(self) -> None:
         failure = self._engine.failure or self._pipeline.failure
+        if isinstance(failure, SchemaChangeError):
+            self._pipeline.wait()  # the other tables are still written
         if failure is not None:
             raise failure
 

@@ -66,7 +66,7 @@ class StreamCounts:
         files: Files added to the table, as the table format reports them.
         table_bytes: Bytes of the added files, as the table format reports them.
         waiting: Bytes received and not committed yet.
-        changes: Columns that were added or widened.
+        changes: Columns that were added or widened, and changes that ``on_schema_change`` prevents.
         zoneless: Per column, the number of date-times without a time zone, read as UTC.
         notes: Remarks for the user.
         quarantine: Table and reasons of the quarantined rows; None if no row was quarantined.
@@ -217,19 +217,26 @@ class Report:
             self._get_counts(stream).nulled += rows
 
     def record_column_change(
-        self, stream: str, column: str, type: str, kind: str, beside: str | None = None
+        self,
+        stream: str,
+        column: str,
+        type: str,
+        kind: str,
+        beside: str | None = None,
+        old: str | None = None,
     ) -> None:
-        """Store a change of a table column.
+        """Store a change of a table column, or one that the setting ``on_schema_change`` prevents.
 
         Args:
             stream: The name of the stream.
             column: The column's path, joined by dots.
-            type: The new type, as DDL.
-            kind: ``add`` or ``widen``.
+            type: The new type, as DDL. For a change that is not made, the type in the schema.
+            kind: ``add`` or ``widen``; ``omit``, ``keep`` or ``refuse`` if the change is not made.
             beside: The existing column that could not be widened, if the new column was added for
                 that reason; else None.
+            old: The type of the existing column, as DDL; None for a new property.
         """
-        change = {"column": column, "type": type, "kind": kind, "beside": beside}
+        change = {"column": column, "type": type, "kind": kind, "beside": beside, "old": old}
         with self._lock:
             self._get_counts(stream).changes.append(change)
 

@@ -20,7 +20,13 @@ from tap_core.events import SchemaEvent, StreamId
 from tap_core.exceptions import SchemaNotValidError
 from tap_core.schema.references import normalize, resolve_schema_references
 from tap_core.types import JsonSchema
-from target_spark.columns import DELETED_AT, TableSchema, schema_from_json_schema, undeclared_keys
+from target_spark.columns import (
+    DELETED_AT,
+    OnSchemaChange,
+    TableSchema,
+    schema_from_json_schema,
+    undeclared_keys,
+)
 from target_spark.config.options import LoadOptions, WriteMode
 from target_spark.errors import UnsupportedError
 from target_spark.loader.table_versions import VersionTracker
@@ -353,4 +359,6 @@ def build_table_schema(
             table_schema = schema_from_json_schema(schema, keys, columns, event.nested)
         except UnsupportedError as error:
             raise UnsupportedError(f"Stream {event.stream}: {error}") from error
+    policy = options.of(event.stream).on_schema_change or OnSchemaChange.EVOLVE
+    table_schema = replace(table_schema, on_change=policy)
     return add_partition_columns(options, event.stream, table_schema)

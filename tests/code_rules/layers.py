@@ -152,6 +152,7 @@ LAYERS: dict[str, int] = {
     "target_spark.cli.commands": 7,  # sub-commands
     "target_spark.cli.doctor": 6,  # checks of an installation
     "target_spark.tables.layout_resolution": 3,  # layout of a stream's table
+    "target_spark.loader.refused_schemas": 3,  # errors for schemas that a policy refuses
     "target_spark.loader.record_validation": 4,
     "target_spark.loader.undeclared_properties": 3,
     "target_spark.config.validation": 3,  # settings that exclude each other

@@ -266,6 +266,8 @@ def test_misspelled_spark_key_is_refused(key: str) -> None:
         {"staging": "/etc"},
         {"report": "/etc/cron.d/x"},
         {"delete_batch_files": "true"},
+        {"on_schema_change": "fail"},
+        {"streams": '{"a": {"table": "b", "on_schema_change": "fail"}}'},
         {"stream_maps": '{"a": {"b": "1"}}'},
         {"stream_map_config": "{}"},
         {"faker_config": '{"locale": "x"}'},
@@ -308,6 +310,7 @@ def test_every_setting_is_listed_as_allowed_or_refused() -> None:
         "batch_max_line_bytes",
         "batch_schemes",
         "delete_batch_files",
+        "on_schema_change",  # Fivetran itself requests each change of a table
     }
     assert SETTINGS | refused == SCHEMA["properties"].keys()
     assert not SETTINGS & refused

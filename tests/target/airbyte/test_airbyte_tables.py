@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tap_core.events import ActivateVersion, Checkpoint, Event, Rows, SchemaEvent, StreamId
+from target_spark.columns import OnSchemaChange
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions, RunInfo, StreamOptions, WriteMode
 from target_spark.errors import QuarantineError, UnsupportedError
@@ -334,3 +335,25 @@ def test_overwrite_keeps_the_newest_row_of_each_key(warehouse: AirbyteWarehouse)
         write_mode=WriteMode.OVERWRITE,
     )
     assert warehouse.x() == {1: "new"}
+
+
+@pytest.mark.thorough
+def test_value_that_does_not_fit_a_kept_column_is_null_with_the_reason(
+    warehouse: AirbyteWarehouse,
+) -> None:
+    warehouse.load(described(n=ID), rows(row(1, day(1), "x", n=1)))
+    report = warehouse.load(
+        described(n=TEXT, more=TEXT),
+        rows(row(2, day(1), "y", n="many", more="left out"), row(3, day(1), "z", n="4")),
+        on_schema_change=OnSchemaChange.IGNORE,
+    )
+    found = warehouse.tables.rows("s", "id", "n", "_airbyte_meta")
+    assert [each[:2] for each in found] == [(1, 1), (2, None), (3, 4)]
+    (change,) = json.loads(found[1][2])["changes"]
+    assert (change["field"], change["change"]) == ("n", "NULLED")
+    counts = report.streams()["s"]
+    assert [(each["kind"], each["column"]) for each in counts.changes] == [
+        ("keep", "n"),
+        ("omit", "more"),
+    ]
+    assert (counts.nulled, counts.quarantined) == (1, 0)

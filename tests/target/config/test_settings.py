@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tap_core.events import StreamId
-from target_spark.columns import Decimal
+from target_spark.columns import Decimal, OnSchemaChange
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions, StreamOptions, WriteMode
 from target_spark.errors import UnsupportedError
@@ -117,6 +117,18 @@ def test_upsert_set_for_a_stream_without_keys_is_rejected() -> None:
     options = LoadOptions("/t", streams={"a": StreamOptions(WriteMode.UPSERT)})
     with pytest.raises(UnsupportedError, match="no key properties"):
         options.mode(A, keyed=False)
+
+
+def test_policy_for_schema_changes_of_a_stream_overrides_that_of_all_streams() -> None:
+    config = {
+        "path": "/t",
+        "on_schema_change": "fail",
+        "streams": {"a": {"on_schema_change": "ignore"}, "b": {"hard_delete": True}},
+    }
+    options = settings.load_options(config)
+    assert options.of(A).on_schema_change is OnSchemaChange.IGNORE
+    assert options.of(StreamId("b")).on_schema_change is OnSchemaChange.FAIL
+    assert settings.load_options({"path": "/t"}).of(A).on_schema_change is None
 
 
 def test_settings_of_other_targets_are_logged_with_their_equivalents(

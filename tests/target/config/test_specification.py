@@ -44,6 +44,7 @@ TOGETHER = {
 OTHERS = {
     "format": st.sampled_from([None, "delta", "iceberg", "parquet"]),
     "write_mode": st.sampled_from([None, "append", "upsert", "overwrite", "scd2", "merge"]),
+    "on_schema_change": st.sampled_from([None, "evolve", "widen", "ignore", "fail", "keep"]),
     "partition_by": st.sampled_from([None, [], ["day(at)"], [1]]),
     "cluster_by": st.sampled_from([None, ["a"], list("abcde")]),
     "streams": st.sampled_from([None, {}, {"a": {"table": "b"}}, {"a": {"other": 1}}]),

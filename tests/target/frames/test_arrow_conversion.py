@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from target_spark.columns import ColumnOptions, TableSchema, schema_from_json_schema
+from target_spark.columns import (
+    ColumnOptions,
+    OnSchemaChange,
+    TableSchema,
+    diff_with_table,
+    schema_from_json_schema,
+)
 from target_spark.frames import BatchMetadata, read_spool
 from target_spark.frames.arrow_conversion import ArrowConverter, ConversionError
 from tests.extract.sample_taps import KINDS, KINDS_SCHEMA
@@ -120,6 +127,22 @@ def test_undeclared_properties_are_ignored():
     assert values(make_layout({"a": {"type": "integer"}}), {"b": 1}, {"a": 2}) == [
         {"a": None},
         {"a": 2},
+    ]
+
+
+def test_values_that_do_not_fit_a_kept_column_are_errors():
+    """A column that ``on_schema_change: ignore`` keeps takes the values of its own type only."""
+    schema = {"n": {"type": "integer"}, "d": {"type": "string"}, "s": {"type": "object"}}
+    table = {"n": "int", "d": "date", "s": "struct<`x`: smallint>"}
+    kept, _ = diff_with_table(replace(make_layout(schema), on_change=OnSchemaChange.IGNORE), table)
+    good = {"n": -(2**31), "d": "2024-02-29", "s": {"x": 1.0, "y": "left out"}}
+    (row,) = values(kept, good)
+    assert (row["n"], str(row["d"]), row["s"]) == (-(2**31), "2024-02-29", {"x": 1})
+    for bad in ({"n": 2**31}, {"d": "soon"}, {"s": {"x": 2**15}}, {"s": "text"}):
+        with pytest.raises(ConversionError):
+            values(kept, {**good, **bad})
+    assert values(kept, {"n": 2**31, "d": "soon"}, nulls=True) == [
+        {"n": None, "d": None, "s": None}
     ]
 
 

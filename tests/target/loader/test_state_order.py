@@ -91,7 +91,9 @@ class MemoryTables:
                 self.carried.append((covered.ordinal, self.safe()))
         return CommitResult(len(lines), 0, covered, {})
 
-    def prepare(self, table: Table, table_schema: TableSchema, layout: TableLayout) -> CommitResult:
+    def prepare(
+        self, stream: StreamId, table: Table, table_schema: TableSchema, layout: TableLayout
+    ) -> CommitResult:
         return CommitResult(0, 0, None, {})
 
     def has_other_versions(self, table: Table, version: int) -> bool:

@@ -17,7 +17,12 @@ from target_spark.cli.replay import ReplayResult, ReplayWriter, reload_records
 from target_spark.cli.schema_input import parse_schemas, select_one
 from target_spark.config import settings
 from target_spark.config.options import RunInfo
-from target_spark.errors import QuarantineError, TableOwnerError, UnsupportedError
+from target_spark.errors import (
+    QuarantineError,
+    SchemaChangeError,
+    TableOwnerError,
+    UnsupportedError,
+)
 from target_spark.storage.spool import SpoolFolder
 from target_spark.target import TargetSpark
 from tests.target.warehouse import (
@@ -118,6 +123,17 @@ def test_replay_moves_records_that_fit_the_corrected_schema(
     assert again(warehouse, described(TEXTS)).unfit == 1
     assert texts(warehouse) == [(1, "1"), (2, "two")]
     assert len(aside(warehouse)) == 1
+
+
+@pytest.mark.thorough
+def test_records_of_a_replay_that_is_refused_stay_in_the_quarantine(warehouse: Warehouse) -> None:
+    warehouse.load(schema("a", NUMBERS), record("a", id=1, n=1), record("a", id=2, n="two"))
+    with pytest.raises(SchemaChangeError, match="column n is bigint in the table and string"):
+        again(warehouse, described(TEXTS), on_schema_change="fail")
+    assert aside(warehouse) == ['{"id": 2, "n": "two"}']
+    assert again(warehouse, described(TEXTS)).loaded == 1
+    assert texts(warehouse) == [(1, "1"), (2, "two")]
+    assert aside(warehouse) == []
 
 
 def test_replay_without_a_quarantine_reports_it(parquet: Warehouse) -> None:

@@ -1,0 +1,55 @@
+"""Errors for schemas that the policy ``on_schema_change`` of a stream refuses.
+
+`target_spark.columns.diff_with_table` applies the policy. Here the error gets the stream, the table
+and the remedy. Nothing is written with a refused schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tap_core.events import StreamId
+from target_spark.columns import OnSchemaChange
+from target_spark.errors import SchemaChangeError
+from target_spark.tables.model import Table
+
+__all__ = ["check_not_null_policy", "name_refused_schema"]
+
+
+@contextmanager
+def name_refused_schema(
+    stream: StreamId | None, table: Table, policy: OnSchemaChange
+) -> Iterator[None]:
+    """Context manager: add stream, table and remedy to the message of a `SchemaChangeError`.
+
+    Args:
+        stream: The stream whose schema is compared; None for a quarantine table, which may always
+            be changed.
+        table: The table of the stream.
+        policy: The policy of the stream.
+
+    Raises:
+        SchemaChangeError: The block raised one.
+    """
+    try:
+        yield
+    except SchemaChangeError as error:
+        raise SchemaChangeError(
+            f"The schema of stream {stream} does not fit table {table.name} ({table.key}), which"
+            f" on_schema_change: {policy.value} protects: {error}; nothing more was written to"
+            " it and no state that covers unwritten rows is emitted. Change the schema in the tap"
+            " or the table, or set on_schema_change to evolve (for this stream only: streams,"
+            f" {stream}, on_schema_change).",
+            error.refused,
+        ) from None
+
+
+def check_not_null_policy(policy: OnSchemaChange) -> None:
+    """Check that NOT NULL constraints of a table may be dropped for a row that has null.
+
+    Raises:
+        SchemaChangeError: The policy does not allow every change of the table.
+    """
+    if policy is not OnSchemaChange.EVOLVE:
+        raise SchemaChangeError("a row has null in a column that the table declares NOT NULL")
