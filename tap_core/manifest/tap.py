@@ -66,6 +66,11 @@ class ManifestTap(Tap):
         self.append_builtin_config(own)
         fill_defaults(self._config, own)
 
+    @classmethod
+    def get_plugin_version(cls) -> str:
+        """Return the version of this SDK, because a manifest does not state its own version."""
+        return cls.get_sdk_version()
+
     # Streams
 
     def discover_streams(self) -> Sequence[Stream]:
