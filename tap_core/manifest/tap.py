@@ -66,11 +66,6 @@ class ManifestTap(Tap):
         self.append_builtin_config(own)
         fill_defaults(self._config, own)
 
-    @classmethod
-    def get_plugin_version(cls) -> str:
-        """Return the version of this SDK, because a manifest does not state its own version."""
-        return cls.get_sdk_version()
-
     # Streams
 
     def discover_streams(self) -> Sequence[Stream]:
@@ -241,6 +236,8 @@ def make_tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type
         "__module__": __name__,
         "__doc__": f"The connector that {path.name} declares.",
         "name": _make_tap_name(path),
+        # a manifest does not state its own version
+        "get_plugin_version": ManifestTap.get_sdk_version,
         "config_jsonschema": config_jsonschema(manifest),
         "documentation_url": documentation_url(manifest),
         "changelog_url": changelog_url(manifest),
