@@ -94,13 +94,25 @@ class TextFormatter(AboutFormatter, format_name="text"):
         lines.append("Capabilities:")
         lines += [f"  - {capability}" for capability in about_info.capabilities]
         lines.append("Settings:")
+        required = about_info.settings.get("required", ())
         for setting, schema in about_info.settings.get("properties", {}).items():
             lines += [
                 f"  - Name: {setting}",
                 f"    Type: {schema.get('type')}",
                 f"    Environment Variable: {env_var_name(about_info.env_var_prefix, setting)}",
+                *_text_details(schema, is_required=setting in required),
             ]
         return "\n".join(lines) + "\n"
+
+
+def _text_details(schema: JsonSchema, *, is_required: bool) -> Iterator[str]:
+    """Yield the lines of a setting that singer_sdk's text format lacks, each if it has a value."""
+    if is_required:
+        yield "    Required: True"
+    if schema.get("default") is not None:
+        yield f"    Default: {schema['default']}"
+    if description := schema.get("description"):
+        yield f"    Description: {' '.join(description.split())}"
 
 
 class JSONFormatter(AboutFormatter, format_name="json"):

@@ -19,6 +19,7 @@ clauses of existing plugins keep working; classes marked * are additions of this
     ├── DiscoveryError
     │   ├── EmptySchemaTypeError
     │   ├── InvalidReplicationKeyException
+    │   ├── MissingMethodError *         a class lacks a method that it must define
     │   ├── SchemaNotFoundError
     │   ├── SchemaNotValidError
     │   └── UnsupportedSchemaFormatError (= UnsupportedOpenAPISpec)
@@ -102,6 +103,7 @@ __all__ = [
     "MappingError",
     "MaxRecordsLimitException",
     "MissingKeyPropertiesError",
+    "MissingMethodError",
     "PartitionsFailedError",
     "RecordsWithoutSchemaException",
     "RequestedAbortException",
@@ -210,6 +212,10 @@ class EmptySchemaTypeError(DiscoveryError):
             "Is the property missing from the stream's schema?",
             *args,
         )
+
+
+class MissingMethodError(DiscoveryError, NotImplementedError):
+    """A class of the plugin does not define a method that it must define."""
 
 
 class InvalidReplicationKeyException(DiscoveryError):  # noqa: N818  singer_sdk's name

@@ -31,6 +31,7 @@ from tap_core.exceptions import (
     AbortedSyncFailedException,
     AbortedSyncPausedException,
     DiscoveryError,
+    MissingMethodError,
     SingerSDKDeprecationWarning,
 )
 from tap_core.plugin_base import CliCommand, PluginBase
@@ -335,19 +336,19 @@ class Tap(PluginBase):
     def discover_streams(self) -> Sequence[Stream]:
         """Return all streams of the tap, as a sequence of `Stream` objects.
 
-        Every tap must override this method, unless it is always run with a catalog. Include the
-        child streams: they are linked to their parents by ``parent_stream_type``.
+        Every tap must override this method. Include the child streams: they are linked to their
+        parents by ``parent_stream_type``.
 
         Raises:
-            NotImplementedError: The tap does not override the method.
+            MissingMethodError: The tap does not override the method.
 
         Example:
             def discover_streams(self):
                 return [Users(self), Orders(self)]
         """
-        raise NotImplementedError(
-            f"Tap '{self.name}' does not support discovery. Please set the '--catalog'"
-            " command line argument and try again."
+        raise MissingMethodError(
+            f"Tap '{self.name}' has no streams: the class {type(self).__name__} must define the"
+            " method discover_streams, which returns them."
         )
 
     @final

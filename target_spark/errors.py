@@ -94,7 +94,7 @@ class SchemaChangeError(TargetSparkError):
 
     Attributes:
         refused: For each refused change, the path of the column, the type in the schema as DDL, and
-            the type in the table, which is None if the table has no such column.
+            the type in the table, or None if the table has no such column.
     """
 
     def __init__(self, message: str, refused: Iterable[tuple[str, str, str | None]] = ()) -> None:

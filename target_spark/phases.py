@@ -48,7 +48,7 @@ class Phases:
             return self._seconds.get(name, 0.0)
 
     def describe(self) -> str:
-        """Return the phases in progress and their seconds, the latest first; "" if there is none.
+        """Return the phases in progress and their seconds, the latest first, or "" without any.
 
         An example is "starting Spark (12 s), reading (14 s)".
         """

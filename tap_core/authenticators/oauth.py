@@ -231,7 +231,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
             | collect_secrets(secrets)
         )
         request = self._token_request(payload)
-        outcome = request.send(self._session, self.patience, self.logger, self._stream_name)
+        outcome = request.send(self._session, self.patience, self._stream_name)
         response = outcome.response
         if response is not None:
             self._hidden |= collect_sent_secrets(response.request)

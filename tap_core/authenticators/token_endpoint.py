@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -30,7 +29,13 @@ from tap_core.http.response_limits import (
     ResponseTooLargeError,
     ResponseTooSlowError,
 )
-from tap_core.http.retry import RETRYABLE_ERRORS, is_permanent_failure, random_jitter, retry_after
+from tap_core.http.retry import (
+    RETRYABLE_ERRORS,
+    is_permanent_failure,
+    random_jitter,
+    retry_after,
+    retry_logger,
+)
 from tap_core.http.transport import ask_token_endpoint, token_deadline
 from tap_core.parsing.datetimes import utc_now
 from tap_core.redaction import Secrets, collect_secrets, redact_url
@@ -208,7 +213,6 @@ class TokenRequest:
         self,
         session: requests.Session,
         retry_policy: RetryPolicy,
-        logger: logging.Logger,
         stream: str | None = None,
     ) -> RequestOutcome:
         """Send the request, retry temporary failures, and return the result of the last attempt.
@@ -216,7 +220,6 @@ class TokenRequest:
         Args:
             session: HTTP session.
             retry_policy: Timeouts and number of attempts.
-            logger: Logger for retries.
             stream: Name of the stream that needs the token, for the log.
         """
         tries, limit = 1, limit_tries(retry_policy.tries)
@@ -227,7 +230,7 @@ class TokenRequest:
             wait = retry_after(RetriableAPIError("", outcome.response))
             wait = random_jitter(min(2.0 ** (tries - 1), _LONGEST_WAIT)) if wait is None else wait
             wait = limit_wait(wait)
-            logger.warning(
+            retry_logger.info(
                 "%sNo access token from %s: %s; retrying in %.1f seconds, after try %d of %d",
                 *(
                     f"Stream '{stream}': " if stream else "",

@@ -1,7 +1,7 @@
 """Validation of a configuration against its schema, and the error messages.
 
-- Every fault is reported in one sentence that ends with the setting's path (``in config['a'][0]``),
-  or has no path if it concerns the whole configuration.
+- Every fault is reported in one sentence that begins with the setting's path (``a[0]: …``), or has
+  no path if it concerns the whole configuration.
 - No sentence contains the value of a secret setting, a value that may hold one, or a long value.
 - ``jsonschema`` is imported only if the simple rules below cannot prove validity, to start faster.
 """
@@ -14,7 +14,7 @@ from numbers import Number
 from typing import Any, TypeAlias
 
 from tap_core.config.loading import get_json_types
-from tap_core.config.similar_names import find_similar
+from tap_core.config.similar_names import find_similar, suggest
 from tap_core.exceptions import ConfigurationError
 from tap_core.redaction import is_secret, property_schema
 from tap_core.redaction.config import is_showable
@@ -100,10 +100,27 @@ def setting_path(parts: Iterable[str | int]) -> str:
 
 def _sentence(error: _Fault, schema: JsonSchema) -> str:
     """Return the error message for a fault of the configuration, without secret values."""
-    path = "".join(f"[{part!r}]" for part in error.absolute_path)
-    hidden = _shows_secret(error, schema)
-    message = _without_value(error) if hidden else error.message
-    return f"{message} in config{path}" if path else message
+    path = setting_path(error.absolute_path)
+    message = _without_value(error) if _shows_secret(error, schema) else _with_value(error)
+    return f"{path}: {message}" if path else message
+
+
+def _with_value(error: _Fault) -> str:
+    """Return the message for a fault; for an unknown choice, with the most similar known one."""
+    if error.validator != "enum":
+        return str(error.message)
+    known, given = _choices(error), error.instance
+    hint = suggest(given, filter(_is_text, known)) if _is_text(given) else ""
+    return f"{given!r} is not one of {known!r}{'.' if hint else ''}{hint}"
+
+
+def _choices(error: _Fault) -> list[Any]:
+    """Return the values that an ``enum`` allows, without null: a missing setting needs no value."""
+    return [value for value in error.validator_value if value is not None]
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def _shows_secret(error: _Fault, schema: JsonSchema) -> bool:
@@ -164,7 +181,9 @@ def _holds_secret(value: Any, schema: JsonSchema) -> bool:
 
 def _without_value(error: _Fault) -> str:
     """Return the message for a fault without the invalid value."""
-    if error.validator in {"type", "enum", "format", "pattern"}:
+    if error.validator == "enum":
+        return f"the value (not shown) does not fit enum {_choices(error)!r}"
+    if error.validator in {"type", "format", "pattern"}:
         return f"the value (not shown) does not fit {error.validator} {error.validator_value!r}"
     return f"the value (not shown) does not fit the rule '{error.validator}'"
 

@@ -36,6 +36,7 @@ __all__ = [
     "is_permanent_failure",
     "random_jitter",
     "retry_after",
+    "retry_logger",
     "runtime_backoff",
     "with_retries",
 ]
@@ -52,6 +53,9 @@ RETRYABLE_ERRORS: tuple[type[Exception], ...] = (
     requests.exceptions.ContentDecodingError,
 )
 """Errors that may be temporary."""
+
+retry_logger = logging.getLogger(__name__)
+"""Logger of one INFO line per retry, under every protocol."""
 
 _Waits: TypeAlias = Generator[float, Any, None]
 
@@ -120,6 +124,7 @@ def with_retries(
                 jitter=jittered,
                 logger=logger,
                 backoff_log_level=logging.DEBUG,  # the handler logs it, with the stream
+                giveup_log_level=logging.DEBUG,  # the caller reports the error
             )(_failed_once(function, failure))(*args, **kwargs)
 
         return cast("_Function", tried)

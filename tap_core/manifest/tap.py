@@ -236,6 +236,8 @@ def make_tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type
         "__module__": __name__,
         "__doc__": f"The connector that {path.name} declares.",
         "name": _make_tap_name(path),
+        # a manifest does not state its own version
+        "get_plugin_version": ManifestTap.get_sdk_version,
         "config_jsonschema": config_jsonschema(manifest),
         "documentation_url": documentation_url(manifest),
         "changelog_url": changelog_url(manifest),

@@ -226,7 +226,7 @@ def make_program(
         name: Name of the program.
         callback: Function whose parameters are the program's options. It runs if no command is
             called, and before a command; ``invoked_subcommand`` of its context tells them apart.
-        commands: Function that imports and returns the commands; None if there are none. It is
+        commands: Function that imports and returns the commands, or None for no commands. It is
             called when a command is called or listed.
         description: Text at the beginning of the help.
         epilog: Text at the end of the help.

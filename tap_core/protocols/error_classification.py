@@ -5,8 +5,9 @@
 - ``system_error``: everything else.
 
 Errors of optional libraries are recognised by class name, so that no library is imported for it. An
-error that cannot be classified is judged by its cause. Source of the names: the Airbyte protocol,
-section "AirbyteErrorTraceMessage".
+error that cannot be classified is judged by its cause. A known error is shown as one sentence, any
+other one with its traceback. Source of the names: the Airbyte protocol, section
+"AirbyteErrorTraceMessage".
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from tap_core.exceptions import (
     ConfigurationError,
     MapExpressionError,
     RetriableSyncError,
+    SingerError,
+    SingerSDKError,
     StreamMapConfigError,
 )
 
@@ -30,7 +33,9 @@ __all__ = [
     "failure_type",
     "get_http_status",
     "is_auth_failure",
+    "is_known_error",
     "iterate_causes",
+    "shorten_connection_failure",
     "summarize_error",
 ]
 
@@ -56,23 +61,94 @@ _REFUSED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _STATUS_FIRST: Final = re.compile(r"\s*(?:HTTP )?([45]\d\d)\b")
 """The start of messages of `RESTStream.response_error_message` and of many authors' errors."""
 _LONGEST_CHAIN: Final = 10
+_COMPLETE: Final = (SingerSDKError, SingerError)
+"""Errors with messages for users."""
+
+_BUGS: Final = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError),
+)
+"""Errors of Python that show a mistake in the code, whatever their text and their causes."""
+
+_ABSTRACT_CLASS: Final = re.compile(
+    r"Can't instantiate abstract class (\w+) (?:with|without an implementation for)"
+    r" abstract methods? ([\w', ]+)"
+)
+"""Python's message for a class that lacks members which its base class requires."""
+
+_UNREACHABLE: Final = re.compile(
+    r"HTTPS?ConnectionPool\(host='(?P<host>[^']*)', port=(?P<port>\w+)\): Max retries exceeded"
+    r" with url: \S* \(Caused by (?P<cause>.*?)\)\)",
+    re.DOTALL,
+)
+"""Message of the library urllib3 for a host that cannot be reached."""
+
+_REASON: Final = re.compile(r"\[Errno -?\d+\] ([^\"'()\[\]]+)|(timed out)")
 
 
-def summarize_error(error: BaseException, said: str | None = None) -> str:
+def summarize_error(
+    error: BaseException, said: str | None = None, *, system: str = "source"
+) -> str:
     """Return an error message for the user, with advice if the kind of error is known.
 
     ``said`` is shown in place of the error's text, for example because that text has secrets.
+    ``system`` is the noun for what the plugin reads or writes: "source" or "destination".
     """
     kind = failure_type(error)
-    said = str(error).strip() if said is None else said
+    said = shorten_connection_failure(_own_text(error)) if said is None else said
     text = said or type(error).__qualname__
     if kind == CONFIG and any(is_auth_failure(each) for each in iterate_causes(error)):
-        return f"The source refuses the credentials: check those in the configuration. {text}"
+        return f"The {system} refuses the credentials: check those in the configuration. {text}"
     if kind == TRANSIENT:
-        return f"The source is temporarily unavailable: try again later. {text}"
-    if kind == SYSTEM:
+        return f"The {system} is temporarily unavailable: try again later. {text}"
+    if kind == SYSTEM and not is_known_error(error):
         return f"Internal error, not caused by the configuration: {_format_error(error, said)}"
     return text
+
+
+def is_known_error(error: BaseException) -> bool:
+    """Return True if the message of an error suffices for the user, without a traceback.
+
+    This holds for the SDK's errors, rejected credentials and an unavailable service, also as the
+    explicit cause of another error.
+    """
+    current: BaseException | None = error
+    for _ in range(_LONGEST_CHAIN):
+        if isinstance(current, _COMPLETE) or _find_missing_members(current):
+            return True
+        if current is None or isinstance(current, _BUGS):
+            return False
+        if _verdict(current) is not None:
+            return True
+        current = current.__cause__
+    return False
+
+
+def shorten_connection_failure(text: str) -> str:
+    """Return a message in which urllib3's text about an unreachable host is short.
+
+    The result is ``127.0.0.1:9 cannot be reached: Connection refused``. Other texts are returned
+    unchanged.
+    """
+    found = _UNREACHABLE.search(text)
+    reason = _REASON.search(found["cause"]) if found else None
+    if found is None or reason is None:
+        return text
+    short = f"{found['host']}:{found['port']} cannot be reached: {(reason[1] or reason[2]).strip()}"
+    return text[: found.start()] + short + text[found.end() :]
+
+
+def _own_text(error: BaseException) -> str:
+    """Return the text of an error; for members that a class lacks, a sentence with their names."""
+    if not (missing := _find_missing_members(error)):
+        return str(error).strip()
+    name, members = missing
+    return f"The class {name} lacks {members}, which its base class requires: define it there."
+
+
+def _find_missing_members(error: BaseException | None) -> tuple[str, str] | None:
+    """Return a class and the members that it lacks, from Python's error for abstract classes."""
+    found = _ABSTRACT_CLASS.match(str(error)) if isinstance(error, TypeError) else None
+    return (found[1], found[2].replace("'", "")) if found else None
 
 
 def failure_type(error: BaseException) -> str:

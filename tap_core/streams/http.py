@@ -13,7 +13,6 @@ next page, a record's URL, a redirect) gets credentials only on that origin and 
 from __future__ import annotations
 
 import abc
-import logging
 import sys
 import warnings
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
@@ -58,6 +57,7 @@ from tap_core.http.retry import (
     RetryState,
     exponential_backoff,
     random_jitter,
+    retry_logger,
     runtime_backoff,
     with_retries,
 )
@@ -78,6 +78,7 @@ from tap_core.pagination import (
     SinglePagePaginator,
 )
 from tap_core.plugin_base import PluginBase
+from tap_core.protocols.error_classification import shorten_connection_failure
 from tap_core.redaction import Secrets, collect_secrets, redact_url
 from tap_core.redaction.http import body_excerpt, collect_sent_secrets
 from tap_core.redaction.process_secrets import install_redaction
@@ -709,13 +710,13 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         """
         error = details.get("exception")
         response = error.response if isinstance(error, RetriableAPIError) else None
-        failure = (type(error).__name__, error)
+        cause = f"{type(error).__name__}: {shorten_connection_failure(str(error))}"
         if response is not None:
-            failure = (f"status {response.status_code}", response.reason)
-        self.log(
-            "Stream '%s': Backing off %0.2f seconds after %d tries for URL %s, failing with %s: %s",
-            *(self.name, details.get("wait"), details.get("tries"), self.path, *failure),
-            level=logging.ERROR,
+            cause = f"status {response.status_code}: {response.reason}"
+        retry_logger.info(
+            "Stream '%s': Backing off %0.2f seconds after try %d for URL %s, failing with %s",
+            *(self.name, details.get("wait"), details.get("tries"), self.path, cause),
+            extra={"stream_name": self.name},
         )
 
     # Pages and records

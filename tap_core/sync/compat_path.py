@@ -30,7 +30,7 @@ from tap_core.sync.engine import (
 )
 from tap_core.sync.metrics import record_metrics
 from tap_core.sync.plan import get_plan
-from tap_core.sync.record_input import is_not_dict, split_record_and_context
+from tap_core.sync.record_input import as_record, check_record, split_record_and_context
 from tap_core.sync.replication_errors import log_sort_error
 from tap_core.sync.resend_filter import make_resend_filter
 
@@ -110,7 +110,9 @@ class _PartitionSync:
             pulled = result
             if isinstance(pulled, tuple):
                 pulled, child_context = split_record_and_context(pulled)
+            check_record(pulled, stream.name)
             record = stream.post_process(pulled, context)
+            check_record(record, stream.name)
             if record is None or (self._admits is not None and not self._admits(record)):
                 continue
             try:
@@ -158,7 +160,7 @@ def write_record(stream: SyncStream, record: Record) -> None:
     before = run.open(plan)
     if not run.bodies:
         run.begin()
-    own = dict(record) if is_not_dict(record) else record
+    own = as_record(record, stream.name)
     if plan.mapped is None:
         body = plan.shape(own)
         run.bodies.append(body)

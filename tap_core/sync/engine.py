@@ -24,6 +24,7 @@ from tap_core.exceptions import (
     AbortedSyncPausedException,
     InvalidStreamSortException,
 )
+from tap_core.protocols.error_classification import is_known_error
 from tap_core.records.serializer import ENCODING_ERRORS
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.state.partition_index import freeze_context
@@ -40,7 +41,7 @@ from tap_core.sync.distribution import make_pool
 from tap_core.sync.metrics import record_metrics
 from tap_core.sync.partial_failures import ContextFailures
 from tap_core.sync.plan import get_plan
-from tap_core.sync.record_input import as_record, split_record_and_context
+from tap_core.sync.record_input import as_record, check_record, split_record_and_context
 from tap_core.sync.replication_errors import (
     log_sort_error,
     missing_replication_key,
@@ -95,9 +96,10 @@ def sync_stream(stream: SyncStream, context: Context | None) -> None:
             sync_own_batches(stream, own_batches, context)
         else:
             _sync_contexts(stream, run, plan, context, signpost)
-    except Exception:
-        # With a connected caller, the error is reported to the caller, and only once.
-        level = logging.ERROR if run.outbox.check_caller is None else logging.DEBUG
+    except Exception as error:
+        # A known error is reported once, by the command line or to the connected caller.
+        is_reported = run.outbox.check_caller is not None or is_known_error(error)
+        level = logging.DEBUG if is_reported else logging.ERROR
         stream.log("An unhandled error occurred while syncing '%s'", stream.name, level=level)
         raise
     finally:
@@ -377,7 +379,7 @@ def _prepared(
     return records if is_sent is None else (one for one in records if not is_sent(one))
 
 
-def _processed(
+def _processed(  # noqa: C901 - one flat loop
     stream: SyncStream,
     plan: Plan,
     records: Iterable[Any],
@@ -399,10 +401,13 @@ def _processed(
     child_context = None if context is None else copy.copy(context)
     for pulled in records:
         record = pulled
-        if isinstance(record, tuple):
-            record, child_context = split_record_and_context(record)
+        if record.__class__ is not dict:
+            if isinstance(record, tuple):
+                record, child_context = split_record_and_context(record)
+            check_record(record, stream.name)
         if post is not None:
             record = post(record, context)
+            check_record(record, stream.name)
         if record is None or (admits is not None and not admits(record)):
             continue
         for name, value in extra:
@@ -440,7 +445,7 @@ def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901
     most = run.most
     counted, stop = done, min(done + run.limit - len(bodies), next_state)
     for record in records:
-        if record.__class__ is not dict and (record := as_record(record)) is None:
+        if record.__class__ is not dict and (record := as_record(record, stream.name)) is None:
             continue
         done += 1
         if not bodies:
@@ -496,7 +501,7 @@ def _write_mapped(pull: _Pull, records: Iterable[Any], done: int) -> int:
     stop = min(done + run.limit - len(bodies), next_state)
     try:
         for pulled in records:
-            if (record := as_record(pulled)) is None:
+            if (record := as_record(pulled, stream.name)) is None:
                 continue
             made = bodies_of(record)
             if made:

@@ -10,21 +10,35 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tap_core.exceptions import SingerSDKDeprecationWarning
+from tap_core.exceptions import FatalSyncError, SingerSDKDeprecationWarning
 
 if TYPE_CHECKING:
     from tap_core.types import Context, Record
 
-__all__ = ["as_record", "is_not_dict", "split_record_and_context"]
+__all__ = ["as_record", "check_record", "is_not_dict", "split_record_and_context"]
 
 
-def as_record(pulled: Any) -> Any:
+def as_record(pulled: Any, stream: str) -> Any:
     """Return the record in a value that ``get_records`` has yielded, without its child context.
 
-    A mapping of another type is converted to a dict.
+    A mapping of another type is converted to a dict. ``stream`` is the name for errors.
+
+    Raises:
+        FatalSyncError: The value is no record.
     """
     record = split_record_and_context(pulled)[0] if isinstance(pulled, tuple) else pulled
+    check_record(record, stream)
     return dict(record) if is_not_dict(record) else record
+
+
+def check_record(record: Any, stream: str) -> None:
+    """Raise FatalSyncError if a value is neither a mapping nor None. The message has no value."""
+    if record is not None and not isinstance(record, Mapping):
+        raise FatalSyncError(
+            f"Stream '{stream}': a record must be a dict, but the stream returned a value of type"
+            f" '{type(record).__name__}': yield one dict for each record from get_records,"
+            " parse_response or post_process."
+        )
 
 
 def is_not_dict(record: Any) -> bool:

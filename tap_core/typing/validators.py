@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping, MutableMapping
 from copy import deepcopy
 from typing import Any
 
+from tap_core.config.similar_names import find_similar
 from tap_core.schema import validators as bound
 from tap_core.types import JsonSchema
 
@@ -25,8 +27,11 @@ def __getattr__(name: str) -> Any:
     """
     if name == "DEFAULT_JSONSCHEMA_VALIDATOR":
         return bound.validator_class()
-    msg = f"tap_core.typing has no attribute {name!r}"
-    raise AttributeError(msg)
+    known = importlib.import_module("tap_core.typing").__dict__
+    helpers = {each for each in known if not each.startswith("_")}
+    similar = f"{name}Type" if f"{name}Type" in helpers else find_similar(name, helpers)
+    hint = f". Did you mean {similar!r}?" if similar and not name.startswith("_") else ""
+    raise AttributeError(f"tap_core.typing has no attribute {name!r}{hint}")
 
 
 def extend_validator_with_defaults(validator_class: Any) -> Any:

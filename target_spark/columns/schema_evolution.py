@@ -416,7 +416,7 @@ class _Merge:
     def _add(self, column: Column, unfit: int | None) -> None:
         """Add a column; ``unfit`` is the index of a column of another type that it is added beside.
 
-        It is None for a column of a new property.
+        For a column of a new property ``unfit`` must be None.
         """
         if column.is_fed:
             self._release_property(column)

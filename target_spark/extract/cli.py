@@ -9,6 +9,7 @@ command can be run again after any failure.
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,10 +22,10 @@ from tap_core.config.loading import ConfigInput
 from tap_core.exceptions import (
     CatalogFileError,
     ConfigurationError,
-    SingerSDKError,
     StateFileError,
 )
 from tap_core.limits.memory import STATE_BYTES, read_at_most
+from tap_core.protocols.error_classification import is_known_error
 from tap_core.protocols.singer.reader import SingerReader
 from tap_core.protocols.singer.writer import encode_body
 from tap_core.redaction import make_redactor, redact, redact_line, write_to_stderr
@@ -190,8 +191,8 @@ class _TapSync:
     def _redact_error(self, error: Exception) -> ReadingError:
         """Convert an error of the tap to a `ReadingError` without secrets of the settings."""
         hide = make_redactor(self._tap.config, self._tap._full_schema())  # noqa: SLF001
-        if not isinstance(error, SingerSDKError):  # its message is enough without a traceback
-            self._tap.logger.error("The tap failed.", exc_info=error)
+        level = logging.DEBUG if is_known_error(error) else logging.ERROR
+        self._tap.logger.log(level, "The tap failed.", exc_info=error)
         return ReadingError(hide(f"The tap failed: {type(error).__name__}: {error}"))
 
     def _find_last_state(self, opened: LoadSession) -> Mapping[str, Any]:

@@ -175,8 +175,8 @@ class _LiveLine:
 def _reserve_last_line(height: int) -> str:
     """Return the control sequences that make all lines but the last one scroll.
 
-    A line feed first makes room below the cursor. Whatever is below it is erased: nothing, or the
-    live line itself after the size of the terminal has changed.
+    A line feed first makes room below the cursor. A live line that is below it, after the size of
+    the terminal has changed, is erased.
     """
     room = f"\x1bD{_SAVE}\r\x1b[J"
     return f"{_WHOLE_REGION}{room}\x1b[1;{height - 1}r{_RESTORE}\x1b[A"

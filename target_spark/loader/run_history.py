@@ -1,6 +1,6 @@
 """Append of a run to the table of runs, after the last commit of the run.
 
-Runs of several jobs append to the table, also at the same time, so none of them owns it. Its
+Runs of several jobs append to the table, also at the same time, so it belongs to no job. Its
 commits carry the job `RUNS` and no state, so that they never count as commits of a job. A Delta
 table in a local folder is written without Spark, which may have ended by then.
 """

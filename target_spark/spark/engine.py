@@ -121,7 +121,7 @@ class LeasedSpark:
 
     @property
     def application(self) -> str | None:
-        """Spark's application id. It is None until Spark has started."""
+        """Spark's application id, or None before Spark has started."""
         return None if self._session is None else self._session.application
 
     @property

@@ -152,7 +152,7 @@ def archive_options(given: str, archive: Path) -> Iterator[str]:
 
 
 def find_exit_seconds(options: str) -> float:
-    """Return the seconds in which a JVM with the given options should end after it was told to.
+    """Return the seconds in which a JVM with the given options should end after a request to end.
 
     A JVM that writes a class archive at its end needs longer than others.
     """

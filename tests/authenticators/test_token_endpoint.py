@@ -54,6 +54,7 @@ def everything(error, caplog) -> str:
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
 def test_temporary_failure_of_the_endpoint_is_retried(server, caplog, status):
+    caplog.set_level("INFO")
     server.answers(Reply("busy: s3cret", status=status), Reply(status=status), GOOD)
     authenticator = login(server)
     assert sent_with(authenticator).headers["Authorization"] == "Bearer token-1"
@@ -247,6 +248,7 @@ def test_long_oauth_error_description_is_truncated():
 
 
 def test_retry_of_a_token_request_names_the_stream_in_the_log(server, caplog):
+    caplog.set_level("INFO")
     server.answers(Reply(status=503), GOOD)
     authenticator = login(server)
     authenticator.attach(Stream(name="orders"))

@@ -54,12 +54,22 @@ def test_every_fault_is_reported_with_its_path():
     config = {"page_size": 0, "a": {"b": [1, "two", 3.5], "c": 1}, "mode": "z"}
     assert validate_config(config, SCHEMA) == [
         "'url' is a required property",
-        "'id' is a required property in config['a']",
-        "Additional properties are not allowed ('c' was unexpected) in config['a']",
-        "'two' is not of type 'integer' in config['a']['b'][1]",
-        "3.5 is not of type 'integer' in config['a']['b'][2]",
-        "'z' is not one of ['x', 'y'] in config['mode']",
-        "0 is less than the minimum of 1 in config['page_size']",
+        "a: 'id' is a required property",
+        "a: Additional properties are not allowed ('c' was unexpected)",
+        "a.b[1]: 'two' is not of type 'integer'",
+        "a.b[2]: 3.5 is not of type 'integer'",
+        "mode: 'z' is not one of ['x', 'y']",
+        "page_size: 0 is less than the minimum of 1",
+    ]
+
+
+def test_similar_choice_is_suggested_without_null():
+    schema = {"properties": {"format": {"enum": ["delta", "parquet", None]}}}
+    assert validate_config({"format": "detla"}, schema) == [
+        "format: 'detla' is not one of ['delta', 'parquet']. Did you mean 'delta'?"
+    ]
+    assert validate_config({"format": 1}, schema) == [
+        "format: 1 is not one of ['delta', 'parquet']"
     ]
 
 
@@ -67,15 +77,15 @@ def test_decimals_are_validated_and_shown_as_numbers():
     schema = {"properties": {"a": {"multipleOf": 0.5}, "b": {"items": {"type": "integer"}}}}
     assert validate_config({"a": Decimal("1.5"), "b": []}, schema) == []
     assert validate_config({"a": Decimal("1.6"), "b": [Decimal("1.5")]}, schema) == [
-        "1.6 is not a multiple of 0.5 in config['a']",
-        "1.5 is not of type 'integer' in config['b'][0]",
+        "a: 1.6 is not a multiple of 0.5",
+        "b[0]: 1.5 is not of type 'integer'",
     ]
 
 
 def test_settings_in_skip_are_not_validated():
     assert validate_config({"page_size": "x", "mode": "z"}, SCHEMA, skip=["page_size"]) == [
         "'url' is a required property",
-        "'z' is not one of ['x', 'y'] in config['mode']",
+        "mode: 'z' is not one of ['x', 'y']",
     ]
 
 
@@ -100,10 +110,10 @@ def test_no_fault_shows_a_secret(config):
 
 def test_fault_of_a_secret_names_the_violated_rule():
     assert validate_config({"url": "u", "hidden": "hunter2"}, SCHEMA) == [
-        "the value (not shown) does not fit type 'integer' in config['hidden']"
+        "hidden: the value (not shown) does not fit type 'integer'"
     ]
     login = validate_config({"url": "u", "login": {"password": "hunter2"}}, SCHEMA)
-    assert login == ["the value (not shown) does not fit the rule 'anyOf' in config['login']"]
+    assert login == ["login: the value (not shown) does not fit the rule 'anyOf'"]
 
 
 def test_secret_is_hidden_without_a_property_schema():

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tap_core.http.retry import retry_logger
 from tap_core.protocols.fivetran.logging import JsonLogHandler, truncate_text
 from tap_core.redaction import escape_control_characters
 
@@ -157,7 +158,7 @@ def test_retries_are_logged_once_per_call_as_a_warning(handler, read_lines) -> N
     def tries() -> None:
         for number in range(3):
             waits = (2.5**number, f"an error at {number}")
-            logging.getLogger("a").error("Backing off %0.2f seconds, failing with %s", *waits)
+            retry_logger.info("Backing off %0.2f seconds, failing with %s", *waits)
 
     with handler.attached():
         for _ in range(2):

@@ -218,15 +218,18 @@ def test_refused_connection_is_retried_and_names_the_stream(source):
 
 
 def test_failed_try_is_logged_before_the_wait(source, caplog):
+    caplog.set_level(logging.INFO)
     source.server.answers(BUSY, Reply({}, keep=0), page(ONE))
     source.records()
-    logged = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+    retried = [one for one in caplog.records if "Backing off" in one.msg]
+    assert [one.levelno for one in retried] == [logging.INFO, logging.INFO]
+    logged = [one.getMessage() for one in retried]
     assert logged[0] == (
-        "Stream 'users': Backing off 2.25 seconds after 1 tries for URL /users, failing with"
+        "Stream 'users': Backing off 2.25 seconds after try 1 for URL /users, failing with"
         " status 503: Service Unavailable"
     )
     assert logged[1].startswith(
-        "Stream 'users': Backing off 4.25 seconds after 2 tries for URL /users, failing with"
+        "Stream 'users': Backing off 4.25 seconds after try 2 for URL /users, failing with"
         " ChunkedEncodingError"
     )
 

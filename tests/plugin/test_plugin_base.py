@@ -96,7 +96,7 @@ def test_configuration_faults_of_every_kind_are_reported_together(monkeypatch):
     assert caught.value.errors == [
         "page_size: variable TAP_X_PAGE_SIZE must be an integer (it is 'many')",
         "'api_key' is a required property",
-        "1 is not of type 'string' in config['tags'][1]",
+        "tags[1]: 1 is not of type 'string'",
         "stream_maps: stream maps are not supported yet; remove the setting",
         f"flattening_enabled: {NO_FLATTENING}",
     ]

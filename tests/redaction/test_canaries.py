@@ -253,7 +253,7 @@ def test_no_configuration_error_shows_a_secret(folder: Folder, change: Any, word
     with command_lines() as lines:
         done = folder.run(TAP, *words, "--config", "config.json")
     folder.assert_clean(done, lines)
-    assert b"in config['" in done.stderr + done.stdout
+    assert f"{next(iter(change))}: ".encode() in done.stderr + done.stdout
 
 
 TARGET_COMMANDS = {

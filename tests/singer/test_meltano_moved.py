@@ -229,7 +229,7 @@ def test_config_test_reports_valid_and_invalid_settings(project):
     project.describe(config={"count": 3, "names": [5]})
     said = project.meltano("config", "test", "tap-moved", code=1)
     assert "'api_key' is a required property" in said
-    assert "5 is not of type 'string' in config['names'][0]" in said
+    assert "names[0]: 5 is not of type 'string'" in said
 
 
 def test_selection_metadata_schema_overrides_and_a_mapper_apply(project):

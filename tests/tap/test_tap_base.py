@@ -78,14 +78,16 @@ def test_children_are_linked_to_every_stream_of_the_parents_class(caplog):
 
 def test_tap_without_discovery_raises_not_implemented():
     class Bare(Tap):
-        """A tap that needs a catalog."""
+        """A tap without streams."""
 
         name = "tap-bare"
 
         def _setup_signal_handlers(self):
             pass
 
-    with pytest.raises(NotImplementedError, match="'tap-bare' does not support discovery"):
+    with pytest.raises(
+        NotImplementedError, match="the class Bare must define the method discover_str"
+    ):
         _ = Bare().streams
 
 

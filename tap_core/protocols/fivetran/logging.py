@@ -53,8 +53,11 @@ _ALIKE: Final = 10
 _WORDINGS: Final = 200
 """Maximum number of different wordings of warnings per call."""
 
-_RETRIED: Final = "Backing off"
-"""Text of the backoff library's message before a retry."""
+_RETRIES: Final = "tap_core.http.retry"
+"""Logger of the retries of requests."""
+
+_RETRIED: Final = ("Backing off", "; retrying in ")
+"""Texts in the messages before the retry of a request."""
 
 _GIVEN_UP: Final = "_log_giveup"
 """Function of the backoff library that logs the last attempt; the call reports its error."""
@@ -161,12 +164,11 @@ class JsonLogHandler:
 
         A call's repeated warnings and errors are dropped.
         """
-        is_retried = _RETRIED in str(record.msg)
+        is_retried = any(text in str(record.msg) for text in _RETRIED)
         if record.funcName == _GIVEN_UP:
             return
-        if record.levelno >= logging.WARNING and self._is_repetition(
-            record, 1 if is_retried else _ALIKE
-        ):
+        is_counted = is_retried or record.levelno >= logging.WARNING
+        if is_counted and self._is_repetition(record, 1 if is_retried else _ALIKE):
             return
         self.say("WARNING" if is_retried else _level(record.levelno), _message(record))
         if record.exc_info and record.exc_info[1] and plugin_log_level(_OURS) == "DEBUG":
@@ -244,7 +246,7 @@ def _message(record: logging.LogRecord) -> str:
 class _LogHandler(logging.Handler):
     """Logging handler that passes records to the log of the gRPC server.
 
-    Records of other packages are passed only if they are warnings or errors.
+    Records of other packages are passed only if they are warnings, errors or retries of requests.
     """
 
     def __init__(self, hear: Callable[[logging.LogRecord], None]) -> None:
@@ -252,7 +254,7 @@ class _LogHandler(logging.Handler):
         self._write_record = hear
 
     def emit(self, record: logging.LogRecord) -> None:
-        is_ours = f"{record.name}.".startswith(f"{_OURS}.")
+        is_ours = f"{record.name}.".startswith((f"{_OURS}.", f"{_RETRIES}."))
         if record.levelno < (logging.INFO if is_ours else logging.WARNING):
             return
         try:
@@ -264,17 +266,18 @@ class _LogHandler(logging.Handler):
 @contextmanager
 def _listening(ear: logging.Handler) -> Iterator[None]:
     """During the block, send all log records only to the logging handler ``ear``."""
-    root, ours = logging.getLogger(), logging.getLogger(_OURS)
-    handlers, levels = list(root.handlers), (root.level, ours.level)
+    root, *ours = map(logging.getLogger, ("", _OURS, _RETRIES))
+    handlers, levels = list(root.handlers), [one.level for one in (root, *ours)]
     root.handlers[:] = [ear]
     root.setLevel(logging.WARNING)
-    ours.setLevel(logging.INFO)
+    for one in ours:
+        one.setLevel(logging.INFO)
     try:
         yield
     finally:
         root.handlers[:] = handlers
-        root.setLevel(levels[0])
-        ours.setLevel(levels[1])
+        for one, level in zip((root, *ours), levels, strict=True):
+            one.setLevel(level)
 
 
 @contextmanager

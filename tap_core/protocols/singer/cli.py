@@ -1,10 +1,11 @@
 """The Singer command line of a tap, target or mapper.
 
 Plugin classes and the commands of other protocols are passed in, never imported. Flags, output
-and exit codes are those of singer_sdk: a configuration error is one line on standard error
-and exit code 1, any other exception its traceback and exit code 1, an invalid flag exit code 2. If
-the reader of the output has closed the pipe, the exit code is 1 without a traceback. Logs go to
-standard error only. ``--discover``, ``--about`` and ``--version`` do only the work that they need.
+and exit codes are those of singer_sdk: a known error (settings, credentials, an unavailable
+source) is one line on standard error and exit code 1, any other exception its traceback and exit
+code 1, an invalid flag exit code 2. The traceback of a known error is logged at DEBUG level. If the
+reader of the output has closed the pipe, the exit code is 1. Logs go to standard error only.
+``--discover``, ``--about`` and ``--version`` do only the work that they need.
 """
 
 from __future__ import annotations
@@ -24,18 +25,15 @@ from typer.core import TyperArgument, TyperOption
 
 from tap_core.config.loading import ConfigInput
 from tap_core.exceptions import (
-    BatchFileError,
     CatalogFileError,
     ConfigurationError,
     ConfigValidationError,
-    InvalidRecord,
-    SingerReadError,
     StateFileError,
-    UnsupportedBatchEncodingError,
 )
 from tap_core.limits.memory import STATE_BYTES, InputTooLargeError, read_at_most
 from tap_core.parsing.command_line import Program, choose_from, make_program
 from tap_core.plugin_base import CliCommand, PluginBase
+from tap_core.protocols.error_classification import is_known_error, summarize_error
 from tap_core.protocols.singer.catalog_file import (
     find_unknown_streams,
     parse_catalog,
@@ -209,7 +207,7 @@ def tap_command(
     ) -> None:
         if context.invoked_subcommand is not None:
             return
-        with logged_errors(tap_class):
+        with logged_errors(get_logger(tap_class), "source"):
             if version or about:
                 _introduce(tap_class, version=version, about_format=about_format)
             elif discover:
@@ -267,7 +265,7 @@ def _listening_callback(
     ) -> None:
         if context.invoked_subcommand is not None:
             return
-        with logged_errors(plugin):
+        with logged_errors(get_logger(plugin), "destination"):
             if version or about:
                 _introduce(plugin, version=version, about_format=about_format)
             else:
@@ -410,62 +408,60 @@ def _opened_input(path: str) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def logged_errors(plugin: _PluginClass) -> Iterator[None]:
+def logged_errors(logger: logging.Logger, system: str) -> Iterator[None]:
     """During the block, log Python warnings and errors instead of printing them.
 
-    Expected errors, such as an invalid configuration, end the process with exit code 1.
+    Errors of the configuration end the process with exit code 1. ``system`` is "source" or
+    "destination", for messages.
     """
     logging.captureWarnings(capture=True)
-    sys.excepthook = _excepthook(get_logger(plugin))
+    sys.excepthook = _excepthook(logger, system)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("once", category=DeprecationWarning)
             yield
             sys.stdout.flush()
-    except ConfigValidationError as error:  # a user's error needs no traceback
-        faults = error.errors or [str(error)]
-        for sentence in faults:
-            get_logger(plugin).error(sentence)
-        # Repeat all of them, because Meltano shows only the last line of a failed test.
-        get_logger(plugin).error("Config validation failed: %s", "; ".join(faults))
+    except ConfigValidationError as error:
+        # One line, because Meltano shows only the last line of a failed test.
+        faults = "; ".join(error.errors or [str(error)])
+        _log_known_error(logger, f"Config validation failed: {faults}", error)
         raise typer.Exit(1) from None
     except ConfigurationError as error:
-        get_logger(plugin).error(str(error))
+        _log_known_error(logger, str(error), error)
         raise typer.Exit(1) from None
     except BrokenPipeError:
         _discard_output()
-        get_logger(plugin).error("The output was closed by its reader.")
+        logger.error("The output was closed by its reader.")  # noqa: TRY400
         raise typer.Exit(1) from None
     finally:
         logging.captureWarnings(capture=False)
 
 
-_FAULTS_OF_THE_INPUT: Final = (
-    BatchFileError,
-    InvalidRecord,
-    SingerReadError,
-    UnsupportedBatchEncodingError,
-)
-"""Errors in the input, logged without a traceback: only the message helps the user."""
-
-
 def _excepthook(
-    logger: logging.Logger,
+    logger: logging.Logger, system: str
 ) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
-    """Return a function for ``sys.excepthook`` that logs uncaught exceptions with their traceback.
+    """Return a function for ``sys.excepthook`` that logs uncaught exceptions.
 
-    Errors in the input are logged without a traceback, because only their message helps the user.
+    A known error is logged as one sentence, any other one with its traceback. ``system`` is
+    "source" or "destination".
     """
 
     def log(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if issubclass(kind, KeyboardInterrupt):
             sys.__excepthook__(kind, error, trace)
+        elif is_known_error(error):
+            _log_known_error(logger, summarize_error(error, system=system), error)
         else:
             summary = error.args[0] if error.args else kind.__name__
-            is_input = issubclass(kind, _FAULTS_OF_THE_INPUT)
-            logger.error("%s", summary, exc_info=None if is_input else (kind, error, trace))
+            logger.error("%s", summary, exc_info=(kind, error, trace))
 
     return log
+
+
+def _log_known_error(logger: logging.Logger, sentence: str, error: BaseException) -> None:
+    """Log an error as one sentence, and its traceback at DEBUG level."""
+    logger.error("%s", sentence)
+    logger.debug("The traceback of this error:", exc_info=error)
 
 
 def _discard_output() -> None:

@@ -8,8 +8,6 @@ from typing import Annotated
 import typer
 
 from tap_core.config.loading import ConfigInput
-from tap_core.exceptions import ConfigurationError, SyncError
-from tap_core.protocols.error_classification import SYSTEM, failure_type, summarize_error
 from tap_core.protocols.singer.cli import ConfigOption, get_logger, logged_errors
 from tap_core.sync.interfaces import SyncTap
 
@@ -35,12 +33,12 @@ def _test_stream(
     """Show the first records and the schema of a stream."""
     if not limit.isdecimal() or int(limit) < 1:
         raise typer.BadParameter(f"{limit!r} is not a number of at least 1.", context)
-    with logged_errors(context.obj):
+    with logged_errors(get_logger(context.obj), "source"):
         _preview(context.obj, config, stream, int(limit))
 
 
 def _preview(tap_class: type[SyncTap], config: Sequence[str], stream: str, limit: int) -> None:
-    """Print a preview of a stream. If the source cannot be read, log one error and exit with 1."""
+    """Print a preview of a stream."""
     from tap_core.preview.report import preview_stream
 
     given = ConfigInput.from_cli_args(*config)
@@ -50,13 +48,4 @@ def _preview(tap_class: type[SyncTap], config: Sequence[str], stream: str, limit
         tap.config_file = given.file
         return tap
 
-    try:
-        preview_stream(make_tap, stream, limit)
-    except (ConfigurationError, BrokenPipeError):
-        raise
-    except Exception as error:
-        is_known = failure_type(error) != SYSTEM
-        if not is_known and not isinstance(error, (SyncError, OSError)):
-            raise  # an error of the tap's code needs its traceback
-        get_logger(tap_class).error(summarize_error(error) if is_known else str(error))
-        raise typer.Exit(1) from None
+    preview_stream(make_tap, stream, limit)

@@ -1,0 +1,77 @@
+"""A tap with one error, which its first argument selects."""
+
+from __future__ import annotations
+
+import sys
+
+from tap_core import RESTStream, Stream, Tap
+from tap_core import typing as th
+
+KIND = sys.argv.pop(1)
+
+
+class Rows(Stream):
+    """Stream whose records are wrong in one way."""
+
+    name = "rows"
+    schema = {"properties": {"id": {"type": "integer"}}}
+
+    def get_records(self, context):
+        if KIND == "list":
+            yield [{"id": 1}]
+        if KIND == "bug":
+            yield {"id": {}["no such key"]}
+        yield {"id": 1}
+
+
+class Pages(RESTStream):
+    """Stream of an API, tried twice."""
+
+    name = "pages"
+    path = "/pages"
+    schema = Rows.schema
+
+    @property
+    def url_base(self):
+        return self.config["api_url"]
+
+    @property
+    def http_headers(self):
+        return {"Authorization": f"Bearer {self.config['token']}"}
+
+    def backoff_wait_generator(self):
+        return self.backoff_runtime(value=lambda error: 0)
+
+    def backoff_jitter(self, value):
+        return value
+
+    def backoff_max_tries(self):
+        return 2
+
+
+class Incomplete(RESTStream):
+    """Stream without its required member ``url_base``."""
+
+    name = "incomplete"
+    schema = Rows.schema
+
+
+class Bare(Tap):
+    """Tap without streams."""
+
+    name = "tap-err"
+    config_jsonschema = th.PropertiesList(
+        th.Property("api_url", th.StringType),
+        th.Property("token", th.StringType, secret=True),
+        th.Property("format", th.StringType, allowed_values=["delta", "iceberg"]),
+    ).to_dict()
+
+
+class TapErr(Bare):
+    """Tap with one stream."""
+
+    def discover_streams(self):
+        return [{"pages": Pages, "incomplete": Incomplete}.get(KIND, Rows)(self)]
+
+
+(Bare if KIND == "bare" else TapErr).cli()

@@ -1,0 +1,134 @@
+"""Known errors as a user sees them: one sentence, with the traceback at DEBUG level only."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.http.server import Reply, serving
+from tests.singer.test_singer_cli import VARIABLES, errors
+
+TAP = Path(__file__).with_name("erring_tap.py")
+TOKEN = "hunter2-hunter2"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run the tap with an error and settings; return what it wrote."""
+
+    def _run(kind, *words, level="INFO", code=1, **settings):
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps(settings))
+        done = subprocess.run(
+            [sys.executable, str(TAP), kind, *words, "--config", str(path)],
+            cwd=tmp_path,
+            env={**VARIABLES, "LOGLEVEL": level},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == code, done.stderr
+        assert TOKEN not in done.stderr + done.stdout
+        return done
+
+    return _run
+
+
+@pytest.mark.parametrize(
+    "kind, settings, sentence",
+    [
+        (
+            "list",
+            {},
+            (
+                "Stream 'rows': a record must be a dict, but the stream returned a value of type"
+                " 'list': yield one dict for each record from get_records, parse_response or"
+                " post_process."
+            ),
+        ),
+        (
+            "bare",
+            {},
+            (
+                "Tap 'tap-err' has no streams: the class Bare must define the method"
+                " discover_streams, which returns them."
+            ),
+        ),
+        (
+            "incomplete",
+            {},
+            "The class Incomplete lacks url_base, which its base class requires: define it there.",
+        ),
+        (
+            "rows",
+            {"format": "detla"},
+            (
+                "Config validation failed: format: 'detla' is not one of ['delta', 'iceberg']."
+                " Did you mean 'delta'?"
+            ),
+        ),
+    ],
+    ids=["record", "discover_streams", "abstract", "setting"],
+)
+def test_known_error_is_one_sentence(run, kind, settings, sentence):
+    done = run(kind, **settings)
+    assert errors(done.stderr) == [sentence]
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("level", ["INFO", "DEBUG"])
+def test_refused_credentials_are_one_sentence_with_a_traceback_only_at_debug_level(run, level):
+    with serving() as server:
+        server.answers(Reply({"error": "bad token"}, 401))
+        done = run("pages", level=level, api_url=server.url, token=TOKEN)
+    [sentence] = errors(done.stderr)
+    assert sentence.startswith("The source refuses the credentials: check those in the config")
+    assert "[stream 'pages', GET " in sentence
+    assert ("Traceback" in done.stderr) == (level == "DEBUG")
+
+
+def test_unreachable_api_is_one_line_per_retry_and_one_sentence(run):
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+    done = run("pages", api_url=f"http://127.0.0.1:{port}", token=TOKEN)
+    refused = f"127.0.0.1:{port} cannot be reached: Connection refused"
+    [sentence] = errors(done.stderr)
+    assert sentence.startswith("The source is temporarily unavailable: try again later. " + refused)
+    [retry] = [line for line in done.stderr.splitlines() if "Backing off" in line]
+    assert " | INFO " in retry
+    assert retry.endswith(
+        "Stream 'pages': Backing off 0.00 seconds after try 1 for URL /pages, failing with"
+        f" ConnectionError: {refused}"
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_airbyte_check_and_singer_sync_show_the_same_sentence(run):
+    with serving() as server:
+        server.answers(Reply({}, 401), Reply({}, 401))
+        singer = run("pages", api_url=server.url, token=TOKEN)
+        airbyte = run("pages", "check", code=0, api_url=server.url, token=TOKEN)
+    status = json.loads(airbyte.stdout.splitlines()[-1])["connectionStatus"]
+    assert errors(singer.stderr) == [status["message"]]
+
+
+def test_unknown_error_names_its_stream_and_keeps_its_traceback(run):
+    done = run("bug")
+    assert errors(done.stderr) == [
+        "An unhandled error occurred while syncing 'rows'",
+        "no such key",
+    ]
+    assert done.stderr.count("Traceback") == 1
+    assert done.stderr.rstrip().endswith("KeyError: 'no such key'")
+
+
+def test_successful_connection_test_logs_no_error(run):
+    done = run("rows", "--test", code=0)
+    assert errors(done.stderr) == []
