@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tap_core.scaffold.settings import ProjectSetting
+
 __all__ = ["AUTHENTICATION", "Authentication"]
 
 
@@ -24,25 +26,17 @@ class Authentication:
     """Source of a class to insert before the client's class."""
     member: str = ""
     """Source of the property in the client's class."""
-    settings: str = ""
-    """Lines to insert into the settings' schema."""
+    settings: tuple[ProjectSetting, ...] = ()
+    """Settings of the authentication."""
     values: str = ""
     """Values of these settings in the tests, as dict items."""
     check: str = "True"
     """Expression over ``headers`` that the test service uses to accept a request."""
 
 
-def _secret(name: str, description: str) -> str:
-    """Return the source code that declares a required secret setting."""
-    return f"""\
-        th.Property(
-            "{name}",
-            th.StringType,
-            required=True,
-            secret=True,
-            description="{description}",
-        ),
-"""
+def _secret(name: str, description: str) -> ProjectSetting:
+    """Return a required secret setting."""
+    return ProjectSetting(name, description, "password", required=True)
 
 
 def _member(constructor: str) -> str:
@@ -76,14 +70,14 @@ AUTHENTICATION: dict[str, Authentication] = {
     "api-key": Authentication(
         imports="APIKeyAuthenticator",
         member=_member('APIKeyAuthenticator(key="X-API-Key", value=self.config["api_key"])'),
-        settings=_secret("api_key", "Key of the API"),
+        settings=(_secret("api_key", "Key of the API"),),
         values='"api_key": "k-1"',
         check='headers["X-API-Key"] == "k-1"',
     ),
     "bearer": Authentication(
         imports="BearerTokenAuthenticator",
         member=_member('BearerTokenAuthenticator(token=self.config["token"])'),
-        settings=_secret("token", "Token of the API"),
+        settings=(_secret("token", "Token of the API"),),
         values='"token": "t-1"',
         check='headers["Authorization"] == "Bearer t-1"',
     ),
@@ -95,8 +89,8 @@ AUTHENTICATION: dict[str, Authentication] = {
             "        )"
         ),
         settings=(
-            '        th.Property("username", th.StringType, required=True, description="Who"),\n'
-            + _secret("password", "The user's password")
+            ProjectSetting("username", "Name of the user", required=True),
+            _secret("password", "Password of the user"),
         ),
         values='"username": "u", "password": "p"',
         check='headers["Authorization"] == "Basic dTpw"',
@@ -112,8 +106,8 @@ AUTHENTICATION: dict[str, Authentication] = {
             "        )"
         ),
         settings=(
-            '        th.Property("client_id", th.StringType, required=True, description="Who"),\n'
-            + _secret("client_secret", "The client's secret")
+            ProjectSetting("client_id", "Id of the client", required=True),
+            _secret("client_secret", "Secret of the client"),
         ),
         values='"client_id": "c", "client_secret": "s"',
         check='headers["Authorization"] == "Bearer fresh"',

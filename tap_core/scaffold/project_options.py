@@ -11,6 +11,7 @@ from typing import Final
 
 from tap_core.scaffold.auth import AUTHENTICATION
 from tap_core.scaffold.pagination import PAGINATION
+from tap_core.scaffold.settings import KIND_SETTINGS, ProjectSetting
 
 __all__ = ["KINDS", "Project", "ProjectError"]
 
@@ -67,6 +68,14 @@ class Project:
             kind,
             _choose("auth", auth, tuple(AUTHENTICATION) if http else _NEITHER),
             _choose("pagination", pages, _PAGES_OF[kind] if http else _NEITHER),
+        )
+
+    @property
+    def settings(self) -> tuple[ProjectSetting, ...]:
+        """Settings of the plugin: those of its kind, then those of its authentication."""
+        return (
+            *KIND_SETTINGS[f"{self.what}_{self.kind}"],
+            *AUTHENTICATION[self.auth].settings,
         )
 
     @property

@@ -15,6 +15,11 @@ from typing import Final
 from tap_core.scaffold.auth import AUTHENTICATION
 from tap_core.scaffold.pagination import PAGINATION
 from tap_core.scaffold.project_options import Project, ProjectError
+from tap_core.scaffold.settings import (
+    render_env_lines,
+    render_meltano_settings,
+    render_properties,
+)
 
 __all__ = ["write"]
 
@@ -48,9 +53,9 @@ def write(project: Project, folder: Path) -> list[Path]:
 
 
 def _files(project: Project) -> Iterator[_File]:
-    """Yield the files of a project: those of every tap (or target), then those of its kind."""
+    """Yield the files of every plugin, those of every tap (or target), and those of the kind."""
     placeholders = _make_placeholders(project)
-    for layer in (project.what, f"{project.what}_{project.kind}"):
+    for layer in ("plugin", project.what, f"{project.what}_{project.kind}"):
         root = _TEMPLATES / layer
         for template in sorted(root.rglob("*.txt")):
             path = template.relative_to(root).as_posix().removesuffix(".txt")
@@ -70,6 +75,12 @@ def _make_placeholders(project: Project) -> dict[str, str]:
     auth, pages = AUTHENTICATION[project.auth], PAGINATION[project.pagination]
     return {
         "name": project.name,
+        "what": project.what,
+        "sdk_extra": "[sql]" if project.kind == "sql" else "",
+        "settings": render_properties(project.settings),
+        "meltano_settings": render_meltano_settings(project.settings, indent=8),
+        "plugin_settings": render_meltano_settings(project.settings, indent=2),
+        "env_settings": render_env_lines(project.settings, f"{project.package.upper()}_"),
         "package": project.package,
         "class": project.class_name,
         "source": project.source,
@@ -77,7 +88,6 @@ def _make_placeholders(project: Project) -> dict[str, str]:
         "auth_import": _import("tap_core.authenticators", auth.imports),
         "auth_helper": auth.helper,
         "auth_member": auth.member,
-        "auth_settings": auth.settings,
         "auth_values_item": f", {auth.values}" if auth.values else "",
         "auth_check": auth.check,
         "cached_property_import": "from functools import cached_property\n" if auth.member else "",

@@ -1,13 +1,15 @@
 """Every code block of the README and the docs runs, in the order in which it is read.
 
-The blocks of one document share a temporary folder, so that a later block may
-use what an earlier one made, and the project's commands are on the PATH. The word after the three
-backticks says what happens:
+The blocks of one document are one terminal session in a temporary folder: a later block starts in
+the directory that an earlier one changed to, with the variables that it exported, and may use the
+files that it made. The project's commands are on the PATH. `test_installed_wheel` runs the pages
+for users once more, without the repository. The word after the three backticks says what happens:
 
 - ``sh``: run by `sh -e`, exit 0 expected; ``sh exit=1``: that exit expected
 - ``python``: run by the interpreter; ``python file=tap.py``: saved under that name, then imported
   by no block until a later one runs it
 - ``json file=…``, ``yaml file=…``, ``toml file=…``: saved; without a name: parsed
+- ``sh only=repository``, ``sh only=wheel``: run here alone, or by `test_installed_wheel` alone
 - ``console skip="why"`` or ``sh skip="why"``: not run, and the reason is there to read
 - ``text``: words or a drawing, nothing to run
 """
@@ -23,6 +25,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -83,38 +86,54 @@ def environment(folder: Path) -> dict[str, str]:
     }
 
 
-def run(block: Block, folder: Path) -> None:
-    if block.language == "python":
-        path = folder / f"block_{block.line}.py"
-        path.write_text(block.body)
-        command = [sys.executable, str(path)]
-    else:
-        command = ["sh", "-e", "-c", block.body]
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment(folder),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    wanted = int(block.options.get("exit", "0"))
-    assert done.returncode == wanted, f"line {block.line}:\n{done.stdout}\n{done.stderr}"
+class Terminal:
+    """A shell session: directory and exported variables are those that the last block left.
 
+    A block that sets its own EXIT trap, or that fails, leaves them unchanged.
+    """
 
-def perform(block: Block, folder: Path) -> None:
-    if block.language in WORDS or "skip" in block.options:
-        return
-    if "file" in block.options:
-        path = folder / block.options["file"]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(block.body)
-    elif block.language in RUNS:
-        run(block, folder)
-    elif block.language == "json":
-        json.loads(block.body)
+    def __init__(self, folder: Path, variables: dict[str, str], place: str = "repository") -> None:
+        self.folder, self.variables, self.place = folder, variables, place
+
+    def perform(self, block: Block) -> None:
+        """Run or save a block, unless its options exclude it here."""
+        skipped = "skip" in block.options or block.options.get("only", self.place) != self.place
+        if block.language in WORDS or skipped:
+            return
+        if "file" in block.options:
+            path = self.folder / block.options["file"]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.body)
+        elif block.language == "python":
+            (self.folder / f"block_{block.line}.py").write_text(block.body)
+            self._run(block, f"python block_{block.line}.py")
+        elif block.language == "sh":
+            self._run(block, block.body)
+        elif block.language == "json":
+            json.loads(block.body)
+
+    def _run(self, block: Block, script: str) -> None:
+        with TemporaryDirectory() as left:
+            directory, variables = Path(left) / "directory", Path(left) / "variables"
+            remember = (
+                f"pwd > {shlex.quote(str(directory))}; env -0 > {shlex.quote(str(variables))}"
+            )
+            done = subprocess.run(
+                ["sh", "-e", "-c", f"trap {shlex.quote(remember)} EXIT\n{script}"],
+                cwd=self.folder,
+                env=self.variables,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=1800,
+                check=False,
+            )
+            wanted = int(block.options.get("exit", "0"))
+            assert done.returncode == wanted, f"line {block.line}:\n{done.stdout}\n{done.stderr}"
+            if variables.exists():
+                self.folder = Path(directory.read_text().removesuffix("\n"))
+                pairs = variables.read_text().split("\0")[:-1]
+                self.variables = dict(pair.split("=", 1) for pair in pairs)
 
 
 def identify(path: Path) -> str:
@@ -129,6 +148,7 @@ LONG = {"airbyte.md", "cluster.md", "state.md"}
 def test_every_block_has_a_known_language_and_skip_reason(document: Path) -> None:
     for block in blocks_of(document.read_text("utf-8")):
         assert block.language in RUNS | DATA | WORDS, f"line {block.line}: {block.language!r}"
+        assert block.options.get("only", "wheel") in {"wheel", "repository"}, block.line
         assert "skip" not in block.options or len(block.options["skip"]) > 10, block.line
 
 
@@ -150,8 +170,9 @@ def test_every_block_runs(document: Path, tmp_path: Path) -> None:
             tmp_path / sample,
             ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"),
         )
+    terminal = Terminal(tmp_path, environment(tmp_path))
     for block in blocks_of(document.read_text("utf-8")):
-        perform(block, tmp_path)
+        terminal.perform(block)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=identify)
@@ -182,7 +203,23 @@ def test_every_path_in_inline_code_exists() -> None:
 def test_a_failing_block_fails(tmp_path: Path) -> None:
     [block] = blocks_of("words\n```sh\nfalse\n```\n")
     with pytest.raises(AssertionError, match="line 2"):
-        perform(block, tmp_path)
+        Terminal(tmp_path, environment(tmp_path)).perform(block)
+
+
+def test_blocks_of_a_document_share_directory_and_variables(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    text = "```sh\ncd inner\nexport WORD='a b'\n```\n```sh\nprintf %s \"$WORD\" > word\n```\n"
+    terminal = Terminal(tmp_path, environment(tmp_path))
+    for block in blocks_of(text):
+        terminal.perform(block)
+    assert (tmp_path / "inner" / "word").read_text() == "a b"
+
+
+def test_block_of_another_place_is_not_run(tmp_path: Path) -> None:
+    [block] = blocks_of("```sh only=wheel\nfalse\n```\n")
+    Terminal(tmp_path, environment(tmp_path)).perform(block)
+    with pytest.raises(AssertionError, match="line 1"):
+        Terminal(tmp_path, environment(tmp_path), place="wheel").perform(block)
 
 
 def test_blocks_are_parsed_with_their_options() -> None:

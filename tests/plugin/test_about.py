@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from email.message import Message
+from pathlib import Path
 
 import pytest
 
@@ -121,25 +123,30 @@ def test_unknown_about_format_raises_key_error():
 @pytest.mark.parametrize(
     "requires, versions",
     [
-        (">=3.10", ["3.10", "3.11", "3.12", "3.13", "3.14"]),
+        (">=3.10", ["3.10", "3.11", "3.12", "3.13"]),
         (">=3.11,<3.14", ["3.11", "3.12", "3.13"]),
         (">3.11, <=3.13", ["3.12", "3.13"]),
-        ("~=3.12", ["3.12", "3.13", "3.14"]),
+        ("~=3.12", ["3.12", "3.13"]),
         ("==3.12.*", ["3.12"]),
-        (">=3.12.4", ["3.12", "3.13", "3.14"]),
-        (">=3.13,<4", ["3.13", "3.14"]),
-        ("<4.0,>=3.13", ["3.13", "3.14"]),
-        ("", ["3.10", "3.11", "3.12", "3.13", "3.14"]),
+        (">=3.12.4", ["3.12", "3.13"]),
+        (">=3.13,<4", ["3.13"]),
+        ("<4.0,>=3.13", ["3.13"]),
+        ("", ["3.10", "3.11", "3.12", "3.13"]),
     ],
 )
 def test_supported_python_versions_follow_requires_python(requires, versions):
     assert list(get_supported_pythons(requires)) == versions
 
 
+def test_supported_python_versions_are_those_of_the_classifiers():
+    project = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text("utf-8")
+    assert list(get_supported_pythons(">=3.10")) == re.findall(r"Python :: (3\.\d+)", project)
+
+
 def test_classifiers_take_precedence_over_requires_python():
     metadata = Message()
     metadata["Requires-Python"] = ">=3.12"
-    assert python_versions(metadata) == ["3.12", "3.13", "3.14"]
+    assert python_versions(metadata) == ["3.12", "3.13"]
     metadata["Classifier"] = "Programming Language :: Python :: 3"
     metadata["Classifier"] = "Programming Language :: Python :: 3.11"
     assert python_versions(metadata) == ["3.11"]

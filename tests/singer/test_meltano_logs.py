@@ -21,7 +21,6 @@ pytestmark = [
 ]
 
 PROJECT = """
-version: 1
 default_environment: dev
 project_id: 5c1d8e11-3f0e-4c39-9a3b-5f0c2c1d8e11
 send_anonymous_usage_stats: false

@@ -1,0 +1,107 @@
+"""Settings of a new project, and the text that declares them.
+
+One `ProjectSetting` is the source of the property in the plugin's class, of the entries in
+`meltano.yml` and `plugin.yaml`, and of the line in `.env.example`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = [
+    "KIND_SETTINGS",
+    "ProjectSetting",
+    "render_env_lines",
+    "render_meltano_settings",
+    "render_properties",
+]
+
+
+@dataclass(frozen=True)
+class ProjectSetting:
+    """A setting of the new plugin.
+
+    Attributes:
+        name: Name of the setting, such as ``api_url``.
+        description: Description of the setting, without a full stop.
+        kind: Kind in Meltano: ``string``, ``password`` (a secret) or ``date_iso8601``.
+        required: True if the plugin does not start without the setting.
+        default: Default value, or None.
+    """
+
+    name: str
+    description: str
+    kind: str = "string"
+    required: bool = False
+    default: str | None = None
+
+
+_DATABASE = ProjectSetting(
+    "sqlalchemy_url",
+    "Address of the database, such as postgresql+psycopg://user:pw@host/name",
+    "password",
+    required=True,
+)
+_START = ProjectSetting("start_date", "Earliest change that the first run reads", "date_iso8601")
+_HTTP = (
+    ProjectSetting("api_url", "Address of the API", default="https://api.example.com"),
+    _START,
+)
+_OUTPUT = ProjectSetting("folder", "Folder of the written files", required=True)
+
+KIND_SETTINGS: dict[str, tuple[ProjectSetting, ...]] = {
+    "tap_rest": _HTTP,
+    "tap_graphql": _HTTP,
+    "tap_sql": (_DATABASE, _START),
+    "tap_other": (ProjectSetting("folder", "Folder of the files to read", required=True),),
+    "target_batch": (_OUTPUT,),
+    "target_record": (_OUTPUT,),
+    "target_sql": (_DATABASE,),
+}
+"""Settings of each kind of project, without those of the authentication."""
+
+
+def render_properties(settings: Iterable[ProjectSetting]) -> str:
+    """Return the source code of the ``th.Property`` of each setting, ending with a newline."""
+    return "".join(map(_render_property, settings))
+
+
+def render_meltano_settings(settings: Iterable[ProjectSetting], indent: int) -> str:
+    """Return the settings as a YAML list whose lines are indented, without the last newline."""
+    lines: list[str] = []
+    for setting in settings:
+        lines += [f"- name: {setting.name}", f"  kind: {setting.kind}"]
+        if setting.default is not None:
+            lines.append(f"  value: {setting.default}")
+        lines.append(f"  description: {setting.description}")
+    return "\n".join(" " * indent + line for line in lines)
+
+
+def render_env_lines(settings: Iterable[ProjectSetting], prefix: str) -> str:
+    """Return a comment and a disabled assignment for each setting, without the last newline.
+
+    Args:
+        settings: The settings of the plugin.
+        prefix: Prefix of the variables, such as ``TAP_EXAMPLE_``.
+    """
+    return "\n".join(
+        f"\n# {setting.description}{' (required)' if setting.required else ''}\n"
+        f"# {prefix}{setting.name.upper()}={setting.default or ''}"
+        for setting in settings
+    )
+
+
+def _render_property(setting: ProjectSetting) -> str:
+    """Return the source code of one property; the trailing comma keeps it on several lines."""
+    is_date = setting.kind == "date_iso8601"
+    arguments = [f'"{setting.name}"', "th.DateTimeType" if is_date else "th.StringType"]
+    if setting.required:
+        arguments.append("required=True")
+    if setting.kind == "password":
+        arguments.append("secret=True")
+    if setting.default is not None:
+        arguments.append(f'default="{setting.default}"')
+    arguments.append(f'description="{setting.description}"')
+    lines = "".join(f"            {argument},\n" for argument in arguments)
+    return f"        th.Property(\n{lines}        ),\n"
