@@ -146,7 +146,7 @@ def _find_unknown_properties(stream: MappingNode, schema: MappingNode) -> Iterat
     if isinstance(cursor, MappingNode):
         fields.append(("cursor_field", cursor.get("cursor_field"), cursor, ".incremental_sync"))
     for option, field, node, below in fields:
-        steps = field if isinstance(field, list) else [field]
+        steps: list[Any] = field if isinstance(field, list) else [field]
         if not all(isinstance(step, str) and step and not has_template(step) for step in steps):
             continue
         message = _describe_missing(steps, schema)
