@@ -55,6 +55,9 @@ _PASSING_NAMES: Final = frozenset(
         *("sqlalchemy.exc.OperationalError", "sqlalchemy.exc.InterfaceError"),
     }
 )
+_UNUSABLE_URL_NAMES: Final = frozenset(
+    f"requests.exceptions.{name}" for name in ("InvalidURL", "InvalidSchema", "MissingSchema")
+)
 _NO_CERTIFICATE: Final = "CERTIFICATE_VERIFY_FAILED"
 _PASSING_STATUSES: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 _REFUSED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
@@ -181,6 +184,8 @@ def _verdict(error: BaseException) -> str | None:
         return str(told)
     if isinstance(error, _CONFIG_FAULTS) or is_auth_failure(error):
         return CONFIG
+    if not _UNUSABLE_URL_NAMES.isdisjoint(_class_names(error)):
+        return CONFIG
     if _NO_CERTIFICATE in str(error):
         return SYSTEM
     return TRANSIENT if _may_pass(error) else None
@@ -216,8 +221,12 @@ def _may_pass(error: BaseException) -> bool:
         return status in _PASSING_STATUSES or status >= HTTPStatus.INTERNAL_SERVER_ERROR
     if _is_token_error(error):
         return getattr(error, "status", None) is None
-    kinds = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__}
-    return not kinds.isdisjoint(_PASSING_NAMES)
+    return not _PASSING_NAMES.isdisjoint(_class_names(error))
+
+
+def _class_names(error: BaseException) -> Iterator[str]:
+    """Yield the full names of an error's class and of the base classes."""
+    return (f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__)
 
 
 def _is_token_error(error: BaseException) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tap_core.events import SchemaEvent
+from tap_core.events import SchemaEvent, StreamId
 from tap_core.protocols.airbyte.catalog import parse_configured_catalog
 from tap_core.protocols.airbyte.reader import AirbyteReader as AirbyteDecoder
 from tap_core.protocols.singer.reader import SingerReader as SingerDecoder
@@ -103,7 +103,9 @@ class DiscardingTables:
                 count += line[:1] == b"{" and line[-1:] == b"}"
         return CommitResult(count, 0, work.covered(), {})
 
-    def prepare(self, table: Table, table_schema: TableSchema, layout: TableLayout) -> CommitResult:
+    def prepare(
+        self, stream: StreamId, table: Table, table_schema: TableSchema, layout: TableLayout
+    ) -> CommitResult:
         """Create no table."""
         return CommitResult(0, 0, None, {})
 

@@ -89,7 +89,9 @@ def test_report_contains_all_counts(tmp_path: Path) -> None:
         "files": 3,
         "table_bytes": 70,
         "waiting": 0,
-        "changes": [{"column": "n__string", "type": "string", "kind": "add", "beside": "n"}],
+        "changes": [
+            {"column": "n__string", "type": "string", "kind": "add", "beside": "n", "old": None}
+        ],
         "zoneless": {"at": 5, "on": 1},
         "notes": ["odd"],
         "quarantine": None,

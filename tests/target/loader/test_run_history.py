@@ -49,7 +49,7 @@ def make_report(outcome: str = COMPLETE, *, job: str = "job", at: int = 0) -> di
     report = Report()
     report.add_facts(job=job, run=f"{job}-{at}", started=STARTED + at, format="delta")
     for stream in ("a", "b"):
-        report.record_table(stream, stream)
+        report.record_table(stream, stream, f"/lake/{stream}")
         report.count_received(stream, 3, 30)
         report.count_commit(stream, 2, 1, 0.5)
     report.record_column_change("b", "name", "string", "add")
