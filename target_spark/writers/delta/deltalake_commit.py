@@ -193,10 +193,14 @@ def open_dataset(folder: Path) -> pa.dataset.Dataset | None:
     because of deletion vectors.
     """
     from deltalake.exceptions import DeltaError
+    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
+    # With deltalake's own file system, which is Python code, a thread of Arrow that still reads
+    # ahead when the process ends would abort it.
+    files = SubTreeFileSystem(str(folder.absolute()), LocalFileSystem())
     snapshot = read_snapshot(folder)
     try:
-        return None if snapshot is None else snapshot.table.to_pyarrow_dataset()
+        return None if snapshot is None else snapshot.table.to_pyarrow_dataset(filesystem=files)
     except DeltaError:
         return None
 
