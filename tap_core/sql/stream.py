@@ -179,7 +179,8 @@ class SQLStream(Stream, abc.ABC):
     ) -> sa.Select[Any]:
         """Return the query ordered by the replication key, and filtered to start at the bookmark.
 
-        Rows whose replication key equals the bookmark are included.
+        Rows whose replication key equals the bookmark, or the end of a backfill, are included: the
+        sync drops the latter.
         """
         if self.replication_key:
             column = table.columns[self.replication_key]
@@ -188,6 +189,8 @@ class SQLStream(Stream, abc.ABC):
             start = self.get_starting_replication_key_value(context)
             if start is not None:
                 query = query.where(column >= _to_column_type(start, column))
+            if self._read_range is not None and self._read_range.last is not None:
+                query = query.where(column <= _to_column_type(self._read_range.last, column))
         return query
 
     def apply_query_limit(self, query: sa.Select[Any]) -> sa.Select[Any]:

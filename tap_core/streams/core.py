@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from tap_core.state.comparison import ReplicationKeyComparator
     from tap_core.state.document import StateDocument
     from tap_core.state.manager import StreamStateManager
+    from tap_core.state.read_range import KeyRange
     from tap_core.sync.interfaces import SyncTap
     from tap_core.types import Context, JsonSchema, Record, StrPath, TapState
 
@@ -159,6 +160,8 @@ class Stream(StreamProperties, abc.ABC):
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
     _stream_version: int | None = None
+    _read_range: KeyRange | None = None
+    """Range of the replication key that a backfill reads; None to continue from the state."""
     _stream_maps: list[StreamMap] | None = None
     _own_reader: ContextReader | None = None
     _origin: Stream | None = None
@@ -594,6 +597,13 @@ class Stream(StreamProperties, abc.ABC):
         """Value from which a context without a bookmark is read; None to read everything."""
         return self._config.get("start_date")
 
+    def _find_first_value(self) -> Any:
+        """Return the start of a backfill, else the value to read from without a bookmark."""
+        limits = self._read_range
+        if limits is None:
+            return self._start_date
+        return self.state_manager.order.to_state_value(limits.start)
+
     def _write_replication_key_signpost(
         self, context: Context | None, value: datetime | str | float | None
     ) -> None:
@@ -606,7 +616,7 @@ class Stream(StreamProperties, abc.ABC):
             context=context,
             replication_method=self.replication_method,
             replication_key=self.replication_key,
-            config={"start_date": self._start_date},
+            config={"start_date": self._find_first_value()},
             compare_start_date_fn=self.compare_start_date,
         )
 
