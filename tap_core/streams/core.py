@@ -53,6 +53,7 @@ from tap_core.streams.state import (
     finalize_partitions,
     finalize_state,
     finalize_with_children,
+    find_first_value,
     get_partition_state,
     get_stream_state,
     make_key_comparator,
@@ -597,13 +598,6 @@ class Stream(StreamProperties, abc.ABC):
         """Value from which a context without a bookmark is read; None to read everything."""
         return self._config.get("start_date")
 
-    def _find_first_value(self) -> Any:
-        """Return the start of a backfill, else the value to read from without a bookmark."""
-        limits = self._read_range
-        if limits is None:
-            return self._start_date
-        return self.state_manager.order.to_state_value(limits.start)
-
     def _write_replication_key_signpost(
         self, context: Context | None, value: datetime | str | float | None
     ) -> None:
@@ -612,12 +606,9 @@ class Stream(StreamProperties, abc.ABC):
 
     def _write_starting_replication_value(self, context: Context | None) -> None:
         """Store the value from which a context is read until the end of the context."""
+        config = {"start_date": find_first_value(self)}
         self.state_manager.write_starting_replication_value(
-            context=context,
-            replication_method=self.replication_method,
-            replication_key=self.replication_key,
-            config={"start_date": self._find_first_value()},
-            compare_start_date_fn=self.compare_start_date,
+            context, self.replication_method, self.replication_key, config, self.compare_start_date
         )
 
     def _increment_stream_state(
