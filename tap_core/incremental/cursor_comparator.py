@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from tap_core.incremental.cursor import DatetimeBasedCursor
+from tap_core.parsing.instants import parse_instant
 from tap_core.state.comparison import ReplicationKeyComparator, ValueKind
 
 __all__ = ["CursorComparator", "FeedOrderTracker", "make_comparator"]
@@ -70,6 +71,11 @@ class CursorComparator(ReplicationKeyComparator):
             shown,
             ", ".join(known_format.text for known_format in self.cursor.formats),
         )
+
+    def parse_bound(self, text: str) -> dt.datetime | None:
+        """Return the bound of a backfill's range as a datetime; None if it is not a date-time."""
+        found = parse_instant(text)
+        return None if found is None else found[0]
 
     def is_plain(self, value: Any) -> bool:
         """Return True if texts in the format of ``value`` can be compared as texts.

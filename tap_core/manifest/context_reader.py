@@ -184,6 +184,8 @@ class ManifestReader(WindowReader):
         if stream.replication_method != REPLICATION_INCREMENTAL:
             return {}
         key = str(stream.replication_key)
+        if stream._read_range is not None:
+            return {key: stream._read_range.start}
         found = to_cursor_state(manager.get_context_state(context), key)
         return copy.deepcopy(found or to_cursor_state(manager.stream_state, key))
 

@@ -37,6 +37,7 @@ from tap_core.typing.inspect import TypeConformanceLevel
 if TYPE_CHECKING:
     from tap_core.singerlib.catalog import MetadataMapping
     from tap_core.sql.fully_qualified_name import FullyQualifiedName
+    from tap_core.state.read_range import KeyRange
     from tap_core.sync.interfaces import SyncTap
     from tap_core.types import Context, JsonSchema, Record
 
@@ -179,15 +180,14 @@ class SQLStream(Stream, abc.ABC):
     ) -> sa.Select[Any]:
         """Return the query ordered by the replication key, and filtered to start at the bookmark.
 
-        Rows whose replication key equals the bookmark are included.
+        Rows whose key equals the bookmark, or the end of a backfill, are included.
         """
         if self.replication_key:
             column = table.columns[self.replication_key]
             order = column.asc()
             query = query.order_by(sa.nulls_first(order) if self.supports_nulls_first else order)
             start = self.get_starting_replication_key_value(context)
-            if start is not None:
-                query = query.where(column >= _to_column_type(start, column))
+            query = _limit_rows(query, column, start, self._read_range)
         return query
 
     def apply_query_limit(self, query: sa.Select[Any]) -> sa.Select[Any]:
@@ -275,6 +275,21 @@ def _streaming(connection: sa.Connection) -> dict[str, Any]:
 def _columns(query: sa.Select[Any]) -> dict[str, Any]:
     """Return the columns of a query by their names in the query's result."""
     return {str(column.key): column for column in getattr(query, "selected_columns", ())}
+
+
+def _limit_rows(
+    query: sa.Select[Any], column: sa.Column[Any], start: Any, limits: KeyRange | None
+) -> sa.Select[Any]:
+    """Return the query limited to rows from ``start`` on and to the range of a backfill.
+
+    The end is included, because the column's type may be coarser than the value: the sync drops
+    the rows that are not in the range.
+    """
+    if start is not None:
+        query = query.where(column >= _to_column_type(start, column))
+    if limits is not None and limits.last is not None:
+        query = query.where(column <= _to_column_type(limits.last, column))
+    return query
 
 
 def _to_column_type(value: Any, column: sa.Column[Any]) -> Any:

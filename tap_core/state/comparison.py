@@ -80,6 +80,17 @@ class ReplicationKeyComparator:
         """Convert a replication key value to the form stored in the state."""
         return to_json_compatible(value)
 
+    def parse_bound(self, text: str) -> Any:
+        """Return the bound of a backfill's range as a value that can be compared with others.
+
+        Return None if values of this type cannot be compared with it.
+        """
+        if self.kind is not ValueKind.NUMBER:
+            return None if parse_instant(text) is None else text
+        number = parse_number(text)
+        is_whole = isinstance(number, Decimal) and number == number.to_integral_value()
+        return number if number is None else (int(number) if is_whole else float(number))
+
     def minimum(self, first: Any, second: Any) -> Any:
         """Return the smaller of two values; ``first`` if they are equal."""
         return first if self.newer_or_equal(second, first) else second

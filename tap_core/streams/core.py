@@ -53,6 +53,7 @@ from tap_core.streams.state import (
     finalize_partitions,
     finalize_state,
     finalize_with_children,
+    find_first_value,
     get_partition_state,
     get_stream_state,
     make_key_comparator,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from tap_core.state.comparison import ReplicationKeyComparator
     from tap_core.state.document import StateDocument
     from tap_core.state.manager import StreamStateManager
+    from tap_core.state.read_range import KeyRange
     from tap_core.sync.interfaces import SyncTap
     from tap_core.types import Context, JsonSchema, Record, StrPath, TapState
 
@@ -159,6 +161,8 @@ class Stream(StreamProperties, abc.ABC):
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
     _stream_version: int | None = None
+    _read_range: KeyRange | None = None
+    """Range of the replication key that a backfill reads; None to continue from the state."""
     _stream_maps: list[StreamMap] | None = None
     _own_reader: ContextReader | None = None
     _origin: Stream | None = None
@@ -602,12 +606,9 @@ class Stream(StreamProperties, abc.ABC):
 
     def _write_starting_replication_value(self, context: Context | None) -> None:
         """Store the value from which a context is read until the end of the context."""
+        config = {"start_date": find_first_value(self)}
         self.state_manager.write_starting_replication_value(
-            context=context,
-            replication_method=self.replication_method,
-            replication_key=self.replication_key,
-            config={"start_date": self._start_date},
-            compare_start_date_fn=self.compare_start_date,
+            context, self.replication_method, self.replication_key, config, self.compare_start_date
         )
 
     def _increment_stream_state(

@@ -33,6 +33,7 @@ __all__ = [
     "finalize_partitions",
     "finalize_state",
     "finalize_with_children",
+    "find_first_value",
     "get_partition_state",
     "get_partitions_in_state",
     "get_stream_state",
@@ -68,6 +69,16 @@ def make_key_comparator(stream: SyncStream) -> ReplicationKeyComparator:
         if stream.replication_key
         else None
     )
+
+
+def find_first_value(stream: SyncStream) -> Any:
+    """Return the value from which a context without a bookmark is read; None to read everything.
+
+    It is the start of a backfill, else the setting ``start_date``.
+    """
+    if stream._read_range is None:
+        return stream._start_date
+    return stream.state_manager.order.to_state_value(stream._read_range.start)
 
 
 def get_stream_state(stream: SyncStream) -> dict[str, Any]:

@@ -258,9 +258,15 @@ class WindowReader(ContextReader):
         return _WindowPass(cursor, context, lower, end, record_filter)
 
     def find_edges(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
-        """Return the start and end of the data to read, as configured in the cursor."""
-        now = utc_now()
-        return self._find_edge(cursor, "start", now), self._find_edge(cursor, "end", now)
+        """Return the start and end of the data to read, as configured or as a backfill limits it.
+
+        A backfill may start before the configured start, and never reads beyond the configured end.
+        """
+        now, limits = utc_now(), self.stream._read_range
+        end = self._find_edge(cursor, "end", now)
+        if limits is None:
+            return self._find_edge(cursor, "start", now), end
+        return limits.start, end if limits.last is None else min(end, limits.last)
 
     def _find_edge(self, cursor: DatetimeBasedCursor, name: str, now: dt.datetime) -> dt.datetime:
         config = self.stream.config

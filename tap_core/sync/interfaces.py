@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tap_core.state.comparison import ReplicationKeyComparator
     from tap_core.state.document import StateDocument
     from tap_core.state.manager import StreamStateManager
+    from tap_core.state.read_range import KeyRange
     from tap_core.sync.context_reader import ContextReader
     from tap_core.sync.output import ProtocolWriter
     from tap_core.sync.sync_run import SyncRun
@@ -39,6 +40,7 @@ class SyncTap(Protocol):
     dynamic_catalog: bool
     config_file: Path | None
     config_listener: Any
+    outlet: ProtocolWriter
     connection_tests: ClassVar[Mapping[str, str]]
     """Connection tests: a test ``x`` is the method ``check_x``."""
     selection_not_supported: ClassVar[bool]
@@ -171,6 +173,7 @@ class SyncStream(Protocol):
 
     name: str
     allow_any_replication_key: bool
+    ignore_parent_replication_key: bool
     tap_name: str
     context: Context | None
     selected_by_default: bool
@@ -186,6 +189,7 @@ class SyncStream(Protocol):
     TYPE_CONFORMANCE_LEVEL: TypeConformanceLevel
     _tap: SyncTap
     _stream_version: int | None
+    _read_range: KeyRange | None
     _initialized_at: int
     _plan: Any
     _config: dict[str, Any]
@@ -220,6 +224,8 @@ class SyncStream(Protocol):
     def stream_maps(self) -> Sequence[StreamMap]: ...
     @property
     def selected(self) -> bool: ...
+    @selected.setter
+    def selected(self, value: bool | None) -> None: ...
     @property
     def has_selected_descendents(self) -> bool: ...
     @property
@@ -244,6 +250,8 @@ class SyncStream(Protocol):
     def state_manager(self) -> StreamStateManager: ...
     @property
     def _reader(self) -> ContextReader: ...
+    @property
+    def _start_date(self) -> Any: ...
 
     def log(self, message: str, *args: Any, level: int = ..., **kwargs: Any) -> None: ...
     def preprocess_context(self, context: Context) -> Context: ...

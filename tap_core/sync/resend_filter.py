@@ -1,4 +1,6 @@
-"""Filter for records that are read again only for the sake of child streams.
+"""Filter for records that are read but not written.
+
+The filter of a backfill drops the records outside of its range, after their children are synced.
 
 A new child stream needs all records of its parents, including those that earlier syncs have
 sent. Such records are pulled and their children are synced, but they are not written again.
@@ -10,21 +12,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tap_core.state.comparison import is_missing
 from tap_core.state.replication_key import make_getter
 
 if TYPE_CHECKING:
+    from tap_core.state.read_range import KeyRange
     from tap_core.sync.interfaces import SyncStream
     from tap_core.types import Context
 
 __all__ = ["make_resend_filter"]
 
+_NO_VALUE = (
+    "Stream '%s': records without a usable replication key value are not written: a backfill"
+    " cannot tell if they are in its range."
+)
+
 
 def make_resend_filter(stream: SyncStream, context: Context | None) -> Callable[[Any], bool] | None:
-    """Return a function that is True for records that an earlier sync has already sent.
+    """Return a function that is True for records that are not written.
 
-    Such records are read again only to sync their children. Return None if no earlier sync sent
-    records.
+    These are records that an earlier sync has already sent and that are read again only to sync
+    their children, and in a backfill the records outside of its range. Return None if all records
+    are written.
     """
+    if stream._read_range is not None:
+        return _make_range_filter(stream, stream._read_range)
     key = stream.replication_key
     state = _get_state(stream, context)
     bookmark = state.get("replication_key_value") if state.get("replication_key") == key else None
@@ -42,6 +54,34 @@ def make_resend_filter(stream: SyncStream, context: Context | None) -> Callable[
         return value is not None and not newer_or_equal(value, bookmark)
 
     return is_before_bookmark
+
+
+def _make_range_filter(stream: SyncStream, limits: KeyRange) -> Callable[[Any], bool]:
+    """Return a function that is True for records whose replication key is outside of a range.
+
+    A record whose key is null or has no value of the key's type is outside of any range. A record
+    without the property is reported by the sync, as in any other sync.
+    """
+    order, find = stream.state_manager.order, make_getter(stream.replication_path)
+
+    def is_outside(pulled: Any) -> bool:
+        record = pulled[0] if isinstance(pulled, tuple) else pulled
+        if not record:
+            return False
+        try:
+            value = find(record)
+        except KeyError:
+            if not order.is_declared:
+                return False
+            value = None
+        if is_missing(value) or not order.is_usable(value):
+            order.warn_once(_NO_VALUE, _NO_VALUE, stream.name)
+            return True
+        return not order.newer_or_equal(value, limits.start) or (
+            limits.end is not None and order.newer_or_equal(value, limits.end)
+        )
+
+    return is_outside
 
 
 def _get_state(stream: SyncStream, context: Context | None) -> Mapping[str, Any]:

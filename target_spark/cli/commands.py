@@ -21,6 +21,7 @@ from tap_core.io.stdin import open_binary
 from tap_core.limits.memory import DOCUMENT_BYTES, InputTooLargeError, read_at_most
 from tap_core.parsing.command_line import choose_from
 from tap_core.protocols.airbyte.cli_args import AirbyteCommand, CatalogPath, ConfigPath, Debug
+from tap_core.protocols.singer.cli import FromOption, ToOption, parse_range_options
 from tap_core.redaction import make_redactor, redact, redact_line, write_to_stderr
 from tap_core.redaction.log_records import format_error
 from target_spark.config import settings
@@ -123,11 +124,20 @@ def run(
     catalog: _Catalog = "",
     state: _State = "",
     here: _Here = [],  # noqa: B006  never modified
+    start: FromOption = "",
+    end: ToOption = "",
 ) -> int:
     """Read a tap and load its records, in one Spark application."""
     from target_spark.extract.cli import RunArguments, run_tap
 
-    return run_tap(context.obj, RunArguments(tap, config, tap_config, catalog, state, here))
+    read_range = parse_range_options(context, start, end)
+    if read_range is not None and state:
+        raise typer.BadParameter(
+            "--from cannot be combined with --state: a backfill keeps the state in the tables.",
+            context,
+        )
+    arguments = RunArguments(tap, config, tap_config, catalog, state, here, read_range)
+    return run_tap(context.obj, arguments)
 
 
 @commands.command()

@@ -30,7 +30,10 @@ from tap_core.protocols.singer.reader import SingerReader
 from tap_core.protocols.singer.writer import encode_body
 from tap_core.redaction import make_redactor, redact, redact_line, write_to_stderr
 from tap_core.redaction.log_records import format_error
+from tap_core.sync.backfill import KeptStateWriter, apply_range
+from tap_core.sync.plan import get_schemas
 from target_spark.config import settings
+from target_spark.config.options import WriteMode
 from target_spark.errors import ReadingError, TargetSparkError, UnsupportedError
 from target_spark.extract.rate_limit_server import RateLimitServer, use_job_rate_limit
 from target_spark.extract.tap_factory import TapSpec, import_tap_class
@@ -38,6 +41,7 @@ from target_spark.loader.interfaces import ProtocolBinding
 
 if TYPE_CHECKING:
     from tap_core.events import Event
+    from tap_core.state.read_range import ReadRange
     from tap_core.tap_base import Tap
     from target_spark.config.options import LoadOptions
     from target_spark.extract.spark_distributor import SparkDistributor
@@ -60,6 +64,7 @@ class RunArguments:
         catalog: The file with the catalog.
         state: The file with the state to continue from.
         here: The streams that this process reads itself; ``*`` for all.
+        read_range: The range of a backfill; None to continue from the state.
     """
 
     tap: str
@@ -68,6 +73,7 @@ class RunArguments:
     catalog: str
     state: str
     here: Sequence[str]
+    read_range: ReadRange | None = None
 
 
 def run_tap(plugin: type[CommandTarget], arguments: RunArguments) -> int:
@@ -109,13 +115,18 @@ def _load_tap(
     tap.config_file = tap_input.file if tap_input else None
     target = plugin(config=target_config, parse_env_config=config_input.parse_env)
     target.config_args = config_input.args
-    source = TapSpec(uuid.uuid4().hex, arguments.tap, dict(tap.config), catalog)
+    source = TapSpec(
+        uuid.uuid4().hex, arguments.tap, dict(tap.config), catalog, read_range=arguments.read_range
+    )
     options = settings.load_options(target.config)
     if options.strict:
         raise UnsupportedError(
             "strict checks the messages of standard input, and `run` reads no standard input:"
             " set strict to false, or pipe the tap into target-spark."
         )
+    if arguments.read_range is not None:
+        apply_range(tap, arguments.read_range)
+        _refuse_overwrites(tap, options)
     reading = _TapSync(target, tap, source, options, arguments.here, state)
     faults = target.run_load(ProtocolBinding(SingerReader(), options), reading, retries_tasks=True)
     return 1 if faults else 0
@@ -155,14 +166,15 @@ class _TapSync:
         opened.engine.begin()
         tap, target = self._tap, self._target
         self._start_rate_limit_server(opened)
-        tap.load_state(
-            dict(self._state if self._state is not None else self._find_last_state(opened))
-        )
+        if self._source.read_range is None:
+            tap.load_state(self._choose_state(opened))
         tap.speak_by(
             outlet := _LoaderOutput(
                 opened.loader, target.make_event_mapper(), self._make_distributor(opened)
             )
         )
+        if self._source.read_range is not None:
+            tap.outlet = KeptStateWriter(outlet, self._find_last_state(opened))
         target.call_on_interrupt(lambda: tap.run.stop(_leave))
         try:
             with outlet.polling():
@@ -195,10 +207,24 @@ class _TapSync:
         self._tap.logger.log(level, "The tap failed.", exc_info=error)
         return ReadingError(hide(f"The tap failed: {type(error).__name__}: {error}"))
 
-    def _find_last_state(self, opened: LoadSession) -> Mapping[str, Any]:
-        """Return the last state that is stored in the target's tables.
+    def _choose_state(self, opened: LoadSession) -> dict[str, Any]:
+        """Return the state from which the sync starts; {} to read everything."""
+        if self._state is not None:
+            return dict(self._state)
+        found = self._find_last_state(opened)
+        if found is None:
+            self._tap.logger.info(
+                "The tables have no state of %s: everything is read.", opened.run.job
+            )
+            return {}
+        state: dict[str, Any] = json.loads(found)
+        self._tap.logger.info("The run continues from the last state in the tables.")
+        return state
 
-        If the tables have no state, the result is {}.
+    def _find_last_state(self, opened: LoadSession) -> bytes | None:
+        """Return the last state that is stored in the target's tables, as JSON; None without one.
+
+        A warning is logged if there are rows after it.
         """
         from target_spark.cli.last_state import (
             UNCOVERED_ROWS,
@@ -210,15 +236,10 @@ class _TapSync:
             opened.run.jobs, find_recoverable_tables(self._options, opened.engine.spark)
         )
         if marker is None or marker.state is None:
-            self._tap.logger.info(
-                "The tables have no state of %s: everything is read.", opened.run.job
-            )
-            return {}
-        state: dict[str, Any] = json.loads(marker.state)
-        self._tap.logger.info("The run continues from the last state in the tables.")
+            return None
         if marker.uncovered_since is not None:
             self._tap.logger.warning(UNCOVERED_ROWS)
-        return state
+        return marker.state.encode()
 
     def _make_distributor(self, opened: LoadSession) -> SparkDistributor | None:
         """Return the object that distributes the partitions of streams to Spark's workers.
@@ -294,6 +315,23 @@ class _LoaderOutput:
         while not ended.wait(_BEAT_SECONDS):
             with suppress(Exception), self._lock:  # the next event raises the error again
                 self._loader.poll()
+
+
+def _refuse_overwrites(tap: Tap, options: LoadOptions) -> None:
+    """Raise an error if a backfill would replace a table.
+
+    Raises:
+        UnsupportedError: A selected stream is written by overwrite.
+    """
+    for stream in tap.streams.values():
+        if stream.selected:
+            for each in get_schemas(stream):
+                if options.mode(each.stream, keyed=True) is WriteMode.OVERWRITE:
+                    raise UnsupportedError(
+                        f"Stream {each.stream} is written by overwrite, and a backfill would"
+                        " replace its table by the rows of the range: deselect the stream, or"
+                        " set its write_mode to append or upsert."
+                    )
 
 
 def _leave() -> None:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from tap_core.compat import import_alias
 from tap_core.exceptions import ConfigurationError
 from tap_core.redaction import make_redactor
+from tap_core.state.read_range import ReadRange
+from tap_core.sync.backfill import apply_range
 from target_spark.extract.rate_limit_server import RateLimitAddress, StaticShare, use_job_rate_limit
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ class TapSpec:
         catalog: The catalog; None to use the catalog that the tap discovers.
         permits: The address of the job's rate limit server, or a fixed part of the rate limits.
             None to let each process count only its own requests.
+        read_range: The range of a backfill; None to continue from the state.
     """
 
     id: str
@@ -44,6 +47,7 @@ class TapSpec:
     config: Mapping[str, Any]
     catalog: Mapping[str, Any] | None = None
     permits: RateLimitAddress | StaticShare | None = None
+    read_range: ReadRange | None = None
 
     def new(self, state: Mapping[str, Any] | None = None) -> Tap:
         """Create the tap.
@@ -61,6 +65,8 @@ class TapSpec:
             state=dict(state or {}),
         )
         use_job_rate_limit(tap, self.permits)
+        if self.read_range is not None:
+            apply_range(tap, self.read_range)
         return tap
 
 

@@ -162,6 +162,9 @@ class _IgnoringComparator(ReplicationKeyComparator):
     def warn_unusable(self, value: Any) -> None:
         """Do nothing: the cursor values are skipped on purpose."""
 
+    def parse_bound(self, text: str) -> None:
+        """Return None: only the Python class knows where the cursor starts."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CustomIncrementalSync(Custom):

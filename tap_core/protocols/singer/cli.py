@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, BinaryIO, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, TypeAlias, TypeVar
 
 import typer
 from typer.core import TyperArgument, TyperOption
@@ -41,11 +41,17 @@ from tap_core.protocols.singer.catalog_file import (
 from tap_core.state.reader import read_state
 from tap_core.sync.interfaces import SyncTap
 
+if TYPE_CHECKING:
+    from tap_core.state.read_range import ReadRange
+
 __all__ = [
     "ConfigOption",
+    "FromOption",
+    "ToOption",
     "get_logger",
     "logged_errors",
     "mapper_command",
+    "parse_range_options",
     "tap_command",
     "target_command",
 ]
@@ -104,6 +110,18 @@ _State = Annotated[
         metavar="FILE",
         help="Use a bookmarks file for incremental replication; of several lines the last counts.",
     ),
+]
+FromOption: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="VALUE",
+        help="Backfill: read from this date-time or number on, and leave the state as it is.",
+    ),
+]
+ToOption: TypeAlias = Annotated[
+    str,
+    typer.Option("--to", metavar="VALUE", help="End of a backfill, exclusive; needs --from."),
 ]
 _Input = Annotated[
     str,
@@ -204,9 +222,12 @@ def tap_command(
         test: _Test = "disabled",
         catalog: _Catalog = "",
         state: _State = "",
+        start: FromOption = "",
+        end: ToOption = "",
     ) -> None:
         if context.invoked_subcommand is not None:
             return
+        read_range = parse_range_options(context, start, end)
         with logged_errors(get_logger(tap_class), "source"):
             if version or about:
                 _introduce(tap_class, version=version, about_format=about_format)
@@ -215,7 +236,7 @@ def tap_command(
             elif test != "disabled":
                 _try_out(tap_class, config, test, catalog)
             else:
-                _sync(tap_class, config, catalog, state)
+                _sync(tap_class, config, catalog, state, read_range)
 
     return _program(tap_class, invoke, "Execute the Singer tap.", commands, epilog)
 
@@ -330,20 +351,47 @@ def _try_out(tap_class: type[SyncTap], config: Sequence[str], test: str, catalog
         tap.run_connection_test()
 
 
-def _sync(tap_class: type[SyncTap], config: Sequence[str], catalog: str, state: str) -> None:
+def parse_range_options(context: typer.Context, start: str, end: str) -> ReadRange | None:
+    """Return the range of ``--from`` and ``--to``; None if this is no backfill.
+
+    Raises:
+        typer.BadParameter: A value is invalid.
+    """
+    if not (start or end):
+        return None
+    from tap_core.state.read_range import parse_range
+
+    try:
+        return parse_range(start, end)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), context) from None
+
+
+def _sync(
+    tap_class: type[SyncTap],
+    config: Sequence[str],
+    catalog: str,
+    state: str,
+    read_range: ReadRange | None,
+) -> None:
     _log_version(tap_class)
     given = ConfigInput.from_cli_args(*config)
     described = parse_catalog(_text(catalog), catalog) if catalog else None
+    saved = read_state(_text(state, StateFileError, "State"), state) if state else None
     tap = tap_class(
         config=given.config,
         catalog=described,
-        state=read_state(_text(state, StateFileError, "State"), state) if state else None,
+        state=saved if read_range is None else None,
         parse_env_config=given.parse_env,
         validate_config=True,
     )
     tap.config_file = given.file
     for sentence in find_unknown_streams(described, tap.streams) if described else ():
         get_logger(tap_class).warning(sentence)
+    if read_range is not None:
+        from tap_core.sync.backfill import begin_backfill
+
+        begin_backfill(tap, read_range, saved)
     tap.sync_all()
 
 

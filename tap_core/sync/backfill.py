@@ -1,0 +1,110 @@
+"""Backfill: the streams of a tap are read in a range of their replication keys.
+
+The saved state takes no part. The sync starts from an empty document, which is never written;
+each state that the output receives is the saved one, unchanged. Without a saved state the output
+receives none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tap_core.events import Checkpoint
+from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
+from tap_core.state.document import StateDocument
+from tap_core.state.read_range import KeyRange, ReadRange
+from tap_core.sync.override_detection import is_overridden
+
+if TYPE_CHECKING:
+    from tap_core.events import Event
+    from tap_core.sync.interfaces import SyncStream, SyncTap
+    from tap_core.sync.output import ProtocolWriter
+
+__all__ = ["KeptStateWriter", "apply_range", "begin_backfill"]
+
+
+class KeptStateWriter:
+    """Protocol writer of a backfill, which replaces each state by the saved one."""
+
+    def __init__(self, outlet: ProtocolWriter, state: Mapping[str, Any] | bytes | None) -> None:
+        """Wrap a protocol writer, and write the saved state first.
+
+        Args:
+            outlet: Protocol writer of the tap.
+            state: Saved state, as a dict or as JSON on one line; None or {} to write no state.
+        """
+        self.encode: Any = outlet.encode
+        self._outlet = outlet
+        line = state if isinstance(state, bytes) else StateDocument(dict(state or {})).encode()
+        self._kept = Checkpoint(line) if state else None
+        if self._kept is not None:  # before the first row: a target stores it with each commit
+            outlet.emit(self._kept)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an optional attribute of the wrapped writer."""
+        return getattr(self._outlet, name)
+
+    def emit(self, event: Event) -> None:
+        """Write an event; write the saved state in place of any other state."""
+        if not isinstance(event, Checkpoint):
+            self._outlet.emit(event)
+        elif self._kept is not None:
+            self._outlet.emit(self._kept)
+
+
+def begin_backfill(
+    tap: SyncTap, read_range: ReadRange, state: Mapping[str, Any] | bytes | None
+) -> None:
+    """Prepare a tap without a state to sync a range, and write the saved state.
+
+    Args:
+        tap: Tap, which already has its output and has loaded no state.
+        read_range: Range to read.
+        state: Saved state, as for `KeptStateWriter`.
+    """
+    apply_range(tap, read_range)
+    tap.outlet = KeptStateWriter(tap.outlet, state)
+
+
+def apply_range(tap: SyncTap, read_range: ReadRange) -> None:
+    """Restrict the selected streams of a tap to a range of their replication keys.
+
+    Streams that have no range are deselected, and one line names the reason. Such a stream is still
+    read if a selected child needs its records.
+    """
+    streams = list(tap.streams.values())
+    reasons = {stream.name: _refuse(stream, read_range) for stream in streams}
+    for stream in streams:
+        if (reason := reasons[stream.name]) is not None and stream.selected:
+            stream.log(
+                "Stream '%s' is not read in the backfill: %s.",
+                stream.name,
+                reason,
+                level=logging.WARNING,
+            )
+            stream.selected = False
+    for stream in streams:
+        if reasons[stream.name] is None:
+            parse = stream.state_manager.order.parse_bound
+            end = None if read_range.end is None else parse(read_range.end)
+            last = None if stream.has_selected_descendents else end
+            stream._read_range = KeyRange(parse(read_range.start), end, last)
+
+
+def _refuse(stream: SyncStream, read_range: ReadRange) -> str | None:
+    """Return the reason why a stream cannot be read in a range, or None if it can."""
+    is_forced = any(
+        child.selected and child.ignore_parent_replication_key
+        for child in stream.descendent_streams
+    )
+    if is_forced or stream.replication_method != REPLICATION_INCREMENTAL:
+        return "it is not read by a replication key"
+    if not stream.replication_key:
+        return "it has no replication key"
+    if stream.get_batch_config(stream.config) is not None and is_overridden(stream, "get_batches"):
+        return "its get_batches makes the files, whose records cannot be filtered"
+    if stream.state_manager.order.parse_bound(read_range.start) is None:
+        return f"its replication key '{stream.replication_key}' cannot be compared with --from"
+    return None

@@ -1,0 +1,359 @@
+"""Backfill of a range: ``--from`` and ``--to`` read each kind of stream, and move no state."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core import Tap
+from tap_core import typing as th
+from tap_core.manifest.cli import main as run_tap_manifest
+from tap_core.sql import SQLConnector, SQLStream, SQLTap
+from tap_core.state.read_range import ReadRange, parse_range
+from tap_core.sync.backfill import begin_backfill
+from tests.http.server import Reply, Server, serving
+from tests.incremental.apis import Api, at, dated
+from tests.manifest.running import asked, manifest
+from tests.manifest.running import stream as declared
+from tests.sync.syncing import DATETIME, INTEGER, Output, hooked, make, schema, stream
+
+SAVED = {
+    "bookmarks": {
+        "orders": {"replication_key": "at", "replication_key_value": "2026-03-01T00:00:00Z"},
+        "other": {"replication_key": "n", "replication_key_value": 12345678901234567890},
+    },
+    "currently_syncing": "orders",
+}
+JANUARY = ReadRange("2026-01-01", "2026-02-01")
+TIMES = at(
+    "2025-12-31T23:59:59.999999Z",
+    "2026-01-01T00:00:00Z",
+    "2026-01-01T00:30:00+01:00",  # in December
+    "2026-02-01T00:30:00+01:00",  # in January
+    "2026-01-31T23:59:59.999999Z",
+    "2026-02-01T00:00:00Z",
+)
+IN_JANUARY = [2, 4, 5]
+ORDERS = {"replication_key": "at", "schema": schema(id=INTEGER, at=DATETIME)}
+CURSOR = """
+incremental_sync:
+  type: DatetimeBasedCursor
+  cursor_field: at
+  datetime_format: "%Y-%m-%d"
+  start_datetime: "2026-01-10"
+  end_datetime: "2026-03-01"
+  step: P10D
+  cursor_granularity: P1D
+  start_time_option: {type: RequestOption, inject_into: request_parameter, field_name: since}
+  end_time_option: {type: RequestOption, inject_into: request_parameter, field_name: until}
+"""
+
+
+def backfill(*kinds: Any, read: ReadRange = JANUARY, state: Any = SAVED, **options: Any) -> Output:
+    output = Output()
+    tap = make(*kinds, output=output, **options)
+    begin_backfill(tap, read, state)
+    tap.sync_all()
+    return output
+
+
+def ids(output: Output, name: str | None = None) -> list[Any]:
+    return [record["id"] for record in output.records(name)]
+
+
+def run_command(tap: type[Tap], *words: object) -> int:
+    try:
+        tap.get_singer_command().main([str(word) for word in words])
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    return 0
+
+
+def read_lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def rows_of(lines: list[dict[str, Any]]) -> list[Any]:
+    return [line["record"]["id"] for line in lines if line["type"] == "RECORD"]
+
+
+@pytest.fixture
+def server():
+    with serving() as found:
+        yield found
+
+
+# Any stream with a replication key
+
+
+@pytest.mark.parametrize("path", [lambda kind: kind, hooked], ids=["compiled", "hooked"])
+def test_range_contains_its_start_and_not_its_end(path: Any) -> None:
+    """Values are compared as points in time, whatever their offsets are."""
+    assert ids(backfill(path(stream("orders", TIMES, **ORDERS)))) == IN_JANUARY
+
+
+def test_bounds_may_have_an_offset() -> None:
+    found = backfill(
+        stream("orders", TIMES, **ORDERS),
+        read=ReadRange("2026-01-01T00:00:00+01:00", "2026-02-01T00:00:00+01:00"),
+    )
+    assert ids(found) == [1, 2, 3]
+
+
+def test_range_without_an_end_reads_to_the_last_record() -> None:
+    assert ids(backfill(stream("orders", TIMES, **ORDERS), read=ReadRange("2026-01-01"))) == [
+        *(2, 4, 5, 6)
+    ]
+
+
+def test_get_records_starts_at_the_range_and_not_at_bookmark_or_start_date() -> None:
+    starts: list[Any] = []
+
+    def pull(found: Any, _context: Any) -> Any:
+        starts.append(found.get_starting_replication_key_value(None))
+        starts.append(found.get_starting_timestamp(None).isoformat())
+        return iter(TIMES)
+
+    found = backfill(stream("orders", pull, **ORDERS), config={"start_date": "2026-01-20"})
+    assert starts == ["2026-01-01", "2026-01-01T00:00:00+00:00"]
+    assert ids(found) == IN_JANUARY
+
+
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_every_state_is_the_saved_state_unchanged(is_sorted: bool) -> None:
+    """It comes before the first row, so that a target stores nothing else with its rows."""
+    rows = at("2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z")
+    kind = stream("orders", rows, **ORDERS, is_sorted=is_sorted, STATE_MSG_FREQUENCY=1)
+    messages = backfill(kind).messages
+    assert [messages[0]["type"], messages[-1]["type"]] == ["STATE", "STATE"]
+    assert all(one["value"] == SAVED for one in messages if one["type"] == "STATE")
+
+
+def test_without_a_saved_state_no_state_is_written() -> None:
+    kind = stream("orders", TIMES, **ORDERS, STATE_MSG_FREQUENCY=1)
+    assert backfill(kind, state=None).states == []
+
+
+def test_state_that_the_tap_writes_itself_is_replaced() -> None:
+    def pull(found: Any, _context: Any) -> Any:
+        found._tap.state_writer.write_state({"bookmarks": {"orders": {"mine": 1}}})
+        yield from TIMES
+
+    assert all(state == SAVED for state in backfill(stream("orders", pull, **ORDERS)).states)
+
+
+def test_failed_backfill_leaves_the_state() -> None:
+    def pull(_stream: Any, _context: Any) -> Any:
+        yield TIMES[1]
+        raise ZeroDivisionError
+
+    output = Output()
+    tap = make(stream("orders", pull, **ORDERS), output=output)
+    begin_backfill(tap, JANUARY, SAVED)
+    with pytest.raises(ZeroDivisionError):
+        tap.sync_all()
+    assert output.states
+    assert all(state == SAVED for state in output.states)
+
+
+def test_numeric_keys_have_numeric_ranges() -> None:
+    rows = [{"id": n, "n": n} for n in (9, 10, 19, 20, 100)]
+    kind = stream("counts", rows, replication_key="n", schema=schema(id=INTEGER, n=INTEGER))
+    assert ids(backfill(kind, read=ReadRange("10", "20"))) == [10, 19]
+    assert ids(backfill(kind, read=ReadRange("9.5", "19.5"))) == [10, 19]
+
+
+def test_each_partition_is_read_from_the_start_of_the_range() -> None:
+    kind = stream("orders", TIMES, **ORDERS, partitions=[{"shop": 1}, {"shop": 2}])
+    assert ids(backfill(kind)) == IN_JANUARY * 2
+
+
+def test_stream_without_a_range_is_named_and_not_read(caplog: pytest.LogCaptureFixture) -> None:
+    """Also one whose key has another type than the range, and one that is read in full."""
+    kinds = (
+        stream("orders", TIMES, **ORDERS),
+        stream("plain", [{"id": 7}]),
+        stream("counts", [{"id": 8, "n": 1}], replication_key="n"),
+        stream("unselected", TIMES, **ORDERS, selected_by_default=False),
+    )
+    found = backfill(*kinds)
+    assert {message["stream"] for message in found.of("SCHEMA")} == {"orders"}
+    assert "'plain' is not read in the backfill: it is not read by a replication key" in caplog.text
+    assert "'counts' is not read in the backfill: its replication key 'n' cannot" in caplog.text
+    assert "'unselected' is not read" not in caplog.text
+
+
+def test_record_with_a_null_key_is_in_no_range(caplog: pytest.LogCaptureFixture) -> None:
+    found = backfill(stream("orders", [{"id": 1, "at": None}, TIMES[1]], **ORDERS))
+    assert ids(found) == [2]
+    assert "without a usable replication key value are not written" in caplog.text
+
+
+def test_children_of_records_after_the_range_are_read() -> None:
+    """A child's record in the range may belong to a parent that has changed since."""
+    parent = stream(
+        "orders",
+        TIMES,
+        **ORDERS,
+        get_child_context=lambda _self, record, context: {"order": record["id"]},
+    )
+    child = stream(
+        "lines",
+        lambda _stream, context: [{"id": context["order"], "at": "2026-01-05T00:00:00Z"}],
+        **ORDERS,
+        parent_stream_type=parent,
+        state_partitioning_keys=[],
+    )
+    found = backfill(parent, child)
+    assert ids(found, "orders") == IN_JANUARY
+    assert 6 in ids(found, "lines")
+
+
+# HTTP streams with windows, and manifests
+
+
+def test_windows_cover_only_the_range(server: Server) -> None:
+    """The range may begin before the cursor's start; it never passes the cursor's end."""
+    api = Api(server, at("2022-12-01T00:00:00Z", "2022-12-05T00:00:00Z", "2023-01-07T00:00:00Z"))
+    steps = {"step": "P5D", "cursor_granularity": "PT1S"}
+    read = ReadRange("2022-12-01", "2022-12-05")
+    saved = {"bookmarks": {"articles": {"replication_key": "at", "replication_key_value": "x"}}}
+    found = backfill(dated(**steps), read=read, state=saved, config={"url": server.url})
+    assert api.asked == ["2022-12-01T00:00:00Z..2022-12-05T00:00:00Z"]
+    assert ids(found) == [1]
+    assert found.states[-1] == saved
+    server.asked.clear()
+    backfill(dated(), read=ReadRange("2023-02-01"), state=None, config={"url": server.url})
+    assert api.asked == ["2023-02-01T00:00:00Z..2023-02-05T00:00:00Z"]
+
+
+def test_manifest_is_read_in_the_range(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    days = [{"id": day, "at": f"2026-01-{day:02}"} for day in range(1, 32)]
+    server.answers_by(
+        lambda each: Reply(
+            {
+                "data": [
+                    d for d in days if each.query["since"][0] <= d["at"] <= each.query["until"][0]
+                ]
+            }
+        )
+    )
+    path = manifest(tmp_path, declared("items", "/items", more=CURSOR))
+    saved = {
+        "bookmarks": {"items": {"replication_key": "at", "replication_key_value": "2026-02-20"}}
+    }
+    (config := tmp_path / "config.json").write_text(json.dumps({"url": server.url}))
+    (state := tmp_path / "state.json").write_text(json.dumps(saved))
+    words = ["--manifest", path, "--config", config, "--state", state, "--from", "2026-01-03"]
+    with pytest.raises(SystemExit) as ended:
+        run_tap_manifest([*map(str, words), "--to", "2026-01-15"])
+    assert not ended.value.code
+    lines = read_lines(capsys)
+    assert rows_of(lines) == list(range(3, 15))
+    assert all(line["value"] == saved for line in lines if line["type"] == "STATE")
+    assert asked(server) == [
+        "/items?since=2026-01-03&until=2026-01-12",
+        "/items?since=2026-01-13&until=2026-01-15",
+    ]
+
+
+# SQL streams
+
+
+class Table(SQLStream):
+    connector_class = SQLConnector
+    queries: list[str] = []
+
+    def build_query(self, **options: Any) -> Any:
+        query = super().build_query(**options)
+        self.queries.append(str(query.compile(compile_kwargs={"literal_binds": True})))
+        return query
+
+
+class TapTables(SQLTap):
+    name = "tap-tables"
+    default_stream_class = Table
+    config_jsonschema = th.PropertiesList(
+        th.Property("sqlalchemy_url", th.StringType, required=True)
+    ).to_dict()
+
+
+@pytest.mark.parametrize(
+    "key, start, end, expected",
+    [
+        ("at", "2026-01-01", "2026-02-01", [2, 3]),
+        ("at", "2026-01-01T01:00:00+01:00", "", [2, 3, 4]),
+        ("day", "2026-01-01", "2026-01-31", [2]),
+        ("day", "2026-01-01", "2026-01-31T12:00:00Z", [2, 3]),
+        ("id", "2", "4", [2, 3]),
+    ],
+)
+def test_table_is_read_by_a_query_of_the_range(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    key: str,
+    start: str,
+    end: str,
+    expected: list[int],
+) -> None:
+    """Rows whose key is null are not read."""
+    with sqlite3.connect(tmp_path / "data.db") as connection:
+        connection.executescript(
+            "create table events (id integer primary key, at datetime, day date);"
+            "insert into events values"
+            " (1, '2025-12-31 23:59:59.999999', '2025-12-31'),"
+            " (2, '2026-01-01 00:00:00.000000', '2026-01-01'),"
+            " (3, '2026-01-31 23:59:59.999999', '2026-01-31'),"
+            " (4, '2026-02-01 00:00:00.000000', '2026-02-01'), (5, null, null);"
+        )
+    connection.close()
+    settings = {"sqlalchemy_url": f"sqlite:///{tmp_path / 'data.db'}"}
+    catalog = TapTables(config=settings).catalog_dict
+    for entry in catalog["streams"]:
+        entry["replication_key"], entry["replication_method"] = key, "INCREMENTAL"
+        entry["metadata"][-1 if not entry["metadata"][-1]["breadcrumb"] else 0]["metadata"].update(
+            {"replication-key": key, "selected": True}
+        )
+    files = {"config": settings, "catalog": catalog, "state": {"bookmarks": {"main-events": {}}}}
+    words = []
+    for name, content in files.items():
+        (path := tmp_path / f"{name}.json").write_text(json.dumps(content))
+        words += [f"--{name}", path]
+    Table.queries.clear()
+    assert run_command(TapTables, *words, "--from", start, *(["--to", end] if end else [])) == 0
+    lines = read_lines(capsys)
+    assert sorted(rows_of(lines)) == expected
+    assert [line["value"] for line in lines if line["type"] == "STATE"][-1] == files["state"]
+    assert all(f"{key} >=" in query for query in Table.queries)
+    assert all((f"{key} <=" in query) is bool(end) for query in Table.queries)
+
+
+# The options
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--to", "2026-01-01"], "--to needs --from"),
+        (["--from", "soon"], "--from 'soon' is neither a date-time"),
+        (["--from", "2026-01-01", "--to", "2026-02-30"], "--to '2026-02-30' is neither"),
+        (["--from", "1", "--to", "2026-02-01"], "must both be date-times, or both be numbers"),
+        (["--from", "2026-01-01", "--to", "2026-01-01T01:00:00+01:00"], "is not after --from"),
+    ],
+)
+def test_invalid_range_is_a_usage_error(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(TapTables, *words) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_range_of_no_options_is_none() -> None:
+    assert parse_range("", "") is None
+    assert parse_range("2026-01-01", "") == ReadRange("2026-01-01")
