@@ -190,7 +190,7 @@ def test_commit_without_a_state_repeats_the_earlier_state(spark, table):
     DeltaWriter().append(spark, table, rows(spark, (2, "b", 2)), marker(1, run="r2", started=2))
 
     found = find_latest_metadata(spark, table)
-    assert found == replace(marker(3, '{"s": 1}'), run="r2", batch=1)
+    assert found == replace(marker(3, '{"s": 1}'), run="r2", batch=1, uncovered_since=2)
 
 
 def test_state_can_be_committed_without_rows(spark, table):

@@ -171,7 +171,9 @@ def test_commit_without_a_state_repeats_the_earlier_state(spark, table):
     IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(3, '{"s": 1}'))
     second = marker(1, run="r2", started=2)
     IcebergWriter().append(spark, table, rows(spark, (2, "b", 2)), second)
-    assert find_latest_metadata(spark, table) == replace(marker(3, '{"s": 1}'), run="r2", batch=1)
+    assert find_latest_metadata(spark, table) == replace(
+        marker(3, '{"s": 1}'), run="r2", batch=1, uncovered_since=2
+    )
 
 
 def test_replace_is_one_snapshot_with_its_metadata(spark, table):
