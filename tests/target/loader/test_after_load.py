@@ -239,7 +239,7 @@ def test_statement_reads_and_changes_the_table_of_a_stream(warehouse: Warehouse)
     loader, spool = warehouse.open()
     with closing(spool), closing(loader):
         feed(loader, schema_message("odd `a`", ID), record_message("odd `a`", id=7))
-        loader.finish()
+        loader.finish(whole=True)
         tables = loader.get_tables()
     loaded = LoadedTables(cast("LeasedSpark", warehouse.engine), warehouse.format, tables)
     check = "SELECT assert_true(count(*) = {n}) FROM {{table:odd `a`}}"
