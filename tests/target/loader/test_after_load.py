@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from target_spark.spark.engine import LeasedSpark
 
 LOAD = b"".join([schema("a", "id"), record(1), record(2), state(1)])
-WITHOUT_SPARK = {"format": "delta", "small_batches": "delta-rs"}
+WITHOUT_SPARK: dict[str, Any] = {"format": "delta", "small_batches": "delta-rs"}
 
 
 def python(code: str, **more: Any) -> dict[str, Any]:
