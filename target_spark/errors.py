@@ -23,6 +23,7 @@ The entry points print such a message without a traceback.
   ├── RateLimitServerError     requests cannot be counted for the whole job
   ├── FrameError               a tap's stream cannot be read as a DataFrame
   ├── ReadingError             a tap that runs in the same process failed
+  ├── AfterLoadError           an action after a load failed; the load itself is not affected
   └── StateOutputError         the reader of the states is gone
 """
 
@@ -31,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 __all__ = [
+    "AfterLoadError",
     "BatchFileLoadError",
     "CommitLostError",
     "ConflictError",
@@ -154,6 +156,10 @@ class IncompleteError(TargetSparkError):
 
     The old rows stay in the table.
     """
+
+
+class AfterLoadError(TargetSparkError):
+    """An action of the setting ``after_load`` failed. The rows and states of the load stay."""
 
 
 class StateOutputError(TargetSparkError):

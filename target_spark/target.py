@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, TypeAlias, cast
 
 from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities
 from tap_core.events import Event, StreamId
@@ -32,6 +32,7 @@ from tap_core.types import JsonSchema
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions, RunInfo
 from target_spark.errors import (
+    AfterLoadError,
     FilesError,
     ReadingError,
     SchemaChangeError,
@@ -56,7 +57,10 @@ from target_spark.tables.model import RUNS
 from target_spark.tables.runs_table import build_rows
 
 if TYPE_CHECKING:
+    from target_spark.loader.after_load import Action
     from target_spark.loader.batch_writer import BatchWriter
+
+    _Opened: TypeAlias = tuple[Loader, LeasedSpark, LoadOptions]
 
 __all__ = ["TargetSpark"]
 
@@ -122,6 +126,8 @@ class TargetSpark(PluginBase):
         self._wake_up: WakeupPipe | None = None
         self._engine: LeasedSpark | None = None
         self._leave: Callable[[], None] | None = None
+        self._actions: tuple[Action, ...] = ()
+        self._ends_actions: threading.Event | None = None
         self._clear_progress: Callable[[], None] = lambda: None
         try:
             super().__init__(
@@ -210,6 +216,8 @@ class TargetSpark(PluginBase):
         """
         report = Report(self.config_args)
         faults: list[BaseException] = []
+        action_faults: list[AfterLoadError] = []
+        self._actions = _parse_actions(self.config)
         with contextlib.closing(WakeupPipe()) as wake_up, job_timer(faults):
             self._wake_up = wake_up
             try:
@@ -217,19 +225,25 @@ class TargetSpark(PluginBase):
                     show_progress(report, self.logger) as self._clear_progress,
                     binding.outlet() as outlet,
                     self._open_run(
-                        binding, outlet, report, faults, retries_tasks=retries_tasks
+                        binding,
+                        outlet,
+                        report,
+                        faults,
+                        partial(self._run_actions, report, faults, action_faults),
+                        retries_tasks=retries_tasks,
                     ) as opened,
                 ):
                     faults += self._load(opened, feed, report)
             except Exception as error:  # noqa: BLE001  every failure ends in the report
                 if error not in faults:
                     faults.append(error)
+            self._run_actions(report, faults, action_faults)  # if the run could not begin
             self._wake_up = None
         for remark in binding.decoder.remarks():
             self.logger.warning("%s", remark)
             report.add_remark(remark)
-        self._report_outcome(report, faults)
-        return faults
+        self._report_outcome(report, faults, action_faults)
+        return [*faults, *action_faults]
 
     # The run
 
@@ -240,19 +254,21 @@ class TargetSpark(PluginBase):
         outlet: StateMessageWriter,
         report: Report,
         faults: list[BaseException],
+        run_actions: Callable[[_Opened], None],
         *,
         retries_tasks: bool,
     ) -> Iterator[LoadSession]:
         """Context manager: create and yield the objects of a run, such as Spark and the loader.
 
         At the end they are closed in reverse order. After the last commit, and before Spark ends,
-        the run is appended to the table of runs.
+        the run is appended to the table of runs, and the actions of ``after_load`` run.
 
         Args:
             binding: The reader, state format and options for the input protocol.
             outlet: The output for states.
             report: The report of the run.
             faults: The errors of the run. An error that the block raises is added.
+            run_actions: A function that runs the actions of ``after_load``.
             retries_tasks: True to let a local Spark retry failed tasks.
         """
         job, location = settings.get_job_name(self.config), settings.get_location(self.config)
@@ -267,11 +283,10 @@ class TargetSpark(PluginBase):
             folder = stack.enter_context(
                 contextlib.closing(open_spool_folder(self.config.get("staging"), "rows that wait"))
             )
-            lock_location = None if options.dry_run else location
             spark_settings = settings.spark_settings(self.config, str(folder.path.absolute()))
             engine = LeasedSpark(
                 spark_settings.with_task_retries() if retries_tasks else spark_settings,
-                lock_location,
+                None if options.dry_run else location,
                 run,
                 starts_on_demand=options.small_batches_without_spark,
                 phases=report.phases,
@@ -289,6 +304,8 @@ class TargetSpark(PluginBase):
                 self._stopping,
                 binding.state_format,
             )
+            stack.callback(lambda: run_actions((loader, engine, options)))
+            stack.enter_context(_collected(faults))
             stack.callback(self._record_run, loader, engine, options, run, report, faults)
             stack.enter_context(contextlib.closing(loader))
             with _collected(faults):
@@ -383,6 +400,10 @@ class TargetSpark(PluginBase):
         """
         if self._wake_up is None:
             super()._handle_termination(signum, frame)
+        if self._ends_actions is not None and not self._ends_actions.is_set():
+            self._signals.append(signum)
+            self._ends_actions.set()  # the load is over
+            return
         if self._signals:
             self._clear_progress()
             if self._engine is not None:
@@ -430,14 +451,43 @@ class TargetSpark(PluginBase):
             self.logger.warning("%s", text)
             report.add_remark(text)
 
+    def _run_actions(
+        self,
+        report: Report,
+        faults: Sequence[BaseException],
+        action_faults: list[AfterLoadError],
+        opened: _Opened | None = None,
+    ) -> None:
+        """Run the actions of ``after_load`` once. Append their errors to ``action_faults``."""
+        actions, self._actions = self._actions, ()
+        if not actions:
+            return
+        from target_spark.loader.after_load import LoadedTables, run_actions
+
+        loaded = None
+        if opened is not None:
+            loader, engine, options = opened
+            loaded = LoadedTables(engine, options.format, loader.get_tables())
+        hide = make_redactor(self.config)
+        report.record_outcome(self._describe_outcome(faults, hide))
+        self._ends_actions = threading.Event()
+        with report.phases.run("actions after the load"):
+            action_faults += run_actions(actions, report, loaded, hide, self._ends_actions)
+        self._ends_actions = None
+
     def _describe_outcome(self, faults: Sequence[BaseException], hide: Callable[[str], str]) -> str:
         done = STOPPED if self._stopping.is_set() or self._is_interrupted else COMPLETE
         return hide(" ".join(map(str, faults))) if faults else done
 
-    def _report_outcome(self, report: Report, faults: Sequence[BaseException]) -> None:
-        """Log the errors of a run, print its summary, and write its report file."""
+    def _report_outcome(
+        self,
+        report: Report,
+        faults: Sequence[BaseException],
+        action_faults: Sequence[AfterLoadError],
+    ) -> None:
+        """Log the errors of a run, print its summary, write its report, and call the webhook."""
         hide = make_redactor(self.config)
-        for fault in faults:
+        for fault in (*faults, *action_faults):
             self._log(fault, hide)
         report.record_outcome(self._describe_outcome(faults, hide))
         for text in report.describe_quarantines():
@@ -453,6 +503,10 @@ class TargetSpark(PluginBase):
         if not is_terminal() or self.config.get("print_report"):
             lines.append(f"REPORT: {json.dumps(report.as_dict(), separators=(',', ':'))}")
         write_to_stderr("\n".join([*lines, ""]))
+        if self.config.get("webhook") and not self.config.get("dry_run"):
+            from target_spark.loader.webhook import send_outcome
+
+            send_outcome(self.config["webhook"], report.as_dict())
 
     def _log(self, fault: BaseException, hide: Callable[[str], str]) -> None:
         """Log an error without secrets.
@@ -491,8 +545,17 @@ def _collected(faults: list[BaseException]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        faults.append(error)
+        if error not in faults:
+            faults.append(error)
         raise
+
+
+def _parse_actions(config: Mapping[str, Any]) -> tuple[Action, ...]:
+    if not config.get("after_load"):
+        return ()
+    from target_spark.loader.after_load import parse_actions
+
+    return parse_actions(config)
 
 
 def _record_spark(engine: LeasedSpark, report: Report) -> None:

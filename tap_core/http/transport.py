@@ -42,6 +42,7 @@ __all__ = [
     "bind_authenticator",
     "format_http_error",
     "get_document",
+    "post_document",
     "refresh_token_after_401",
     "resize_connection_pool",
     "send_request",
@@ -272,22 +273,49 @@ def get_document(url: str, *, timeout: float, allow_redirects: bool = True) -> r
     """
     with requests.Session() as session:
         request = session.prepare_request(requests.Request("GET", url))
-        session.verify = session.merge_environment_settings(url, {}, None, None, None)["verify"]
-        origin = parse_origin(request.url)
-        route = Route(
-            lambda one: one == origin,
-            lambda _: False,  # a redirect to another origin carries no credentials
-            is_secure=lambda: origin is not None and origin.scheme == "https",
-        )
-        return send_request(
-            session,
-            request,
-            ProxyCache(),
-            timeout=timeout,
-            allow_redirects=allow_redirects,
-            secrets=Secrets,
-            route=route,
-        )
+        return _send_to_origin(session, request, timeout, allow_redirects=allow_redirects)
+
+
+def post_document(url: str, document: Any, *, timeout: float) -> requests.Response:
+    """Send a document as JSON in a POST and return the response, read within the default limits.
+
+    Redirects are not followed. A user name and password in the URL are sent.
+
+    Raises:
+        requests.exceptions.RequestException: no response was received.
+        ConfigurationError: the request would be unencrypted where that is forbidden.
+        ResponseTooLargeError, ResponseTooSlowError: the response exceeds a limit.
+    """
+    with requests.Session() as session:
+        request = session.prepare_request(requests.Request("POST", url, json=document))
+        return _send_to_origin(session, request, timeout, allow_redirects=False)
+
+
+def _send_to_origin(
+    session: requests.Session,
+    request: requests.PreparedRequest,
+    timeout: float,
+    *,
+    allow_redirects: bool,
+) -> requests.Response:
+    """Send a request whose credentials belong to the origin of its URL; return the response."""
+    url = request.url or ""
+    session.verify = session.merge_environment_settings(url, {}, None, None, None)["verify"]
+    origin = parse_origin(url)
+    route = Route(
+        lambda one: one == origin,
+        lambda _: False,  # a redirect to another origin carries no credentials
+        is_secure=lambda: origin is not None and origin.scheme == "https",
+    )
+    return send_request(
+        session,
+        request,
+        ProxyCache(),
+        timeout=timeout,
+        allow_redirects=allow_redirects,
+        secrets=Secrets,
+        route=route,
+    )
 
 
 def _hide_secrets(

@@ -10,6 +10,7 @@ Source: the Airbyte protocol, sections "Common Interface" and "Destination".
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any, Final
@@ -17,12 +18,13 @@ from typing import Any, Final
 import typer
 
 from tap_core.config.loading import ConfigInput
-from tap_core.exceptions import CatalogFileError
+from tap_core.exceptions import CatalogFileError, ConfigurationError
 from tap_core.io.stdin import open_binary
 from tap_core.io.stdout import StdoutWriter
 from tap_core.protocols.airbyte.cli_args import get_files, read_text
 from tap_core.protocols.airbyte.logging import MessageHandler, redirect_logging
 from tap_core.protocols.airbyte.messages import line, trace_line
+from tap_core.protocols.fivetran.allowed_names import AllowedNames
 from tap_core.redaction import make_redactor, redact_line, write_to_stderr
 from target_spark.airbyte.error_trace import error_body
 from target_spark.config.settings import REQUIREMENTS, with_defaults
@@ -74,8 +76,10 @@ class _CommandState:
         """Create the target with the settings in ``config_input``.
 
         Raises:
+            ConfigurationError: A setting starts programs, and the operator does not allow it.
             ConfigValidationError: Settings are invalid; the message lists all errors.
         """
+        _check_operator_allows(self.plugin.name, config_input.config)
         target = self.plugin(config=config_input.config, parse_env_config=config_input.parse_env)
         target.config_args = config_input.args
         self._hide = make_redactor(target.config)
@@ -94,6 +98,23 @@ class _CommandState:
             self._wire.write(trace_line("ERROR", error_body(fault, self.hide)))
         except OSError:
             write_to_stderr(f"{redact_line(self.hide(str(fault)))}\n")
+
+
+def _check_operator_allows(plugin: str, config: Mapping[str, Any]) -> None:
+    """Check that the operator allows ``after_load``, which starts programs, if it is set.
+
+    Airbyte's configuration comes from its users, who need not be the operator of the machine.
+
+    Raises:
+        ConfigurationError: The environment of the process does not allow the setting.
+    """
+    allowance = AllowedNames.of(plugin, os.environ)
+    if config.get("after_load") and not allowance.allows("after_load"):
+        raise ConfigurationError(
+            "after_load: a configuration of Airbyte may not set this, because it starts programs."
+            " Remove it, or have the operator of this machine allow it with the environment"
+            f" variable {allowance.variable}=after_load."
+        )
 
 
 # The commands

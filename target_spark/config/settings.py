@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from tap_core.batch.limits import FILES_SETTING, LINE_SETTING, FileLimits
@@ -370,6 +370,34 @@ SCHEMA: Final[JsonSchema] = {
             " tables: when and how the run ended, its numbers of rows, its states and its error.",
             default=True,
         ),
+        "after_load": _setting(
+            "array",
+            'Actions after the last commit, one after the other. {"sql": "..."} runs a statement'
+            " in the run's Spark; {table:STREAM} in it is the quoted name of a stream's table."
+            ' {"command": ["dbt", "run"]} runs a program with the run\'s report on its standard'
+            ' input, for at most timeout_seconds. "on" is complete (the default), failed or always.'
+            " If an action fails, the exit code is 1; the load is not undone.",
+            items={
+                "type": "object",
+                "properties": {
+                    "sql": {"type": "string", "minLength": 1},
+                    "command": {
+                        "type": "array",
+                        "items": {"type": "string", "minLength": 1},
+                        "minItems": 1,
+                    },
+                    "on": {"type": "string", "enum": ["complete", "failed", "always"]},
+                    "timeout_seconds": {"type": "number", "exclusiveMinimum": 0},
+                },
+                "additionalProperties": False,
+            },
+        ),
+        "webhook": _setting(
+            "string",
+            "A URL (http, https) that gets the outcome of each run as a JSON document in a POST.",
+            pattern="^https?://[^/]",
+            secret=True,
+        ),
         "on_interrupt": _setting(
             "string",
             "The effect of the first Ctrl-C (SIGINT): 'commit' to commit the rows received so far,"
@@ -481,6 +509,7 @@ def _faults(config: Mapping[str, Any], refused: frozenset[str]) -> Iterator[str]
                 )
     yield from validate_combinations(config)
     yield from _check_quarantine_limit(config.get("max_quarantined"))
+    yield from _check_actions(config.get("after_load") or ())
     numbers = _DECIMAL.fullmatch(str(config.get("numbers_as_decimal") or "38,0"))
     if numbers and not int(numbers[2]) <= int(numbers[1]) <= _MAX_DIGITS:
         yield f"numbers_as_decimal: at most {_MAX_DIGITS} digits, and no more places than digits"
@@ -501,6 +530,15 @@ def _check_quarantine_limit(setting: Any) -> Iterator[str]:
         QuarantineLimit.parse(setting if isinstance(setting, str) else None)
     except ValueError as error:
         yield f"max_quarantined: {error}"
+
+
+def _check_actions(actions: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield an error message for each faulty action of the setting ``after_load``."""
+    for number, action in enumerate(actions):
+        if ("sql" in action) == ("command" in action):
+            yield f"after_load.{number}: set either sql or command"
+        elif "sql" in action and "timeout_seconds" in action:
+            yield f"after_load.{number}: timeout_seconds is for a command; remove it"
 
 
 def get_location(config: Mapping[str, Any]) -> str:

@@ -55,6 +55,7 @@ from target_spark.loader.table_versions import VersionTracker
 from target_spark.loader.undeclared_properties import describe_undeclared
 from target_spark.spark.engine import LeasedSpark
 from target_spark.storage.spool import LARGE_ROWS_BYTES, Batch, Spool, SpoolFolder
+from target_spark.tables.model import Table
 
 if TYPE_CHECKING:
     from target_spark.loader.batch_writer import BatchWriter
@@ -459,6 +460,10 @@ class Loader:
         """
         emitted = self._ledger.get_emitted_state()
         return self._pipeline.state_before, None if emitted is None else emitted.state.decode()
+
+    def get_tables(self) -> dict[str, Table]:
+        """Return the tables of the streams received so far, by the name of the stream."""
+        return {str(stream.id): stream.table for stream in self._streams.values()}
 
     def close(self) -> None:
         """End the writer threads; nothing is committed after this call."""

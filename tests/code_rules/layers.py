@@ -169,6 +169,8 @@ LAYERS: dict[str, int] = {
     "target_spark.loader.write_modes": 4,  # write operation by write mode
     "target_spark.loader.terminal_summary": 4,  # tables and advice at the end of a run
     "target_spark.loader.batch_writer": 4,  # commit of one batch to its table
+    "target_spark.loader.after_load": 4,  # programs and SQL statements after a load
+    "target_spark.loader.webhook": 4,  # outcome of a run, sent to a URL
     "target_spark.loader.run_history": 4,  # append of a run to the table of runs
     "target_spark.loader.commit_stages": 4,  # stages of one commit
     "target_spark.loader.commit_pipeline": 4,  # queues and writer threads
@@ -208,6 +210,9 @@ TARGET_MAY_USE: tuple[str, ...] = (
     "tap_core.types",
     "tap_core.events",
     "tap_core.exceptions",
+    "tap_core.http.origins",
+    "tap_core.http.retry",
+    "tap_core.http.transport",
     "tap_core.limits.memory",
     "tap_core.limits.environment",
     "tap_core.io",
@@ -260,6 +265,7 @@ HEAVY: dict[str, LibraryUse] = {
             "target_spark.spark.session",
             "target_spark.storage.shared_check",
             "target_spark.frames",
+            "target_spark.loader.after_load",
             "target_spark.loader.batch_writer",
             "target_spark.loader.run_history",
             "target_spark.loader.batch_file_ingest",

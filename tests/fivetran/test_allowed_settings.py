@@ -303,6 +303,8 @@ def test_every_setting_is_listed_as_allowed_or_refused() -> None:
         "jars",
         "staging",
         "report",
+        "after_load",  # starts programs
+        "webhook",  # reaches a host
         "run_history",
         "print_report",
         "on_interrupt",

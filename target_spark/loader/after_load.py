@@ -1,0 +1,296 @@
+"""Actions after a load: SQL statements in the run's Spark, and programs.
+
+All states are emitted before the first action, so a failed action never affects the load. A program
+is a list of words, never a command line for a shell. It gets the run's report, without secrets, and
+no environment variable of target-spark.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import shlex
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from target_spark.errors import AfterLoadError
+from target_spark.loader.report import COMPLETE, STOPPED, Report
+from target_spark.spark.engine import LeasedSpark
+from target_spark.spark.session import load_libraries
+from target_spark.storage.retry import first_error_line
+from target_spark.storage.uris import to_spark_uri
+from target_spark.tables.identifiers import quote
+from target_spark.tables.model import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Action", "LoadedTables", "parse_actions", "run_actions"]
+
+logger = logging.getLogger(__name__)
+
+_VARIABLES: Final = "TARGET_SPARK_"
+"""Prefix of the environment variables with settings, which a program does not get."""
+
+_TABLE: Final = re.compile(r"\{table:([^{}]+)\}")
+_POLL_SECONDS: Final = 0.1
+_GRACE_SECONDS: Final = 5.0
+"""Seconds for a program to end after SIGTERM, and for its last output to arrive."""
+
+_LONGEST_LINE: Final = 8_192
+_LONGEST_LABEL: Final = 80
+_KEPT_LINES: Final = 5
+_LONGEST_END: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One action of the setting ``after_load``: a SQL statement or a program.
+
+    Attributes:
+        place: The position in the settings, such as ``after_load.0``.
+        on: ``complete``, ``failed`` or ``always``: the outcomes after which the action runs.
+        sql: The statement; None for a program.
+        command: The program and its arguments; empty for a statement.
+        timeout_seconds: The longest duration of a program; None for no limit.
+    """
+
+    place: str
+    on: str = COMPLETE
+    sql: str | None = None
+    command: tuple[str, ...] = ()
+    timeout_seconds: float | None = None
+
+    @property
+    def label(self) -> str:
+        """The place and the beginning of the statement or command, for messages."""
+        text = shlex.join(self.command) if self.sql is None else " ".join(self.sql.split())
+        shown = text if len(text) <= _LONGEST_LABEL else f"{text[:_LONGEST_LABEL]}…"
+        return f"{self.place} ({shown})"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedTables:
+    """The tables of a run and the Spark in which statements read them.
+
+    Attributes:
+        engine: The Spark of the run, which starts if a statement needs it.
+        format: The table format.
+        tables: The tables of the run's streams, by the name of the stream.
+    """
+
+    engine: LeasedSpark
+    format: str
+    tables: Mapping[str, Table]
+
+
+def parse_actions(config: Mapping[str, Any]) -> tuple[Action, ...]:
+    """Return the actions of the setting ``after_load``; none for a dry run."""
+    given = () if config.get("dry_run") else config.get("after_load") or ()
+    return tuple(
+        Action(
+            f"after_load.{number}",
+            each.get("on", COMPLETE),
+            each.get("sql"),
+            tuple(each.get("command", ())),
+            each.get("timeout_seconds"),
+        )
+        for number, each in enumerate(given)
+    )
+
+
+def run_actions(
+    actions: Sequence[Action],
+    report: Report,
+    loaded: LoadedTables | None,
+    hide: Callable[[str], str],
+    interrupted: threading.Event,
+) -> list[AfterLoadError]:
+    """Run the actions for the outcome of a load, one after the other. Return their errors.
+
+    After a failed action only actions with ``"on": "always"`` run. The report gets each action with
+    its seconds and error, and a remark for each failure.
+
+    Args:
+        actions: The actions.
+        report: The report of the run, which has the outcome of the load.
+        loaded: The tables and Spark of the run; None if the run could not begin.
+        hide: A function that removes secrets from a text.
+        interrupted: Event that ends the running program and skips all further actions.
+    """
+    outcome = report.as_dict()["outcome"]
+    kind = outcome if outcome in {COMPLETE, STOPPED} else "failed"
+    results: list[dict[str, Any]] = []
+    faults: list[AfterLoadError] = []
+    for action in actions:
+        if action.on not in {kind, "always"}:
+            continue
+        begun, fault = time.monotonic(), None
+        if interrupted.is_set():
+            fault = "was not run, because a signal ended the actions"
+        elif faults and action.on != "always":
+            fault = "was not run, because an earlier action failed"
+        else:
+            logger.info("%s: begins.", hide(action.label))
+            fault = _run_action(action, report, loaded, hide, interrupted)
+        if fault is not None:
+            text = hide(f"{action.label} {fault}.")
+            report.add_remark(text)
+            faults.append(AfterLoadError(text))
+        seconds = round(time.monotonic() - begun, 3)
+        results.append({"action": hide(action.label), "seconds": seconds, "error": fault})
+        report.add_facts(after_load=list(results))
+    return faults
+
+
+def _run_action(
+    action: Action,
+    report: Report,
+    loaded: LoadedTables | None,
+    hide: Callable[[str], str],
+    interrupted: threading.Event,
+) -> str | None:
+    """Run an action. Return the end of a sentence that says why it failed; None if it did not."""
+    try:
+        if action.sql is None:
+            return _run_command(action, report, hide, interrupted)
+        _run_statement(action.sql, loaded)
+    except Exception as error:  # noqa: BLE001  the load itself is not affected
+        return hide(f"failed: {first_error_line(error)}").rstrip(".")
+    return None
+
+
+# SQL statements
+
+
+def _run_statement(sql: str, loaded: LoadedTables | None) -> None:
+    """Run a SQL statement to its end; the rows of a query are computed and dropped.
+
+    Raises:
+        AfterLoadError: The run has no Spark, or the statement names a stream that it did not load.
+    """
+    if loaded is None:
+        raise AfterLoadError("the run ended before it had a Spark")
+    unknown = sorted({name for name in _TABLE.findall(sql) if name not in loaded.tables})
+    if unknown:
+        known = ", ".join(loaded.tables) or "none"
+        raise AfterLoadError(f"{unknown[0]} is not a stream of this run; its streams: {known}")
+    load_libraries()
+    loaded.engine.begin()
+    spark = loaded.engine.spark()
+    frame = spark.sql(
+        _TABLE.sub(lambda found: _refer_to(spark, loaded.tables[found[1]], loaded.format), sql)
+    )
+    if frame.columns:  # a query is lazy, and may be a check such as assert_true
+        frame.write.format("noop").mode("overwrite").save()
+
+
+def _refer_to(spark: SparkSession, table: Table, table_format: str) -> str:
+    """Return the quoted SQL name of a table."""
+    if table_format == "iceberg":
+        from target_spark.writers.iceberg.catalog import resolve_table
+
+        return resolve_table(spark, table).ref
+    if table.identifier:
+        return quote(*table.identifier)
+    return f"{table_format}.{quote(to_spark_uri(table.path))}"
+
+
+# Programs
+
+
+def _run_command(
+    action: Action, report: Report, hide: Callable[[str], str], interrupted: threading.Event
+) -> str | None:
+    """Run a program with the report on its standard input, and log its output.
+
+    Return the end of a sentence that says why it failed; None if it did not.
+    """
+    with tempfile.TemporaryFile() as document:
+        document.write(json.dumps(report.as_dict()).encode() + b"\n")
+        document.seek(0)
+        process = subprocess.Popen(  # noqa: S603  (a program that the operator names; no shell)
+            action.command,
+            stdin=document,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={k: v for k, v in os.environ.items() if not k.upper().startswith(_VARIABLES)},
+            start_new_session=True,  # so that all of its processes can be ended
+        )
+    last_errors: deque[str] = deque(maxlen=_KEPT_LINES)
+    readers = [
+        threading.Thread(target=_log_output, args=(pipe, action.place, hide, kept), daemon=True)
+        for pipe, kept in ((process.stdout, None), (process.stderr, last_errors))
+    ]
+    for reader in readers:
+        reader.start()
+    cut_short = _wait(process, action.timeout_seconds, interrupted)
+    for reader in readers:
+        reader.join(_GRACE_SECONDS)
+    end = hide(" ".join(last_errors))[-_LONGEST_END:].strip()
+    if cut_short is None and process.returncode == 0:
+        return None
+    reason = cut_short or f"failed: {_describe_end(process.returncode)}"
+    return f"{reason}; its standard error ends: {end}".rstrip(".") if end else reason
+
+
+def _wait(
+    process: subprocess.Popen[bytes], seconds: float | None, interrupted: threading.Event
+) -> str | None:
+    """Wait for a program. End it at its time limit or after a signal, and return that reason."""
+    end = None if seconds is None else time.monotonic() + seconds
+    while process.poll() is None:
+        if interrupted.is_set():
+            _end_processes(process)
+            return "was ended by a signal"
+        if end is not None and time.monotonic() >= end:
+            _end_processes(process)
+            return f"was ended after its timeout_seconds of {seconds:g} s"
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_POLL_SECONDS)
+    return None
+
+
+def _end_processes(process: subprocess.Popen[bytes]) -> None:
+    """End a program and the processes that it started: by SIGTERM, and after a while by SIGKILL."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE_SECONDS)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _log_output(
+    pipe: IO[bytes], place: str, hide: Callable[[str], str], kept: deque[str] | None
+) -> None:
+    """Log each line of a program's output, without secrets, and append it to ``kept``."""
+    with pipe:
+        for line in _read_lines(pipe):
+            text = hide(line)
+            logger.info("%s: %s", place, text)
+            if kept is not None:
+                kept.append(text)
+
+
+def _read_lines(pipe: IO[bytes]) -> Iterator[str]:
+    """Yield the lines that are not blank; a line of more than 8,192 bytes comes in pieces."""
+    while line := pipe.readline(_LONGEST_LINE):
+        if text := line.decode("utf-8", "replace").rstrip():
+            yield text
+
+
+def _describe_end(code: int) -> str:
+    """Return the exit code of a program, or the signal that ended it, in words."""
+    return f"exit code {code}" if code > 0 else f"ended by signal {-code}"

@@ -1,0 +1,121 @@
+"""The outcome of a run, sent as a JSON document to the URL in the setting ``webhook``.
+
+The URL may contain a token, so messages show only its host. A failure never affects the run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Generator, Mapping
+from datetime import datetime, timezone
+from http import HTTPStatus
+from typing import Any, Final
+
+from tap_core.exceptions import RetriableAPIError
+from tap_core.http.origins import parse_origin
+from tap_core.http.retry import random_jitter, retry_after, with_retries
+from tap_core.http.transport import post_document
+from tap_core.redaction import Secrets, register_secrets
+from target_spark.loader.report import COMPLETE, STOPPED
+from target_spark.tables.runs_table import NOT_COMPLETE
+
+__all__ = ["build_outcome", "send_outcome"]
+
+logger = logging.getLogger(__name__)
+
+_TRIES: Final = 4
+_TIMEOUT_SECONDS: Final = 10.0
+_LONGEST_WAIT: Final = 30.0
+"""Longest wait before a retry, in seconds: a server must not keep a finished run alive."""
+
+_COUNTS: Final = (
+    "table",
+    "received",
+    "written",
+    "inserted",
+    "updated",
+    "deleted",
+    "quarantined",
+    "commits",
+)
+_RUN: Final = ("job", "run", "format")
+_LATER: Final = ("states_received", "states", "last_state_released", "remarks")
+
+
+def build_outcome(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document that is sent.
+
+    Args:
+        report: The report of the run, as `Report.as_dict` returns it, with the outcome.
+    """
+    has_ended_well = report["outcome"] in {COMPLETE, STOPPED}
+    started = report.get("started")
+    return {
+        **{name: report.get(name) for name in _RUN},
+        "outcome": report["outcome"] if has_ended_well else NOT_COMPLETE,
+        "error": None if has_ended_well else report["outcome"],
+        "started": None if started is None else _format_instant(started / 1000),
+        "ended": _format_instant(datetime.now(timezone.utc).timestamp()),
+        "seconds": report["seconds"],
+        **{name: report[name] for name in _LATER},
+        "after_load": report.get("after_load", []),
+        "streams": {
+            name: {column: counts[column] for column in _COUNTS}
+            for name, counts in report["streams"].items()
+        },
+    }
+
+
+def _format_instant(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
+
+
+def send_outcome(url: str, report: Mapping[str, Any]) -> None:
+    """Send the outcome of a run. Temporary failures are retried; a final one is a warning."""
+    document = build_outcome(report)
+    path = url.partition("://")[2].partition("/")[2]
+    register_secrets(send_outcome, Secrets.from_values([path]))  # the HTTP client logs it
+    post = with_retries(
+        wait_generator=_iterate_waits,
+        max_tries=lambda: _TRIES,
+        jitter=random_jitter,
+        handler=lambda _: None,
+        logger=logger,
+        ask_server=False,  # its Retry-After may be an hour; see _iterate_waits
+    )(_post)
+    reason = None
+    try:
+        reason = post(url, document)
+    except RetriableAPIError as error:
+        reason = str(error)
+    except Exception as error:  # noqa: BLE001  its text may contain the URL
+        reason = type(error).__name__
+    if reason is not None:
+        origin = parse_origin(url)
+        host = "its host" if origin is None else origin.host
+        logger.warning("The webhook at %s did not get the outcome of the run: %s.", host, reason)
+
+
+def _post(url: str, document: Mapping[str, Any]) -> str | None:
+    """Send the document once. Return the reason for which the server refused it, or None.
+
+    Raises:
+        RetriableAPIError: The server is overloaded or failed.
+        requests.exceptions.RequestException: There was no response.
+    """
+    response = post_document(url, document, timeout=_TIMEOUT_SECONDS)
+    status = response.status_code
+    if status < HTTPStatus.MULTIPLE_CHOICES:
+        return None
+    if status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        raise RetriableAPIError(f"status {status}", response)
+    return f"status {status}"
+
+
+def _iterate_waits() -> Generator[float, Any, None]:
+    """Yield the seconds before each retry: as the server asks, else 2, 4, 8; at most 30."""
+    failure = yield 0.0
+    for tries in itertools.count(1):
+        asked = retry_after(failure)
+        failure = yield min(2.0**tries if asked is None else asked, _LONGEST_WAIT)
