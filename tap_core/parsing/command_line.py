@@ -21,7 +21,15 @@ from typer.main import get_command, get_command_from_info
 
 from tap_core.redaction import write_to_stderr
 
-__all__ = ["Command", "Program", "VersionOption", "choose_from", "make_program", "run_program"]
+__all__ = [
+    "Command",
+    "Program",
+    "VersionOption",
+    "choose_from",
+    "make_program",
+    "parse_limit",
+    "run_program",
+]
 
 if TYPE_CHECKING:
     from typer.models import CommandInfo
@@ -207,6 +215,19 @@ def choose_from(*choices: str) -> dict[str, Any]:
         return chosen
 
     return {"callback": choose, "autocompletion": lambda: list(choices)}
+
+
+def parse_limit(context: typer.Context, text: str) -> int:
+    """Return the value of the option ``--limit``, a number of at least 1.
+
+    The option is declared as text, because typer needs pydantic for numbers.
+
+    Raises:
+        BadParameter: The text is not such a number.
+    """
+    if not text.isdecimal() or int(text) < 1:
+        raise typer.BadParameter(f"--limit {text!r} is not a number of at least 1.", context)
+    return int(text)
 
 
 def make_program(

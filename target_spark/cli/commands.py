@@ -9,7 +9,7 @@ Exit codes: 0 success, 1 failure with a reason, 2 wrong arguments.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
@@ -19,7 +19,7 @@ from tap_core.config.loading import ConfigInput
 from tap_core.exceptions import ConfigurationError
 from tap_core.io.stdin import open_binary
 from tap_core.limits.memory import DOCUMENT_BYTES, InputTooLargeError, read_at_most
-from tap_core.parsing.command_line import choose_from
+from tap_core.parsing.command_line import choose_from, parse_limit
 from tap_core.protocols.airbyte.cli_args import AirbyteCommand, CatalogPath, ConfigPath, Debug
 from tap_core.protocols.singer.cli import FromOption, ToOption, parse_range_options
 from tap_core.redaction import make_redactor, redact, redact_line, write_to_stderr
@@ -246,17 +246,13 @@ def runs(
     """List the runs that loaded the tables, newest first."""
     from target_spark.cli.table_overview import describe_runs, list_runs, to_json
 
-    if not limit.isdecimal() or int(limit) < 1:
-        raise typer.BadParameter(f"--limit {limit!r} is not a number of at least 1.", context)
-
-    def act(target: CommandTarget) -> int:
-        found = list_runs(target.config, limit=int(limit), stream=stream or None)
-        as_json = output == "json"
-        lines = [to_json(target.config, found)] if as_json else describe_runs(target.config, found)
-        print("\n".join(lines))  # noqa: T201  (the result)
-        return 0
-
-    return _run_with_target(context, config, act)
+    count = parse_limit(context, limit)
+    return _print_overview(
+        context,
+        config,
+        lambda complete: list_runs(complete, limit=count, stream=stream or None),
+        to_json if output == "json" else describe_runs,
+    )
 
 
 @commands.command()
@@ -272,14 +268,12 @@ def show(
     """
     from target_spark.cli.table_overview import describe_table, show_table, to_json
 
-    def act(target: CommandTarget) -> int:
-        found = show_table(target.config, stream)
-        as_json = output == "json"
-        lines = [to_json(target.config, found)] if as_json else describe_table(target.config, found)
-        print("\n".join(lines))  # noqa: T201  (the result)
-        return 0
-
-    return _run_with_target(context, config, act)
+    return _print_overview(
+        context,
+        config,
+        lambda complete: show_table(complete, stream),
+        to_json if output == "json" else describe_table,
+    )
 
 
 @commands.command(cls=AirbyteCommand)
@@ -304,6 +298,21 @@ def write(
 ) -> int:
     """Load the messages of an Airbyte source."""
     return _run_airbyte(context)
+
+
+def _print_overview(
+    context: typer.Context,
+    config: Sequence[str],
+    find: Callable[[Mapping[str, Any]], Any],
+    describe: Callable[[Mapping[str, Any], Any], str],
+) -> int:
+    """Print what ``find`` returns for the settings, as the text that ``describe`` makes of it."""
+
+    def act(target: CommandTarget) -> int:
+        print(describe(target.config, find(target.config)))  # noqa: T201  (the result)
+        return 0
+
+    return _run_with_target(context, config, act)
 
 
 def _run_airbyte(context: typer.Context) -> int:
@@ -351,22 +360,12 @@ def _print_last_state(plugin: CommandTarget, job: str) -> int:
         find_recoverable_tables,
         get_job_metadata,
     )
-    from target_spark.spark.engine import start_spark
+    from target_spark.spark.engine import start_spark_on_demand
 
     config = plugin.config
     jobs = (job,) if job else (settings.get_job_name(config), *settings.former_jobs(config))
-    sessions: list[Any] = []
-
-    def spark() -> Any:
-        if not sessions:
-            sessions.append(start_spark(settings.spark_settings(config)))
-        return sessions[0].spark()
-
-    try:
-        tables = find_recoverable_tables(settings.load_options(config), spark)
-    finally:
-        for session in sessions:
-            session.stop()
+    with start_spark_on_demand(settings.spark_settings(config)) as get_spark:
+        tables = find_recoverable_tables(settings.load_options(config), get_spark)
     _print_unknown([each.table for each in tables if each.unknown])
     last = get_job_metadata(jobs, tables)
     if last is None or last.state is None:

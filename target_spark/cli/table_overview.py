@@ -19,7 +19,7 @@ from target_spark.columns import EXTRACTED_AT
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions
 from target_spark.errors import TableError
-from target_spark.spark.engine import start_spark
+from target_spark.spark.engine import start_spark_on_demand
 from target_spark.tables.model import QUARANTINE, RUNS, Table
 
 if TYPE_CHECKING:
@@ -94,12 +94,12 @@ def to_json(config: Mapping[str, Any], found: Any) -> str:
     return json.dumps(clean, indent=2, ensure_ascii=False)
 
 
-def describe_runs(config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def describe_runs(config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the lines that show rows of the table of runs, with secrets redacted."""
     return _clean(config, _format_runs(rows))
 
 
-def describe_table(config: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+def describe_table(config: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     """Return the lines that show what `show_table` has found, with secrets redacted."""
     return _clean(config, _format_table(found))
 
@@ -109,18 +109,8 @@ def _open_reader(config: Mapping[str, Any], options: LoadOptions) -> Iterator[Ta
     """Context manager: yield a reader of tables. If it starts Spark, Spark ends with the block."""
     from target_spark.writers.table_reader import TableReader
 
-    sessions: list[Any] = []
-
-    def get_spark() -> Any:
-        if not sessions:
-            sessions.append(start_spark(settings.spark_settings(config)))
-        return sessions[0].spark()
-
-    try:
+    with start_spark_on_demand(settings.spark_settings(config)) as get_spark:
         yield TableReader(options.format, get_spark)
-    finally:
-        for session in sessions:
-            session.stop()
 
 
 def _read_runs(
@@ -175,9 +165,9 @@ def _read_quarantine(reader: TableReader, table: Table) -> dict[str, Any] | None
 # Text
 
 
-def _clean(config: Mapping[str, Any], lines: Iterator[str]) -> list[str]:
+def _clean(config: Mapping[str, Any], lines: Iterator[str]) -> str:
     hide = make_redactor(config)
-    return [redact_line(hide(line)) for line in lines]
+    return "\n".join(redact_line(hide(line)) for line in lines)
 
 
 def _format_time(at: datetime) -> str:

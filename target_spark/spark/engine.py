@@ -7,7 +7,8 @@ session wait for Spark; the input reader never waits.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from target_spark.config.options import RunInfo
@@ -24,7 +25,13 @@ from target_spark.warm_engine.session import EngineSession, looks_for_engine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LeasedSpark", "collect_garbage", "make_lazy_session", "start_spark"]
+__all__ = [
+    "LeasedSpark",
+    "collect_garbage",
+    "make_lazy_session",
+    "start_spark",
+    "start_spark_on_demand",
+]
 
 
 _LOSS_SECONDS: Final = 10.0
@@ -260,6 +267,26 @@ class LeasedSpark:
         """
         if self._session is not None:
             self._session.kill()
+
+
+@contextmanager
+def start_spark_on_demand(settings: SparkSettings) -> Iterator[Callable[[], SparkSession]]:
+    """Context manager: yield a function that returns a session and starts Spark on its first call.
+
+    A Spark that was started ends with the block.
+    """
+    started: list[Session | ConnectSession | EngineSession] = []
+
+    def get_spark() -> SparkSession:
+        if not started:
+            started.append(start_spark(settings))
+        return started[0].spark()
+
+    try:
+        yield get_spark
+    finally:
+        for session in started:
+            session.stop()
 
 
 def make_lazy_session(get_spark: Callable[[], SparkSession]) -> SparkSession:

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-import signal
-import sys
-
 import pytest
 import typer.testing
 
 from tap_core.tap_base import Tap
+from tests.process_state import restore_process_state as restore_process_state
 from tests.singer.singer_plugins import TapX
 
 
 @pytest.fixture(autouse=True)
-def restore_process_state(tmp_path, monkeypatch):
-    """Restore signal handlers, the log and excepthook, which a command changes."""
+def run_in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    handlers = {number: signal.getsignal(number) for number in numbers}
-    root = logging.getLogger()
-    before = (root.level, list(root.handlers))
-    yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
-    root.setLevel(before[0])
-    root.handlers[:] = before[1]
 
 
 def test_invalid_config_returns_code_1_in_both_modes(capsys):

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tap_core.config.loading import ConfigInput
+from tap_core.parsing.command_line import parse_limit
 from tap_core.protocols.singer.cli import ConfigOption, get_logger, logged_errors
 from tap_core.sync.interfaces import SyncTap
 
@@ -31,10 +32,9 @@ def _test_stream(
     ] = "5",
 ) -> None:
     """Show the first records and the schema of a stream."""
-    if not limit.isdecimal() or int(limit) < 1:
-        raise typer.BadParameter(f"{limit!r} is not a number of at least 1.", context)
+    count = parse_limit(context, limit)
     with logged_errors(get_logger(context.obj), "source"):
-        _preview(context.obj, config, stream, int(limit))
+        _preview(context.obj, config, stream, count)
 
 
 def _preview(tap_class: type[SyncTap], config: Sequence[str], stream: str, limit: int) -> None:
