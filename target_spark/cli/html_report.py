@@ -273,14 +273,14 @@ def _format_bytes(nbytes: float) -> str:
 
 
 _format_rows: Final = "{:,.0f} rows".format
-_PER_RUN: Final = (
+_PER_RUN: Final[Sequence[tuple[str, str, Callable[[float], str]]]] = (
     ("Rows received per run", "received", _format_rows),
     ("Rows written per run", "written", _format_rows),
     ("Size received per run", "bytes", _format_bytes),
 )
 """The plots of counts per run: title, column of the table of runs, format."""
 
-_PER_TABLE: Final = (
+_PER_TABLE: Final[Sequence[tuple[str, str, Callable[[float], str]]]] = (
     ("Time since the last commit", "since_commit", _format_duration),
     ("Age of the newest row at the end of the last run", "behind", _format_duration),
     ("Rows per table", "rows", _format_rows),

@@ -125,6 +125,7 @@ def _configure(kind: type[Any], format_value: Callable[[float], str], height: in
         height=height,
         js=[],
         margin=6,
+        margin_right=28,
         legend_at_bottom=True,
         legend_at_bottom_columns=_LEGEND_COLUMNS,
         truncate_legend=_LONGEST_IN_LEGEND,

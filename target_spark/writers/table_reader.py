@@ -91,7 +91,7 @@ class TableReader:
         dataset = self._open_dataset(table)
         if dataset is None:
             return None
-        return sum(info.size for info in dataset.filesystem.get_file_info(dataset.files))
+        return sum(int(info.size) for info in dataset.filesystem.get_file_info(dataset.files))
 
     def find_newest(self, table: Table, column: str) -> datetime | None:
         """Return the greatest value of a column of timestamps, or None if it has no value."""
