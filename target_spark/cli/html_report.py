@@ -11,10 +11,13 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
+from decimal import Decimal
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from tap_core.exceptions import ConfigurationError
 from tap_core.io.private_files import replace_file
@@ -43,6 +46,7 @@ _COUNTS: Final = ("received", "written", "inserted", "updated", "deleted", "quar
 _SHOWN: Final = ("run", "started", "stream", "table", *_COUNTS, "bytes", "commits")
 """The columns of the table of runs that the page shows for each stream."""
 
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 _PARTS: Final = {"jinja2", "markupsafe", "pygal"}
 
 
@@ -123,7 +127,7 @@ def _read_page(
         "changes": [
             {**change, "stream": row["stream"], "started": row["started"]}
             for row in rows
-            for change in _parse(row["schema_changes"]) or ()
+            for change in json.loads(row["schema_changes"] or "[]")
         ],
         "location": options.runs_table.key,
         "format": options.format,
@@ -189,28 +193,22 @@ def _show_document(
 ) -> str | None:
     """Return JSON as indented text without secrets, shortened for the page; None if it is null.
 
+    Numbers keep all their digits.
     A record is only described if messages may not show the values of rows.
     """
     if text is None:
         return None
-    document = _parse(text)
-    if document is None:
-        shown = clean(text)
-    else:
-        shown = json.dumps(clean_document(document, clean), indent=2, ensure_ascii=False)
+    try:
+        document = json.loads(text, parse_float=Decimal, parse_int=Decimal, parse_constant=str)
+        cleaned = _ENCODER.encode(clean_document(document, clean))
+        shown = msgspec.json.format(cleaned, indent=2).decode()
+    except (ArithmeticError, RecursionError, ValueError):  # no JSON, or nested too deeply
+        document, shown = text, clean(text)
     if is_record:
-        shown = show_value(document or text, shown)
+        shown = show_value(document, shown)
     if len(shown) > _LONGEST_TEXT:
         return f"{shown[:_LONGEST_TEXT]}… ({len(shown):,} characters in all)"
     return shown
-
-
-def _parse(text: str | None) -> Any:
-    """Return the value of a JSON text, or None if there is none or it cannot be parsed."""
-    try:
-        return None if text is None else json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 # Plots

@@ -25,6 +25,7 @@ COLORS: Final = 6
 
 _WIDTH, _HEIGHT, _BAR_HEIGHT = 560, 340, 28
 _LABELS: Final = 4
+_BARS: Final = 20
 _LEGEND_COLUMNS: Final = 3
 _LONGEST_NAME: Final = 24
 _LONGEST_IN_LEGEND: Final = 14
@@ -95,7 +96,7 @@ def plot_by_stream(
     values: Mapping[str, float],
     format_value: Callable[[float], str],
 ) -> Plot:
-    """Return a horizontal bar for each stream, greatest value first.
+    """Return a horizontal bar for each of the 20 streams with the greatest values, greatest first.
 
     Args:
         title: The heading of the plot.
@@ -103,16 +104,16 @@ def plot_by_stream(
         values: The value of each stream. At least one.
         format_value: Function that formats a value with its unit.
     """
-    ordered = sorted(values, key=lambda name: -values[name])
+    shown = sorted(values, key=lambda name: -values[name])[:_BARS]
     summary = (
-        f"Bars for {_count(len(values), 'stream')}. The greatest value is"
-        f" {format_value(values[ordered[0]])}, of {ordered[0]}; the smallest is"
-        f" {format_value(values[ordered[-1]])}, of {ordered[-1]}."
+        f"Bars for {_count(len(shown), 'stream')} of {len(values)}. The greatest value is"
+        f" {format_value(values[shown[0]])}, of {shown[0]}; the smallest is"
+        f" {format_value(values[shown[-1]])}, of {shown[-1]}."
     )
-    height = 80 + _BAR_HEIGHT * len(ordered)
+    height = 80 + _BAR_HEIGHT * len(shown)
     chart = _configure(pygal.HorizontalBar, format_value, height)
     chart.show_legend = False
-    shown = ordered[::-1]  # pygal draws the first bar at the bottom
+    shown.reverse()  # pygal draws the first bar at the bottom
     chart.x_labels = [_shorten(name) for name in shown]
     chart.add(title, [values[name] for name in shown])
     return _render(chart, title, summary, table)

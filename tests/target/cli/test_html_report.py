@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -25,11 +26,11 @@ from target_spark.config import settings
 from target_spark.config.options import RunInfo
 from target_spark.loader.report import COMPLETE, Report
 from target_spark.loader.run_history import append_run, find_versions
-from target_spark.tables.model import QUARANTINE
+from target_spark.tables.model import QUARANTINE, RUNS
 from target_spark.tables.runs_table import build_rows
 from tests.target.cli.test_last_state import run_command
 from tests.target.cli.test_table_overview import write_config
-from tests.target.cli.test_target_cli import environment, run
+from tests.target.cli.test_target_cli import environment, run, running
 from tests.target.loader.test_run_history import append, lines_of
 from tests.target.warehouse import ID, SharedEngine, Warehouse, record, schema, state
 
@@ -254,6 +255,21 @@ def test_long_records_are_shortened_and_only_the_newest_are_shown(
     assert len(page.html) < 200_000
 
 
+def test_records_are_shown_exactly_also_deeply_nested_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    append(tmp_path / "tables", make_run(0, ["a"]))
+    write_table(tmp_path / "tables", "a")
+    exact = '{"n":0.1000000000000000055,"big":123456789012345678901234567890,"e":1E+400}'
+    deep = f"{'[' * 980}1{']' * 980}"
+    records = (exact, deep, "[" * 3000, '{"\\ud800":"\\udfff"}', '{"n":1e9999999999999999999}')
+    write_quarantine(tmp_path / "tables", "a", *records)
+    page = write_page(tmp_path, capsys)
+    assert exact in re.sub(r"\s", "", page.text)
+    assert page.text.count("Record of 2026-10-01") == 5
+    assert "1e9999999999999999999" in page.text
+
+
 def test_limit_is_the_number_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(3):
         append(tmp_path / "tables", make_run(number, ["a"]))
@@ -294,7 +310,7 @@ def test_streams_beyond_the_colors_share_one() -> None:
 def test_summary_names_the_extremes() -> None:
     plot = plot_by_stream("Size", "t", {"a": 1, "b": 3, "c": 2}, "{:.0f} MB".format)
     assert plot.summary == (
-        "Bars for 3 streams. The greatest value is 3 MB, of b; the smallest is 1 MB, of a."
+        "Bars for 3 streams of 3. The greatest value is 3 MB, of b; the smallest is 1 MB, of a."
     )
 
 
@@ -312,6 +328,19 @@ def test_run_writes_the_page_and_never_fails_because_of_it(tmp_path: Path) -> No
     done = run(tmp_path, data, env=env, **{**given, "report_html": str(tmp_path / "file" / "x")})
     assert (done.returncode, done.stdout) == (0, b'{"at": 1}\n')
     assert b"The HTML report (setting report_html) could not be written: " in done.stderr
+
+
+@pytest.mark.thorough
+def test_stopped_run_writes_no_page(tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    given = {"format": "delta", "small_batches": "delta-rs", "flush_rows": 1}
+    with running(tmp_path, **given, report_html=str(file)) as target:
+        target.send(lines_of(schema("a", ID), record("a", id=1), state(1)))
+        target.until(lambda: bool(target.lines))
+        target.process.send_signal(signal.SIGTERM)
+        assert target.end() == 0
+    assert (tmp_path / "tables" / RUNS).exists()
+    assert not file.exists()
 
 
 @pytest.mark.thorough
