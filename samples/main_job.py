@@ -29,6 +29,7 @@ DEMO = Path(__file__).resolve().parents[1] / "demo"
 HOME = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else DEMO
 WAREHOUSE = HOME / "warehouse"
 STATE = HOME / "state.jsonl"
+PAGE = HOME / "report.html"
 BIN = Path(sys.executable).parent
 FIRST_RUN_UNTIL = "2013-10-01T00:00:00Z"
 HOURLY = ("weather", "flights")
@@ -81,6 +82,7 @@ def main() -> None:
     console.rule("Which airline leaves on time?")
     console.print(after.answer)
     console.print(f"Tables: {WAREHOUSE}\nState:  {STATE}\nLogs:   {HOME / 'logs'}")
+    console.print(f"Report: {PAGE}, a page for any browser")
 
 
 # ------------------------------------------------------------------------ the pipe
@@ -92,7 +94,13 @@ def run_pipe(name: str, settings: dict[str, str]) -> Run:
     tap_config = write_json(f"{name}-tap.json", settings)
     target_config = write_json(
         f"{name}-target.json",
-        {"path": str(WAREHOUSE), "job": "demo", "small_runs": True, "report": str(report)},
+        {
+            "path": str(WAREHOUSE),
+            "job": "demo",
+            "small_runs": True,
+            "report": str(report),
+            "report_html": str(PAGE),
+        },
     )
     tap_command = [str(BIN / "tap-flights"), "--config", str(tap_config)]
     if STATE.exists():

@@ -430,7 +430,10 @@ class TargetSpark(PluginBase):
         report: Report,
         faults: Sequence[BaseException],
     ) -> None:
-        """Append the run to the table of runs, if it had rows. A failure is only a warning."""
+        """Append the run to the table of runs, if it had rows, and write the HTML report.
+
+        A failure is only a warning.
+        """
         if options.dry_run or not options.run_history or not engine.started:
             return
         hide = make_redactor(self.config)
@@ -448,6 +451,30 @@ class TargetSpark(PluginBase):
         except Exception as error:  # noqa: BLE001  the run itself is not affected
             reason = hide(first_error_line(error)).rstrip(".")
             text = f"This run is not in the table {RUNS} (setting run_history): {reason}."
+            self.logger.warning("%s", text)
+            report.add_remark(text)
+        if self.config.get("report_html") and not self._stopping.is_set():
+            self._write_page(engine, options, report, hide)
+
+    def _write_page(
+        self,
+        engine: LeasedSpark,
+        options: LoadOptions,
+        report: Report,
+        hide: Callable[[str], str],
+    ) -> None:
+        """Write the HTML report. A failure is only a warning."""
+        try:
+            load_libraries()
+            from target_spark.cli.html_report import write_html_report
+            from target_spark.writers.table_reader import TableReader
+
+            reader = TableReader(options.format, engine.spark)
+            with report.phases.run("writing the HTML report"):
+                write_html_report(self.config, options, reader, self.config["report_html"])
+        except Exception as error:  # noqa: BLE001  the run itself is not affected
+            reason = hide(first_error_line(error)).rstrip(".")
+            text = f"The HTML report (setting report_html) could not be written: {reason}."
             self.logger.warning("%s", text)
             report.add_remark(text)
 

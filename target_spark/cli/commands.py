@@ -40,6 +40,7 @@ __all__ = [
     "engine",
     "last_state",
     "replay",
+    "report",
     "run",
     "runs",
     "show",
@@ -110,6 +111,10 @@ _Format: TypeAlias = Annotated[
         help="Format of the result.",
         **choose_from("text", "json"),
     ),
+]
+
+_Limit: TypeAlias = Annotated[
+    str, typer.Option("--limit", metavar="N", help="Show at most N runs.")
 ]
 
 _NAMED: Final = 10
@@ -236,10 +241,36 @@ def replay(
 
 
 @commands.command()
+def report(
+    context: typer.Context,
+    html: Annotated[str, typer.Option("--html", metavar="FILE", help="The file to write.")],
+    config: Config = [],  # noqa: B006  never modified
+    limit: _Limit = "20",
+) -> int:
+    """Write a page with the last runs, the tables and their quarantines.
+
+    It is one HTML file, which any browser shows without a network.
+    """
+    from target_spark.cli.html_report import write_html_report
+    from target_spark.cli.table_overview import open_reader
+
+    count = parse_limit(context, limit)
+
+    def act(target: CommandTarget) -> int:
+        options = settings.load_options(target.config)
+        with open_reader(target.config, options) as reader:
+            write_html_report(target.config, options, reader, html, count)
+        print(redact_line(html))  # noqa: T201  (the result)
+        return 0
+
+    return _run_with_target(context, config, act)
+
+
+@commands.command()
 def runs(
     context: typer.Context,
     config: Config = [],  # noqa: B006  never modified
-    limit: Annotated[str, typer.Option("--limit", metavar="N", help="Show at most N runs.")] = "20",
+    limit: _Limit = "20",
     stream: Annotated[str, typer.Option("--stream", help="Show only the runs of a stream.")] = "",
     output: _Format = "text",
 ) -> int:

@@ -25,7 +25,17 @@ from target_spark.tables.model import QUARANTINE, RUNS, Table
 if TYPE_CHECKING:
     from target_spark.writers.table_reader import TableReader
 
-__all__ = ["describe_runs", "describe_table", "list_runs", "show_table", "to_json"]
+__all__ = [
+    "describe_runs",
+    "describe_table",
+    "find_table",
+    "list_runs",
+    "open_reader",
+    "read_runs",
+    "read_table",
+    "show_table",
+    "to_json",
+]
 
 _LAST_RUNS: Final = 5
 _REASONS: Final = 5
@@ -49,13 +59,8 @@ def list_runs(
         TargetSparkError: There is no table of runs, or it cannot be read.
     """
     options = settings.load_options(config)
-    with _open_reader(config, options) as reader:
-        if reader.get_column_types(options.runs_table) is None:
-            raise TableError(
-                f"There is no table of runs ({options.runs_table.key}). The first run that"
-                " receives rows creates it, unless run_history is false."
-            )
-        return _read_runs(reader, options.runs_table, limit, stream)
+    with open_reader(config, options) as reader:
+        return read_runs(reader, options, limit, stream)
 
 
 def show_table(config: Mapping[str, Any], stream: str) -> dict[str, Any]:
@@ -65,25 +70,35 @@ def show_table(config: Mapping[str, Any], stream: str) -> dict[str, Any]:
         TargetSparkError: The stream has no table, or the table cannot be read.
     """
     options = settings.load_options(config)
-    with _open_reader(config, options) as reader:
-        table, types = _find_table(reader, options, stream)
-        metadata = reader.get_last_metadata(table)
-        received = next((name for name in _RECEIVED if name in types), None)
+    with open_reader(config, options) as reader:
+        found = read_table(reader, options, stream)
         has_runs = reader.get_column_types(options.runs_table) is not None
-        runs = _read_runs(reader, options.runs_table, _LAST_RUNS, stream) if has_runs else []
-        return {
-            "stream": stream,
-            "table": table.key,
-            "format": options.format,
-            "columns": dict(types),
-            "rows": reader.count_rows(table),
-            "last_commit": reader.get_commit_time(table),
-            "job": metadata and metadata.job,
-            "run": metadata and metadata.run,
-            "newest_row": None if received is None else reader.find_newest(table, received),
-            "quarantine": _read_quarantine(reader, table.with_suffix(QUARANTINE)),
-            "runs": runs,
-        }
+        runs = read_runs(reader, options, _LAST_RUNS, stream) if has_runs else []
+        return {**found, "runs": runs}
+
+
+def read_table(reader: TableReader, options: LoadOptions, stream: str) -> dict[str, Any]:
+    """Return an overview of a stream's table: columns, rows, times and quarantine.
+
+    Raises:
+        TargetSparkError: The stream has no table, or the table cannot be read.
+    """
+    table, types = find_table(reader, options, stream)
+    metadata = reader.get_last_metadata(table)
+    received = next((name for name in _RECEIVED if name in types), None)
+    return {
+        "stream": stream,
+        "table": table.key,
+        "format": options.format,
+        "columns": dict(types),
+        "rows": reader.count_rows(table),
+        "bytes": reader.measure_size(table),
+        "last_commit": reader.get_commit_time(table),
+        "job": metadata and metadata.job,
+        "run": metadata and metadata.run,
+        "newest_row": None if received is None else reader.find_newest(table, received),
+        "quarantine": _read_quarantine(reader, table.with_suffix(QUARANTINE)),
+    }
 
 
 def to_json(config: Mapping[str, Any], found: Any) -> str:
@@ -105,7 +120,7 @@ def describe_table(config: Mapping[str, Any], found: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _open_reader(config: Mapping[str, Any], options: LoadOptions) -> Iterator[TableReader]:
+def open_reader(config: Mapping[str, Any], options: LoadOptions) -> Iterator[TableReader]:
     """Context manager: yield a reader of tables. If it starts Spark, Spark ends with the block."""
     from target_spark.writers.table_reader import TableReader
 
@@ -113,9 +128,26 @@ def _open_reader(config: Mapping[str, Any], options: LoadOptions) -> Iterator[Ta
         yield TableReader(options.format, get_spark)
 
 
-def _read_runs(
-    reader: TableReader, table: Table, limit: int, stream: str | None
+def read_runs(
+    reader: TableReader, options: LoadOptions, limit: int, stream: str | None = None
 ) -> list[dict[str, Any]]:
+    """Return the rows of the table of runs, newest run first.
+
+    Args:
+        reader: The reader of tables.
+        options: The options of the load, which determine the table.
+        limit: The largest number of runs.
+        stream: The stream whose rows are returned; None for all streams.
+
+    Raises:
+        TargetSparkError: There is no table of runs, or it cannot be read.
+    """
+    table = options.runs_table
+    if reader.get_column_types(table) is None:
+        raise TableError(
+            f"There is no table of runs ({table.key}). The first run that"
+            " receives rows creates it, unless run_history is false."
+        )
     rows = [row for row in reader.read_rows(table) if stream in {None, row["stream"]}]
     rows.sort(key=_get_run)
     by_run = [list(group) for _, group in groupby(rows, _get_run)]
@@ -126,7 +158,7 @@ def _get_run(row: Mapping[str, Any]) -> tuple[datetime, str]:
     return row["started"], row["run"]
 
 
-def _find_table(
+def find_table(
     reader: TableReader, options: LoadOptions, stream: str
 ) -> tuple[Table, Mapping[str, str]]:
     """Return the table of a stream, and its columns.

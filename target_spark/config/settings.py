@@ -364,6 +364,11 @@ SCHEMA: Final[JsonSchema] = {
             default=False,
         ),
         "report": _setting("string", "The path of the run's report, a JSON file."),
+        "report_html": _setting(
+            "string",
+            "The path of an HTML file with the last runs, the tables and their quarantines, written"
+            " at the end of each run in the table of runs. Needs the extra report.",
+        ),
         "run_history": _setting(
             "boolean",
             "Append a row for each stream of a run to the table _target_spark_runs beside the"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = [
+    "LONGEST_RECORD",
     "SCHEMA",
     "QuarantineGuard",
     "find_example",
@@ -53,7 +54,7 @@ SCHEMA: Final = TableSchema(tuple(Column(name, name, type_) for name, type_ in _
 _REASONS: Final = 100
 """The largest number of reasons that are collected from one batch, most frequent first."""
 
-_LONGEST_RECORD: Final = 1 << 20
+LONGEST_RECORD: Final = 1 << 20
 """The size in bytes of the largest record that is searched for an example."""
 
 _LONGEST_EXAMPLE: Final = 80
@@ -171,7 +172,7 @@ def find_reasons(bad: DataFrame, table_schema: TableSchema) -> tuple[Reason, ...
         bad: The rows that do not fit, as returned by `SpoolFrame.bad`.
         table_schema: The table schema of the rows.
     """
-    raw = f"if(octet_length(`raw`) <= {_LONGEST_RECORD}, `raw`, NULL) AS `raw`"
+    raw = f"if(octet_length(`raw`) <= {LONGEST_RECORD}, `raw`, NULL) AS `raw`"
     rows = (
         bad.selectExpr("`ordinal`", raw, "explode(`reasons`) AS `reason`")
         .groupBy("reason")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
@@ -20,6 +21,7 @@ from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import Table
+from target_spark.tables.quarantine_table import LONGEST_RECORD
 from target_spark.writers import parquet
 from target_spark.writers.delta import deltalake_commit, log_reader
 from target_spark.writers.delta.writer import DeltaWriter
@@ -27,6 +29,8 @@ from target_spark.writers.iceberg import snapshots
 from target_spark.writers.registry import get_writer
 
 __all__ = ["TableReader"]
+
+_RECORD: Final = f"if(octet_length(`raw`) <= {LONGEST_RECORD}, `raw`, NULL) AS `raw`"
 
 
 class TableReader:
@@ -82,6 +86,13 @@ class TableReader:
             return int(dataset.count_rows())
         return self._writer.rows(self._spark, table).count()
 
+    def measure_size(self, table: Table) -> int | None:
+        """Return the bytes of the files of a table's rows, or None if Spark must read the table."""
+        dataset = self._open_dataset(table)
+        if dataset is None:
+            return None
+        return sum(int(info.size) for info in dataset.filesystem.get_file_info(dataset.files))
+
     def find_newest(self, table: Table, column: str) -> datetime | None:
         """Return the greatest value of a column of timestamps, or None if it has no value."""
         dataset = self._open_dataset(table)
@@ -109,6 +120,35 @@ class TableReader:
             items = rows.select(F.explode(quote(column)).alias("items")).toArrow()["items"]
         counted = [(each["values"], each["counts"]) for each in pc.value_counts(items).to_pylist()]
         return sorted(counted, key=lambda each: (-each[1], each[0]))[:limit]
+
+    def read_quarantine(self, table: Table, limit: int) -> list[dict[str, Any]]:
+        """Return the newest rows of a quarantine, newest first, as values by column.
+
+        ``raw`` is null if the record is over 1 MiB.
+
+        Args:
+            table: The quarantine table.
+            limit: The largest number of rows.
+        """
+        columns, by = ["raw", "reasons", "quarantined_at", "run"], "quarantined_at"
+        dataset = self._open_dataset(table)
+        if dataset is None:
+            rows = self._writer.rows(self._spark, table).orderBy(F.desc(by)).limit(limit)
+            spark_rows: list[dict[str, Any]] = (
+                rows.selectExpr(_RECORD, *columns[1:]).toArrow().to_pylist()
+            )
+            return spark_rows
+        raw = ds.field("raw")
+        is_short = pc.less_equal(pc.binary_length(raw), LONGEST_RECORD)
+        shown = {name: ds.field(name) for name in columns}
+        shown["raw"] = pc.if_else(is_short, raw, pa.scalar(None, pa.string()))
+        kept: pa.Table | None = None
+        for batch in dataset.to_batches(columns=shown):
+            found = pa.Table.from_batches([batch])
+            kept = found if kept is None else pa.concat_tables([kept, found])
+            kept = kept.take(pc.select_k_unstable(kept, limit, [(by, "descending")]))
+        arrow_rows: list[dict[str, Any]] = [] if kept is None else kept.to_pylist()
+        return arrow_rows
 
     def _open_dataset(self, table: Table) -> ds.Dataset | None:
         """Return the rows of a table that is read without Spark, or None if Spark must read it."""

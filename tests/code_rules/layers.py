@@ -147,6 +147,8 @@ LAYERS: dict[str, int] = {
     "target_spark.cli.schema_input": 2,  # SCHEMA given by a user
     "target_spark.cli.last_state": 5,  # last state in the tables
     "target_spark.cli.table_overview": 5,  # history of runs, and one table
+    "target_spark.cli.report_plots": 1,  # plots of the HTML report
+    "target_spark.cli.html_report": 5,  # runs and tables as one page
     "target_spark.cli.engine": 5,  # start and end of engines
     "target_spark.cli.replay": 6,  # reloading of quarantined rows
     "target_spark.cli.commands": 7,  # sub-commands
@@ -434,7 +436,12 @@ HEAVY: dict[str, LibraryUse] = {
         why="compiler, needed only for the comparison with Fivetran's files",
     ),
     "google": LibraryUse(("tap_core.protocols.fivetran",), lazily=False, why="protobuf; an extra"),
-    "jinja2": LibraryUse(("tap_core.manifest",), lazily=False, why="an extra"),
+    "jinja2": LibraryUse(
+        ("tap_core.manifest", "target_spark.cli.html_report"), lazily=False, why="an extra"
+    ),
+    "pygal": LibraryUse(
+        ("target_spark.cli.report_plots",), lazily=False, why="an extra: plots of the HTML report"
+    ),
     "yaml": LibraryUse(
         ("tap_core.manifest", "tap_core.schema.yaml", "tap_core.schema.yaml_nodes"),
         lazily=False,

@@ -303,6 +303,7 @@ def test_every_setting_is_listed_as_allowed_or_refused() -> None:
         "jars",
         "staging",
         "report",
+        "report_html",
         "after_load",  # starts programs
         "webhook",  # reaches a host
         "run_history",

@@ -75,6 +75,10 @@ def test_two_runs_load_every_row_once_and_the_query_is_answered(
     assert again["weather"] == 3
     assert all(counts["quarantined"] == 0 for counts in [*first.values(), *second.values()])
     assert "United Air Lines" in said
+    assert f"Report: {home / 'report.html'}" in said.replace("\n", "")
+    page = (home / "report.html").read_text()
+    assert "Time per run" in page
+    assert "flights" in page
     assert len((home / "state.jsonl").read_text().splitlines()) >= 2
 
 

@@ -1,0 +1,287 @@
+"""The HTML report: runs, tables, schema changes, quarantines and states as one page.
+
+The page is one file without scripts, and it loads nothing. Names, records and errors are data of
+others: secrets are redacted, control characters are escaped, and the template escapes HTML. A table
+that cannot be read is shown with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from decimal import Decimal
+from importlib.resources import files
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from tap_core.exceptions import ConfigurationError
+from tap_core.io.private_files import replace_file
+from tap_core.redaction import clean_document, make_redactor, redact_lines
+from tap_core.redaction.row_values import show_value
+from target_spark.cli.table_overview import find_table, read_runs, read_table
+from target_spark.config.options import LoadOptions
+from target_spark.loader.report import COMPLETE
+from target_spark.storage.retry import first_error_line
+from target_spark.tables.model import QUARANTINE
+
+if TYPE_CHECKING:
+    from target_spark.cli.report_plots import Plot
+    from target_spark.writers.table_reader import TableReader
+
+__all__ = ["LAST_RUNS", "write_html_report"]
+
+LAST_RUNS: Final = 20
+"""The number of runs that the page shows by default."""
+
+_SAMPLES: Final = 5
+_LONGEST_TEXT: Final = 10_000
+"""The most characters of a state or a record on the page."""
+
+_COUNTS: Final = ("received", "written", "inserted", "updated", "deleted", "quarantined")
+_SHOWN: Final = ("run", "started", "stream", "table", *_COUNTS, "bytes", "commits")
+"""The columns of the table of runs that the page shows for each stream."""
+
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+_PARTS: Final = {"jinja2", "markupsafe", "pygal"}
+
+
+def write_html_report(
+    config: Mapping[str, Any],
+    options: LoadOptions,
+    reader: TableReader,
+    path: str,
+    limit: int = LAST_RUNS,
+) -> None:
+    """Write the page atomically, as a file that only the current user can read.
+
+    Args:
+        config: The settings of the target, whose secrets are redacted.
+        options: The options of the load, which determine the tables.
+        reader: The reader of the tables.
+        path: The path of the file. A missing folder is created.
+        limit: The largest number of runs on the page, newest first.
+
+    Raises:
+        ConfigurationError: A library of the extra ``report`` is missing.
+        OSError: The file cannot be written.
+        TargetSparkError: There is no table of runs, or it cannot be read.
+    """
+    try:
+        import jinja2
+
+        from target_spark.cli.report_plots import COLORS
+    except ModuleNotFoundError as missing:
+        if missing.name not in _PARTS:
+            raise
+        raise ConfigurationError(
+            f"The HTML report needs the package {missing.name}, which is missing: run"
+            " pip install 'tap-core-sdk[report]'."
+        ) from missing
+    hide = make_redactor(config)
+
+    def clean(text: str) -> str:
+        return redact_lines(hide(text))
+
+    page = _read_page(options, reader, limit, clean)
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
+        "time": _format_time,
+        "duration": _format_duration,
+        "count": "{:,}".format,
+        "bytes": _format_bytes,
+    }
+    text = files("target_spark.cli").joinpath("report.html.jinja").read_text(encoding="utf-8")
+    html = environment.from_string(text).render(**page, plots=_draw(page), colors=COLORS)
+    final = Path(path)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(final, html + "\n")
+
+
+# Data
+
+
+def _read_page(
+    options: LoadOptions, reader: TableReader, limit: int, clean: Callable[[str], str]
+) -> dict[str, Any]:
+    """Return the data of the page, with secrets redacted and control characters escaped."""
+    rows = read_runs(reader, options, limit)
+    now = datetime.now(timezone.utc)
+    tables = [
+        _read_table(reader, options, stream, clean)
+        for stream in sorted({row["stream"] for row in rows})
+    ]
+    page = {
+        "written": now,
+        "runs": [
+            _describe_run(list(group), clean) for _, group in groupby(rows, lambda row: row["run"])
+        ],
+        "rows": [{name: row[name] for name in _SHOWN} for row in rows],
+        "tables": [_add_lateness(table, rows, now) for table in tables],
+        "changes": [
+            {**change, "stream": row["stream"], "started": row["started"]}
+            for row in rows
+            for change in json.loads(row["schema_changes"] or "[]")
+        ],
+        "location": options.runs_table.key,
+        "format": options.format,
+    }
+    cleaned: dict[str, Any] = clean_document(page, clean, by_name=False)
+    return cleaned
+
+
+def _describe_run(rows: Sequence[Mapping[str, Any]], clean: Callable[[str], str]) -> dict[str, Any]:
+    """Return what the rows of one run have in common, and their sums."""
+    first = rows[0]
+    return {
+        **{name: first[name] for name in ("job", "run", "started", "ended", "seconds", "error")},
+        "outcome": first["outcome"],
+        "is_complete": first["outcome"] == COMPLETE,
+        "quarantined": sum(row["quarantined"] for row in rows),
+        "before": _show_document(first["state_before"], clean),
+        "after": _show_document(first["state_after"], clean),
+    }
+
+
+def _read_table(
+    reader: TableReader, options: LoadOptions, stream: str, clean: Callable[[str], str]
+) -> dict[str, Any]:
+    """Return an overview of a stream's table; with the reason alone if it cannot be read."""
+    try:
+        found = read_table(reader, options, stream)
+        if found["quarantine"] is not None:
+            found["quarantine"]["samples"] = _read_samples(reader, options, stream, clean)
+    except Exception as error:  # noqa: BLE001  the rest of the page is of use
+        return {"stream": stream, "fault": first_error_line(error), "quarantine": None}
+    return {**found, "fault": None}
+
+
+def _read_samples(
+    reader: TableReader, options: LoadOptions, stream: str, clean: Callable[[str], str]
+) -> list[dict[str, Any]]:
+    table = find_table(reader, options, stream)[0].with_suffix(QUARANTINE)
+    return [
+        {**row, "raw": _show_document(row["raw"], clean, is_record=True)}
+        for row in reader.read_quarantine(table, _SAMPLES)
+    ]
+
+
+def _add_lateness(
+    table: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], now: datetime
+) -> dict[str, Any]:
+    """Return a table with the seconds since its last commit, and from its newest row on.
+
+    The latter end with the stream's last run.
+    """
+    ended = max(row["ended"] for row in rows if row["stream"] == table["stream"])
+    commit, newest = table.get("last_commit"), table.get("newest_row")
+    return {
+        **table,
+        "since_commit": None if commit is None else max((now - commit).total_seconds(), 0.0),
+        "behind": None if newest is None else max((ended - newest).total_seconds(), 0.0),
+    }
+
+
+def _show_document(
+    text: str | None, clean: Callable[[str], str], *, is_record: bool = False
+) -> str | None:
+    """Return JSON as indented text without secrets, shortened for the page; None if it is null.
+
+    Numbers keep all their digits.
+    A record is only described if messages may not show the values of rows.
+    """
+    if text is None:
+        return None
+    try:
+        document = json.loads(text, parse_float=Decimal, parse_int=Decimal, parse_constant=str)
+        cleaned = _ENCODER.encode(clean_document(document, clean))
+        shown = msgspec.json.format(cleaned, indent=2).decode()
+    except (ArithmeticError, RecursionError, ValueError):  # no JSON, or nested too deeply
+        document, shown = text, clean(text)
+    if is_record:
+        shown = show_value(document, shown)
+    if len(shown) > _LONGEST_TEXT:
+        return f"{shown[:_LONGEST_TEXT]}… ({len(shown):,} characters in all)"
+    return shown
+
+
+# Plots
+
+
+def _draw(page: Mapping[str, Any]) -> dict[str, list[Plot]]:
+    """Return the plots of the page's sections."""
+    from target_spark.cli.report_plots import plot_by_stream, plot_per_run
+
+    runs = page["runs"][::-1]
+    labels = [f"{run['started']:%m-%d %H:%M:%S}" for run in runs]
+    seconds = {"seconds": [run["seconds"] for run in runs]}
+    of_runs = [plot_per_run("Time per run", "outcomes", labels, seconds, _format_duration)]
+    for title, column, format_value in _PER_RUN:
+        values = _collect(page, column)
+        of_runs.append(plot_per_run(title, "counts", labels, values, format_value))
+    of_tables = []
+    for title, name, format_value in _PER_TABLE:
+        known = {table["stream"]: table.get(name) for table in page["tables"]}
+        known = {stream: value for stream, value in known.items() if value is not None}
+        if known:
+            of_tables.append(plot_by_stream(title, "tables", known, format_value))
+    return {"runs": of_runs, "tables": of_tables}
+
+
+def _collect(page: Mapping[str, Any], column: str) -> dict[str, list[float]]:
+    """Return a count of each run, oldest run first, by stream; most received rows first."""
+    position = {run["run"]: -number for number, run in enumerate(page["runs"], 1)}
+    received: Counter[str] = Counter()
+    values: dict[str, list[float]] = {}
+    for row in page["rows"]:
+        received[row["stream"]] += row["received"]
+        of_stream = values.setdefault(row["stream"], [0] * len(position))
+        of_stream[position[row["run"]]] += row[column]
+    return {stream: values[stream] for stream, _ in received.most_common()}
+
+
+# Text
+
+
+def _format_time(at: datetime) -> str:
+    return f"{at.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _format_duration(seconds: float) -> str:
+    if seconds < 60:  # noqa: PLR2004  a minute
+        return f"{seconds:.2f} s"
+    minutes, hours = seconds / 60, seconds / 3600
+    if hours < 1:
+        return f"{minutes:.1f} min"
+    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:,.1f} days"  # noqa: PLR2004  two days
+
+
+def _format_bytes(nbytes: float) -> str:
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if nbytes < 1000:  # noqa: PLR2004  decimal units
+            return f"{nbytes:,.0f} bytes" if unit == "bytes" else f"{nbytes:.1f} {unit}"
+        nbytes /= 1000
+    return f"{nbytes:,.1f} TB"
+
+
+_format_rows: Final = "{:,.0f} rows".format
+_PER_RUN: Final[Sequence[tuple[str, str, Callable[[float], str]]]] = (
+    ("Rows received per run", "received", _format_rows),
+    ("Rows written per run", "written", _format_rows),
+    ("Size received per run", "bytes", _format_bytes),
+)
+"""The plots of counts per run: title, column of the table of runs, format."""
+
+_PER_TABLE: Final[Sequence[tuple[str, str, Callable[[float], str]]]] = (
+    ("Time since the last commit", "since_commit", _format_duration),
+    ("Age of the newest row at the end of the last run", "behind", _format_duration),
+    ("Rows per table", "rows", _format_rows),
+    ("Size per table", "bytes", _format_bytes),
+)
+"""The plots of tables: title, name of the value, format."""

@@ -1,0 +1,182 @@
+"""Plots of the HTML report as SVG elements, which need no script and no file beside them.
+
+pygal draws them. Its scripts, comments and styles are removed: the page has the styles, so that the
+plots follow its light or dark scheme. Each value is the tooltip of its bar.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pygal
+from pygal.style import Style
+
+# pygal appends a finder for its plug-ins, which makes each later import a warning (Python 3.11).
+for _finder in [each for each in sys.meta_path if isinstance(each, pygal.PluginImportFixer)]:
+    sys.meta_path.remove(_finder)
+
+__all__ = ["COLORS", "Plot", "plot_by_stream", "plot_per_run"]
+
+COLORS: Final = 6
+"""The number of colors of the page: ``--color-0`` and so on."""
+
+_WIDTH, _HEIGHT, _BAR_HEIGHT = 560, 340, 28
+_LABELS: Final = 4
+_BARS: Final = 20
+_LEGEND_COLUMNS: Final = 3
+_LONGEST_NAME: Final = 24
+_LONGEST_IN_LEGEND: Final = 14
+_REMOVED: Final = {"comment", "desc", "script", "style", "title"}  # its only title is "Pygal"
+_OTHERS: Final = "other streams"
+_FONT_SIZES: Final = Style(label_font_size=13, major_label_font_size=13, legend_font_size=14)
+"""Sizes with which pygal computes its layout; the page has the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A plot of the report.
+
+    Attributes:
+        title: The heading of the plot.
+        summary: The sentence for readers who do not see the plot.
+        svg: The SVG element.
+        table: The id of the table with the same values.
+    """
+
+    title: str
+    summary: str
+    svg: str
+    table: str
+
+
+def plot_per_run(
+    title: str,
+    table: str,
+    runs: Sequence[str],
+    values: Mapping[str, Sequence[float]],
+    format_value: Callable[[float], str],
+) -> Plot:
+    """Return bars per run, oldest first, stacked by stream.
+
+    The last streams share one color if there are more streams than colors.
+
+    Args:
+        title: The heading of the plot.
+        table: The id of the table with the same values.
+        runs: The label of each run.
+        values: The value of each run, by stream.
+        format_value: Function that formats a value with its unit.
+    """
+    series = _join_last(values)
+    totals = [sum(each) for each in zip(*values.values(), strict=True)]
+    greatest = max(range(len(totals)), key=totals.__getitem__)
+    summary = (
+        f"Bars for {_count(len(runs), 'run')}, oldest first. The newest run, {runs[-1]}, has"
+        f" {format_value(totals[-1])}. The greatest value is {format_value(totals[greatest])}, of"
+        f" the run {runs[greatest]}."
+    )
+    step = -(-len(runs) // _LABELS)
+    chart = _configure(pygal.StackedBar, format_value, _HEIGHT)
+    chart.x_labels = list(runs)
+    chart.x_labels_major = list(runs[::step])
+    chart.show_minor_x_labels = False
+    chart.x_label_rotation = 20
+    chart.show_legend = len(series) > 1
+    for name, numbers in series.items():
+        chart.add(name, list(numbers))
+    return _render(chart, title, summary, table)
+
+
+def plot_by_stream(
+    title: str,
+    table: str,
+    values: Mapping[str, float],
+    format_value: Callable[[float], str],
+) -> Plot:
+    """Return a horizontal bar for each of the 20 streams with the greatest values, greatest first.
+
+    Args:
+        title: The heading of the plot.
+        table: The id of the table with the same values.
+        values: The value of each stream. At least one.
+        format_value: Function that formats a value with its unit.
+    """
+    shown = sorted(values, key=lambda name: -values[name])[:_BARS]
+    summary = (
+        f"Bars for {_count(len(shown), 'stream')} of {len(values)}. The greatest value is"
+        f" {format_value(values[shown[0]])}, of {shown[0]}; the smallest is"
+        f" {format_value(values[shown[-1]])}, of {shown[-1]}."
+    )
+    height = 80 + _BAR_HEIGHT * len(shown)
+    chart = _configure(pygal.HorizontalBar, format_value, height)
+    chart.show_legend = False
+    shown.reverse()  # pygal draws the first bar at the bottom
+    chart.x_labels = [_shorten(name) for name in shown]
+    chart.add(title, [values[name] for name in shown])
+    return _render(chart, title, summary, table)
+
+
+def _configure(kind: type[Any], format_value: Callable[[float], str], height: int) -> Any:
+    return kind(
+        style=_FONT_SIZES,
+        width=_WIDTH,
+        height=height,
+        js=[],
+        margin=6,
+        margin_right=28,
+        legend_at_bottom=True,
+        legend_at_bottom_columns=_LEGEND_COLUMNS,
+        truncate_legend=_LONGEST_IN_LEGEND,
+        truncate_label=_LONGEST_NAME,
+        max_scale=5,
+        value_formatter=format_value,
+    )
+
+
+def _render(chart: Any, title: str, summary: str, table: str) -> Plot:
+    chart.uuid = f"{table}-{title.lower().replace(' ', '-')}"  # the same file from the same data
+
+    def clean(root: Any) -> Any:
+        root.set("role", "img")
+        root.set("aria-label", f"{title}. {summary}")
+        _remove_scripts(root)
+        return root
+
+    chart.add_xml_filter(clean)
+    svg = chart.render(is_unicode=True, disable_xml_declaration=True)
+    for namespace in ("2000/svg", "1999/xlink"):
+        for name in ("xmlns", "xmlns:xlink"):
+            svg = svg.replace(f' {name}="http://www.w3.org/{namespace}"', "", 1)
+    return Plot(title, summary, svg, table)
+
+
+def _remove_scripts(root: Any) -> None:
+    """Remove scripts, styles and comments; each value becomes a tooltip instead of their data."""
+    for parent in list(root.iter()):
+        for child in list(parent):
+            child.attrib.pop("id", None)  # the same in each plot, for the scripts
+            tag = child.tag if isinstance(child.tag, str) else "comment"
+            if tag == "desc" and child.get("class") == "value":
+                child.tag = "title"
+                child.attrib.clear()
+            elif tag in _REMOVED:
+                parent.remove(child)
+
+
+def _join_last(values: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
+    if len(values) <= COLORS:
+        return dict(values)
+    shown, joined = [*values][: COLORS - 1], [*values.values()][COLORS - 1 :]
+    others = [sum(each) for each in zip(*joined, strict=True)]
+    return {**{name: values[name] for name in shown}, _OTHERS: others}
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _shorten(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
