@@ -28,6 +28,7 @@ from tap_core.plugin_base import CliCommand, PluginBase
 from tap_core.protocols.fivetran.port_option import PORT_HINT, has_port_option
 from tap_core.protocols.singer.reader import SingerReader
 from tap_core.redaction import make_redactor, redact_line, write_to_stderr
+from tap_core.telemetry import trace_run
 from tap_core.types import JsonSchema
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions, RunInfo
@@ -214,6 +215,19 @@ class TargetSpark(PluginBase):
         Returns:
             The errors that occurred, which the report of the run also contains; empty on success.
         """
+        with trace_run(self.name, self.plugin_version) as trace:
+            faults = self._run_load(binding, feed, retries_tasks=retries_tasks)
+            if faults:
+                trace.fail(faults[0])
+        return faults
+
+    def _run_load(
+        self,
+        binding: ProtocolBinding,
+        feed: Callable[[LoadSession], None],
+        *,
+        retries_tasks: bool,
+    ) -> list[BaseException]:
         report = Report(self.config_args)
         faults: list[BaseException] = []
         action_faults: list[AfterLoadError] = []
