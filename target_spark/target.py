@@ -42,6 +42,7 @@ from target_spark.errors import (
     UnsupportedError,
 )
 from target_spark.loader.interfaces import ProtocolBinding
+from target_spark.loader.lineage import LineageRun, begin_lineage
 from target_spark.loader.load_session import LoadSession
 from target_spark.loader.loader import Loader
 from target_spark.loader.metrics import job_timer
@@ -128,6 +129,7 @@ class TargetSpark(PluginBase):
         self._engine: LeasedSpark | None = None
         self._leave: Callable[[], None] | None = None
         self._actions: tuple[Action, ...] = ()
+        self._lineage: LineageRun | None = None
         self._ends_actions: threading.Event | None = None
         self._clear_progress: Callable[[], None] = lambda: None
         try:
@@ -293,6 +295,8 @@ class TargetSpark(PluginBase):
         report.add_facts(job=run.job, run=run.id, started=run.started, format=options.format)
         if options.dry_run:
             report.add_facts(dry_run=True)
+        else:
+            self._lineage = begin_lineage(run, options.format, self.config.get("spark") or {})
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(
                 contextlib.closing(open_spool_folder(self.config.get("staging"), "rows that wait"))
@@ -319,6 +323,8 @@ class TargetSpark(PluginBase):
                 binding.state_format,
             )
             stack.callback(lambda: run_actions((loader, engine, options)))
+            if self._lineage is not None:
+                stack.callback(self._lineage.record_tables, loader)
             stack.enter_context(_collected(faults))
             stack.callback(self._record_run, loader, engine, options, run, report, faults)
             stack.enter_context(contextlib.closing(loader))
@@ -517,6 +523,8 @@ class TargetSpark(PluginBase):
         if not is_terminal() or self.config.get("print_report"):
             lines.append(f"REPORT: {json.dumps(report.as_dict(), separators=(',', ':'))}")
         write_to_stderr("\n".join([*lines, ""]))
+        if self._lineage is not None:
+            self._lineage.end(report.as_dict())
         if self.config.get("webhook") and not self.config.get("dry_run"):
             from target_spark.loader.webhook import send_outcome
 

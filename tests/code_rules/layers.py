@@ -171,7 +171,7 @@ LAYERS: dict[str, int] = {
     "target_spark.loader.terminal_summary": 4,  # tables and advice at the end of a run
     "target_spark.loader.batch_writer": 4,  # commit of one batch to its table
     "target_spark.loader.after_load": 4,  # programs and SQL statements after a load
-    "target_spark.loader.lineage": 4,  # events of a run for OpenLineage
+    "target_spark.loader.lineage": 5,  # events of a run for OpenLineage
     "target_spark.loader.webhook": 4,  # outcome of a run, sent to a URL
     "target_spark.loader.run_history": 4,  # append of a run to the table of runs
     "target_spark.loader.commit_stages": 4,  # stages of one commit
