@@ -23,6 +23,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from tap_core.io.private_files import trust_fault
 from tap_core.redaction import Secrets, is_secret_name, redact_line, redact_url, register_secrets
 from target_spark.config.options import RunInfo
 from target_spark.loader.loader import Loader
@@ -43,6 +44,11 @@ _SECONDS: Final = 10.0
 
 _PREFIX: Final = "OPENLINEAGE_"
 _CONFIG_FILE: Final = "openlineage.yml"
+
+_UNTRUSTED: Final = (
+    "The run is not sent to OpenLineage: the file %s, which may name code to load, %s. Change its"
+    " owner or its mode, or name a file in the environment variable %s."
+)
 
 _OBJECT_STORES: Final = {"s3a": "s3", "s3n": "s3", "s3": "s3", "gs": "gs"} | {
     scheme: scheme for scheme in ("abfss", "abfs", "wasbs", "wasb")
@@ -82,18 +88,27 @@ def _is_configured() -> bool:
     """Return True if the client is installed and its variables or files say where to send to."""
     if os.environ.get(f"{_PREFIX}DISABLED", "").strip().lower() == "true":
         return False
-    names = (f"{_PREFIX}URL", f"{_PREFIX}CONFIG")
-    files = (Path(_CONFIG_FILE), Path.home() / ".openlineage" / _CONFIG_FILE)
-    if not (
-        any(os.environ.get(name) for name in names)
-        or any(name.startswith(f"{_PREFIX}_TRANSPORT__") for name in os.environ)
-        or any(file.is_file() for file in files)
+    file = None if os.environ.get(f"{_PREFIX}CONFIG") else _find_file()
+    if file is None and not any(
+        name in {f"{_PREFIX}URL", f"{_PREFIX}CONFIG"} or name.startswith(f"{_PREFIX}_TRANSPORT__")
+        for name in os.environ
     ):
         return False
     try:
-        return find_spec("openlineage.client") is not None
+        if find_spec("openlineage.client") is None:
+            return False
     except ModuleNotFoundError:
         return False
+    if file is not None and (fault := trust_fault(file.stat())):
+        logger.warning(_UNTRUSTED, file, fault, f"{_PREFIX}CONFIG")
+        return False
+    return True
+
+
+def _find_file() -> Path | None:
+    """Return the file that the client finds without a variable, or None."""
+    folders = (Path.cwd(), Path.home() / ".openlineage")
+    return next((file for one in folders if (file := one / _CONFIG_FILE).is_file()), None)
 
 
 class LineageRun:

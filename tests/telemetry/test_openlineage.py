@@ -156,10 +156,18 @@ def test_silent_server_delays_the_end_of_a_run_by_seconds_only(
 @pytest.mark.thorough
 def test_file_of_the_client_switches_lineage_on(tmp_path: Path, server: Server) -> None:
     transport = {"type": "http", "url": server.url, "auth": {"type": "api_key", "apiKey": KEY}}
-    (tmp_path / "openlineage.yml").write_text(json.dumps({"transport": transport}))
+    file = tmp_path / "openlineage.yml"
+    file.write_text(json.dumps({"transport": transport}))
+    file.chmod(0o666)
     data = schema("a", "id") + record(1) + state(1)
     assert load(tmp_path, data, {"OPENLINEAGE_DISABLED": "true"}).returncode == 0
+    done = load(tmp_path, data, {})
+    assert done.returncode == 0
+    assert (
+        b"openlineage.yml, which may name code to load, may be written by every user" in done.stderr
+    )
     assert not server.asked
+    file.chmod(0o644)
     assert load(tmp_path, data, {}).returncode == 0
     assert [event["eventType"] for event in received(server)] == ["START", "COMPLETE"]
     assert server.asked[0].headers["Authorization"] == f"Bearer {KEY}"
