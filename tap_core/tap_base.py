@@ -508,7 +508,7 @@ class Tap(PluginBase):
         threads = apply_user_limit(self.max_parallel_streams, self.config, "max_parallel_streams")
         goes_on = self.continue_on_stream_error and getattr(self.outlet, "tells_ends", False)
         turns = StreamScheduler(list(self.streams.values()), self.logger, threads, goes_on=goes_on)
-        with trace_run(self.name, self.plugin_version), run.timer():
+        with trace_run(self.name, self.get_plugin_version), run.timer():
             try:
                 if self.document.tap_state:
                     run.checkpoint(owed=True)

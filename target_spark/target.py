@@ -217,7 +217,7 @@ class TargetSpark(PluginBase):
         Returns:
             The errors that occurred, which the report of the run also contains; empty on success.
         """
-        with trace_run(self.name, self.plugin_version) as trace:
+        with trace_run(self.name, self.get_plugin_version) as trace:
             faults = self._run_load(binding, feed, retries_tasks=retries_tasks)
             if faults:
                 trace.fail(faults[0])

@@ -113,20 +113,24 @@ class _Telemetry:
 
     exporters: Exporters
     parents: list[Context | None]
-    """Parents of the runs in progress, outermost first; a command may run a tap in a target."""
+    """Parents of spans, those of the runs in progress last; a command may run a tap in a target."""
+    runs: int = 0
     streams: dict[tuple[str, str], tuple[Span, Context]] = field(default_factory=dict)
     """Spans of the streams in progress, by the role (tap or target) and the stream."""
 
     @contextmanager
-    def run_span(self, name: str, attributes: Mapping[str, Any]) -> Iterator[Trace]:
+    def run_span(self, name: str) -> Iterator[Trace]:
         """Context manager: open the span of a run, which is the parent of its streams."""
-        span = self.begin(name, self.parents[-1], attributes)
-        self.parents.append(_as_parent(span))
+        span = self.begin(name, self.parents[-1], {})
+        parent = _as_parent(span)
+        self.parents.append(parent)
         try:
             with _ended(span) as trace:
                 yield trace
         finally:
-            self.parents.pop()
+            self.parents.remove(parent)  # runs of several threads end in any order
+            if len(self.parents) == 1:
+                self.end_streams()
 
     def begin(self, name: str, parent: Context | None, attributes: Mapping[str, Any]) -> Span:
         """Return a new span; without traces, one that records nothing."""
@@ -154,6 +158,7 @@ class _Telemetry:
             self.streams.popitem()[1][0].end()
 
 
+_lock: Final = threading.Lock()
 _active: _Telemetry | None = None
 """The telemetry of the run in progress; None while it is off."""
 
@@ -161,59 +166,72 @@ _active: _Telemetry | None = None
 # Spans
 
 
-def trace_run(
-    service: str, version: str, attributes: Mapping[str, Any] | None = None
-) -> AbstractContextManager[Trace]:
+def trace_run(service: str, find_version: Callable[[], str]) -> AbstractContextManager[Trace]:
     """Return a context manager whose block is a run of a tap or a target.
 
-    The span of the outermost run continues the trace in the environment variable ``TRACEPARENT``.
-    At its end at most five seconds are spent on sending what is left.
+    The span of a run continues the trace in the environment variable ``TRACEPARENT``. Another run
+    that begins before its end is a part of it. At the end of the last of them at most five seconds
+    are spent on sending what is left.
 
     Args:
         service: The name of the plugin; ``service.name`` unless a variable sets another name.
-        version: The version of the plugin.
-        attributes: Attributes of the span.
+        find_version: Function that returns the version of the plugin.
     """
     if _active is None and not is_configured():
         return _NO_TRACE
-    return _open_run(service, version, attributes or {})
+    return _open_run(service, find_version)
 
 
 @contextmanager
-def _open_run(service: str, version: str, attributes: Mapping[str, Any]) -> Iterator[Trace]:
-    global _active  # noqa: PLW0603  the hooks are functions, so that they cost nothing when off
-    outer = _active
-    telemetry = outer or _start(service, version)
+def _open_run(service: str, find_version: Callable[[], str]) -> Iterator[Trace]:
+    telemetry = _begin_run(service, find_version)
     if telemetry is None:
         yield _OFF
         return
-    _active = telemetry
     try:
-        with telemetry.run_span(f"{service} run", attributes) as trace:
-            try:
-                yield trace
-            finally:
-                if outer is None:
-                    telemetry.end_streams()
+        with telemetry.run_span(f"{service} run") as trace:
+            yield trace
     finally:
-        _active = outer
-        if outer is None:
+        if _end_run(telemetry):
             _flush(telemetry)
+
+
+def _begin_run(service: str, find_version: Callable[[], str]) -> _Telemetry | None:
+    global _active  # noqa: PLW0603  the hooks are functions, so that they cost nothing when off
+    with _lock:
+        if _active is None:
+            exporters = start_exporters(service, find_version())
+            if exporters is None:
+                return None
+            _active = _Telemetry(exporters, [exporters.parent])
+        _active.runs += 1
+        return _active
+
+
+def _end_run(telemetry: _Telemetry) -> bool:
+    """Return True if this was the last run in progress."""
+    global _active  # noqa: PLW0603  the same
+    with _lock:
+        telemetry.runs -= 1
+        if telemetry.runs:
+            return False
+        _active = None
+        return True
 
 
 def begin_stream(stream: str) -> None:
     """Open the span of a stream that a target receives. It ends with the run."""
-    if _active is not None:
-        _active.begin_stream("target", stream)
+    if (telemetry := _active) is not None:
+        telemetry.begin_stream("target", stream)
 
 
 @contextmanager
 def trace_stream(stream: str) -> Iterator[None]:
     """Context manager: open the span of a tap's stream."""
-    if _active is None:
+    if (telemetry := _active) is None:
         yield
         return
-    telemetry, key = _active, ("tap", stream)
+    key = ("tap", stream)
     telemetry.begin_stream(*key)
     try:
         with _ended(telemetry.streams[key][0]):
@@ -224,10 +242,11 @@ def trace_stream(stream: str) -> Iterator[None]:
 
 def trace_batch(stream: str, table: str) -> AbstractContextManager[Trace]:
     """Return a context manager whose block commits a batch of a stream to a table."""
-    if _active is None:
+    if (telemetry := _active) is None:
         return _NO_TRACE
     attributes = {_STREAM: stream, "db.collection.name": table}
-    return _ended(_active.begin("commit batch", _active.find_parent("target", stream), attributes))
+    parent = telemetry.find_parent("target", stream)
+    return _ended(telemetry.begin("commit batch", parent, attributes))
 
 
 def trace_request(
@@ -242,9 +261,9 @@ def trace_request(
         request: The request, with its credentials.
         secrets: Function that returns the values to hide in the URL.
     """
-    if _active is None:
+    if (telemetry := _active) is None:
         return _NO_STATUS
-    return _open_request(_active, stream, request, secrets)
+    return _open_request(telemetry, stream, request, secrets)
 
 
 def _ignore_status(_status: int) -> None:
@@ -263,8 +282,10 @@ def _open_request(
 ) -> Iterator[Callable[[int], None]]:
     from tap_core.redaction.http import collect_sent_secrets
 
-    method = request.method or "_OTHER"
-    full = redact((secrets() | collect_sent_secrets(request)).hide(redact_url(request.url or "")))
+    method, full = request.method or "_OTHER", ""
+    with suppress(ValueError):  # sending it will raise an error that names the stream
+        hidden = secrets() | collect_sent_secrets(request)
+        full = redact(hidden.hide(redact_url(request.url or "")))
     common = {"http.request.method": method, **_describe_server(full)}
     span = telemetry.begin(
         method, telemetry.find_parent("tap", stream), {**common, _STREAM: stream, "url.full": full}
@@ -341,26 +362,26 @@ def record_metric(metric: str, value: Any, tags: Mapping[Any, Any]) -> None:
         value: The number.
         tags: The tags of the METRIC line.
     """
-    if _active is None:
+    if (telemetry := _active) is None:
         return
     attributes = {_TAGS[tag]: str(value) for tag, value in _plain_tags(tags) if tag in _TAGS}
     if metric in _COUNTERS:
-        _count(_active, metric, value, attributes)
+        _count(telemetry, metric, value, attributes)
     elif metric in _DURATIONS:
-        _record_seconds(_active, metric, value, attributes)
+        _record_seconds(telemetry, metric, value, attributes)
 
 
 def count_commit(stream: str, quarantined: int, nbytes: int) -> None:
     """Count the bytes of a commit's rows, and the rows that it quarantined."""
-    if _active is not None:
-        _count(_active, "bytes", nbytes, {_STREAM: stream})
-        _count(_active, "quarantined", quarantined, {_STREAM: stream})
+    if (telemetry := _active) is not None:
+        _count(telemetry, "bytes", nbytes, {_STREAM: stream})
+        _count(telemetry, "quarantined", quarantined, {_STREAM: stream})
 
 
 def count_retry(kind: str) -> None:
     """Count a retry; ``kind`` is ``http`` for a request, ``storage`` for a storage operation."""
-    if _active is not None:
-        _count(_active, "retries", 1, {"tap_core.retry.kind": kind})
+    if (telemetry := _active) is not None:
+        _count(telemetry, "retries", 1, {"tap_core.retry.kind": kind})
 
 
 def _plain_tags(tags: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
@@ -394,12 +415,7 @@ def _get_histogram(meter: Meter, metric: str) -> Histogram:
     )
 
 
-# Start and end
-
-
-def _start(service: str, version: str) -> _Telemetry | None:
-    exporters = start_exporters(service, version)
-    return None if exporters is None else _Telemetry(exporters, [exporters.parent])
+# End
 
 
 def _flush(telemetry: _Telemetry) -> None:
