@@ -1,7 +1,6 @@
 """OpenTelemetry: traces and metrics of taps and targets."""
 
 from tap_core.telemetry.hooks import (
-    Trace,
     begin_stream,
     count_commit,
     count_retry,
@@ -13,7 +12,6 @@ from tap_core.telemetry.hooks import (
 )
 
 __all__ = [
-    "Trace",
     "begin_stream",
     "count_commit",
     "count_retry",
