@@ -292,11 +292,7 @@ class TargetSpark(PluginBase):
         started = monotonic_run_start(location, (job, *former), self.initialized_at)
         run = RunInfo(job, uuid.uuid4().hex, started, former=former)
         options = binding.options
-        report.add_facts(job=run.job, run=run.id, started=run.started, format=options.format)
-        if options.dry_run:
-            report.add_facts(dry_run=True)
-        else:
-            self._lineage = begin_lineage(run, options.format, self.config.get("spark") or {})
+        self._record_start(report, run, options)
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(
                 contextlib.closing(open_spool_folder(self.config.get("staging"), "rows that wait"))
@@ -440,6 +436,14 @@ class TargetSpark(PluginBase):
             self._leave()
 
     # The report
+
+    def _record_start(self, report: Report, run: RunInfo, options: LoadOptions) -> None:
+        """Add the run to its report and, except for a dry run, send its start to OpenLineage."""
+        report.add_facts(job=run.job, run=run.id, started=run.started, format=options.format)
+        if options.dry_run:
+            report.add_facts(dry_run=True)
+        else:
+            self._lineage = begin_lineage(run, options.format, self.config.get("spark") or {})
 
     def _record_run(
         self,
