@@ -18,6 +18,7 @@ from time import time
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
+from tap_core.telemetry import record_metric
 from tap_core.types import Context
 
 __all__ = [
@@ -146,8 +147,9 @@ def get_metrics_logger() -> logging.Logger:
 
 
 def log(logger: logging.Logger, point: Point[Any]) -> None:
-    """Log one data point at level INFO."""
+    """Log one data point at level INFO, and pass it to OpenTelemetry if that is on."""
     logger.info("METRIC: %s", point)
+    record_metric(point.metric.value, point.value, point.tags)
 
 
 class Meter(abc.ABC):

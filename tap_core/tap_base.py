@@ -56,6 +56,7 @@ from tap_core.sync.estimates import emit_total_estimate, estimate_total
 from tap_core.sync.override_detection import get_member, is_overridden
 from tap_core.sync.stream_scheduler import StreamScheduler
 from tap_core.sync.sync_run import ProtocolWriter, SyncRun
+from tap_core.telemetry import trace_run
 from tap_core.types import JsonSchema, TapState
 
 if TYPE_CHECKING:
@@ -507,7 +508,7 @@ class Tap(PluginBase):
         threads = apply_user_limit(self.max_parallel_streams, self.config, "max_parallel_streams")
         goes_on = self.continue_on_stream_error and getattr(self.outlet, "tells_ends", False)
         turns = StreamScheduler(list(self.streams.values()), self.logger, threads, goes_on=goes_on)
-        with run.timer():
+        with trace_run(self.name, self.get_plugin_version), run.timer():
             try:
                 if self.document.tap_state:
                     run.checkpoint(owed=True)

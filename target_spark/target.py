@@ -28,6 +28,7 @@ from tap_core.plugin_base import CliCommand, PluginBase
 from tap_core.protocols.fivetran.port_option import PORT_HINT, has_port_option
 from tap_core.protocols.singer.reader import SingerReader
 from tap_core.redaction import make_redactor, redact_line, write_to_stderr
+from tap_core.telemetry import trace_run
 from tap_core.types import JsonSchema
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions, RunInfo
@@ -41,6 +42,7 @@ from target_spark.errors import (
     UnsupportedError,
 )
 from target_spark.loader.interfaces import ProtocolBinding
+from target_spark.loader.lineage import LineageRun, begin_lineage
 from target_spark.loader.load_session import LoadSession
 from target_spark.loader.loader import Loader
 from target_spark.loader.metrics import job_timer
@@ -127,6 +129,7 @@ class TargetSpark(PluginBase):
         self._engine: LeasedSpark | None = None
         self._leave: Callable[[], None] | None = None
         self._actions: tuple[Action, ...] = ()
+        self._lineage: LineageRun | None = None
         self._ends_actions: threading.Event | None = None
         self._clear_progress: Callable[[], None] = lambda: None
         try:
@@ -214,6 +217,19 @@ class TargetSpark(PluginBase):
         Returns:
             The errors that occurred, which the report of the run also contains; empty on success.
         """
+        with trace_run(self.name, self.get_plugin_version) as trace:
+            faults = self._run_load(binding, feed, retries_tasks=retries_tasks)
+            if faults:
+                trace.fail(faults[0])
+        return faults
+
+    def _run_load(
+        self,
+        binding: ProtocolBinding,
+        feed: Callable[[LoadSession], None],
+        *,
+        retries_tasks: bool,
+    ) -> list[BaseException]:
         report = Report(self.config_args)
         faults: list[BaseException] = []
         action_faults: list[AfterLoadError] = []
@@ -276,9 +292,7 @@ class TargetSpark(PluginBase):
         started = monotonic_run_start(location, (job, *former), self.initialized_at)
         run = RunInfo(job, uuid.uuid4().hex, started, former=former)
         options = binding.options
-        report.add_facts(job=run.job, run=run.id, started=run.started, format=options.format)
-        if options.dry_run:
-            report.add_facts(dry_run=True)
+        self._record_start(report, run, options)
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(
                 contextlib.closing(open_spool_folder(self.config.get("staging"), "rows that wait"))
@@ -305,6 +319,8 @@ class TargetSpark(PluginBase):
                 binding.state_format,
             )
             stack.callback(lambda: run_actions((loader, engine, options)))
+            if self._lineage is not None:
+                stack.callback(self._lineage.record_tables, loader)
             stack.enter_context(_collected(faults))
             stack.callback(self._record_run, loader, engine, options, run, report, faults)
             stack.enter_context(contextlib.closing(loader))
@@ -421,6 +437,14 @@ class TargetSpark(PluginBase):
 
     # The report
 
+    def _record_start(self, report: Report, run: RunInfo, options: LoadOptions) -> None:
+        """Add the run to its report and, except for a dry run, send its start to OpenLineage."""
+        report.add_facts(job=run.job, run=run.id, started=run.started, format=options.format)
+        if options.dry_run:
+            report.add_facts(dry_run=True)
+        else:
+            self._lineage = begin_lineage(run, options.format, self.config.get("spark") or {})
+
     def _record_run(
         self,
         loader: Loader,
@@ -530,6 +554,8 @@ class TargetSpark(PluginBase):
         if not is_terminal() or self.config.get("print_report"):
             lines.append(f"REPORT: {json.dumps(report.as_dict(), separators=(',', ':'))}")
         write_to_stderr("\n".join([*lines, ""]))
+        if self._lineage is not None:
+            self._lineage.end(report.as_dict())
         if self.config.get("webhook") and not self.config.get("dry_run"):
             from target_spark.loader.webhook import send_outcome
 

@@ -23,6 +23,7 @@ import requests
 from tap_core.exceptions import RetriableAPIError
 from tap_core.http.fail_fast import limit_tries, limit_wait
 from tap_core.http.response_limits import IN_FORCE
+from tap_core.telemetry import count_retry
 
 if TYPE_CHECKING:
     from backoff.types import Details
@@ -111,6 +112,7 @@ def with_retries(
 
             def waiting(details: Details) -> None:
                 details["elapsed"] += passed
+                count_retry("http")
                 handler(details)
 
             import backoff

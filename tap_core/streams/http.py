@@ -85,6 +85,7 @@ from tap_core.redaction.process_secrets import install_redaction
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.streams.core import Stream
 from tap_core.streams.windows import WindowReader, find_cursor_order, make_cursor_order
+from tap_core.telemetry import trace_request
 
 if sys.version_info >= (3, 13):
     from typing import TypeVar as DefaultTypeVar
@@ -587,20 +588,21 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     ) -> requests.Response:
         wait_for_slot(self._tap, self.name, self.rate_limit)
         request = authenticator(request)
-        response = send_request(
-            self.requests_session,
-            request,
-            self._proxies,
-            timeout=self.timeout,
-            allow_redirects=follows,
-            secrets=self._secrets,
-            route=route,
-            limits=self._limits,
-            into_file=self._stores_responses,
-        )
+        with trace_request(self.name, request, self._secrets) as record_status:
+            response = send_request(
+                self.requests_session,
+                request,
+                self._proxies,
+                timeout=self.timeout,
+                allow_redirects=follows,
+                secrets=self._secrets,
+                route=route,
+                limits=self._limits,
+                into_file=self._stores_responses,
+            )
+            record_status(response.status_code)
         report_retry_after(self._tap, self.name, response)
-        shown = self._LOG_REQUEST_METRIC_URLS
-        tags = {"url": redact_url(request.path_url)} if shown else None
+        tags = {"url": redact_url(request.path_url)} if self._LOG_REQUEST_METRIC_URLS else None
         self._write_request_duration_log(self.path or "", response, context, tags)
         return response
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tap_core.sync.plan import get_plan
 from tap_core.sync.record_count import Tally
+from tap_core.telemetry import trace_stream
 
 if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream
@@ -40,6 +41,7 @@ def record_metrics(stream: SyncStream, run: SyncRun) -> Iterator[Tally]:
 
 
 def _begin(stream: SyncStream, run: SyncRun, stack: ExitStack) -> Tally:
+    stack.enter_context(trace_stream(stream.name))
     counter, timer = stream.get_record_counter(), stream.get_sync_timer()
     for meter in (counter, timer):
         meter.with_context({})

@@ -19,9 +19,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tap_core.events import StreamId
+from tap_core.telemetry import trace_batch
 from target_spark.columns import SchemaChange, TableSchema
 from target_spark.config.options import WriteMode
 from target_spark.errors import SchemaChangeError
@@ -390,10 +391,12 @@ class CommitPipeline:
         is_large = any(batch.has_large_rows for batch in request.batches)
         with (
             batch_timer(name),
+            trace_batch(name, request.table.name) as trace,
             self._report.run_commit(name),
             self._large_rows if is_large else nullcontext(),
         ):
             result = self.writer.write(request)
+            trace.describe(_describe_batch(request, result))
         if not (result.withheld and request.mode is WriteMode.OVERWRITE):  # may not exist
             self._last_table = request.table
         self._count_commit(request, result, time.monotonic() - started)
@@ -440,6 +443,16 @@ class CommitPipeline:
             self.add_remark(stream, _describe_omitted(omitted))
         for remark in result.remarks:
             self.add_remark(stream, remark)
+
+
+def _describe_batch(request: CommitRequest, result: CommitResult) -> dict[str, Any]:
+    """Return a commit as attributes of its span."""
+    return {
+        "db.operation.name": request.mode.value,
+        "tap_core.records": result.written,
+        "tap_core.quarantined": result.quarantined,
+        "tap_core.bytes": sum(batch.nbytes for batch in request.batches),
+    }
 
 
 def _describe_omitted(omitted: Sequence[SchemaChange]) -> str:

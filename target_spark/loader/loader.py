@@ -465,6 +465,10 @@ class Loader:
         """Return the tables of the streams received so far, by the name of the stream."""
         return {str(stream.id): stream.table for stream in self._streams.values()}
 
+    def get_columns(self) -> dict[str, dict[str, str]]:
+        """Return the columns of the streams received so far: their types (DDL), by the stream."""
+        return {str(stream.id): stream.table_schema.types for stream in self._streams.values()}
+
     def close(self) -> None:
         """End the writer threads; nothing is committed after this call."""
         self._pipeline.close()

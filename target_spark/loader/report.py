@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 
 from tap_core.io.private_files import replace_file
 from tap_core.redaction import clean_document, redact, redact_line
+from tap_core.telemetry import begin_stream, count_commit
 from target_spark.phases import Phases
 from target_spark.tables.model import CommitStats
 from target_spark.tables.quarantine_summary import QuarantineSummary, Reason, replay_command
@@ -137,6 +138,7 @@ class Report:
         with self._lock:
             counts = self._get_counts(stream)
             counts.table, counts.place = table, place
+        begin_stream(stream)
 
     def run_commit(self, stream: str) -> AbstractContextManager[None]:
         """Return a context manager whose block is the commit of a stream's next batch."""
@@ -184,6 +186,7 @@ class Report:
             counts.files += effect.files
             counts.table_bytes += effect.nbytes
             counts.waiting -= nbytes
+        count_commit(stream, quarantined, nbytes)
 
     def record_quarantine(
         self, stream: str, table: str, place: str, reasons: Iterable[Reason], *, can_replay: bool

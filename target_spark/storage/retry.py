@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any, Final, TypeAlias, TypeVar
 
+from tap_core.telemetry import count_retry
 from target_spark.errors import DiskFullError, EngineLostError, StorageError, TargetSparkError
 from target_spark.storage.errors import find_storage_error
 from target_spark.tables.constraints import is_not_null_violation
@@ -219,6 +220,7 @@ def retry_transient(
                 raise
             words = "%s: attempt %d failed and is repeated in %g s: %s"
             logger.warning(words, what, len(failures), pauses[0], first_error_line(error))
+            count_retry("storage")
             _sleep(pauses[0], stopping)
 
 

@@ -40,6 +40,7 @@ LAYERS: dict[str, int] = {
     "tap_core.http.fail_fast": 1,  # mode without long retries, for connection tests
     "tap_core.config.similar_names": 1,  # suggestions for misspelled names
     "tap_core.redaction": 1,  # secrets, and texts without them
+    "tap_core.telemetry": 1,  # traces and metrics through OpenTelemetry
     "tap_core.io.private_files": 1,  # files that only their owner can read
     "tap_core.http.https_policy": 1,  # rule for unencrypted requests
     "tap_core.parsing.varints": 1,  # variable-length integers
@@ -172,6 +173,7 @@ LAYERS: dict[str, int] = {
     "target_spark.loader.terminal_summary": 4,  # tables and advice at the end of a run
     "target_spark.loader.batch_writer": 4,  # commit of one batch to its table
     "target_spark.loader.after_load": 4,  # programs and SQL statements after a load
+    "target_spark.loader.lineage": 5,  # events of a run for OpenLineage
     "target_spark.loader.webhook": 4,  # outcome of a run, sent to a URL
     "target_spark.loader.run_history": 4,  # append of a run to the table of runs
     "target_spark.loader.commit_stages": 4,  # stages of one commit
@@ -225,6 +227,7 @@ TARGET_MAY_USE: tuple[str, ...] = (
     "tap_core.metrics",
     "tap_core.logging",
     "tap_core.redaction",
+    "tap_core.telemetry",
     "tap_core.capabilities",
     "tap_core.about",
     "tap_core.parsing.command_line",
@@ -362,6 +365,7 @@ HEAVY: dict[str, LibraryUse] = {
     "requests": LibraryUse(
         (
             "tap_core.http",
+            "tap_core.telemetry",
             "tap_core.redaction.http",
             "tap_core.streams.http",
             "tap_core.streams.rest",
@@ -446,6 +450,12 @@ HEAVY: dict[str, LibraryUse] = {
         ("tap_core.manifest", "tap_core.schema.yaml", "tap_core.schema.yaml_nodes"),
         lazily=False,
         why="an extra",
+    ),
+    "opentelemetry": LibraryUse(
+        ("tap_core.telemetry",), lazily=True, why="an extra: needed only where telemetry is on"
+    ),
+    "openlineage": LibraryUse(
+        ("target_spark.loader.lineage",), lazily=True, why="an extra: needed only if it is set up"
     ),
     "pytest": LibraryUse(("tap_core.testing",), lazily=False, why="an extra"),
 }

@@ -1,0 +1,321 @@
+"""Events of a run for OpenLineage: its start, its end, and the datasets that it read and wrote.
+
+They are sent if the extra ``openlineage`` is installed and one of the client's own variables or
+files says where to. A thread of its own sends them, so that a server that does not respond delays
+only the end of a run, by at most ten seconds. A failure is a warning and never affects the run.
+Names of datasets follow OpenLineage's rules: https://openlineage.io/docs/spec/naming.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from tap_core.io.private_files import trust_fault
+from tap_core.redaction import Secrets, is_secret_name, redact_line, redact_url, register_secrets
+from target_spark.config.options import RunInfo
+from target_spark.loader.loader import Loader
+from target_spark.loader.report import COMPLETE, STOPPED
+from target_spark.storage.uris import to_local_folder
+from target_spark.tables.model import QUARANTINE, Table
+
+if TYPE_CHECKING:
+    from openlineage.client import OpenLineageClient
+    from openlineage.client.event_v2 import InputDataset, OutputDataset, RunEvent
+
+__all__ = ["LineageRun", "begin_lineage", "name_table"]
+
+logger = logging.getLogger(__name__)
+
+_SECONDS: Final = 10.0
+"""Longest wait for the events of a run at its end, in seconds."""
+
+_PREFIX: Final = "OPENLINEAGE_"
+_CONFIG_FILE: Final = "openlineage.yml"
+
+_UNTRUSTED: Final = (
+    "The run is not sent to OpenLineage: the file %s, which may name code to load, %s. Change its"
+    " owner or its mode, or name a file in the environment variable %s."
+)
+
+_OBJECT_STORES: Final = {"s3a": "s3", "s3n": "s3", "s3": "s3", "gs": "gs"} | {
+    scheme: scheme for scheme in ("abfss", "abfs", "wasbs", "wasb")
+}
+"""Scheme in OpenLineage's names by the scheme of Spark."""
+
+_Build = Callable[[], "RunEvent"]
+
+
+@dataclass(frozen=True, slots=True)
+class _LoadedTable:
+    """The table of a stream and its columns.
+
+    Attributes:
+        table: The table.
+        types: The type (DDL) of each column by name.
+    """
+
+    table: Table
+    types: Mapping[str, str]
+
+
+def begin_lineage(
+    run: RunInfo, table_format: str, spark_conf: Mapping[str, Any]
+) -> LineageRun | None:
+    """Send the event START of a run. Return the run, or None if OpenLineage is not set up.
+
+    Args:
+        run: The run, whose job is the job of OpenLineage.
+        table_format: The format of the tables, such as ``delta``.
+        spark_conf: The Spark settings, which may name the addresses of catalogs.
+    """
+    return LineageRun(run, table_format, spark_conf) if _is_configured() else None
+
+
+def _is_configured() -> bool:
+    """Return True if the client is installed and its variables or files say where to send to."""
+    if os.environ.get(f"{_PREFIX}DISABLED", "").strip().lower() == "true":
+        return False
+    file = None if os.environ.get(f"{_PREFIX}CONFIG") else _find_file()
+    if file is None and not any(
+        name in {f"{_PREFIX}URL", f"{_PREFIX}CONFIG"} or name.startswith(f"{_PREFIX}_TRANSPORT__")
+        for name in os.environ
+    ):
+        return False
+    try:
+        if find_spec("openlineage.client") is None:
+            return False
+    except ModuleNotFoundError:
+        return False
+    if file is not None and (fault := trust_fault(file.stat())):
+        logger.warning(_UNTRUSTED, file, fault, f"{_PREFIX}CONFIG")
+        return False
+    return True
+
+
+def _find_file() -> Path | None:
+    """Return the file that the client finds without a variable, or None."""
+    folders = (Path.cwd(), Path.home() / ".openlineage")
+    return next((file for one in folders if (file := one / _CONFIG_FILE).is_file()), None)
+
+
+class LineageRun:
+    """One run, whose events a thread sends in order."""
+
+    def __init__(self, run: RunInfo, table_format: str, spark_conf: Mapping[str, Any]) -> None:
+        self._run = run
+        self._format = table_format
+        self._spark_conf = spark_conf
+        self._tables: Mapping[str, _LoadedTable] = {}
+        self._events: SimpleQueue[tuple[str, _Build] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._send, name="openlineage", daemon=True)
+        self._thread.start()
+        self._put("START", {}, {})
+
+    def record_tables(self, loader: Loader) -> None:
+        """Store the tables of a loader with their columns, for the event of the run's end."""
+        columns = loader.get_columns()
+        self._tables = {
+            stream: _LoadedTable(table, columns[stream])
+            for stream, table in loader.get_tables().items()
+        }
+
+    def end(self, report: Mapping[str, Any]) -> None:
+        """Send the event of the run's end, and wait until all events are sent.
+
+        Args:
+            report: The report of the run, as `Report.as_dict` returns it, with the outcome.
+        """
+        states = {COMPLETE: "COMPLETE", STOPPED: "ABORT"}
+        self._put(states.get(report["outcome"], "FAIL"), report, self._tables)
+        self._events.put(None)
+        self._thread.join(_SECONDS)
+        if self._thread.is_alive():
+            logger.warning(
+                "OpenLineage did not take all events of this run within %g seconds.", _SECONDS
+            )
+
+    def _put(
+        self, state: str, report: Mapping[str, Any], tables: Mapping[str, _LoadedTable]
+    ) -> None:
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        build = partial(_build_event, self._run, self._format, state, now, report, tables)
+        self._events.put((state, partial(build, partial(name_table, spark_conf=self._spark_conf))))
+
+    def _send(self) -> None:
+        try:
+            client = _make_client()
+        except Exception as error:  # noqa: BLE001  lineage never affects the run
+            logger.warning("The run is not sent to OpenLineage: %s.", _describe(error))
+            return
+        while (item := self._events.get()) is not None:
+            state, build = item
+            try:
+                client.emit(build())
+            except Exception as error:  # noqa: BLE001  the same
+                logger.warning(
+                    "OpenLineage did not get the event %s of this run: %s.", state, _describe(error)
+                )
+        client.close(_SECONDS)
+
+
+def _describe(error: BaseException) -> str:
+    return redact_line(str(error) or type(error).__name__).rstrip(".")
+
+
+def _make_client() -> OpenLineageClient:
+    """Return a client. Its credentials are hidden in all output from now on."""
+    variables = {name: text for name, text in os.environ.items() if name.startswith(_PREFIX)}
+    register_secrets(_make_client, Secrets.from_values(_find_secrets(variables)))
+    from openlineage.client import OpenLineageClient
+
+    client = OpenLineageClient()
+    register_secrets(_make_client, Secrets.from_values(_find_secrets(client.config.transport)))
+    return client
+
+
+def _find_secrets(document: Any, *, is_secret: bool = False) -> Iterator[str]:
+    """Yield the texts of a document that stand below a secret name, such as ``apiKey``."""
+    if isinstance(document, Mapping):
+        for name, value in document.items():
+            yield from _find_secrets(value, is_secret=is_secret or is_secret_name(str(name)))
+    elif is_secret and isinstance(document, str):
+        yield document
+
+
+# Names of datasets
+
+
+def name_table(table: Table, spark_conf: Mapping[str, Any]) -> tuple[str, str]:
+    """Return namespace and name of a table in OpenLineage.
+
+    A table with a folder is named by it. A table whose files its catalog places is named by the
+    address of the catalog in the Spark settings; without one, by the name of the catalog.
+    """
+    if table.path:
+        return _name_location(table.path)
+    catalog = table.identifier[0] if len(table.identifier) > 2 else "spark_catalog"  # noqa: PLR2004
+    name = ".".join(table.identifier[-2:])
+    uri = str(spark_conf.get(f"spark.sql.catalog.{catalog}.uri") or "")
+    if uri.startswith("thrift://"):
+        return f"hive://{urlsplit(uri).netloc}", name
+    return (redact_url(uri), name) if uri else (catalog, name)
+
+
+def _name_location(address: str) -> tuple[str, str]:
+    """Return namespace and name of a folder: ``file`` and its path, or the store and its key."""
+    folder = to_local_folder(address)
+    if folder is not None:
+        return "file", str(folder)
+    parts = urlsplit(address)
+    scheme = _OBJECT_STORES.get(parts.scheme)
+    if scheme is None:
+        return f"{parts.scheme}://{parts.netloc}", f"/{parts.path.strip('/')}"
+    return f"{scheme}://{parts.netloc}", parts.path.strip("/") or "/"
+
+
+# Events
+
+
+def _build_event(
+    run: RunInfo,
+    table_format: str,
+    state: str,
+    now: str,
+    report: Mapping[str, Any],
+    tables: Mapping[str, _LoadedTable],
+    name: Callable[[Table], tuple[str, str]],
+) -> RunEvent:
+    from openlineage.client.event_v2 import Job, Run, RunEvent, RunState, set_producer
+    from openlineage.client.facet_v2 import error_message_run, job_type_job
+
+    set_producer(f"pkg:pypi/tap-core-sdk@{version('tap-core-sdk')}")
+    facets: dict[str, Any] = {}
+    if state == "FAIL":
+        facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(report["outcome"], "PYTHON")
+    kind = job_type_job.JobTypeJobFacet("BATCH", "TARGET_SPARK", "JOB")
+    streams = report.get("streams", {})
+    is_complete = state == "COMPLETE"
+    return RunEvent(
+        eventType=RunState[state],
+        eventTime=now,
+        run=Run(str(uuid.UUID(run.id)), facets),
+        job=Job(os.environ.get(f"{_PREFIX}NAMESPACE") or "default", run.job, {"jobType": kind}),
+        inputs=[_describe_input(run.job, stream, counts) for stream, counts in streams.items()],
+        outputs=[
+            output
+            for stream, loaded in tables.items()
+            if (counts := streams.get(stream)) and (counts["commits"] or is_complete)
+            for output in _describe_outputs(loaded, counts, table_format, name)
+        ],
+    )
+
+
+def _describe_input(job: str, stream: str, counts: Mapping[str, Any]) -> InputDataset:
+    from openlineage.client.event_v2 import InputDataset
+    from openlineage.client.facet_v2 import input_statistics_input_dataset as statistics
+
+    count = statistics.InputStatisticsInputDatasetFacet(counts["received"], counts["bytes"])
+    return InputDataset(f"stream://{job}", stream, inputFacets={"inputStatistics": count})
+
+
+def _describe_outputs(
+    loaded: _LoadedTable,
+    counts: Mapping[str, Any],
+    table_format: str,
+    name: Callable[[Table], tuple[str, str]],
+) -> Iterator[OutputDataset]:
+    """Yield the table of a stream, and its quarantine if rows were quarantined."""
+    from openlineage.client.event_v2 import OutputDataset
+    from openlineage.client.facet_v2 import output_statistics_output_dataset as statistics
+
+    def describe(table: Table, facets: dict[str, Any], *figures: int | None) -> OutputDataset:
+        count = statistics.OutputStatisticsOutputDatasetFacet(*figures)
+        return OutputDataset(*name(table), facets=facets, outputFacets={"outputStatistics": count})
+
+    facets = _describe_table(loaded, counts["changes"], table_format)
+    figures = (counts["written"], counts["table_bytes"] or None, counts["files"] or None)
+    yield describe(loaded.table, facets, *figures)
+    if counts["quarantined"]:
+        yield describe(loaded.table.with_suffix(QUARANTINE), {}, counts["quarantined"])
+
+
+def _describe_table(
+    loaded: _LoadedTable, changes: list[Mapping[str, Any]], table_format: str
+) -> dict[str, Any]:
+    """Return the facets of a table: its columns, storage, other name, and changes of columns."""
+    from openlineage.client.facet_v2 import (
+        DatasetFacet,
+        schema_dataset,
+        storage_dataset,
+        symlinks_dataset,
+    )
+
+    fields = [
+        schema_dataset.SchemaDatasetFacetFields(column, type_)
+        for column, type_ in loaded.types.items()
+    ]
+    facets: dict[str, Any] = {
+        "schema": schema_dataset.SchemaDatasetFacet(fields),
+        "storage": storage_dataset.StorageDatasetFacet(table_format, "parquet"),
+    }
+    identifier = ".".join(loaded.table.identifier)
+    if identifier and loaded.table.path:
+        link = symlinks_dataset.Identifier("spark_catalog", identifier, "TABLE")
+        facets["symlinks"] = symlinks_dataset.SymlinksDatasetFacet([link])
+    if changes:
+        facet = DatasetFacet().with_additional_properties(changes=[dict(each) for each in changes])
+        facets["targetSpark_columnChanges"] = facet
+    return facets
