@@ -65,6 +65,7 @@ BENCHMARKS = {
     "target-small-upserts": Benchmark(small_loads.upserts, 200, 5),
     "target-engine": Benchmark(engine_loads.warm_upserts, 200, 5),
     "target-engine-many": Benchmark(engine_loads.warm_many_upserts, 20, 3),
+    "target-engine-load": Benchmark(engine_loads.warm_loads, 300_000, 3),
     "target-overlap": Benchmark(deltas.overlap, 2_000_000, 1),
     "target-states": Benchmark(latency.states, 3_000, 1),
     "airbyte-spec": Benchmark(airbyte.spec, 0, 3),

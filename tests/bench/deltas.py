@@ -9,22 +9,23 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from tests.bench.loads import SINGER, check_delta, dlt, remover, singer, tap_output
 from tests.bench.measure import Program, Runs, in_turns, run
-from tests.bench.places import PROGRAMS, ours, peer, written
+from tests.bench.places import PROGRAMS, ours, written
 from tests.bench.table import Row
 
 __all__ = ["appends", "narrow", "overlap", "streams", "upsert", "wide"]
 
 MEBIBYTE = 1 << 20
 MEMORY = 150
-OURS, SINGER, DLT, BY_HAND = "ours", "singer_sdk sink", "dlt to Delta", "a loop by hand"
+OURS, DLT, BY_HAND = "ours", "dlt to Delta", "a loop by hand"
 STREAMS = 200
 _APPEND = {"format": "delta", "write_mode": "append"}
 VERSIONS = 12
@@ -48,16 +49,16 @@ def _beside_loaders(
     case: str, columns: str, folder: Path, records: int, rounds: int, scaled_from: int
 ) -> Iterator[Row]:
     theirs = scaled_from or records
-    feed, their_feed = _input(folder, case, records), _input(folder, case, theirs)
+    feed, their_feed = tap_output(folder, case, records), tap_output(folder, case, theirs)
     programs = {
         OURS: _ours(folder, feed, **_APPEND),
-        SINGER: _singer(folder, their_feed),
-        DLT: _dlt(folder, their_feed, case),
+        SINGER: singer(folder, their_feed),
+        DLT: dlt(folder, their_feed, case, "delta"),
     }
     run(programs[OURS])
-    run(peer("dlt", "read_delta.py", str(folder / OURS), case, str(records)))
+    check_delta(folder / OURS, case, records)
     run(programs[DLT])
-    run(peer("dlt", "read_delta.py", str(folder / "dlt"), case, str(theirs)))
+    check_delta(folder / "dlt", case, theirs)
     runs, factor = in_turns(programs, rounds), records / theirs
     what = f"target, {records:,} records of {columns} to Delta Lake"
     for name, wanted, wanted_wall in ((SINGER, 1 / 3, 1), (DLT, *DLT_LIMITS.get(case, (0.625, 1)))):
@@ -82,7 +83,7 @@ def appends(folder: Path, records: int, rounds: int) -> Iterator[Row]:
 def _into_versions(
     folder: Path, case: str, layouts: Mapping[str, dict[str, Any]], records: int, rounds: int
 ) -> Iterator[Row]:
-    feed = _input(folder, case, records)
+    feed = tap_output(folder, case, records)
     programs = {"new": _ours(folder, feed, **_APPEND)}
     for layout, settings in layouts.items():
         programs[layout] = _into_our_versions(folder, case, layout, settings, feed)
@@ -106,9 +107,9 @@ def _into_our_versions(
 ) -> Program:
     """Make a table of ours with twelve versions, and return the load into a copy of it."""
     place, start = folder / layout, folder / f"{layout}-{case}-before"
-    little = _input(folder, case, VERSIONS * 100)
+    little = tap_output(folder, case, VERSIONS * 100)
     small_commits = _config(folder, layout, {**_APPEND, **settings, "flush_rows": 100})
-    _removal(place)()
+    remover(place)()
     run(ours("target.py", "--config", small_commits, feed=little))
     place.rename(start)
     config = _config(folder, layout, {**_APPEND, **settings})
@@ -117,12 +118,12 @@ def _into_our_versions(
 
 def _into_dlt_versions(folder: Path, case: str, feed: Path) -> Program:
     """Make a table of dlt's with twelve versions, and return the load into a copy of it."""
-    place, start, few = folder / "dlt", folder / f"dlt-{case}-before", _input(folder, case, 100)
-    _removal(place)()
+    place, start, few = folder / "dlt", folder / f"dlt-{case}-before", tap_output(folder, case, 100)
+    remover(place)()
     for _ in range(VERSIONS):
-        run(_dlt(folder, few, case, is_new=False))
+        run(dlt(folder, few, case, "delta", is_new=False))
     place.rename(start)
-    return replace(_dlt(folder, feed, case), before=partial(_copy, start, place))
+    return replace(dlt(folder, feed, case, "delta"), before=partial(_copy, start, place))
 
 
 def streams(folder: Path, records: int, rounds: int) -> Iterator[Row]:
@@ -133,7 +134,7 @@ def streams(folder: Path, records: int, rounds: int) -> Iterator[Row]:
     place = folder / "by-hand"
     programs = {
         OURS: _ours(folder, feed, report=str(report), **_APPEND),
-        BY_HAND: ours("hand_loop.py", str(place), feed=feed, before=_removal(place)),
+        BY_HAND: ours("hand_loop.py", str(place), feed=feed, before=remover(place)),
     }
     runs = in_turns(programs, rounds)
     _check_streams(report, folder / OURS, records)
@@ -161,11 +162,11 @@ def upsert(folder: Path, records: int, rounds: int) -> Iterator[Row]:
 
 def overlap(folder: Path, records: int, rounds: int) -> Iterator[Row]:
     """Reading beside Spark's work: the whole, and each of the two alone."""
-    feed = _input(folder, "narrow", records)
+    feed = tap_output(folder, "narrow", records)
     seconds = folder / "seconds"
     settings = {"flush_rows": max(1, records // 8), **_APPEND}
     config = _config(folder, "alone", settings)
-    alone = _removal(folder / "alone")
+    alone = remover(folder / "alone")
     programs = {
         OURS: _ours(folder, feed, **settings),
         "reading": ours("spool_only.py", "--config", config, feed=feed),
@@ -190,15 +191,6 @@ def overlap(folder: Path, records: int, rounds: int) -> Iterator[Row]:
 def _memory(runs: Runs) -> Row:
     memory = runs.rss / MEBIBYTE
     return Row("target's Python process, memory", "", memory, None, "below", MEMORY, "MiB")
-
-
-def _input(folder: Path, case: str, records: int) -> Path:
-    """Let our tap write what the targets read."""
-    path = folder / f"{case}-{records}"
-    if not path.exists():
-        config = written(folder / "tap.json", {"case": case, "records": records})
-        run(ours("tap.py", "--config", config, environment={"BENCH_SDK": "tap_core"}), path)
-    return path
 
 
 def _write_streams(path: Path, count: int, records: int) -> None:
@@ -241,33 +233,9 @@ def _config(folder: Path, name: str, settings: dict[str, Any]) -> str:
 
 def _ours(folder: Path, feed: Path, **settings: Any) -> Program:
     config = _config(folder, OURS, settings)
-    return ours("target.py", "--config", config, feed=feed, before=_removal(folder / OURS))
-
-
-def _singer(folder: Path, feed: Path) -> Program:
-    place = folder / "singer"
-    config = written(folder / "singer.json", {"path": str(place)})
-    return peer("singer_sdk", "sink.py", "--config", config, feed=feed, before=_removal(place))
-
-
-def _dlt(folder: Path, feed: Path, case: str, *, is_new: bool = True) -> Program:
-    place = folder / "dlt"
-    return peer(
-        "dlt",
-        "dlt_load.py",
-        str(place),
-        case,
-        "delta",
-        feed=feed,
-        before=_removal(place) if is_new else None,
-        environment={"RUNTIME__DLTHUB_TELEMETRY": "false"},
-    )
+    return ours("target.py", "--config", config, feed=feed, before=remover(folder / OURS))
 
 
 def _copy(start: Path, place: Path) -> None:
-    _removal(place)()
+    remover(place)()
     shutil.copytree(start, place)
-
-
-def _removal(place: Path) -> Callable[[], None]:
-    return lambda: shutil.rmtree(place, ignore_errors=True)

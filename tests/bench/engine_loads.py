@@ -1,4 +1,4 @@
-"""Loads of a few rows into existing tables through a warm engine, beside dlt.
+"""Loads through a warm engine and without Spark, compared with dlt.
 
 The CPU time of a load through the engine is that of the run and of the engine together. The engine
 has been used before, as in production: the first loads compile Spark's code.
@@ -11,37 +11,50 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from tests.bench.loads import check_delta, check_parquet, dlt, remover, tap_output
 from tests.bench.measure import Cost, Program, Runs, run
 from tests.bench.places import ROOT, ours, written
 from tests.bench.small_loads import (
+    DELTA_RS,
     DLT,
     OURS,
     check_rows,
     dlt_upsert,
     load_first,
+    our_target,
     write_streams,
 )
 from tests.bench.table import Row
 
-__all__ = ["warm_many_upserts", "warm_upserts"]
+__all__ = ["warm_loads", "warm_many_upserts", "warm_upserts"]
 
-WARM_UP = 4
-"""Loads through the engine before the first that is measured."""
+WARM_UP = {5: 20, 100: 3}
+"""Loads through the engine before the first that is measured, by the number of their streams."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def warm_upserts(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """Five streams upserted into five existing Delta tables through a warm engine, beside dlt."""
-    yield from _compare(folder, 5, records, rounds, cpu=4, wall=1.5)
+    """Upserts of five streams into five existing Delta tables, compared with dlt."""
+    yield from _compare_upserts(folder, 5, records, rounds, cpu=4, wall=1.5)
 
 
 def warm_many_upserts(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """A hundred streams upserted into existing Delta tables through a warm engine, beside dlt."""
-    yield from _compare(folder, 100, records, rounds, cpu=None, wall=1.5)
+    """Upserts of a hundred streams into existing Delta tables, compared with dlt."""
+    yield from _compare_upserts(folder, 100, records, rounds, cpu=None, wall=1.5)
+
+
+def warm_loads(folder: Path, records: int, rounds: int) -> Iterator[Row]:
+    """Loads into new tables of Parquet and Delta Lake through a warm engine, compared with dlt."""
+    for table_format in ("parquet", "delta"):
+        place = folder / table_format
+        place.mkdir()
+        yield from _compare_load(place, table_format, records, rounds)
 
 
 @dataclass(frozen=True)
@@ -63,6 +76,10 @@ class Engine:
         inherited = {k: v for k, v in os.environ.items() if k not in _UNWANTED}
         subprocess.run(command, env={**inherited, **self.environment}, check=True)
 
+    def target(self) -> Program:
+        """Return target-spark, which finds the engine."""
+        return ours("target.py", "--config", self.config, environment=self.environment)
+
     def cpu(self) -> float:
         """Return the CPU seconds of the engine and its JVM so far."""
         engines = Path(self.environment["XDG_CACHE_HOME"]).glob("target-spark/engines/*")
@@ -75,48 +92,75 @@ class Engine:
 _UNWANTED = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"})
 
 
-def _compare(
+def _compare_upserts(
     folder: Path, streams: int, records: int, rounds: int, *, cpu: float | None, wall: float
 ) -> Iterator[Row]:
     first, second = folder / "first", folder / "second"
     write_streams(first, streams, 0, records)
     write_streams(second, streams, records // 2, records)
-    engine = _engine(folder)
-    places = {OURS: folder / "ours", DLT: folder / "dlt"}
-    programs = {
-        OURS: ours("target.py", "--config", engine.config, environment=engine.environment),
-        DLT: dlt_upsert(places[DLT]),
-    }
-    engine.command("start")
-    try:
+    places = {OURS: folder / "ours", DELTA_RS: folder / "delta-rs", DLT: folder / "dlt"}
+    with _start_engine(folder, {"path": str(places[OURS]), "job": "bench"}) as engine:
+        programs = {
+            OURS: engine.target(),
+            DELTA_RS: our_target(places[DELTA_RS], small_batches="delta-rs"),
+            DLT: dlt_upsert(places[DLT]),
+        }
         for name, place in places.items():
             programs[name] = load_first(programs[name], place, first, second)
-        for _ in range(WARM_UP):
-            run(programs[OURS])
-        runs = _in_turns(programs, engine, rounds)
-    finally:
-        engine.command("stop")
+        runs = _run_in_turns(programs, engine, rounds, warm_up=WARM_UP[streams])
     for place in places.values():
         check_rows(place, streams, records)
-    what = f"target, {streams} x {records} rows upserted into existing Delta tables, warm engine"
-    yield Row(what, DLT, runs[OURS].cpu, runs[DLT].cpu, "of theirs", cpu)
-    yield Row(what, DLT, runs[OURS].wall, runs[DLT].wall, "of theirs", wall, "wall s")
-    yield Row(f"{what}: the run alone", DLT, runs[OURS].own_cpu, runs[DLT].cpu, "of theirs")
+    what = f"target, {streams} x {records} rows upserted into existing Delta tables"
+    dlt = runs[DLT]
+    shown = f"{what}, warm engine"
+    yield Row(shown, DLT, runs[OURS].cpu, dlt.cpu, "of theirs", cpu)
+    yield Row(shown, DLT, runs[OURS].wall, dlt.wall, "of theirs", wall, "wall s")
+    yield Row(f"{shown}: the run alone", DLT, runs[OURS].own_cpu, dlt.cpu, "of theirs")
+    shown = f"{what}, small_batches: delta-rs"
+    yield Row(shown, DLT, runs[DELTA_RS].cpu, dlt.cpu, "of theirs", 1.3)
+    yield Row(shown, DLT, runs[DELTA_RS].wall, dlt.wall, "of theirs", 1, "wall s")
 
 
-def _engine(folder: Path) -> Engine:
+def _compare_load(folder: Path, table_format: str, records: int, rounds: int) -> Iterator[Row]:
+    feed, place = tap_output(folder, "narrow", records), folder / "ours"
+    settings = {"path": str(place), "format": table_format, "write_mode": "append"}
+    with _start_engine(folder, settings) as engine:
+        programs = {
+            OURS: replace(engine.target(), feed=feed, before=remover(place)),
+            DLT: dlt(folder, feed, "narrow", table_format),
+        }
+        runs = _run_in_turns(programs, engine, rounds, warm_up=5)
+    check = check_delta if table_format == "delta" else check_parquet
+    for tables in (place, folder / "dlt"):
+        check(tables, "narrow", records)
+    what = f"target, {records:,} records into a new table ({table_format}), warm engine"
+    yield Row(what, "dlt", runs[OURS].cpu, runs[DLT].cpu, "of theirs", 0.7)
+    yield Row(what, "dlt", runs[OURS].wall, runs[DLT].wall, "of theirs", unit="wall s")
+
+
+@contextmanager
+def _start_engine(folder: Path, settings: Mapping[str, Any]) -> Iterator[Engine]:
+    """Start an engine for loads with these settings; stop it at the end of the block."""
     from target_spark.spark.jvm import cache_folder
 
     cache = folder / "cache" / "target-spark"
     cache.mkdir(parents=True, mode=0o700)
     (cache / "ivy").symlink_to(cache_folder() / "ivy")
-    config = {"path": str(folder / "ours"), "job": "bench", "small_runs": True}
     environment = {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder / "cache")}
-    return Engine(written(folder / "ours.json", config), environment)
+    engine = Engine(written(folder / "ours.json", settings), environment)
+    engine.command("start")
+    try:
+        yield engine
+    finally:
+        engine.command("stop")
 
 
-def _in_turns(programs: Mapping[str, Program], engine: Engine, rounds: int) -> dict[str, Runs]:
-    """Run each program ``rounds`` times in turns; add what the engine did for ours."""
+def _run_in_turns(
+    programs: Mapping[str, Program], engine: Engine, rounds: int, *, warm_up: int
+) -> dict[str, Runs]:
+    """Run each program in turns after loads that warm the engine; add the engine's CPU time."""
+    for _ in range(warm_up):
+        run(programs[OURS])
     costs: dict[str, list[Cost]] = {name: [] for name in programs}
     for _ in range(rounds):
         for name, program in programs.items():

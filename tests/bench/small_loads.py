@@ -15,7 +15,17 @@ from tests.bench.measure import Program, in_turns, run
 from tests.bench.places import PROGRAMS, ours, peer, written
 from tests.bench.table import Row
 
-__all__ = ["DLT", "OURS", "check_rows", "dlt_upsert", "load_first", "upserts", "write_streams"]
+__all__ = [
+    "DELTA_RS",
+    "DLT",
+    "OURS",
+    "check_rows",
+    "dlt_upsert",
+    "load_first",
+    "our_target",
+    "upserts",
+    "write_streams",
+]
 
 STREAMS = 5
 OURS, SMALL_RUNS, DELTA_RS, DLT = "ours", "ours, small_runs", "ours, delta-rs", "dlt to Delta"
@@ -42,9 +52,9 @@ def upserts(folder: Path, records: int, rounds: int) -> Iterator[Row]:
     }
     places = {name: folder / place for name, place in tables.items()}
     programs = {
-        OURS: _our_target(places[OURS]),
-        SMALL_RUNS: _our_target(places[SMALL_RUNS], small_runs=True),
-        DELTA_RS: _our_target(places[DELTA_RS], small_batches="delta-rs"),
+        OURS: our_target(places[OURS]),
+        SMALL_RUNS: our_target(places[SMALL_RUNS], small_runs=True),
+        DELTA_RS: our_target(places[DELTA_RS], small_batches="delta-rs"),
         DLT: dlt_upsert(places[DLT]),
         BARE: ours("spark_upsert.py", str(places[BARE])),
         BARE_SMALL_RUNS: ours("spark_upsert.py", str(places[BARE_SMALL_RUNS]), "small_runs"),
@@ -72,7 +82,8 @@ def upserts(folder: Path, records: int, rounds: int) -> Iterator[Row]:
         yield Row(shown, floor, runs[name].wall, runs[floor].wall, "of theirs", unit="wall s")
 
 
-def _our_target(place: Path, **settings: Any) -> Program:
+def our_target(place: Path, **settings: Any) -> Program:
+    """Return target-spark with these settings and the tables below a folder."""
     config = written(place.with_suffix(".json"), {"path": str(place), "job": "bench", **settings})
     return ours("target.py", "--config", config)
 

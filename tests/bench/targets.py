@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.bench.loads import DLT, SINGER, check_parquet, dlt, remover, singer, tap_output
 from tests.bench.measure import Program, Runs, in_turns, run
 from tests.bench.places import bare, ours, peer, written
 from tests.bench.table import Row
@@ -15,7 +15,6 @@ __all__ = ["count", "fold", "load", "start", "whole"]
 
 MEBIBYTE = 1 << 20
 MEMORY = 150
-SINGER, DLT = "singer_sdk sink", "dlt"
 SDK = "singer_sdk"
 _COUNTING = "counting_target.py"
 
@@ -24,7 +23,7 @@ def fold(folder: Path, records: int, rounds: int) -> Iterator[Row]:
     """Target, Python process only: decode, fold and spool; commits take no time."""
     programs = {}
     for size, count in (("", records), (" none", 0)):
-        feed = _input(folder, count)
+        feed = tap_output(folder, "narrow", count)
         config = _config(folder, "spool", {})
         programs["ours" + size] = ours("spool_only.py", "--config", config, feed=feed)
         programs["bare" + size] = bare("bare_split.py", feed=feed)
@@ -45,12 +44,12 @@ def load(folder: Path, records: int, rounds: int) -> Iterator[Row]:
 
 
 def _load(folder: Path, case: str, records: int, rounds: int) -> Iterator[Row]:
-    feed = _input(folder, records, case)
+    feed = tap_output(folder, case, records)
     programs = {
         "ours": _our_target(folder, feed),
         "ours, small_runs": _our_target(folder, feed, small_runs=True),
-        SINGER: _singer_target(folder, feed),
-        DLT: _dlt(folder, feed, case),
+        SINGER: singer(folder, feed),
+        DLT: dlt(folder, feed, case, "parquet"),
     }
     _check(programs, folder, case, records)
     runs = in_turns(programs, rounds)
@@ -65,10 +64,13 @@ def _load(folder: Path, case: str, records: int, rounds: int) -> Iterator[Row]:
 
 def whole(folder: Path, records: int, rounds: int, *, scaled_from: int = 0) -> Iterator[Row]:
     """A long load to Parquet; the peer's time may be scaled from a shorter one."""
-    feed, bare_feed = _input(folder, records), _input(folder, scaled_from or records)
+    feed, bare_feed = (
+        tap_output(folder, "narrow", records),
+        tap_output(folder, "narrow", scaled_from or records),
+    )
     programs = {
         "ours": _our_target(folder, feed),
-        SINGER: _singer_target(folder, bare_feed),
+        SINGER: singer(folder, bare_feed),
         "bare": bare("bare_split.py", feed=feed),
     }
     _check({"ours": programs["ours"]}, folder, "narrow", records)
@@ -94,7 +96,7 @@ def start(_folder: Path, _records: int, rounds: int) -> Iterator[Row]:
 
 def count(folder: Path, records: int, rounds: int) -> Iterator[Row]:
     """A target on the SDK that only counts, with validation on: what each SDK adds."""
-    feed = _input(folder, records)
+    feed = tap_output(folder, "narrow", records)
     config = written(folder / "counting.json", {"expected": records})
     programs = {
         "ours": ours(_COUNTING, "--config", config, feed=feed, environment=_sdk("tap_core")),
@@ -114,15 +116,6 @@ def _python_memory(runs: Runs) -> Row:
     return Row("target's Python process, memory", "", memory, None, "below", MEMORY, "MiB")
 
 
-def _input(folder: Path, records: int, case: str = "narrow") -> Path:
-    """Let our tap write what the targets read."""
-    path = folder / f"{case}-{records}"
-    if not path.exists():
-        config = written(folder / "tap.json", {"case": case, "records": records})
-        run(ours("tap.py", "--config", config, environment={"BENCH_SDK": "tap_core"}), path)
-    return path
-
-
 def _config(folder: Path, name: str, settings: dict[str, Any]) -> str:
     place = {"path": str(folder / name), "format": "parquet", **settings}
     return written(folder / f"{name}.json", place)
@@ -131,32 +124,7 @@ def _config(folder: Path, name: str, settings: dict[str, Any]) -> str:
 def _our_target(folder: Path, feed: Path, **settings: Any) -> Program:
     name = "-".join(["ours", *settings])
     config = _config(folder, name, settings)
-    return ours("target.py", "--config", config, feed=feed, before=_removal(folder / name))
-
-
-def _singer_target(folder: Path, feed: Path) -> Program:
-    place = folder / "singer"
-    config = written(folder / "singer.json", {"path": str(place)})
-    return peer("singer_sdk", "sink.py", "--config", config, feed=feed, before=_removal(place))
-
-
-def _dlt(folder: Path, feed: Path, case: str) -> Program:
-    place = folder / "dlt"
-    environment = {"RUNTIME__DLTHUB_TELEMETRY": "false"}
-    return peer(
-        "dlt",
-        "dlt_load.py",
-        str(place),
-        case,
-        "parquet",
-        feed=feed,
-        before=_removal(place),
-        environment=environment,
-    )
-
-
-def _removal(place: Path) -> Callable[[], None]:
-    return lambda: shutil.rmtree(place, ignore_errors=True)
+    return ours("target.py", "--config", config, feed=feed, before=remover(folder / name))
 
 
 def _check(programs: dict[str, Program], folder: Path, case: str, records: int) -> None:
@@ -164,5 +132,4 @@ def _check(programs: dict[str, Program], folder: Path, case: str, records: int) 
     places = {"ours": "ours", "ours, small_runs": "ours-small_runs", SINGER: "singer", DLT: "dlt"}
     for name, program in programs.items():
         run(program)
-        place = str(folder / places[name])
-        run(peer("singer_sdk", "read_parquet.py", place, case, str(records)))
+        check_parquet(folder / places[name], case, records)
