@@ -1,7 +1,7 @@
-"""`python -m tests.bench [NAME ...]`: our programs beside others', in turns, as one table.
+"""`python -m tests.bench [NAME ...]`: run benchmarks and print their results as one table.
 
-Nothing here fails because of a time: times belong to machines. What fails is
-a wrong result. A row whose peer is not installed is named and left out.
+A limit that is not met is only shown, because times depend on the machine; a wrong result is an
+error. Benchmarks whose peer is not installed are skipped and listed.
 """
 
 from __future__ import annotations
@@ -27,16 +27,22 @@ from tests.bench import (
     taps,
     targets,
 )
-from tests.bench.places import MissingPeerError
-from tests.bench.table import Row, lines, markdown
+from tests.bench.programs_under_test import MissingPeerError
+from tests.bench.table import Row, format_markdown, format_text
 
 __all__ = ["main"]
 
 
 class Benchmark(NamedTuple):
-    """A function of (folder, records, rounds) that gives rows, and what it is run with."""
+    """A benchmark with its defaults.
 
-    rows: Callable[..., Iterator[Row]]
+    Attributes:
+        run: A function of (folder, records, rounds) that yields rows.
+        records: The number of records.
+        rounds: The number of rounds.
+    """
+
+    run: Callable[..., Iterator[Row]]
     records: int
     rounds: int
 
@@ -54,9 +60,9 @@ BENCHMARKS = {
     "postgres": Benchmark(postgres.postgres, 1_000_000, 3),
     "target-count": Benchmark(targets.count, 100_000, 3),
     "target-start": Benchmark(targets.start, 0, 3),
-    "target-fold": Benchmark(targets.fold, 300_000, 3),
+    "target-fold": Benchmark(targets.python_process, 300_000, 3),
     "target-load": Benchmark(targets.load, 300_000, 3),
-    "target-long": Benchmark(targets.whole, 2_000_000, 1),
+    "target-long": Benchmark(targets.long_load, 2_000_000, 1),
     "target-delta": Benchmark(deltas.narrow, 2_000_000, 1),
     "target-appends": Benchmark(deltas.appends, 2_000_000, 1),
     "target-wide": Benchmark(deltas.wide, 500_000, 1),
@@ -82,49 +88,55 @@ BENCHMARKS = {
     "fivetran-memory": Benchmark(fivetran.memory, 1_000_000, 1),
     "cluster-pages": Benchmark(cluster.slow_pages, 50_000, 1),
     "cluster-cpu": Benchmark(cluster.cpu, 1_600_000, 1),
-    "cluster-whole": Benchmark(cluster.whole, 1_600_000, 1),
-    "cluster-many": Benchmark(cluster.many, 10_000, 1),
-    "cluster-simulation": Benchmark(cluster.simulated, 1_280_000, 1),
+    "cluster-whole": Benchmark(cluster.load, 1_600_000, 1),
+    "cluster-many": Benchmark(cluster.many_partitions, 10_000, 1),
+    "cluster-simulation": Benchmark(cluster.hundred_executors, 1_280_000, 1),
 }
 
 SCALED = frozenset({"target-long", "target-delta", "target-wide"})
-"""Those that can run their peers with fewer records."""
+"""Benchmarks that can run their peers with fewer records."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run the benchmarks that are named, or all; print the table."""
-    asked = _parser().parse_args(arguments)
+    """Run the named benchmarks, or all, and print the table of results."""
+    options = _create_parser().parse_args(arguments)
     rows: list[Row] = []
-    left_out: list[str] = []
-    for name in asked.names or BENCHMARKS:
-        one = BENCHMARKS[name]
-        more = {"scaled_from": asked.scaled_from} if name in SCALED else {}
-        print(f"{name}: {one.rows.__doc__}", file=sys.stderr)
+    skipped: list[str] = []
+    for name in options.names or BENCHMARKS:
+        benchmark = BENCHMARKS[name]
+        more = {"scaled_from": options.scaled_from} if name in SCALED else {}
+        print(f"{name}: {benchmark.run.__doc__}", file=sys.stderr)
         try:
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-                records, rounds = asked.records or one.records, asked.rounds or one.rounds
-                for row in one.rows(Path(folder), records, rounds, **more):
+                records = options.records or benchmark.records
+                rounds = options.rounds or benchmark.rounds
+                for row in benchmark.run(Path(folder), records, rounds, **more):
                     rows.append(row)
                     print("", " | ".join(row.cells()), file=sys.stderr)
         except MissingPeerError as error:
-            left_out.append(f"{name}: left out, {error}")
+            skipped.append(f"{name}: skipped, {error}")
         print(file=sys.stderr)
-    print("\n".join((markdown if asked.markdown else lines)(rows)))
-    print("\n".join(left_out), file=sys.stderr)
+    format_table = format_markdown if options.markdown else format_text
+    print("\n".join(format_table(rows)))
+    print("\n".join(skipped), file=sys.stderr)
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _create_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[[], *BENCHMARKS], metavar="NAME")
-    parser.add_argument("--records", type=int, help="instead of each benchmark's own count")
-    parser.add_argument("--rounds", type=int, help="instead of each benchmark's own number")
+    parser.add_argument(
+        "--records", type=int, help="records of each benchmark, instead of its default"
+    )
+    parser.add_argument(
+        "--rounds", type=int, help="rounds of each benchmark, instead of its default"
+    )
     parser.add_argument(
         "--scaled-from",
         type=int,
         default=0,
         metavar="N",
-        help="target-long, -delta, -wide: run the peers with N records only, and scale",
+        help="target-long, -delta, -wide: run the peers with N records and scale their figures",
     )
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     return parser

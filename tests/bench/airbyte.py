@@ -1,7 +1,7 @@
-"""Airbyte's protocol: our source beside airbyte-cdk, our destination beside our Singer target.
+"""Benchmarks of Airbyte's protocol.
 
-Both sources have the records of one generator and are asked for the same streams
-in the same mode; both load the same records into the same kind of table.
+A source is compared with airbyte-cdk: the same generated records, streams and sync mode. The
+destination is compared with the Singer command that loads the same records into an equal table.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 from tests.bench import checks
 from tests.bench.measure import Program, in_turns, run
-from tests.bench.places import ours, peer, written
-from tests.bench.programs import made
+from tests.bench.programs import generator
+from tests.bench.programs_under_test import our_program, peer_program, write_json
 from tests.bench.table import Row
 
 __all__ = ["read", "spec", "state", "write"]
@@ -27,93 +27,96 @@ _SDK = {"BENCH_SDK": "tap_core"}
 
 
 def spec(folder: Path, _records: int, rounds: int) -> Iterator[Row]:
-    """What `spec` of a small source costs: all of it is start-up."""
+    """`spec` of a small source, compared with airbyte-cdk."""
     programs = {
-        "ours": ours("small_tap.py", "spec", environment=_SDK),
-        CDK: peer("airbyte_cdk", "source.py", "spec"),
+        "ours": our_program("small_tap.py", "spec", environment=_SDK),
+        CDK: peer_program("airbyte_cdk", "airbyte_source.py", "spec"),
     }
     for name, setting in (("ours", "api_url"), (CDK, "records")):
         run(programs[name], folder / "spec")
-        checks.has_setting(name, folder / "spec", setting)
+        checks.check_setting(name, folder / "spec", setting)
     runs = in_turns(programs, rounds * 3)
     yield Row("source, spec", CDK, runs["ours"].cpu, runs[CDK].cpu, "of theirs", 0.2)
 
 
 def read(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """Eight columns in a full refresh, to a pipe, start-up included."""
-    config = _config(folder, "narrow", records)
-    catalog = _catalog(folder, "narrow", made.NARROW_SCHEMA, "full_refresh")
+    """A full refresh of 8 columns, compared with airbyte-cdk."""
+    config = _write_config(folder, "narrow", records)
+    catalog = _write_catalog(folder, "narrow", generator.NARROW_SCHEMA, "full_refresh")
     arguments = ("read", "--config", config, "--catalog", catalog)
     programs = {
-        "ours": ours("tap.py", *arguments, environment=_SDK),
-        CDK: peer("airbyte_cdk", "source.py", *arguments),
+        "ours": our_program("tap.py", *arguments, environment=_SDK),
+        CDK: peer_program("airbyte_cdk", "airbyte_source.py", *arguments),
     }
     for name, program in programs.items():
         run(program, folder / "output")
-        found = checks.airbyte_rows(folder / "output", "narrow")
-        checks.same_rows(name, found, made.narrow(records))
+        found = checks.read_airbyte_records(folder / "output", "narrow")
+        checks.compare_rows(name, found, generator.narrow(records))
     runs = in_turns(programs, rounds)
-    what = f"source, {records:,} records of 8 columns"
-    yield Row(what, CDK, runs["ours"].cpu, runs[CDK].cpu, "times less", 3)
+    title = f"source, {records:,} records of 8 columns"
+    yield Row(title, CDK, runs["ours"].cpu, runs[CDK].cpu, "times less", 3)
 
 
 def state(folder: Path, records: int, _rounds: int) -> Iterator[Row]:
-    """How many bytes of state many small partitions of ten records write, beside the records."""
+    """The bytes of states of partitions with ten records, compared with those of the records."""
     parts, output = records // 10, folder / "output"
-    config = _config(folder, "parted", 10, parts)
-    catalog = _catalog(folder, "parted", made.PART_SCHEMA, "incremental")
-    run(ours("tap.py", "read", "--config", config, "--catalog", catalog, environment=_SDK), output)
-    wanted = (record for part in range(parts) for record in made.of_context(part, 10))
-    checks.same_rows("ours", checks.airbyte_rows(output, "parted"), wanted)
-    *_, newest = made.narrow(10)
-    finished = partial(_are_finished, parts=parts, at=newest["updated_at"])
-    checks.has_stream_state("ours", output, "parted", finished)
-    sizes = checks.airbyte_sizes(output)
-    of_states, of_records = (sizes[kind] / MEBIBYTE for kind in ("STATE", "RECORD"))
-    what = f"source, {parts:,} partitions of 10, states"
-    yield Row(what, "the records", of_states, of_records, "of theirs", 1, "MiB")
+    config = _write_config(folder, "partitioned", 10, parts)
+    catalog = _write_catalog(folder, "partitioned", generator.PARTITION_SCHEMA, "incremental")
+    run(
+        our_program("tap.py", "read", "--config", config, "--catalog", catalog, environment=_SDK),
+        output,
+    )
+    expected = (record for part in range(parts) for record in generator.partition(part, 10))
+    checks.compare_rows("ours", checks.read_airbyte_records(output, "partitioned"), expected)
+    *_, last = generator.narrow(10)
+    is_complete = partial(_is_complete, parts=parts, bookmark=last["updated_at"])
+    checks.check_stream_state("ours", output, "partitioned", is_complete)
+    nbytes = checks.count_airbyte_bytes(output)
+    sizes = nbytes["STATE"] / MEBIBYTE, nbytes["RECORD"] / MEBIBYTE
+    title = f"source, {parts:,} partitions of 10, states"
+    yield Row(title, "the records", *sizes, "of theirs", 1, "MiB")
 
 
 def write(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """A load to Delta Lake through `write`, beside the same records with the Singer command."""
-    catalog = _catalog(folder, "narrow", made.NARROW_SCHEMA, "full_refresh")
-    source = ("--config", _config(folder, "narrow", records))
+    """A load to Delta Lake with `write`, compared with the same load under Singer."""
+    catalog = _write_catalog(folder, "narrow", generator.NARROW_SCHEMA, "full_refresh")
+    source = ("--config", _write_config(folder, "narrow", records))
     feeds = {"ours": ("read", *source, "--catalog", catalog), SINGER: source}
     programs = {}
     for name, arguments in feeds.items():
         feed = folder / f"{name}.jsonl"
-        run(ours("tap.py", *arguments, environment=_SDK), feed)
+        run(our_program("tap.py", *arguments, environment=_SDK), feed)
         programs[name] = _load(folder, feed, name, catalog)
     for name, program in programs.items():
         run(program)
-        run(peer("dlt", "read_delta.py", str(folder / name), "narrow", str(records)))
+        run(peer_program("dlt", "check_delta.py", str(folder / name), "narrow", str(records)))
     runs = in_turns(programs, rounds)
-    what = f"destination, {records:,} records to Delta Lake"
-    yield Row(what, SINGER, runs["ours"].cpu, runs[SINGER].cpu, "of theirs", 1.15)
-    mine, theirs = runs["ours"].own_cpu, runs[SINGER].own_cpu
-    yield Row(f"{what}, its Python process", SINGER, mine, theirs, "of theirs")
+    title = f"destination, {records:,} records to Delta Lake"
+    yield Row(title, SINGER, runs["ours"].cpu, runs[SINGER].cpu, "of theirs", 1.15)
+    own_cpu = runs["ours"].own_cpu, runs[SINGER].own_cpu
+    yield Row(f"{title}, its Python process", SINGER, *own_cpu, "of theirs")
 
 
 def _load(folder: Path, feed: Path, name: str, catalog: str) -> Program:
-    place = folder / name
-    settings = {"path": str(place), "format": "delta", "write_mode": "append"}
-    words = ("write", "--catalog", catalog) if name == "ours" else ()
-    return ours(
+    tables = folder / name
+    settings = {"path": str(tables), "format": "delta", "write_mode": "append"}
+    command = ("write", "--catalog", catalog) if name == "ours" else ()
+    return our_program(
         "target.py",
-        *words,
+        *command,
         "--config",
-        written(folder / f"{name}.json", settings),
+        write_json(folder / f"{name}.json", settings),
         feed=feed,
-        before=partial(shutil.rmtree, place, ignore_errors=True),
+        before=partial(shutil.rmtree, tables, ignore_errors=True),
     )
 
 
-def _config(folder: Path, case: str, records: int, parts: int = 0) -> str:
+def _write_config(folder: Path, case: str, records: int, parts: int = 0) -> str:
     settings = {"case": case, "records": records, "parts": parts}
-    return written(folder / f"{case}.json", settings)
+    return write_json(folder / f"{case}.json", settings)
 
 
-def _catalog(folder: Path, name: str, schema: Mapping[str, Any], mode: str) -> str:
+def _write_catalog(folder: Path, name: str, schema: Mapping[str, Any], mode: str) -> str:
     stream = {
         "name": name,
         "json_schema": schema,
@@ -127,11 +130,11 @@ def _catalog(folder: Path, name: str, schema: Mapping[str, Any], mode: str) -> s
         "cursor_field": ["updated_at"],
         "destination_sync_mode": "append",
     }
-    return written(folder / "catalog.json", {"streams": [configured]})
+    return write_json(folder / "catalog.json", {"streams": [configured]})
 
 
-def _are_finished(found: Any, parts: int, at: str) -> bool:
-    """Whether a state says of each partition that it is read to its end."""
-    entries = found["partitions"]
-    whole = len({json.dumps(entry["context"]) for entry in entries}) == parts
-    return whole and all(entry["replication_key_value"] == at for entry in entries)
+def _is_complete(state: Any, parts: int, bookmark: str) -> bool:
+    """Return True if a state has all partitions, each with the last bookmark."""
+    entries = state["partitions"]
+    has_all = len({json.dumps(entry["context"]) for entry in entries}) == parts
+    return has_all and all(entry["replication_key_value"] == bookmark for entry in entries)

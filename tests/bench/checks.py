@@ -1,7 +1,7 @@
-"""What was written, read back: nobody wins by doing less.
+"""Checks of the output of programs, without which a result would mean nothing.
 
-An output is compared with what the generator must have given, row by row and
-value by value; times of extraction and the tool's own columns are the tool's.
+The records of an output are compared with those of the generator, value by value. Extraction times
+and the metadata columns of a program are not compared.
 """
 
 from __future__ import annotations
@@ -15,92 +15,94 @@ from typing import Any, TypeAlias
 
 __all__ = [
     "WrongRowsError",
-    "airbyte_rows",
-    "airbyte_sizes",
-    "has_last_state",
-    "has_setting",
-    "has_stream_state",
-    "same_rows",
-    "singer_rows",
+    "check_last_state",
+    "check_setting",
+    "check_stream_state",
+    "compare_rows",
+    "count_airbyte_bytes",
+    "read_airbyte_records",
+    "read_singer_records",
 ]
 
 Records: TypeAlias = Iterable[Mapping[str, Any]]
 
 
 class WrongRowsError(Exception):
-    """An output is not what it must be: its time means nothing."""
+    """An output is not as expected, so that the time of its program means nothing."""
 
 
-def singer_rows(path: Path, stream: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the records of a stream of Singer's."""
-    for message in _messages(path):
+def read_singer_records(path: Path, stream: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the records of a stream in a file of Singer messages."""
+    for message in _read_messages(path):
         if message["type"] == "RECORD" and message["stream"] == stream:
             yield message["record"]
 
 
-def airbyte_rows(path: Path, stream: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the records of a stream of Airbyte's."""
-    for message in _messages(path):
+def read_airbyte_records(path: Path, stream: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the records of a stream in a file of Airbyte messages."""
+    for message in _read_messages(path):
         if message["type"] == "RECORD" and message["record"]["stream"] == stream:
             yield message["record"]["data"]
 
 
-def same_rows(who: str, found: Records, wanted: Records) -> None:
+def compare_rows(program: str, found: Records, expected: Records) -> None:
     """Compare two sequences of records.
 
     Raises:
-        WrongRowsError: they differ; the first difference is shown.
+        WrongRowsError: They differ. The message shows the first difference.
     """
-    for number, (one, other) in enumerate(zip_longest(found, wanted)):
-        if one != other:
-            message = f"{who}: record {number} is {one!r}, and must be {other!r}"
+    for number, (row, expected_row) in enumerate(zip_longest(found, expected)):
+        if row != expected_row:
+            message = f"{program}: record {number} is {row!r} instead of {expected_row!r}"
             raise WrongRowsError(message)
 
 
-def has_last_state(who: str, path: Path, holds: Callable[[Any], bool]) -> None:
-    """Check that the last message is a state that holds what it must.
+def check_last_state(program: str, path: Path, is_valid: Callable[[Any], bool]) -> None:
+    """Check that the last message is a valid state.
 
     Raises:
-        WrongRowsError: it is not.
+        WrongRowsError: The last message is not a state, or the state is not valid.
     """
     last = None
-    for last in _messages(path):  # noqa: B007 - the last one is wanted
+    for last in _read_messages(path):  # noqa: B007 - only the last message is needed
         pass
-    if last is None or last["type"] != "STATE" or not holds(last["value"]):
-        message = f"{who}: the last message is {str(last)[:300]}"
+    if last is None or last["type"] != "STATE" or not is_valid(last["value"]):
+        message = f"{program}: the last message is {str(last)[:300]}"
         raise WrongRowsError(message)
 
 
-def has_stream_state(who: str, path: Path, stream: str, holds: Callable[[Any], bool]) -> None:
-    """Check that the last of Airbyte's states of a stream holds what it must.
+def check_stream_state(
+    program: str, path: Path, stream: str, is_valid: Callable[[Any], bool]
+) -> None:
+    """Check the last state of a stream in a file of Airbyte messages.
 
     Raises:
-        WrongRowsError: it does not, or there is none.
+        WrongRowsError: There is no state of the stream, or it is not valid.
     """
     last = None
-    for message in _messages(path):
+    for message in _read_messages(path):
         if message["type"] == "STATE":
-            found = message["state"]["stream"]
-            last = found if found["stream_descriptor"]["name"] == stream else last
-    if last is None or not holds(last["stream_state"]):
-        message = f"{who}: the last state of {stream} is {str(last)[:300]}"
+            state = message["state"]["stream"]
+            last = state if state["stream_descriptor"]["name"] == stream else last
+    if last is None or not is_valid(last["stream_state"]):
+        message = f"{program}: the last state of {stream} is {str(last)[:300]}"
         raise WrongRowsError(message)
 
 
-def has_setting(who: str, path: Path, name: str) -> None:
-    """Check that there is one specification and that it has a setting.
+def check_setting(program: str, path: Path, name: str) -> None:
+    """Check that a file of Airbyte messages has one specification, with a setting of this name.
 
     Raises:
-        WrongRowsError: it is not so.
+        WrongRowsError: There is no specification, or several, or the setting is missing.
     """
-    found = [message["spec"] for message in _messages(path) if message["type"] == "SPEC"]
-    if [name in one["connectionSpecification"]["properties"] for one in found] != [True]:
-        message = f"{who}: the specification is {str(found)[:300]}"
+    specs = [message["spec"] for message in _read_messages(path) if message["type"] == "SPEC"]
+    if [name in spec["connectionSpecification"]["properties"] for spec in specs] != [True]:
+        message = f"{program}: the specification is {str(specs)[:300]}"
         raise WrongRowsError(message)
 
 
-def airbyte_sizes(path: Path) -> Counter[str]:
-    """Return how many bytes the messages of each type take."""
+def count_airbyte_bytes(path: Path) -> Counter[str]:
+    """Return the bytes of the messages of each type."""
     sizes: Counter[str] = Counter()
     with path.open("rb") as lines:
         for line in lines:
@@ -108,6 +110,6 @@ def airbyte_sizes(path: Path) -> Counter[str]:
     return sizes
 
 
-def _messages(path: Path) -> Iterator[Any]:
+def _read_messages(path: Path) -> Iterator[Any]:
     with path.open("rb") as lines:
         yield from map(json.loads, lines)

@@ -1,9 +1,9 @@
-"""Reading on a cluster: beside one partition after another, and beside one process.
+"""Benchmarks of reading on a Spark cluster.
 
-The cluster is a real one, a master and workers on loopback, of PySpark's own
-package; it stands before anything is measured. CPU is told by the kind of process, and as a
-slope: between a run of few and one of many records, so that what Spark's start costs is in
-neither. Every table is read back and compared before its figure counts.
+The cluster is a real one: a master and workers on loopback from the PySpark package, started before
+anything is measured. CPU time is measured by the role of processes. The cost per record is the
+slope between a run of few and a run of many records, so that it does not include the start of
+Spark. Each table is read and compared with the generator before its figure is used.
 """
 
 from __future__ import annotations
@@ -28,34 +28,35 @@ from urllib.parse import unquote
 
 from tests.bench import checks, simulation
 from tests.bench.measure import Program, run
-from tests.bench.pages import serving
-from tests.bench.places import PROGRAMS, ROOT, ours, written
-from tests.bench.programs import made
-from tests.bench.roles import Roles, Usage
+from tests.bench.page_server import serve_pages
+from tests.bench.process_roles import RoleWatcher, Usage
+from tests.bench.programs import generator
+from tests.bench.programs_under_test import PROGRAMS, ROOT, our_program, write_json
 from tests.bench.table import Row
 from tests.cluster.standalone import Standalone
 
-__all__ = ["cpu", "many", "simulated", "slow_pages", "whole"]
+__all__ = ["cpu", "hundred_executors", "load", "many_partitions", "slow_pages"]
 
 MEBIBYTE = 1 << 20
 PARTS = 8
 SLOTS = 4
-HUNDRED = 100
-ALONE = "the tap in one process"
-SPOOLED = "the tap and the target's spool, in a pipe"
-TAP = "spread_tap:SpreadTap"
+EXECUTORS = 100
+IN_ORDER = "one after the other"
+TAP_ALONE = "the tap in one process"
+TAP_AND_SPOOL = "the tap and the target up to its spool, in a pipe"
+TAP = "partitioned_tap:PartitionedTap"
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster, and the folder in which runs on it work."""
+    """A cluster, and the folder for the files of its runs."""
 
     spark: Standalone
     folder: Path
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What a target needs to know of it."""
+        """The settings of a target that uses this cluster."""
         staging = self.folder / "staging"
         staging.mkdir(exist_ok=True)
         return {
@@ -70,21 +71,21 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What a run cost: seconds on the clock, and what its processes used."""
+class RunCost:
+    """The elapsed seconds of a run, and the usage of its processes."""
 
     wall: float
     usage: Usage
 
     @property
-    def reading(self) -> float:
-        """CPU seconds of the cluster's executors: their JVMs and their Python."""
+    def executor_cpu(self) -> float:
+        """CPU seconds of the executors: their JVMs and Python processes."""
         return self.usage.seconds("executor", "worker")
 
 
 @contextmanager
-def clustered(folder: Path, slots: int = SLOTS) -> Iterator[Cluster]:
-    """Start two workers of so many slots each, which find the programs of benchmarks."""
+def start_cluster(folder: Path, slots: int = SLOTS) -> Iterator[Cluster]:
+    """Start two workers whose Python path contains the programs of benchmarks."""
     paths = os.pathsep.join((str(ROOT), str(PROGRAMS)))
     environ = {"PYTHONPATH": paths, "LOGLEVEL": "WARNING"}
     with Standalone(folder / "cluster", cores=slots, environ=environ) as spark:
@@ -92,100 +93,113 @@ def clustered(folder: Path, slots: int = SLOTS) -> Iterator[Cluster]:
 
 
 def slow_pages(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """Eight partitions of slow pages, on two workers of four slots, beside one after the other."""
-    asked: list[float] = []
+    """Eight partitions on two workers of four slots, compared with one partition at a time."""
+    times: list[float] = []
     walls: dict[bool, list[float]] = {True: [], False: []}
     reading: dict[bool, list[float]] = {True: [], False: []}
     with (
-        serving(records, page=1_000, pause=0.1, asked=asked) as url,
-        clustered(folder) as cluster,
+        serve_pages(records, page=1_000, delay=0.1, times=times) as url,
+        start_cluster(folder) as cluster,
     ):
         for _ in range(rounds):
-            for spread in (True, False):
-                asked.clear()
+            for on_executors in (True, False):
+                times.clear()
                 tap = {"parts": PARTS, "records": records, "url": url}
-                done = ran(cluster, "spread" if spread else "alone", tap, spread=spread)
-                walls[spread].append(done.wall)
-                reading[spread].append(max(asked) - min(asked))
-    what = f"{PARTS} partitions of {records:,} records in slow pages, 2 workers of 4 slots"
-    beside = "one after the other"
-    yield Row(f"{what}: reading", beside, *_medians(reading), "times less", 6, "wall s")
-    yield Row(f"{what}: the whole run", beside, *_medians(walls), "times less", 6, "wall s")
+                name = "executors" if on_executors else "driver"
+                cost = run_and_check(cluster, name, tap, on_executors=on_executors)
+                walls[on_executors].append(cost.wall)
+                reading[on_executors].append(max(times) - min(times))
+    title = f"cluster, {PARTS} partitions of {records:,} records in slow pages"
+    title += ", 2 workers of 4 slots: reading"
+    yield Row(title, IN_ORDER, *_medians(reading), "times less", 6, "wall s")
+    yield Row("the same, the whole run", IN_ORDER, *_medians(walls), "times less", 6, "wall s")
 
 
-def many(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """Many small partitions, beside a quarter of them; memory of a driver with a heap of 1 GiB."""
+def many_partitions(folder: Path, records: int, rounds: int) -> Iterator[Row]:
+    """Many small partitions, compared with a quarter as many; the memory of the driver."""
     few = records // 4
-    with clustered(folder) as cluster:
+    with start_cluster(folder) as cluster:
         counts = (PARTS, few, records)
-        runs: dict[int, list[Ran]] = {count: [] for count in counts}
+        costs: dict[int, list[RunCost]] = {count: [] for count in counts}
         for _ in range(rounds):
             for count in counts:
                 tap = {"parts": count, "records": 10}
-                runs[count].append(ran(cluster, f"many-{count}", tap))
-    walls = {count: median(run.wall for run in found) for count, found in runs.items()}
-    what = f"{records:,} partitions of 10"
-    some, all_ = (walls[count] - walls[PARTS] for count in (few, records))
-    yield Row(
-        f"{what}, start apart", f"4 times {few:,}", all_, 4 * some, "of theirs", 1.2, "wall s"
-    )
-    for role, wanted in (("driver", 150), ("driver's JVM", 1_500)):
-        most = max(run.usage.memory[role] for run in runs[records]) / MEBIBYTE
-        yield Row(f"{what}, memory of the {role}", "", most, None, "below", wanted, "MiB")
+                costs[count].append(run_and_check(cluster, f"many-{count}", tap))
+    walls = {count: median(cost.wall for cost in found) for count, found in costs.items()}
+    title = f"cluster, {records:,} partitions of 10 records, without the start"
+    few_wall, many_wall = (walls[count] - walls[PARTS] for count in (few, records))
+    fewer = f"4 times {few:,}"
+    yield Row(title, fewer, many_wall, 4 * few_wall, "of theirs", 1.2, "wall s")
+    for role, process, limit in (
+        ("driver", "the driver's Python", 150),
+        ("driver's JVM", "its JVM, with a heap of 1 GiB", 1_500),
+    ):
+        peak = max(cost.usage.memory[role] for cost in costs[records]) / MEBIBYTE
+        yield Row(f"the same, memory of {process}", "", peak, None, "value", limit, "MiB")
 
 
 def cpu(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """Partitions made in memory, read by Spark's workers, beside the same engine in one process."""
+    """Partitions generated in memory, read by Spark's workers, compared with one process."""
     few = records // 8
     sizes = [f"{PARTS}:{PARTS}:{count // PARTS}" for count in (few, few, records)]
-    costs: dict[str, list[float]] = {"ours": [], ALONE: [], SPOOLED: []}
+    costs: dict[str, list[float]] = {"ours": [], TAP_ALONE: [], TAP_AND_SPOOL: []}
     for _ in range(rounds):
-        _, less, more = _steps(folder, "local[2]", sizes)
-        costs["ours"].append(_slope(_total(less), _total(more), few, records))
-        for name, program in ((ALONE, _tap), (SPOOLED, _spooled)):
-            cheap, dear = (run(program(folder, count)).cpu for count in (few, records))
-            costs[name].append(_slope(cheap, dear, few, records))
-    what = f"{records:,} records of {PARTS} partitions in memory, read in Spark's workers"
-    ours_ = median(costs["ours"])
-    yield Row(what, ALONE, ours_, median(costs[ALONE]), "of theirs", 1.5, "CPU us a record")
-    yield Row(what, SPOOLED, ours_, median(costs[SPOOLED]), "of theirs", 1.5, "CPU us a record")
+        _, small, large = _run_steps(folder, "local[2]", sizes)
+        costs["ours"].append(_slope(_sum_cpu(small), _sum_cpu(large), few, records))
+        for name, program in ((TAP_ALONE, _tap), (TAP_AND_SPOOL, _tap_and_spool)):
+            small_cpu, large_cpu = (run(program(folder, count)).cpu for count in (few, records))
+            costs[name].append(_slope(small_cpu, large_cpu, few, records))
+    title = f"cluster, {records:,} records in memory, read in Spark's workers into a shared folder"
+    title += ", JVM included"
+    ours = median(costs["ours"])
+    for name in (TAP_ALONE, TAP_AND_SPOOL):
+        yield Row(title, name, ours, median(costs[name]), "of theirs", 1.5, "CPU µs per record")
 
 
-def whole(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """Partitions made in memory, read and loaded, in executors and by the driver alone."""
+def load(folder: Path, records: int, rounds: int) -> Iterator[Row]:
+    """Partitions generated in memory and loaded to Delta Lake, read by executors or the driver."""
     few = records // 8
     costs: dict[bool, list[float]] = {True: [], False: []}
-    with clustered(folder) as cluster:
+    with start_cluster(folder) as cluster:
         for _ in range(rounds):
-            for spread in (True, False):
-                less, more = (
-                    ran(cluster, f"{spread}-{count}", _memory(count), spread=spread).usage.seconds()
+            for on_executors in (True, False):
+                small, large = (
+                    run_and_check(
+                        cluster,
+                        f"{on_executors}-{count}",
+                        _tap_settings(count),
+                        on_executors=on_executors,
+                    ).usage.seconds()
                     for count in (few, records)
                 )
-                costs[spread].append(_slope(less, more, few, records))
-    what = f"{records:,} records of {PARTS} partitions in memory, read and loaded"
-    beside = "all of it read by the driver"
-    yield Row(what, beside, *_medians(costs), "of theirs", 1.5, "CPU us a record")
+                costs[on_executors].append(_slope(small, large, few, records))
+    title = f"cluster, {records:,} records in memory, read by executors and loaded"
+    peer = "read by the driver alone"
+    yield Row(title, peer, *_medians(costs), "of theirs", 1.5, "CPU µs per record")
 
 
-def simulated(folder: Path, records: int, rounds: int) -> Iterator[Row]:
+def hundred_executors(folder: Path, records: int, rounds: int) -> Iterator[Row]:
     """A run on a hundred executors, simulated with costs that are measured on two."""
-    with clustered(folder) as cluster:
-        costs = _measured(cluster, records)
+    with start_cluster(folder) as cluster:
+        costs = _measure_costs(cluster, records)
     print(costs, file=sys.stderr)
-    job = simulation.JOB
-    for what, each in simulation.variants(job):
-        print(f"{what}: {each}", *simulation.table(each, costs), sep="\n", file=sys.stderr)
-        one, all_ = (simulation.simulated(each, costs, count).wall for count in (1, HUNDRED))
-        wanted = 0.8 * HUNDRED if each == job else None
-        said = f"{HUNDRED} executors, simulated, {what}"
-        yield Row(said, "one executor", all_, one, "times less", wanted, "wall s")
+    for name, workload in simulation.variants():
+        table = simulation.format_table(workload, costs)
+        print(f"{name}: {workload}", *table, sep="\n", file=sys.stderr)
+        one, many = (simulation.simulate(workload, costs, count).wall for count in (1, EXECUTORS))
+        is_main = workload == simulation.WORKLOAD
+        title = f"cluster, {workload.work_units:,} work units of {workload.records:,} records"
+        title += f" on {EXECUTORS} executors, simulated with measured costs"
+        if not is_main:
+            title += f": {name}"
+        limit = 0.8 * EXECUTORS if is_main else None
+        yield Row(title, "one executor", many, one, "times less", limit, "wall s")
 
 
-def _measured(cluster: Cluster, records: int) -> simulation.Costs:
-    """Return what a run costs: from steps of one application, and from two whole runs."""
+def _measure_costs(cluster: Cluster, records: int) -> simulation.Costs:
+    """Measure the costs of the simulation with steps of one application and with two loads."""
     many, few, each = 1_000, 64, 10
-    small, *larger = names = [
+    names = [
         f"{parts}:{tasks}:{count}"
         for parts, tasks, count in (
             (few, few, each),
@@ -194,77 +208,89 @@ def _measured(cluster: Cluster, records: int) -> simulation.Costs:
             (few, few, records // few),
         )
     ]
-    steps = (small, *larger, *names * 2)  # the first: what the executors' start costs; then warm
-    cold, *found = _steps(cluster.folder, cluster.spark.master, steps, _keepers(cluster.spark))
-    warm = found[len(larger) :]
-    less, parts, tasks, rows = (
-        min((step for step in warm if step["step"] == name), key=_total) for name in names
+    # The first step includes the start of the executors. The first run of each step is not used,
+    # because Java compiles code.
+    cold, *found = _run_steps(
+        cluster.folder, cluster.spark.master, names * 3, _supervisor_pids(cluster.spark)
     )
-    there, here = ("executor", "worker"), ("driver", "driver's JVM")
-    task, at_task = (_per(parts, tasks, many - few, roles) for roles in (there, here))
-    part, at_part = (_per(less, parts, many - few, roles) for roles in (there, here))
-    record = _per(less, rows, records - few * each, there)
-    short, long = (ran(cluster, f"run-{n}", _memory(n)) for n in (records // PARTS, records))
-    loaded = _slope(short.reading, long.reading, records // PARTS, records) / 1e6
+    warm = found[len(names) - 1 :]
+    base, more_parts, more_tasks, more_records = (
+        min((step for step in warm if step["step"] == name), key=_sum_cpu) for name in names
+    )
+    executor, driver = ("executor", "worker"), ("driver", "driver's JVM")
+    task, driver_task = (
+        _unit_cost(more_parts, more_tasks, many - few, roles) for roles in (executor, driver)
+    )
+    part, driver_part = (
+        _unit_cost(base, more_parts, many - few, roles) for roles in (executor, driver)
+    )
+    record = _unit_cost(base, more_records, records - few * each, executor)
+    short, long = (
+        run_and_check(cluster, f"run-{count}", _tap_settings(count))
+        for count in (records // PARTS, records)
+    )
+    loaded = _slope(short.executor_cpu, long.executor_cpu, records // PARTS, records) / 1e6
     return simulation.Costs(
         fixed=short.wall,
-        job=max(0.0, _total(less, here) - few * (at_part + at_task)),
-        driver_part=at_part,
-        driver_task=at_task,
-        slot=(_total(cold, there) - _total(less, there)) / (2 * SLOTS),
+        job=max(0.0, _sum_cpu(base, driver) - few * (driver_part + driver_task)),
+        driver_work_unit=driver_part,
+        driver_task=driver_task,
+        slot=(_sum_cpu(cold, executor) - _sum_cpu(base, executor)) / (2 * SLOTS),
         task=task,
-        part=part,
+        work_unit=part,
         record=record,
         load=max(0.0, loaded - record),
-        sent=tasks["sent"],
-        result=tasks["result"],
+        sent=more_tasks["sent"],
+        result=more_tasks["result"],
     )
 
 
-def _steps(
+def _run_steps(
     folder: Path, master: str, steps: Sequence[str], roots: Sequence[int] = ()
 ) -> list[dict[str, Any]]:
-    """Let one application read step after step; return what each used."""
-    place = folder / "steps"
-    shutil.rmtree(place, ignore_errors=True)
-    words = (master, str(place), "--steps", *steps, "--roots", *map(str, roots))
-    command = ours("spread_only.py", *words).command
-    done = subprocess.run(command, env=_environment(), capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode(errors="replace")[-3000:]
-    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    """Run steps one after the other in one application, and return the figures of each."""
+    subfolder = folder / "steps"
+    shutil.rmtree(subfolder, ignore_errors=True)
+    arguments = (master, str(subfolder), "--steps", *steps, "--roots", *map(str, roots))
+    command = our_program("distributed_read.py", *arguments).command
+    process = subprocess.run(command, env=_environment(), capture_output=True, check=False)
+    assert process.returncode == 0, process.stderr.decode(errors="replace")[-3000:]
+    figures: list[dict[str, Any]] = json.loads(process.stdout.splitlines()[-1])
+    return figures
 
 
-def _total(step: Mapping[str, Any], roles: Sequence[str] = ()) -> float:
-    """Return the CPU seconds of a step, of some kinds of processes or of all."""
+def _sum_cpu(step: Mapping[str, Any], roles: Sequence[str] = ()) -> float:
+    """Return the CPU seconds of a step by the processes of some roles, or of all."""
     return sum(step["cpu"].get(role, 0.0) for role in roles or step["cpu"])
 
 
-def _per(less: Mapping[str, Any], more: Mapping[str, Any], count: int, roles: Any) -> float:
-    """Return what one of so many costs by which two steps differ."""
-    return max(0.0, (_total(more, roles) - _total(less, roles)) / count)
+def _unit_cost(
+    small: Mapping[str, Any], large: Mapping[str, Any], count: int, roles: Sequence[str]
+) -> float:
+    """Return the CPU seconds per unit, if the large step has ``count`` more units."""
+    return max(0.0, (_sum_cpu(large, roles) - _sum_cpu(small, roles)) / count)
 
 
-def _slope(less: float, more: float, few: int, many: int) -> float:
-    """Return microseconds for each by which two counts differ."""
-    return 1e6 * (more - less) / (many - few)
+def _slope(small: float, large: float, few: int, many: int) -> float:
+    """Return the microseconds per unit between the seconds of few and of many units."""
+    return 1e6 * (large - small) / (many - few)
 
 
 def _tap(folder: Path, records: int) -> Program:
-    config = written(folder / f"tap-{records}.json", _memory(records))
-    return ours("spread_tap.py", "--config", config)
+    config = write_json(folder / f"tap-{records}.json", _tap_settings(records))
+    return our_program("partitioned_tap.py", "--config", config)
 
 
-def _spooled(folder: Path, records: int) -> Program:
-    """Return the tap in a pipe, and behind it the target up to its spool."""
+def _tap_and_spool(folder: Path, records: int) -> Program:
+    """Return a pipe of the tap and of the target up to its spool."""
     settings = {"path": str(folder / "none"), "format": "delta", "write_mode": "append"}
-    target = ours("spool_only.py", "--config", written(folder / "spooled.json", settings))
+    target = our_program("spool_only.py", "--config", write_json(folder / "spool.json", settings))
     tap = _tap(folder, records)
     pipe = f"{shlex.join(tap.command)} | {shlex.join(target.command)}"
     return Program(["sh", "-c", pipe], environment=tap.environment)
 
 
-def _memory(records: int) -> dict[str, int]:
+def _tap_settings(records: int) -> dict[str, int]:
     return {"parts": PARTS, "records": records // PARTS}
 
 
@@ -272,33 +298,44 @@ def _medians(found: Mapping[bool, list[float]]) -> tuple[float, float]:
     return median(found[True]), median(found[False])
 
 
-def ran(cluster: Cluster, name: str, tap: Mapping[str, Any], *, spread: bool = True) -> Ran:
-    """Read with a tap's settings into new tables, in executors or one by one on the driver.
+def run_and_check(
+    cluster: Cluster, name: str, tap: Mapping[str, Any], *, on_executors: bool = True
+) -> RunCost:
+    """Load the records of a tap into new tables, and check the tables.
+
+    Args:
+        cluster: The cluster.
+        name: The name of the folder of the tables.
+        tap: The settings of the tap.
+        on_executors: Whether executors read the partitions. The driver reads one after the other.
 
     Raises:
-        AssertionError: it ended with an error, or a table is not what it must be.
+        AssertionError: The run failed, or a table has wrong rows.
     """
     tables = cluster.folder / name
     shutil.rmtree(tables, ignore_errors=True)
     target = {**cluster.settings, "path": str(tables), "format": "delta", "write_mode": "append"}
     files = (
-        written(cluster.folder / f"{name}-tap.json", tap),
-        written(cluster.folder / f"{name}-target.json", target),
+        write_json(cluster.folder / f"{name}-tap.json", tap),
+        write_json(cluster.folder / f"{name}-target.json", target),
     )
-    words = ("run", "--tap", TAP, "--tap-config", files[0], "--config", files[1])
-    command = ours("target.py", *words, *(() if spread else ("--here", "*"))).command
+    arguments = ["run", "--tap", TAP, "--tap-config", files[0], "--config", files[1]]
+    if not on_executors:
+        arguments += ["--here", "*"]
+    command = our_program("target.py", *arguments).command
     started = time.monotonic()
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
-            command, env=_environment(), stdout=said, stderr=said, cwd=cluster.folder
+            command, env=_environment(), stdout=log, stderr=log, cwd=cluster.folder
         )
-        with Roles(lambda: (process.pid, *_keepers(cluster.spark))) as roles:
+        with RoleWatcher(lambda: (process.pid, *_supervisor_pids(cluster.spark))) as watcher:
             code = process.wait()
-        said.seek(0)
-        assert code == 0, said.read().decode(errors="replace")[-3000:]
+        log.seek(0)
+        assert code == 0, log.read().decode(errors="replace")[-3000:]
     wall = time.monotonic() - started
-    _check(tables, "pages" if "url" in tap else "parted", tap["parts"], tap["records"])
-    return Ran(wall, roles.usage())
+    stream = "pages" if "url" in tap else "partitioned"
+    _check_table(tables / stream, tap["parts"], tap["records"])
+    return RunCost(wall, watcher.usage())
 
 
 def _environment() -> dict[str, str]:
@@ -307,41 +344,41 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable, "LOGLEVEL": level}
 
 
-def _keepers(spark: Standalone) -> list[int]:
+def _supervisor_pids(spark: Standalone) -> list[int]:
     return [worker.supervisor.pid for worker in spark.all if worker.supervisor is not None]
 
 
-def _check(tables: Path, stream: str, parts: int, records: int) -> None:
-    """Compare a table with what the generator gives: all keys, and all values of one part."""
-    table = _read(tables / stream)
-    keys = zip(table["part"].to_pylist(), table["id"].to_pylist(), strict=True)
-    found = Counter(keys)
-    wanted = {(part, number) for part in range(parts) for number in range(records)}
-    if found.keys() != wanted or set(found.values()) != {1}:
-        raise AssertionError(f"{table.num_rows} rows in {stream}, {len(found)} of {len(wanted)}")
-    first = sorted(_rows_of(table, 0), key=lambda row: row["id"])
-    checks.same_rows(str(tables), first, made.of_context(0, records))
+def _check_table(path: Path, parts: int, records: int) -> None:
+    """Compare a table with the generator: all keys, and all values of one partition."""
+    table = _read_table(path)
+    keys = Counter(zip(table["part"].to_pylist(), table["id"].to_pylist(), strict=True))
+    expected = {(part, number) for part in range(parts) for number in range(records)}
+    if keys.keys() != expected or set(keys.values()) != {1}:
+        message = f"{path}: {table.num_rows} rows with {len(keys)} keys instead of {len(expected)}"
+        raise AssertionError(message)
+    first = sorted(_read_partition(table, 0), key=lambda row: row["id"])
+    checks.compare_rows(str(path), first, generator.partition(0, records))
 
 
-def _rows_of(table: Any, part: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a part as the generator gives them."""
+def _read_partition(table: Any, part: int) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a partition with the generator's types."""
     import pyarrow.compute
 
-    chosen = table.filter(pyarrow.compute.equal(table["part"], part))
-    for row in chosen.select(list(made.PART_SCHEMA["properties"])).to_pylist():
+    rows = table.filter(pyarrow.compute.equal(table["part"], part))
+    for row in rows.select(list(generator.PARTITION_SCHEMA["properties"])).to_pylist():
         yield {**row, "updated_at": row["updated_at"].astimezone(timezone.utc).isoformat()}
 
 
-def _read(table: Path) -> Any:
-    """Read the files that a Delta table's log has added and not removed."""
+def _read_table(table: Path) -> Any:
+    """Return the rows of the files that are part of the last version of a Delta table."""
     import pyarrow.parquet
 
-    live: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for commit in sorted((table / "_delta_log").glob("*.json")):
         for action in map(json.loads, commit.read_text().splitlines()):
             if "add" in action:
-                live[unquote(action["add"]["path"])] = None
+                paths[unquote(action["add"]["path"])] = None
             if "remove" in action:
-                live.pop(unquote(action["remove"]["path"]), None)
-    files = [str(table / path) for path in live]
+                paths.pop(unquote(action["remove"]["path"]), None)
+    files = [str(table / path) for path in paths]
     return pyarrow.parquet.ParquetDataset(files).read()

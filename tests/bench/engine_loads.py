@@ -1,7 +1,7 @@
 """Loads through a warm engine and without Spark, compared with dlt.
 
-The CPU time of a load through the engine is that of the run and of the engine together. The engine
-has been used before, as in production: the first loads compile Spark's code.
+The CPU time of a load through the engine is that of the run and of the engine together. Loads that
+warm the engine are not measured: in the first ones Java compiles Spark's code.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.bench.loads import check_delta, check_parquet, dlt, remover, tap_output
+from tests.bench.loads import check_delta, check_parquet, dlt_load, remover, write_tap_output
 from tests.bench.measure import Cost, Program, Runs, run
-from tests.bench.places import ROOT, ours, written
+from tests.bench.programs_under_test import ROOT, our_program, write_json
 from tests.bench.small_loads import (
     DELTA_RS,
     DLT,
@@ -34,7 +34,7 @@ from tests.bench.table import Row
 __all__ = ["warm_loads", "warm_many_upserts", "warm_upserts"]
 
 WARM_UP = {5: 20, 100: 3}
-"""Loads through the engine before the first that is measured, by the number of their streams."""
+"""Loads through the engine before the first measured one, by the number of streams."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -52,14 +52,14 @@ def warm_many_upserts(folder: Path, records: int, rounds: int) -> Iterator[Row]:
 def warm_loads(folder: Path, records: int, rounds: int) -> Iterator[Row]:
     """Loads into new tables of Parquet and Delta Lake through a warm engine, compared with dlt."""
     for table_format in ("parquet", "delta"):
-        place = folder / table_format
-        place.mkdir()
-        yield from _compare_load(place, table_format, records, rounds)
+        subfolder = folder / table_format
+        subfolder.mkdir()
+        yield from _compare_load(subfolder, table_format, records, rounds)
 
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine of a benchmark, with a cache of its own that contains the user's jars.
+    """An engine of a benchmark, with a separate cache folder that links to the user's jars.
 
     Attributes:
         config: The path of the configuration.
@@ -70,15 +70,17 @@ class Engine:
     environment: Mapping[str, str]
 
     def command(self, action: str) -> None:
-        """Run `target-spark engine`; what a benchmark measures does not include it."""
+        """Run a command of `target-spark engine`, which is not measured."""
         program = "from target_spark.target import TargetSpark; TargetSpark.cli()"
         command = [sys.executable, "-c", program, "engine", action, "--config", self.config]
-        inherited = {k: v for k, v in os.environ.items() if k not in _UNWANTED}
+        inherited = {
+            key: value for key, value in os.environ.items() if key not in _REMOVED_VARIABLES
+        }
         subprocess.run(command, env={**inherited, **self.environment}, check=True)
 
     def target(self) -> Program:
-        """Return target-spark, which finds the engine."""
-        return ours("target.py", "--config", self.config, environment=self.environment)
+        """Return target-spark with this engine."""
+        return our_program("target.py", "--config", self.config, environment=self.environment)
 
     def cpu(self) -> float:
         """Return the CPU seconds of the engine and its JVM so far."""
@@ -89,7 +91,7 @@ class Engine:
         return sum(map(_process_cpu, {str(engine), *children}))
 
 
-_UNWANTED = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"})
+_REMOVED_VARIABLES = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"})
 
 
 def _compare_upserts(
@@ -98,44 +100,44 @@ def _compare_upserts(
     first, second = folder / "first", folder / "second"
     write_streams(first, streams, 0, records)
     write_streams(second, streams, records // 2, records)
-    places = {OURS: folder / "ours", DELTA_RS: folder / "delta-rs", DLT: folder / "dlt"}
-    with _start_engine(folder, {"path": str(places[OURS]), "job": "bench"}) as engine:
+    folders = {OURS: folder / "ours", DELTA_RS: folder / "delta-rs", DLT: folder / "dlt"}
+    with _start_engine(folder, {"path": str(folders[OURS]), "job": "bench"}) as engine:
         programs = {
             OURS: engine.target(),
-            DELTA_RS: our_target(places[DELTA_RS], small_batches="delta-rs"),
-            DLT: dlt_upsert(places[DLT]),
+            DELTA_RS: our_target(folders[DELTA_RS], small_batches="delta-rs"),
+            DLT: dlt_upsert(folders[DLT]),
         }
-        for name, place in places.items():
-            programs[name] = load_first(programs[name], place, first, second)
+        for name, tables in folders.items():
+            programs[name] = load_first(programs[name], tables, first, second)
         runs = _run_in_turns(programs, engine, rounds, warm_up=WARM_UP[streams])
-    for place in places.values():
-        check_rows(place, streams, records)
-    what = f"target, {streams} x {records} rows upserted into existing Delta tables"
+    for tables in folders.values():
+        check_rows(tables, streams, records)
+    prefix = f"target, {streams} x {records} rows upserted into existing Delta tables"
     dlt = runs[DLT]
-    shown = f"{what}, warm engine"
-    yield Row(shown, DLT, runs[OURS].cpu, dlt.cpu, "of theirs", cpu)
-    yield Row(shown, DLT, runs[OURS].wall, dlt.wall, "of theirs", wall, "wall s")
-    yield Row(f"{shown}: the run alone", DLT, runs[OURS].own_cpu, dlt.cpu, "of theirs")
-    shown = f"{what}, small_batches: delta-rs"
-    yield Row(shown, DLT, runs[DELTA_RS].cpu, dlt.cpu, "of theirs", 1.3)
-    yield Row(shown, DLT, runs[DELTA_RS].wall, dlt.wall, "of theirs", 1, "wall s")
+    title = f"{prefix}, warm engine"
+    yield Row(title, DLT, runs[OURS].cpu, dlt.cpu, "of theirs", cpu)
+    yield Row(title, DLT, runs[OURS].wall, dlt.wall, "of theirs", wall, "wall s")
+    yield Row(f"{title}: the run alone", DLT, runs[OURS].own_cpu, dlt.cpu, "of theirs")
+    title = f"{prefix}, small_batches: delta-rs"
+    yield Row(title, DLT, runs[DELTA_RS].cpu, dlt.cpu, "of theirs", 1.3)
+    yield Row(title, DLT, runs[DELTA_RS].wall, dlt.wall, "of theirs", 1, "wall s")
 
 
 def _compare_load(folder: Path, table_format: str, records: int, rounds: int) -> Iterator[Row]:
-    feed, place = tap_output(folder, "narrow", records), folder / "ours"
-    settings = {"path": str(place), "format": table_format, "write_mode": "append"}
+    feed, tables = write_tap_output(folder, "narrow", records), folder / "ours"
+    settings = {"path": str(tables), "format": table_format, "write_mode": "append"}
     with _start_engine(folder, settings) as engine:
         programs = {
-            OURS: replace(engine.target(), feed=feed, before=remover(place)),
-            DLT: dlt(folder, feed, "narrow", table_format),
+            OURS: replace(engine.target(), feed=feed, before=remover(tables)),
+            DLT: dlt_load(folder, feed, "narrow", table_format),
         }
         runs = _run_in_turns(programs, engine, rounds, warm_up=5)
     check = check_delta if table_format == "delta" else check_parquet
-    for tables in (place, folder / "dlt"):
-        check(tables, "narrow", records)
-    what = f"target, {records:,} records into a new table ({table_format}), warm engine"
-    yield Row(what, "dlt", runs[OURS].cpu, runs[DLT].cpu, "of theirs", 0.7)
-    yield Row(what, "dlt", runs[OURS].wall, runs[DLT].wall, "of theirs", unit="wall s")
+    for loaded in (tables, folder / "dlt"):
+        check(loaded, "narrow", records)
+    title = f"target, {records:,} records into a new table ({table_format}), warm engine"
+    yield Row(title, "dlt", runs[OURS].cpu, runs[DLT].cpu, "of theirs", 0.7)
+    yield Row(title, "dlt", runs[OURS].wall, runs[DLT].wall, "of theirs", unit="wall s")
 
 
 @contextmanager
@@ -147,7 +149,7 @@ def _start_engine(folder: Path, settings: Mapping[str, Any]) -> Iterator[Engine]
     cache.mkdir(parents=True, mode=0o700)
     (cache / "ivy").symlink_to(cache_folder() / "ivy")
     environment = {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder / "cache")}
-    engine = Engine(written(folder / "ours.json", settings), environment)
+    engine = Engine(write_json(folder / "ours.json", settings), environment)
     engine.command("start")
     try:
         yield engine
@@ -158,7 +160,7 @@ def _start_engine(folder: Path, settings: Mapping[str, Any]) -> Iterator[Engine]
 def _run_in_turns(
     programs: Mapping[str, Program], engine: Engine, rounds: int, *, warm_up: int
 ) -> dict[str, Runs]:
-    """Run each program in turns after loads that warm the engine; add the engine's CPU time."""
+    """Warm the engine and run the programs in turns; add the CPU time of the engine to ours."""
     for _ in range(warm_up):
         run(programs[OURS])
     costs: dict[str, list[Cost]] = {name: [] for name in programs}
@@ -169,7 +171,7 @@ def _run_in_turns(
             more = engine.cpu() - before if name == OURS else 0
             costs[name].append(replace(cost, cpu=cost.cpu + more))
             print(".", end="", flush=True, file=sys.stderr)
-    return {name: Runs(tuple(of_one)) for name, of_one in costs.items()}
+    return {name: Runs(tuple(program_costs)) for name, program_costs in costs.items()}
 
 
 def _process_cpu(pid: str) -> float:

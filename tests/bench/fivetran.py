@@ -1,8 +1,8 @@
-"""Fivetran's interface: our connector beside Fivetran's own library, our destination beside Spark.
+"""Benchmarks of Fivetran's interface.
 
-Servers are processes of their own, called by gRPC from here; what a call costs
-is the CPU of the server's processes between its begin and its end. What was sent or written is
-compared, too.
+A connector is compared with Fivetran's library, and the destination with hand-written programs for
+Spark. The servers are separate processes that are called by gRPC; the cost of a call is the CPU
+time of the server's process tree during the call. The records and rows are compared, too.
 """
 
 from __future__ import annotations
@@ -25,155 +25,179 @@ from fivetran_tester.known_tables import KnownColumn, to_message
 from fivetran_tester.server_pool import Servers
 from tap_core.protocols.fivetran import proto_messages
 from tests.bench import checks
-from tests.bench.batches import COLUMNS, DDL, EXPANDING, expanding, packed, plain, rows
+from tests.bench.batch_files import (
+    COLUMNS,
+    COMPRESSIBLE_COLUMNS,
+    DDL,
+    compressible_rows,
+    csv_rows,
+    write_encrypted,
+    write_plain,
+)
 from tests.bench.measure import Program
-from tests.bench.places import ours, peer
-from tests.bench.programs import made
+from tests.bench.process_tree import PeakMemory, tree_cpu_seconds
+from tests.bench.programs import generator
+from tests.bench.programs_under_test import our_program, peer_program
 from tests.bench.table import Row
-from tests.bench.trees import Memory, cpu_of
 
 __all__ = ["memory", "merge", "update", "write"]
 
-SDK, BY_HAND = "fivetran-connector-sdk", "Spark reads plain CSV"
+SDK, CSV, MERGE = "fivetran-connector-sdk", "Spark reads plain CSV", "a hand-written MERGE"
 MEBIBYTE, MICRO = 1 << 20, 1e6
 _FILES = 4
 
 
 def update(_folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """Update of small records, CPU of the server per record."""
+    """A connector's Update of small records, compared with the server of Fivetran's library."""
     programs = {
-        "ours": ours("tap.py", environment={"BENCH_SDK": "tap_core"}),
-        SDK: peer("fivetran_sdk", "fivetran_peer.py", environment={"BENCH_RECORDS": str(records)}),
+        "ours": our_program("tap.py", environment={"BENCH_SDK": "tap_core"}),
+        SDK: peer_program(
+            "fivetran_sdk", "fivetran_connector.py", environment={"BENCH_RECORDS": str(records)}
+        ),
     }
     settings = {"case": "narrow", "records": str(records)}
     costs: dict[str, list[float]] = {name: [] for name in programs}
     for turn in range(rounds + 1):
         for name, program in programs.items():
-            with _served(program) as server:  # a fresh one, since theirs serves one Update
+            with _serve(program) as server:  # a new one, because theirs serves only one Update
                 server.client.call("Schema", proto_messages.SchemaRequest(configuration=settings))
                 if turn:
-                    costs[name].append(_cost(server, partial(_drain, server.client, settings)))
+                    read_all = partial(_discard_records, server.client, settings)
+                    costs[name].append(_measure_call(server, read_all))
                 else:
-                    found = _records(server.client, settings)
-                    checks.same_rows(name, found, made.narrow(records))
-    each = {name: median(found) / records * MICRO for name, found in costs.items()}
-    what = f"connector, Update of {records:,} records of 8 columns"
-    yield Row(what, SDK, each["ours"], each[SDK], "times less", 2, "CPU us a record")
+                    found = _read_records(server.client, settings)
+                    checks.compare_rows(name, found, generator.narrow(records))
+    cpu = {name: median(seconds) / records * MICRO for name, seconds in costs.items()}
+    title = f"connector, Update of {records:,} records of 8 columns"
+    yield Row(title, SDK, cpu["ours"], cpu[SDK], "times less", 2, "CPU µs per record")
 
 
 def write(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """A batch of rows of 20 columns into an empty Delta table, beside Spark and plain CSV."""
-    each = -(-records // _FILES)
-    files, paths = packed(folder, "packed", COLUMNS, rows(range(records)), each)
-    bare = plain(folder, "plain", COLUMNS, rows(range(records)), each)
-    mine, theirs = [], []
-    with _destination(folder) as destination, _by_hand() as hand:
+    """A batch of 20 columns into an empty Delta table, compared with Spark reading plain CSV."""
+    file_rows = -(-records // _FILES)
+    files, paths = write_encrypted(
+        folder, "encrypted", COLUMNS, csv_rows(range(records)), file_rows
+    )
+    plain = write_plain(folder, "plain", COLUMNS, csv_rows(range(records)), file_rows)
+    ours, theirs = [], []
+    with _start_destination(folder) as destination, _start_csv_load() as csv_load:
         for turn in range(rounds + 1):
-            destination.create(f"table_{turn}", COLUMNS)
-            mine.append(destination.wrote(f"table_{turn}", COLUMNS, files, replace=paths))
-            table = str(folder / f"by_hand_{turn}")
-            theirs.append(hand.loaded(table, bare))
-        hand.same(destination.path("table_0"), str(folder / "by_hand_0"), records)
-    what = f"destination, {records:,} rows of 20 columns into an empty table"
-    yield Row(f"{what}, the first", BY_HAND, mine[0], theirs[0], "of theirs")
-    yield Row(what, BY_HAND, median(mine[1:]), median(theirs[1:]), "of theirs", 1.5)
+            destination.create_table(f"table_{turn}", COLUMNS)
+            ours.append(destination.write(f"table_{turn}", COLUMNS, files, replace=paths))
+            table = str(folder / f"csv_{turn}")
+            theirs.append(csv_load.load(table, plain))
+        csv_load.compare(destination.find_table("table_0"), str(folder / "csv_0"), records)
+    title = f"destination, {records:,} rows of 20 columns into an empty table"
+    yield Row(f"{title}, first call", CSV, ours[0], theirs[0], "of theirs")
+    yield Row(title, CSV, median(ours[1:]), median(theirs[1:]), "of theirs", 1.5)
 
 
 def merge(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """An update of a tenth of the rows, beside a MERGE by hand of the same rows in plain CSV."""
-    each = -(-records // _FILES)
-    files, paths = packed(folder, "packed", COLUMNS, rows(range(records)), each)
-    bare = plain(folder, "plain", COLUMNS, rows(range(records)), each)
-    table = str(folder / "by_hand")
-    mine, theirs = [], []
-    with _destination(folder) as destination, _by_hand() as hand:
-        destination.create("rows", COLUMNS)
-        destination.wrote("rows", COLUMNS, files, replace=paths)
-        hand.loaded(table, bare)
+    """An update of a tenth of the rows, compared with a MERGE of the same rows in plain CSV."""
+    file_rows = -(-records // _FILES)
+    files, paths = write_encrypted(
+        folder, "encrypted", COLUMNS, csv_rows(range(records)), file_rows
+    )
+    plain = write_plain(folder, "plain", COLUMNS, csv_rows(range(records)), file_rows)
+    table = str(folder / "csv")
+    ours, theirs = [], []
+    with _start_destination(folder) as destination, _start_csv_load() as csv_load:
+        destination.create_table("rows", COLUMNS)
+        destination.write("rows", COLUMNS, files, replace=paths)
+        csv_load.load(table, plain)
         for turn in range(1, rounds + 2):
-            numbers = range(turn % 10, records, 10)
-            files, paths = packed(folder, f"few-{turn}", COLUMNS, rows(numbers, turn), each)
-            bare = plain(folder, f"few-plain-{turn}", COLUMNS, rows(numbers, turn), each)
-            mine.append(destination.wrote("rows", COLUMNS, files, update=paths))
-            theirs.append(hand.loaded(table, bare, merge=True))
-            hand.same(destination.path("rows"), table, records)
-    what = f"destination, update of {records // 10:,} rows of {records:,}"
-    yield Row(f"{what}, the first", "a MERGE by hand", mine[0], theirs[0], "of theirs")
-    cost = median(mine[1:]), median(theirs[1:])
-    yield Row(what, "a MERGE by hand", *cost, "of theirs", 1.3)
+            lines = partial(csv_rows, range(turn % 10, records, 10), turn)
+            name = f"update-{turn}"
+            files, paths = write_encrypted(folder, name, COLUMNS, lines(), file_rows)
+            plain = write_plain(folder, f"{name}-plain", COLUMNS, lines(), file_rows)
+            ours.append(destination.write("rows", COLUMNS, files, update=paths))
+            theirs.append(csv_load.load(table, plain, merge=True))
+            csv_load.compare(destination.find_table("rows"), table, records)
+    title = f"destination, update of {records // 10:,} rows of {records:,}"
+    yield Row(f"{title}, first call", MERGE, ours[0], theirs[0], "of theirs")
+    yield Row(title, MERGE, median(ours[1:]), median(theirs[1:]), "of theirs", 1.3)
 
 
 def memory(folder: Path, records: int, _rounds: int) -> Iterator[Row]:
-    """A file of 100 MB that expands ten times, with 1.5 GB for Java's heap."""
-    files, [path] = packed(folder, "large", EXPANDING, expanding(records), records)
+    """The memory for a file of 100 MB that expands to ten times that, with a heap of 1,500 MB."""
+    files, [path] = write_encrypted(
+        folder, "large", COMPRESSIBLE_COLUMNS, compressible_rows(records), records
+    )
     size = Path(path).stat().st_size / MEBIBYTE
-    with _destination(folder, {"spark.driver.memory": "1500m"}) as destination:
-        destination.create("large", EXPANDING)
-        with Memory(destination.server.pid) as held:
-            destination.wrote("large", EXPANDING, files, replace=[path])
-    what = f"destination, a file of {size:.0f} MiB, {records:,} rows"
-    yield Row(f"{what}, all of Python", "", held.python / MEBIBYTE, None, "below", 500, "MiB")
-    yield Row(f"{what}, Java, a heap of 1,500", "", held.jvm / MEBIBYTE, None, "below", None, "MiB")
+    with _start_destination(folder, {"spark.driver.memory": "1500m"}) as destination:
+        destination.create_table("large", COMPRESSIBLE_COLUMNS)
+        with PeakMemory(destination.server.pid) as peak:
+            destination.write("large", COMPRESSIBLE_COLUMNS, files, replace=[path])
+    title = f"destination, a file of {size:.0f} MiB, {records:,} rows"
+    python, jvm = peak.python / MEBIBYTE, peak.jvm / MEBIBYTE
+    yield Row(f"{title}, all Python processes", "", python, None, "value", 500, "MiB")
+    yield Row(f"{title}, Java with a heap of 1,500 MB", "", jvm, None, "value", None, "MiB")
 
 
 # Connectors
 
 
-def _drain(client: Client, settings: Mapping[str, str]) -> None:
-    for _ in _answers(client, settings):
+def _discard_records(client: Client, settings: Mapping[str, str]) -> None:
+    for _ in _call_update(client, settings):
         pass
 
 
-def _answers(client: Client, settings: Mapping[str, str]) -> Any:
+def _call_update(client: Client, settings: Mapping[str, str]) -> Any:
     request = proto_messages.UpdateRequest(configuration=settings, state_json="{}")
     return client.stream("Update", request)
 
 
-def _records(client: Client, settings: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    for answer in _answers(client, settings):
-        found = [answer.record] if answer.HasField("record") else answer.records.records
-        for record in found:
-            yield {name: _plain(value) for name, value in record.data.items()}
+def _read_records(client: Client, settings: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    for response in _call_update(client, settings):
+        is_single = response.HasField("record")
+        for record in [response.record] if is_single else response.records.records:
+            yield {name: _to_json_value(value) for name, value in record.data.items()}
 
 
-def _plain(value: Any) -> Any:
-    found = getattr(value, value.WhichOneof("inner"))
-    return found.ToDatetime().isoformat() + "+00:00" if hasattr(found, "ToDatetime") else found
+def _to_json_value(value: Any) -> Any:
+    inner = getattr(value, value.WhichOneof("inner"))
+    return inner.ToDatetime().isoformat() + "+00:00" if hasattr(inner, "ToDatetime") else inner
 
 
 # Destinations
 
 
 @dataclass
-class _LoadedDestination:
-    """Our destination, running, and where its tables are."""
+class _Destination:
+    """A running destination of this project.
+
+    Attributes:
+        server: The server process.
+        folder: The folder of its tables.
+        configuration: The settings of each call.
+    """
 
     server: Any
     folder: Path
     configuration: Mapping[str, str]
 
-    def create(self, name: str, columns: Sequence[KnownColumn]) -> None:
-        """Make a table."""
+    def create_table(self, name: str, columns: Sequence[KnownColumn]) -> None:
+        """Create a table."""
         request = proto_messages.CreateTableRequest(
             configuration=self.configuration, schema_name="bench", table=to_message(name, columns)
         )
         self._call_rpc("CreateTable", request)
 
-    def wrote(
+    def write(
         self, name: str, columns: Sequence[KnownColumn], files: Any, **paths: Sequence[str]
     ) -> float:
-        """Write a batch; return the CPU seconds that it took."""
+        """Write a batch and return the CPU seconds of the call."""
         request = proto_messages.WriteBatchRequest(
             configuration=self.configuration,
             schema_name="bench",
             table=to_message(name, columns),
             keys=files.keys,
             file_params=files.params(),
-            **{f"{kind}_files": found for kind, found in paths.items()},
+            **{f"{operation}_files": names for operation, names in paths.items()},
         )
-        return _cost(self.server, partial(self._call_rpc, "WriteBatch", request))
+        return _measure_call(self.server, partial(self._call_rpc, "WriteBatch", request))
 
-    def path(self, name: str) -> str:
+    def find_table(self, name: str) -> str:
         """Return the folder of a table."""
         [log] = (
             path for path in self.folder.rglob("_delta_log") if path.parent.name.endswith(name)
@@ -181,41 +205,45 @@ class _LoadedDestination:
         return str(log.parent)
 
     def _call_rpc(self, rpc: str, request: Any) -> None:
-        answer = self.server.client.call(rpc, request)
-        if not answer.success:
-            message = f"{rpc}: {answer}"
+        response = self.server.client.call(rpc, request)
+        if not response.success:
+            message = f"{rpc}: {response}"
             raise checks.WrongRowsError(message)
 
 
 @dataclass
-class _Hand:
-    """The script that loads with Spark, running."""
+class _CsvLoad:
+    """The running script that loads CSV files with Spark."""
 
     process: subprocess.Popen[str]
 
-    def loaded(self, table: str, paths: Sequence[str], *, merge: bool = False) -> float:
-        """Load plain files; return the CPU seconds that it took."""
-        cpu: float = self._asked({"table": table, "paths": paths, "merge": merge})["cpu"]
+    def load(self, table: str, paths: Sequence[str], *, merge: bool = False) -> float:
+        """Load plain files and return the CPU seconds of the load."""
+        cpu: float = self._request({"table": table, "paths": paths, "merge": merge})["cpu"]
         return cpu
 
-    def same(self, ours_: str, theirs: str, records: int) -> None:
-        """Compare two tables."""
-        one, other = self._asked({"hash": ours_}), self._asked({"hash": theirs})
-        if one != other or one["rows"] != records:
-            message = f"ours: {one}, theirs: {other}"
+    def compare(self, our_table: str, their_table: str, records: int) -> None:
+        """Compare the rows of two tables.
+
+        Raises:
+            WrongRowsError: The tables differ, or do not have this number of rows.
+        """
+        ours, theirs = self._request({"hash": our_table}), self._request({"hash": their_table})
+        if ours != theirs or ours["rows"] != records:
+            message = f"ours: {ours}, theirs: {theirs}"
             raise checks.WrongRowsError(message)
 
-    def _asked(self, question: Mapping[str, Any]) -> Any:
+    def _request(self, request: Mapping[str, Any]) -> Any:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(question) + "\n")
+        self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline() or "null")
 
 
 @contextmanager
-def _by_hand() -> Iterator[_Hand]:
-    program = ours("plain_load.py", DDL)
+def _start_csv_load() -> Iterator[_CsvLoad]:
+    program = our_program("csv_load.py", DDL)
     with subprocess.Popen(
         program.command,
         env=_environment(program),
@@ -223,28 +251,28 @@ def _by_hand() -> Iterator[_Hand]:
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
-        yield _Hand(process)
+        yield _CsvLoad(process)
         assert process.stdin is not None
         process.stdin.close()
 
 
 @contextmanager
-def _destination(
+def _start_destination(
     folder: Path, spark: Mapping[str, str] | None = None
-) -> Iterator[_LoadedDestination]:
+) -> Iterator[_Destination]:
     settings = {"path": str(folder / "lake"), "format": "delta"}
     if spark:
         settings["spark"] = json.dumps(spark)
-    with _served(ours("target.py"), "DestinationConnector") as server:
-        yield _LoadedDestination(server, folder / "lake", settings)
+    with _serve(our_program("target.py"), "DestinationConnector") as server:
+        yield _Destination(server, folder / "lake", settings)
 
 
 # Servers
 
 
 @contextmanager
-def _served(program: Program, service: str = "SourceConnector") -> Iterator[Any]:
-    """Start a server; it ends with the context."""
+def _serve(program: Program, service: str = "SourceConnector") -> Iterator[Any]:
+    """Run a server during the block."""
     variables = [f"{name}={value}" for name, value in program.environment.items()]
     command = ["/usr/bin/env", *variables, *program.command]
     with Servers(service, Findings(), command).open() as server:
@@ -255,8 +283,9 @@ def _environment(program: Program) -> dict[str, str]:
     return {**os.environ, **program.environment}
 
 
-def _cost(server: Any, do: Callable[[], Any]) -> float:
-    before = cpu_of(server.pid)
-    do()
+def _measure_call(server: Any, call: Callable[[], Any]) -> float:
+    """Return the CPU seconds of a server during a call."""
+    before = tree_cpu_seconds(server.pid)
+    call()
     print(".", end="", flush=True, file=sys.stderr)
-    return cpu_of(server.pid) - before
+    return tree_cpu_seconds(server.pid) - before

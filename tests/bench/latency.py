@@ -1,7 +1,7 @@
-"""How soon a state leaves behind the commit that covers it, and how long a row waits for one.
+"""A benchmark of latency: the delay from a commit to its state, and from a row to its commit.
 
-A commit's time is that of its file in Delta's log, and which rows and which
-state it has stands in that file; nothing is asked of the program that is measured.
+The time of a commit is the modification time of its file in Delta's log, which also contains the
+number of its rows and its state. The program itself measures nothing.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from tests.bench.places import ours, written
+from tests.bench.programs_under_test import our_program, write_json
 from tests.bench.table import Row
 
 __all__ = ["states"]
 
 FLUSH_SECONDS = 10
-_PER_SECOND = 50
+_ROWS_PER_SECOND = 50
 _SCHEMA = {
     "type": "SCHEMA",
     "stream": "a",
@@ -33,7 +33,13 @@ _SCHEMA = {
 
 @dataclass(frozen=True)
 class _Commit:
-    """When it was made, how many rows it has, and the number of the state in it."""
+    """A commit of the table.
+
+    Attributes:
+        at: The time of the commit, in seconds since 1970.
+        rows: The number of its rows.
+        state: The number in its state.
+    """
 
     at: float
     rows: int
@@ -41,24 +47,32 @@ class _Commit:
 
 
 def states(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """A tap that writes on and on, a state after every row: ages of rows and of states."""
-    late, old = [], []
+    """A tap that does not end and writes a state after every row: delays of states and rows."""
+    state_delays, row_ages = [], []
     for number in range(rounds):
-        sent, left, commits = _load(folder / str(number), records)
-        late.append(max(_waits(left, commits)))
-        old.append(max(_ages(sent, commits)))
-    what = f"target, {records} rows in {records // _PER_SECOND} s, flush_seconds {FLUSH_SECONDS}"
-    yield Row(f"{what}: state behind its commit", "", max(late), None, "below", 1, "wall s")
-    yield Row(f"{what}: oldest row", "", max(old), None, "below", 2 * FLUSH_SECONDS, "wall s")
+        sent, received, commits = _load(folder / str(number), records)
+        state_delays.append(max(_state_delays(received, commits)))
+        row_ages.append(max(_row_ages(sent, commits)))
+    seconds = records // _ROWS_PER_SECOND
+    title = f"target, {records:,} rows in {seconds} s, flush_seconds {FLUSH_SECONDS}"
+    delay, age = max(state_delays), max(row_ages)
+    yield Row(f"{title}: delay of a state after its commit", "", delay, None, "value", 1, "wall s")
+    limit = 2 * FLUSH_SECONDS
+    yield Row(f"{title}: age of the oldest row", "", age, None, "value", limit, "wall s")
 
 
 def _load(folder: Path, records: int) -> tuple[list[float], list[tuple[int, float]], list[_Commit]]:
-    """Run the target; return when rows were sent, when states left, and the commits."""
+    """Run the target.
+
+    Returns:
+        The times at which rows were sent, the states with the times at which they were received,
+        and the commits.
+    """
     folder.mkdir()
     settings = {"path": str(folder / "tables"), "format": "delta", "write_mode": "append"}
-    config = written(folder / "config.json", {**settings, "flush_seconds": FLUSH_SECONDS})
-    program = ours("target.py", "--config", config)
-    left: list[tuple[int, float]] = []
+    config = write_json(folder / "config.json", {**settings, "flush_seconds": FLUSH_SECONDS})
+    program = our_program("target.py", "--config", config)
+    received: list[tuple[int, float]] = []
     with (
         (folder / "errors").open("wb") as errors,
         subprocess.Popen(
@@ -71,25 +85,25 @@ def _load(folder: Path, records: int) -> tuple[list[float], list[tuple[int, floa
     ):
         assert process.stdin is not None
         assert process.stdout is not None
-        reader = threading.Thread(target=_read, args=(process.stdout, left))
+        reader = threading.Thread(target=_read, args=(process.stdout, received))
         reader.start()
         sent = _write(process.stdin, records)
         reader.join()
     if process.returncode:
         raise AssertionError((folder / "errors").read_text()[-3000:])
-    commits = list(_commits(folder / "tables" / "a" / "_delta_log"))
-    if sum(commit.rows for commit in commits) != records or left[-1][0] != records:
-        raise AssertionError(f"{records} rows were sent; {commits}, {left[-1:]}")
-    return sent, left, commits
+    commits = list(_read_commits(folder / "tables" / "a" / "_delta_log"))
+    if sum(commit.rows for commit in commits) != records or received[-1][0] != records:
+        raise AssertionError(f"{records} rows were sent; {commits}, {received[-1:]}")
+    return sent, received, commits
 
 
 def _write(stdin: IO[bytes], records: int) -> list[float]:
-    """Write rows at an even pace, each with its state; return when each went out."""
+    """Write rows at a constant rate, each followed by a state; return the time of each write."""
     sent = []
     started = time.time()
     stdin.write(json.dumps(_SCHEMA).encode() + b"\n")
     for number in range(1, records + 1):
-        time.sleep(max(0.0, started + number / _PER_SECOND - time.time()))
+        time.sleep(max(0.0, started + number / _ROWS_PER_SECOND - time.time()))
         record = b'{"type":"RECORD","stream":"a","record":{"id":%d}}\n' % number
         stdin.write(record + b'{"type":"STATE","value":{"at":%d}}\n' % number)
         stdin.flush()
@@ -98,12 +112,12 @@ def _write(stdin: IO[bytes], records: int) -> list[float]:
     return sent
 
 
-def _read(stdout: IO[bytes], left: list[tuple[int, float]]) -> None:
-    left.extend((json.loads(line)["at"], time.time()) for line in stdout)
+def _read(stdout: IO[bytes], received: list[tuple[int, float]]) -> None:
+    received.extend((json.loads(line)["at"], time.time()) for line in stdout)
 
 
-def _commits(log: Path) -> Iterator[_Commit]:
-    """Yield the commits that have rows, or a newer state, in their order."""
+def _read_commits(log: Path) -> Iterator[_Commit]:
+    """Yield the commits of a table in their order."""
     for file in sorted(log.glob("*.json")):
         actions = [json.loads(line) for line in file.read_text().splitlines()]
         files = [json.loads(action["add"]["stats"]) for action in actions if "add" in action]
@@ -114,14 +128,14 @@ def _commits(log: Path) -> Iterator[_Commit]:
         yield _Commit(file.stat().st_mtime, rows, state)
 
 
-def _waits(left: list[tuple[int, float]], commits: list[_Commit]) -> Iterator[float]:
-    """Yield, for each state that left, the seconds since the first commit that has it."""
-    for number, at in left:
+def _state_delays(received: list[tuple[int, float]], commits: list[_Commit]) -> Iterator[float]:
+    """Yield, for each received state, the seconds since the first commit that covers it."""
+    for number, at in received:
         yield at - min(commit.at for commit in commits if commit.state >= number)
 
 
-def _ages(sent: list[float], commits: list[_Commit]) -> Iterator[float]:
-    """Yield how old the oldest row of each commit was when it was committed."""
+def _row_ages(sent: list[float], commits: list[_Commit]) -> Iterator[float]:
+    """Yield, for each commit, the age in seconds of its oldest row."""
     done = 0
     for commit in commits:
         if commit.rows:

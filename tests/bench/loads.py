@@ -1,4 +1,4 @@
-"""Input and peers of the benchmarks that load one stream: singer_sdk's sink and dlt."""
+"""The input of benchmarks that load one stream, and their peers: a singer_sdk sink and dlt."""
 
 from __future__ import annotations
 
@@ -8,39 +8,43 @@ from functools import partial
 from pathlib import Path
 
 from tests.bench.measure import Program, run
-from tests.bench.places import ours, peer, written
+from tests.bench.programs_under_test import our_program, peer_program, write_json
 
 __all__ = [
     "DLT",
     "SINGER",
     "check_delta",
     "check_parquet",
-    "dlt",
+    "dlt_load",
     "remover",
-    "singer",
-    "tap_output",
+    "singer_load",
+    "write_tap_output",
 ]
 
 SINGER, DLT = "singer_sdk sink", "dlt"
 
 
-def tap_output(folder: Path, case: str, records: int) -> Path:
-    """Return a file of Singer messages, which our tap writes if there is none."""
+def write_tap_output(folder: Path, case: str, records: int) -> Path:
+    """Return a file with the Singer messages of a tap of this project, written on first use."""
     path = folder / f"{case}-{records}"
     if not path.exists():
-        config = written(folder / "tap.json", {"case": case, "records": records})
-        run(ours("tap.py", "--config", config, environment={"BENCH_SDK": "tap_core"}), path)
+        config = write_json(folder / "tap.json", {"case": case, "records": records})
+        run(our_program("tap.py", "--config", config, environment={"BENCH_SDK": "tap_core"}), path)
     return path
 
 
-def singer(folder: Path, feed: Path) -> Program:
-    """Return the load of a file into Parquet files below ``folder/singer``."""
-    place = folder / "singer"
-    config = written(folder / "singer.json", {"path": str(place)})
-    return peer("singer_sdk", "sink.py", "--config", config, feed=feed, before=remover(place))
+def singer_load(folder: Path, feed: Path) -> Program:
+    """Return singer_sdk's load of a file into Parquet files below ``folder/singer``."""
+    tables = folder / "singer"
+    config = write_json(folder / "singer.json", {"path": str(tables)})
+    return peer_program(
+        "singer_sdk", "singer_target.py", "--config", config, feed=feed, before=remover(tables)
+    )
 
 
-def dlt(folder: Path, feed: Path, case: str, table_format: str, *, is_new: bool = True) -> Program:
+def dlt_load(
+    folder: Path, feed: Path, case: str, table_format: str, *, is_new: bool = True
+) -> Program:
     """Return dlt's load of a file into the table ``case`` below ``folder/dlt``.
 
     Args:
@@ -50,29 +54,29 @@ def dlt(folder: Path, feed: Path, case: str, table_format: str, *, is_new: bool 
         table_format: ``parquet`` or ``delta``.
         is_new: Whether each run begins without a table.
     """
-    place = folder / "dlt"
-    return peer(
+    tables = folder / "dlt"
+    return peer_program(
         "dlt",
         "dlt_load.py",
-        str(place),
+        str(tables),
         case,
         table_format,
         feed=feed,
-        before=remover(place) if is_new else None,
+        before=remover(tables) if is_new else None,
         environment={"RUNTIME__DLTHUB_TELEMETRY": "false"},
     )
 
 
-def check_delta(place: Path, case: str, records: int) -> None:
+def check_delta(tables: Path, case: str, records: int) -> None:
     """Compare a Delta table below a folder with the generator, value by value."""
-    run(peer("dlt", "read_delta.py", str(place), case, str(records)))
+    run(peer_program("dlt", "check_delta.py", str(tables), case, str(records)))
 
 
-def check_parquet(place: Path, case: str, records: int) -> None:
+def check_parquet(tables: Path, case: str, records: int) -> None:
     """Compare the Parquet files below a folder with the generator, value by value."""
-    run(peer("singer_sdk", "read_parquet.py", str(place), case, str(records)))
+    run(peer_program("singer_sdk", "check_parquet.py", str(tables), case, str(records)))
 
 
-def remover(place: Path) -> Callable[[], None]:
+def remover(tables: Path) -> Callable[[], None]:
     """Return a function that removes a folder if it exists."""
-    return partial(shutil.rmtree, place, ignore_errors=True)
+    return partial(shutil.rmtree, tables, ignore_errors=True)

@@ -1,7 +1,8 @@
-"""A manifest run by our command, and by airbyte-cdk's: the same file, the same server.
+"""Benchmarks of manifests, compared with airbyte-cdk.
 
-Both are Airbyte sources here, with the same settings and the same configured
-catalog. Records are compared as sets, since the order of windows and parents is the program's.
+Both programs run the same manifest as an Airbyte source, with the same settings, configured catalog
+and server. The records are sorted before they are compared with those of the server, because each
+program chooses the order of date ranges and parents.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.bench import apis, checks
+from tests.bench import api_servers, checks
 from tests.bench.measure import Program, in_turns, run
-from tests.bench.places import ours, peer, written
-from tests.bench.programs import made
+from tests.bench.programs import generator
+from tests.bench.programs_under_test import our_program, peer_program, write_json
 from tests.bench.table import Row
 
 __all__ = ["children", "partitions", "read", "spec"]
@@ -22,108 +23,118 @@ CDK, OURS = "airbyte-cdk", "ours"
 MANIFESTS = Path(__file__).resolve().parent / "manifests"
 MEBIBYTE = 1 << 20
 _SMALLER = 4
-"""How many times fewer partitions the other run has."""
+"""The larger run has this many times the partitions of the smaller one."""
 
 
 def spec(folder: Path, _records: int, rounds: int) -> Iterator[Row]:
-    """What `spec` costs; airbyte-cdk's answers without a look at the manifest."""
+    """`spec` of a manifest, compared with airbyte-cdk, which does not read the manifest for it."""
     programs = {
-        OURS: ours("manifest.py", "spec", "--manifest", _manifest("readings")),
-        CDK: peer("airbyte_cdk", "declarative.py", "spec"),
+        OURS: our_program("manifest.py", "spec", "--manifest", _manifest_path("readings")),
+        CDK: peer_program("airbyte_cdk", "airbyte_manifest.py", "spec"),
     }
     run(programs[OURS], folder / "spec")
-    checks.has_setting(OURS, folder / "spec", "token")
+    checks.check_setting(OURS, folder / "spec", "token")
     runs = in_turns(programs, rounds * 3)
     yield Row("manifest, spec", CDK, runs[OURS].cpu, runs[CDK].cpu, "of theirs", 0.3)
 
 
 def read(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """37 windows of ten days, in pages of a hundred records."""
-    rows = apis.records_between(records)
-    with apis.readings(rows) as url:
-        programs = _both(folder, url, "readings", made.NARROW_SCHEMA)
-        empty = _both(folder, url, "readings", made.NARROW_SCHEMA, end=apis.START)
+    """A manifest with 37 date ranges of ten days, in pages of a hundred records."""
+    readings = api_servers.make_readings(records)
+    with api_servers.serve_readings(readings) as url:
+        programs = _both_sources(folder, url, "readings", generator.NARROW_SCHEMA)
+        empty = _both_sources(
+            folder, url, "readings", generator.NARROW_SCHEMA, end=api_servers.START
+        )
         for name, program in programs.items():
-            _check(folder, name, program, "readings", rows)
+            _check(folder, name, program, "readings", readings)
         runs, starts = in_turns(programs, rounds), in_turns(empty, rounds)
-    what = f"manifest, {records:,} records in 37 windows"
+    title = f"manifest, {records:,} records in 37 windows"
     cpu = {name: runs[name].cpu for name in programs}
-    yield Row(what, CDK, cpu[OURS], cpu[CDK], "times less", 2)
-    apart = {name: cpu[name] - starts[name].cpu for name in programs}
-    yield Row(f"{what}, start-up apart", CDK, apart[OURS], apart[CDK], "times less", 1.5)
+    yield Row(title, CDK, cpu[OURS], cpu[CDK], "times less", 2)
+    net = {name: cpu[name] - starts[name].cpu for name in programs}
+    yield Row(f"{title}, without start-up", CDK, net[OURS], net[CDK], "times less", 1.5)
 
 
 def children(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """A request and five records for each of so many parents."""
-    wanted = [row for part in range(records) for row in apis.children(part)]
-    with apis.families(records) as url:
-        programs = _both(folder, url, "children", made.CHILD_SCHEMA)
+    """A manifest with a request and five records for each parent."""
+    expected = [row for part in range(records) for row in api_servers.child_records(part)]
+    with api_servers.serve_parents(records) as url:
+        programs = _both_sources(folder, url, "children", generator.CHILD_SCHEMA)
         for name, program in programs.items():
-            _check(folder, name, program, "children", wanted)
+            _check(folder, name, program, "children", expected)
         runs = in_turns(programs, rounds)
-    what = f"manifest, {records:,} parents with {apis.CHILDREN} children"
-    yield Row(what, CDK, runs[OURS].cpu, runs[CDK].cpu, "times less", 3)
+    title = f"manifest, {records:,} parents with {api_servers.CHILDREN} children"
+    yield Row(title, CDK, runs[OURS].cpu, runs[CDK].cpu, "times less", 3)
 
 
 def partitions(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """So many partitions through a substream with a cursor: time and state grow with them."""
+    """A substream with a cursor: the growth of CPU time and states with the number of parents."""
     cpu: dict[int, float] = {}
     for count in (0, records // _SMALLER, records):
-        with apis.families(count) as url:
-            program = _ours(folder, url, "children", made.CHILD_SCHEMA)
-            wanted = [row for part in range(count) for row in apis.children(part)]
-            _check(folder, OURS, program, "children", wanted)
+        with api_servers.serve_parents(count) as url:
+            program = _our_source(folder, url, "children", generator.CHILD_SCHEMA)
+            expected = [row for part in range(count) for row in api_servers.child_records(part)]
+            _check(folder, OURS, program, "children", expected)
             cpu[count] = in_turns({OURS: program}, rounds)[OURS].cpu
-    start, few, all_of_them = cpu.values()
-    what = f"manifest, {records:,} partitions"
-    beside = f"{_SMALLER} times {records // _SMALLER:,}"
-    times = all_of_them - start, (few - start) * _SMALLER
-    yield Row(f"{what}, start-up apart", beside, *times, "of theirs", 1.2)
-    sizes = checks.airbyte_sizes(folder / "output")
-    states, of_records = (sizes[kind] / MEBIBYTE for kind in ("STATE", "RECORD"))
-    yield Row(f"{what}, states", "the records", states, of_records, "of theirs", 1, "MiB")
+    start, few, many = cpu.values()
+    title = f"manifest, {records:,} partitions"
+    smaller = f"{_SMALLER} times {records // _SMALLER:,}"
+    times = many - start, (few - start) * _SMALLER
+    yield Row(f"{title}, without start-up", smaller, *times, "of theirs", 1.2)
+    nbytes = checks.count_airbyte_bytes(folder / "output")
+    sizes = nbytes["STATE"] / MEBIBYTE, nbytes["RECORD"] / MEBIBYTE
+    yield Row(f"{title}, states", "the records", *sizes, "of theirs", 1, "MiB")
 
 
 def _check(
-    folder: Path, name: str, program: Program, stream: str, wanted: Iterable[Mapping[str, Any]]
+    folder: Path, name: str, program: Program, stream: str, expected: Iterable[Mapping[str, Any]]
 ) -> None:
-    """Run a program once, and compare what it reads with what there is."""
+    """Run a program once, and compare its records with those of the server."""
     output = folder / "output"
     run(program, output)
-    found = checks.airbyte_rows(output, stream)
-    checks.same_rows(name, sorted(found, key=_place), sorted(wanted, key=_place))
+    found = checks.read_airbyte_records(output, stream)
+    checks.compare_rows(name, sorted(found, key=_get_key), sorted(expected, key=_get_key))
 
 
-def _place(row: Mapping[str, Any]) -> tuple[int, int]:
+def _get_key(row: Mapping[str, Any]) -> tuple[int, int]:
     return row.get("part", 0), row["id"]
 
 
-def _both(folder: Path, url: str, stream: str, schema: Any, **settings: Any) -> dict[str, Program]:
-    arguments = _arguments(folder, url, stream, schema, **settings)
+def _both_sources(
+    folder: Path, url: str, stream: str, schema: Any, **settings: Any
+) -> dict[str, Program]:
+    arguments = _write_arguments(folder, url, stream, schema, **settings)
     return {
-        OURS: ours("manifest.py", "read", "--manifest", _manifest(stream), *arguments),
-        CDK: peer(
+        OURS: our_program("manifest.py", "read", "--manifest", _manifest_path(stream), *arguments),
+        CDK: peer_program(
             "airbyte_cdk",
-            "declarative.py",
+            "airbyte_manifest.py",
             "read",
             "--manifest-path",
-            _manifest(stream),
+            _manifest_path(stream),
             *arguments,
         ),
     }
 
 
-def _ours(folder: Path, url: str, stream: str, schema: Any) -> Program:
-    arguments = _arguments(folder, url, stream, schema)
-    return ours("manifest.py", "read", "--manifest", _manifest(stream), *arguments)
+def _our_source(folder: Path, url: str, stream: str, schema: Any) -> Program:
+    arguments = _write_arguments(folder, url, stream, schema)
+    return our_program("manifest.py", "read", "--manifest", _manifest_path(stream), *arguments)
 
 
-def _arguments(
+def _write_arguments(
     folder: Path, url: str, stream: str, schema: Any, **settings: Any
 ) -> tuple[str, str, str, str]:
-    given = {"url": url, "token": "t-1", "start": apis.START, "end": apis.END, **settings}
-    config = written(folder / f"config-{given['end'][:10]}.json", given)
-    described = {
+    document = {
+        "url": url,
+        "token": "t-1",
+        "start": api_servers.START,
+        "end": api_servers.END,
+        **settings,
+    }
+    config = write_json(folder / f"config-{document['end'][:10]}.json", document)
+    description = {
         "name": stream,
         "json_schema": schema,
         "supported_sync_modes": ["full_refresh", "incremental"],
@@ -131,14 +142,14 @@ def _arguments(
         "default_cursor_field": ["updated_at"],
     }
     configured = {
-        "stream": described,
+        "stream": description,
         "sync_mode": "incremental",
         "cursor_field": ["updated_at"],
         "destination_sync_mode": "append",
     }
-    catalog = written(folder / "catalog.json", {"streams": [configured]})
+    catalog = write_json(folder / "catalog.json", {"streams": [configured]})
     return ("--config", config, "--catalog", catalog)
 
 
-def _manifest(stream: str) -> str:
+def _manifest_path(stream: str) -> str:
     return str(MANIFESTS / f"{stream}.yaml")

@@ -1,9 +1,9 @@
-"""Run a program and say what it cost: CPU seconds of its whole tree, and memory.
+"""Run programs and measure the CPU time of the process tree, the elapsed time and the memory.
 
-A program's output goes through a pipe that a thread here drains, so nobody
-waits and the reader's own CPU counts for nobody. A child that outlives its parent (a JVM) is
-adopted and counted. Programs are run in turns, and of each figure the median is taken: on a
-machine with other work single runs differ by a fifth and more.
+This process reads a program's output from a pipe and is not counted. A child process that outlives
+its parent, such as a JVM, becomes a child of this process and is counted. Programs run in turns,
+and each figure is the median of all rounds, because single runs differ by a fifth and more on a
+machine with other work.
 """
 
 from __future__ import annotations
@@ -26,13 +26,20 @@ __all__ = ["Cost", "Program", "Runs", "in_turns", "run"]
 _POLL_SECONDS = 0.02
 _ORPHAN_SECONDS = 60.0
 _PR_SET_CHILD_SUBREAPER = 36
-_UNWANTED = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONUNBUFFERED"})
+_REMOVED_VARIABLES = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONUNBUFFERED"})
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
 class Program:
-    """What to run: ``feed`` is a file for its standard input, ``before`` makes its place."""
+    """A program to run.
+
+    Attributes:
+        command: The command line.
+        environment: Variables that are added to those of this process.
+        feed: A file for the standard input; None for an empty input.
+        before: A function that is called before each run and is not measured.
+    """
 
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -42,10 +49,14 @@ class Program:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run cost: CPU seconds of the tree and of its first process; its peak RSS.
+    """The measured cost of one run.
 
-    ``rss`` is of the first process alone, in bytes; ``wall`` in seconds, from its start to
-    the end of the last of its tree.
+    Attributes:
+        cpu: CPU seconds of the process tree.
+        own_cpu: CPU seconds of the first process, without its children.
+        rss: Peak resident memory of the first process, in bytes.
+        nbytes: Bytes that the program wrote to its standard output.
+        wall: Seconds from the start of the program to the end of the last process of its tree.
     """
 
     cpu: float
@@ -57,33 +68,33 @@ class Cost:
 
 @dataclass(frozen=True)
 class Runs:
-    """All rounds of one program."""
+    """The rounds of one program, and the median of each figure."""
 
     costs: tuple[Cost, ...]
 
     @property
     def cpu(self) -> float:
-        """CPU seconds of the whole tree, median."""
+        """CPU seconds of the process tree."""
         return median(cost.cpu for cost in self.costs)
 
     @property
     def own_cpu(self) -> float:
-        """CPU seconds of the first process, median."""
+        """CPU seconds of the first process."""
         return median(cost.own_cpu for cost in self.costs)
 
     @property
     def wall(self) -> float:
-        """Seconds from start to end, median."""
+        """Seconds from start to end."""
         return median(cost.wall for cost in self.costs)
 
     @property
     def rss(self) -> float:
-        """Peak memory of the first process, median."""
+        """Peak resident memory of the first process, in bytes."""
         return median(cost.rss for cost in self.costs)
 
 
 class ProgramFailedError(Exception):
-    """A program ended with an error: its numbers would mean nothing."""
+    """A program failed, so that its figures would mean nothing."""
 
 
 def in_turns(programs: Mapping[str, Program], rounds: int) -> dict[str, Runs]:
@@ -93,22 +104,22 @@ def in_turns(programs: Mapping[str, Program], rounds: int) -> dict[str, Runs]:
         for name, program in programs.items():
             costs[name].append(run(program))
             print(".", end="", flush=True, file=sys.stderr)
-    return {name: Runs(tuple(of_one)) for name, of_one in costs.items()}
+    return {name: Runs(tuple(program_costs)) for name, program_costs in costs.items()}
 
 
 def run(program: Program, output: Path | None = None) -> Cost:
-    """Run a program to its end; its standard output is kept in ``output`` or thrown away.
+    """Run a program to its end, and write its standard output to a file or discard it.
 
     Raises:
-        ProgramFailedError: it ended with an exit code that is not 0.
+        ProgramFailedError: The exit code is not 0.
     """
     if program.before is not None:
         program.before()
     _adopt_orphans()
-    before = _children()
+    other_children = _list_children()
     with contextlib.ExitStack() as stack:
         errors = stack.enter_context(tempfile.TemporaryFile())
-        feeder = _feeder(stack, program.feed)
+        feeder = _start_feeder(stack, program.feed)
         process = subprocess.Popen(
             program.command,
             env=_environment(program),
@@ -118,40 +129,40 @@ def run(program: Program, output: Path | None = None) -> Cost:
         )
         if feeder and feeder.stdout:
             feeder.stdout.close()
-        cost = _watched(process, feeder, output, before)
+        cost = _measure(process, feeder, output, other_children)
         if process.returncode:
             errors.seek(0)
-            told = errors.read().decode(errors="replace")[-3000:]
-            message = f"{' '.join(program.command)} ended with {process.returncode}:\n{told}"
+            log = errors.read().decode(errors="replace")[-3000:]
+            message = f"{' '.join(program.command)} exited with {process.returncode}:\n{log}"
             raise ProgramFailedError(message)
     return cost
 
 
 def _environment(program: Program) -> dict[str, str]:
-    """Return a program's variables; compiled modules are kept, as those of installed ones are."""
-    inherited = {key: value for key, value in os.environ.items() if key not in _UNWANTED}
+    """Return the variables of a program. Python writes compiled modules, as when installed."""
+    inherited = {key: value for key, value in os.environ.items() if key not in _REMOVED_VARIABLES}
     return {**inherited, **program.environment}
 
 
-def _feeder(stack: contextlib.ExitStack, feed: Path | None) -> subprocess.Popen[bytes] | None:
-    """Start what pours a file into a pipe; a tap before a target, that costs nothing."""
+def _start_feeder(stack: contextlib.ExitStack, feed: Path | None) -> subprocess.Popen[bytes] | None:
+    """Start ``cat``, which writes a file to a pipe as a tap would and is not counted."""
     if feed is None:
         return None
     return stack.enter_context(subprocess.Popen(["cat", str(feed)], stdout=subprocess.PIPE))
 
 
-def _watched(
+def _measure(
     process: subprocess.Popen[bytes],
     feeder: subprocess.Popen[bytes] | None,
     output: Path | None,
-    before: frozenset[int],
+    other_children: frozenset[int],
 ) -> Cost:
-    """Drain a process, follow its memory, and reap it and what it left behind."""
+    """Read the output of a process until it ends, and return its cost."""
     assert process.stdout is not None
     started = time.monotonic()
     peak, ended = [0], threading.Event()
-    watch = threading.Thread(target=_follow_memory, args=(process.pid, peak, ended))
-    watch.start()
+    watcher = threading.Thread(target=_watch_memory, args=(process.pid, peak, ended))
+    watcher.start()
     nbytes = 0
     with process.stdout as pipe, Path(output or os.devnull).open("wb", buffering=0) as sink:
         while block := os.read(pipe.fileno(), 1 << 16):
@@ -159,29 +170,29 @@ def _watched(
             sink.write(block)
     if hasattr(os, "waitid"):
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    own = _own_cpu(process.pid)
+    own = _read_own_cpu(process.pid)
     ended.set()
-    watch.join()
+    watcher.join()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     cpu = usage.ru_utime + usage.ru_stime
     rss = peak[0] or usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     if feeder:
         feeder.wait()
-    cpu += _orphans_cpu(before)
+    cpu += _reap_orphans(other_children)
     return Cost(cpu, own or cpu, rss, nbytes, time.monotonic() - started)
 
 
-def _follow_memory(pid: int, peak: list[int], ended: threading.Event) -> None:
-    """Read a process's high-water mark until it is gone; 0 where the system has none."""
+def _watch_memory(pid: int, peak: list[int], ended: threading.Event) -> None:
+    """Read the peak memory of a process until it ends; 0 on systems that do not report it."""
     status = Path(f"/proc/{pid}/status")
     while not ended.wait(_POLL_SECONDS):
         with contextlib.suppress(OSError, IndexError, ValueError):
             peak[0] = int(status.read_text().split("VmHWM:")[1].split()[0]) * 1024
 
 
-def _own_cpu(pid: int) -> float:
-    """Return the CPU seconds of a dead but unreaped process without its children's."""
+def _read_own_cpu(pid: int) -> float:
+    """Return the CPU seconds of a process that ended and was not waited for, without children."""
     with contextlib.suppress(OSError, IndexError, ValueError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
@@ -189,13 +200,13 @@ def _own_cpu(pid: int) -> float:
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of what our children leave behind, where the system can (Linux)."""
+    """Make this process the parent of orphaned descendants, on Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _children() -> frozenset[int]:
-    """Return this process's children; on systems that do not say so, none are known."""
+def _list_children() -> frozenset[int]:
+    """Return the children of this process; empty on systems that do not report them."""
     found: set[int] = set()
     with contextlib.suppress(OSError):
         for task in Path("/proc/self/task").iterdir():
@@ -203,20 +214,20 @@ def _children() -> frozenset[int]:
     return frozenset(found)
 
 
-def _orphans_cpu(before: frozenset[int]) -> float:
-    """Wait for what a program left behind, and return its CPU seconds.
+def _reap_orphans(other_children: frozenset[int]) -> float:
+    """Wait for orphaned processes of a program, and return their CPU seconds.
 
-    Children that were there ``before`` are others' business: a server that is read from.
+    Children that were started before the program, such as servers, are not waited for.
 
     Raises:
-        ProgramFailedError: something it left behind does not end.
+        ProgramFailedError: An orphaned process does not end.
     """
     total, deadline = 0.0, time.monotonic() + _ORPHAN_SECONDS
-    while left := _children() - before:
+    while orphans := _list_children() - other_children:
         if time.monotonic() > deadline:
-            message = "The program left a process behind that does not end."
+            message = f"A process of the program did not end within {_ORPHAN_SECONDS:.0f} seconds."
             raise ProgramFailedError(message)
-        for child in left:
+        for child in orphans:
             pid, _, usage = os.wait4(child, os.WNOHANG)
             if pid:
                 total += usage.ru_utime + usage.ru_stime

@@ -1,7 +1,7 @@
-"""The sample tap of PostgreSQL beside MeltanoLabs' tap of the same name: one table, to a pipe.
+"""A benchmark of the sample tap for PostgreSQL, compared with MeltanoLabs' tap.
 
-Both read the same table of the same server, whose own time counts for nobody.
-The rows are made here, and what each tap wrote is compared with them.
+Both read the same table from the same server, whose CPU time is not counted. The output of both is
+compared with the generated rows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ from typing import Any
 
 from tests.bench import checks
 from tests.bench.measure import Program, in_turns, run
-from tests.bench.places import ROOT, MissingPeerError, ours, peer, written
+from tests.bench.programs_under_test import (
+    ROOT,
+    MissingPeerError,
+    our_program,
+    peer_program,
+    write_json,
+)
 from tests.bench.table import Row
 from tests.postgres import Database, missing_reason, server_programs, shared_server
 
@@ -22,6 +28,7 @@ __all__ = ["postgres"]
 PEER = "tap_postgres"
 MEBIBYTE = 1 << 20
 MEMORY = 150
+"""The limit of the memory of the tap, in MiB."""
 STREAM = "public-orders"
 SAMPLE = ROOT / "samples" / "tap_postgres"
 VARIETY = 500
@@ -51,30 +58,30 @@ COLUMNS = {
 
 
 def postgres(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """A table of twenty columns of all common types, to a pipe."""
+    """A table of 20 columns of various types, compared with MeltanoLabs' tap."""
     if server_programs() is None:
         raise MissingPeerError(missing_reason())
     with shared_server().database() as database:
-        _fill(database, records)
+        _fill_table(database, records)
         programs = {
-            "ours": _prepared(folder, database, "ours"),
-            PEER: _prepared(folder, database, PEER),
+            "ours": _prepare_sync(folder, database, "ours"),
+            PEER: _prepare_sync(folder, database, PEER),
         }
         for name, program in programs.items():
             output = folder / "output"
             run(program, output)
-            checks.same_rows(name, checks.singer_rows(output, STREAM), _rows(records))
+            checks.compare_rows(name, checks.read_singer_records(output, STREAM), _rows(records))
         runs = in_turns(programs, rounds)
-    what = f"PostgreSQL tap, {records:,} rows of {len(COLUMNS)} columns"
-    yield Row(what, "MeltanoLabs' tap", runs["ours"].cpu, runs[PEER].cpu, "times less", 5)
+    title = f"PostgreSQL tap, {records:,} rows of {len(COLUMNS)} columns"
+    yield Row(title, "MeltanoLabs' tap", runs["ours"].cpu, runs[PEER].cpu, "times less", 5)
     memory = runs["ours"].rss / MEBIBYTE, runs[PEER].rss / MEBIBYTE
-    yield Row("PostgreSQL tap, memory", "", memory[0], None, "below", MEMORY, "MiB")
+    yield Row("PostgreSQL tap, memory", "", memory[0], None, "value", MEMORY, "MiB")
     yield Row("PostgreSQL tap, memory", "MeltanoLabs' tap", *memory, "of theirs", None, "MiB")
 
 
-def _prepared(folder: Path, database: Database, name: str) -> Program:
-    """Return one tap's sync of the table, by a catalog of its own discovery."""
-    config = written(folder / f"{name}.json", {"sqlalchemy_url": database.url_for("postgresql")})
+def _prepare_sync(folder: Path, database: Database, name: str) -> Program:
+    """Return the sync of the table by one tap, with the catalog that the tap discovers."""
+    config = write_json(folder / f"{name}.json", {"sqlalchemy_url": database.url_for("postgresql")})
     discovered = folder / f"{name}-discovered.json"
     run(_tap(name, "--config", config, "--discover"), discovered)
     catalog = json.loads(discovered.read_text())
@@ -82,42 +89,42 @@ def _prepared(folder: Path, database: Database, name: str) -> Program:
         for entry in stream["metadata"]:
             if not entry["breadcrumb"]:
                 entry["metadata"]["selected"] = stream["tap_stream_id"] == STREAM
-    chosen = written(folder / f"{name}-catalog.json", catalog)
-    return _tap(name, "--config", config, "--catalog", chosen)
+    selection = write_json(folder / f"{name}-catalog.json", catalog)
+    return _tap(name, "--config", config, "--catalog", selection)
 
 
 def _tap(name: str, *arguments: str) -> Program:
     script = "postgres_tap.py"
     if name == PEER:
-        return peer(PEER, script, *arguments)
-    return ours(script, *arguments, environment={"PYTHONPATH": f"{ROOT}:{SAMPLE}"})
+        return peer_program(PEER, script, *arguments)
+    return our_program(script, *arguments, environment={"PYTHONPATH": f"{ROOT}:{SAMPLE}"})
 
 
 # The table
 
 
-def _fill(database: Database, records: int) -> None:
+def _fill_table(database: Database, records: int) -> None:
     columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
     with database.connect() as connection, connection.cursor() as cursor:
         cursor.execute(f"CREATE TABLE orders ({columns})".encode())
         with cursor.copy("COPY orders FROM STDIN") as copy:
             for row in _rows(records):
-                copy.write_row(list(map(_as_copied, row.values())))
+                copy.write_row(list(map(_to_copy_value, row.values())))
         cursor.execute("VACUUM ANALYZE orders")
 
 
-def _as_copied(value: Any) -> Any:
+def _to_copy_value(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, dict) else value
 
 
 def _rows(count: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows as JSON has them."""
-    variety = [_of(k) for k in range(VARIETY)]
+    """Yield the rows with JSON values."""
+    variety = [_make_columns(k) for k in range(VARIETY)]
     for n in range(count):
         yield {"id": n + (1 << 40), **variety[n % VARIETY]}
 
 
-def _of(k: int) -> dict[str, Any]:
+def _make_columns(k: int) -> dict[str, Any]:
     minute = f"2024-{k % 12 + 1:02}-{k % 28 + 1:02}T{k % 24:02}:{k % 60:02}"
     return {
         "customer_id": k * 1000,

@@ -1,4 +1,4 @@
-"""A tap of a REST API beside another SDK's: pages from a server on loopback, and start-up."""
+"""Benchmarks of taps that read a REST API on loopback."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 from tests.bench import checks
 from tests.bench.measure import Program, in_turns, run
-from tests.bench.pages import serving
-from tests.bench.places import bare, ours, peer, written
-from tests.bench.programs import made
+from tests.bench.page_server import serve_pages
+from tests.bench.programs import generator
+from tests.bench.programs_under_test import bare_program, our_program, peer_program, write_json
 from tests.bench.table import Row
 
 __all__ = ["parallel", "rest"]
@@ -22,36 +22,38 @@ BARE = "bare script of requests and msgspec"
 
 
 def rest(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """Pages of a hundred records from a REST API, to a pipe; and what discovery costs."""
-    with serving(records) as url:
-        config = written(folder / "rest.json", {"url": url})
-        programs = _both("--config", config)
+    """A REST tap and its `--discover`, compared with singer_sdk, and with a bare script."""
+    with serve_pages(records) as url:
+        config = write_json(folder / "rest.json", {"url": url})
+        programs = _both_taps("--config", config)
         for name, program in programs.items():
             output = folder / "output"
             run(program, output)
-            checks.same_rows(name, checks.singer_rows(output, "narrow"), made.narrow(records))
-        programs[BARE] = bare("rest_bare.py", url)
+            checks.compare_rows(
+                name, checks.read_singer_records(output, "narrow"), generator.narrow(records)
+            )
+        programs[BARE] = bare_program("bare_rest.py", url)
         runs = in_turns(programs, rounds)
-        what = f"REST tap, {records:,} records in pages of 100"
-        yield Row(what, SINGER, runs["ours"].cpu, runs[SINGER].cpu, "times less", 4)
-        yield Row(what, BARE, runs["ours"].cpu, runs[BARE].cpu, "of theirs")
-        runs = in_turns(_both("--config", config, "--discover"), rounds * 3)
+        title = f"REST tap, {records:,} records in pages of 100"
+        yield Row(title, SINGER, runs["ours"].cpu, runs[SINGER].cpu, "times less", 4)
+        yield Row(title, BARE, runs["ours"].cpu, runs[BARE].cpu, "of theirs")
+        runs = in_turns(_both_taps("--config", config, "--discover"), rounds * 3)
         cpu = runs["ours"].cpu, runs[SINGER].cpu
         yield Row("REST tap, --discover", SINGER, *cpu, "of theirs", 0.75)
 
 
 def parallel(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """Eight partitions behind a server that takes 100 ms a page: eight threads beside one."""
-    with serving(records, page=20, pause=0.1) as url:
+    """Eight partitions of an API that takes 100 ms per page: eight threads compared with one."""
+    with serve_pages(records, page=20, delay=0.1) as url:
         programs = {
-            threads: ours("parallel_tap.py", "--config", _threads(folder, url, threads))
+            threads: our_program("parallel_tap.py", "--config", _write_config(folder, url, threads))
             for threads in (1, 8)
         }
-        wanted = _by_id(row for _ in range(8) for row in made.narrow(records))
+        expected = _sort_by_id(row for _ in range(8) for row in generator.narrow(records))
         for program in programs.values():
             run(program, folder / "output")
-            found = _by_id(checks.singer_rows(folder / "output", "narrow"))
-            checks.same_rows("parallel", found, wanted)
+            found = _sort_by_id(checks.read_singer_records(folder / "output", "narrow"))
+            checks.compare_rows("parallel", found, expected)
         walls: dict[int, list[float]] = {threads: [] for threads in programs}
         for _ in range(rounds):
             for threads, program in programs.items():
@@ -59,21 +61,21 @@ def parallel(folder: Path, records: int, rounds: int) -> Iterator[Row]:
                 run(program)
                 walls[threads].append(time.monotonic() - started)
         one, eight = (median(walls[threads]) for threads in (1, 8))
-        what = "8 partitions of slow pages, 8 threads"
-        yield Row(what, "1 thread", eight, one, "times less", 6, "wall s")
+        title = "8 partitions of slow pages, 8 threads"
+        yield Row(title, "one thread", eight, one, "times less", 6, "wall s")
 
 
-def _by_id(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _sort_by_id(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return sorted(rows, key=lambda row: row["id"])
 
 
-def _threads(folder: Path, url: str, threads: int) -> str:
+def _write_config(folder: Path, url: str, threads: int) -> str:
     settings = {"url": url, "max_parallel_partitions": threads}
-    return written(folder / f"parallel-{threads}.json", settings)
+    return write_json(folder / f"parallel-{threads}.json", settings)
 
 
-def _both(*arguments: str) -> dict[str, Program]:
+def _both_taps(*arguments: str) -> dict[str, Program]:
     return {
-        "ours": ours("rest_tap.py", *arguments, environment={"BENCH_SDK": "tap_core"}),
-        SINGER: peer(SINGER, "rest_tap.py", *arguments, environment={"BENCH_SDK": SINGER}),
+        "ours": our_program("rest_tap.py", *arguments, environment={"BENCH_SDK": "tap_core"}),
+        SINGER: peer_program(SINGER, "rest_tap.py", *arguments, environment={"BENCH_SDK": SINGER}),
     }

@@ -1,34 +1,33 @@
-"""A run on a hundred executors, as far as its costs on a small cluster say: event by event.
+"""A discrete-event simulation of a run on many executors, with costs measured on a small cluster.
 
-`python -m tests.bench.simulation` prints tables for the costs that stand here;
-`python -m tests.bench cluster-simulation` measures them anew first.
+`python -m tests.bench.simulation` prints tables for the costs in this module, and
+`python -m tests.bench cluster-simulation` measures the costs first.
 
-Pure, and the same numbers each time. What is assumed is written here, and is
-against us where it could be either way:
+The simulation is deterministic. Where an assumption could favour either side, it makes the run
+slower:
 
-1. Parts are read job by job, as `target_spark/extract/spark_distributor.py` does it: so many parts
-are one
-   job, its tasks are dealt out as slots become free, and nothing of the next job begins before
-   the last task of this one has ended and its results are taken.
-2. The driver is one thread. It makes the parts of a job, sends its tasks one after the other,
-   and when they have ended takes results, renames files and merges bookmarks. What that costs is
-   the CPU of both of its processes together, measured by part and by task; a real driver has
-   more cores than one for it.
-3. Executors have a core for each slot and no other work. What is measured is CPU, not
-   time, so that it does not depend on what else the measured machine did.
-4. A part waits for its source page by page and works on each page; the two do not overlap. Parts
-   are of equal size; each takes longer or shorter by a factor that is lognormal (`SPREAD`), and
-   one in a hundred (`STRAGGLERS`) three times as long. There is no speculation.
-5. One part in a thousand (`FAILURES`) fails at its end and is read again by the same task.
-6. A slot's first task starts a Python worker, imports the tap and makes it. All executors are
-   there from the beginning. In each job each executor is sent the parts over one line (`LINE`),
-   each for itself; Spark lets executors give them to each other, which is faster. Results come
-   back over the same line.
-7. Tables are loaded when everything is read, by all slots evenly. (The target loads beside
-   reading.) Start and commits take as long as they take on the small cluster.
-8. The source answers as many at a time as there are slots. Where it does not
-   (``requests_per_second``), no cluster helps, and the last table shows how little.
-9. Linear is: so many executors are so many times as fast as one, which pays for its start, too.
+1. Work units are read in jobs, as in `target_spark/extract/spark_distributor.py`. A job has a
+   limited number of work units. Its tasks start as slots become free, and the next job starts after
+   the last task has ended and its results have been processed.
+2. The driver is one thread. It creates the work units of a job and sends its tasks one after the
+   other. At the end of the job it processes results, renames files and merges bookmarks. The cost
+   per work unit and per task is the CPU time of both of its processes together, although a real
+   driver has several cores.
+3. Executors have one core per slot and no other work. The costs are CPU times, so they do not
+   depend on other work of the machine on which they were measured.
+4. A work unit waits for a page of its source, then processes it; the two do not overlap. All work
+   units have the same number of records. Their durations vary by a lognormal factor (`SPREAD`), and
+   one in a hundred (`STRAGGLERS`) takes three times as long. There is no speculative execution.
+5. One work unit in a thousand (`FAILURES`) fails at its end and is repeated by the same task.
+6. The first task of a slot starts a Python worker, which imports and creates the tap. All executors
+   are available from the beginning. In each job the driver sends the work units to each executor
+   over one network link (`LINK_BYTES_PER_SECOND`); Spark lets executors pass them to each other,
+   which is faster. Results use the same link.
+7. Tables are loaded after everything was read, by all slots evenly; the target loads while it
+   reads. The start and the commits take as long as on the small cluster.
+8. The source answers as many requests at a time as there are slots. With a limit
+   (``requests_per_second``) more executors do not help; the last table shows this.
+9. A linear speed-up is the number of executors: one executor has to pay for its start, too.
 """
 
 from __future__ import annotations
@@ -38,231 +37,271 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-__all__ = ["COSTS", "JOB", "Costs", "Job", "Outcome", "simulated", "table", "variants"]
+__all__ = [
+    "COSTS",
+    "WORKLOAD",
+    "Costs",
+    "Outcome",
+    "Workload",
+    "format_table",
+    "simulate",
+    "variants",
+]
 
 SPREAD = 0.15
+"""The standard deviation of the logarithm of a work unit's duration."""
 STRAGGLERS = 0.01
+"""The share of work units that take `STRAGGLER` times as long."""
 STRAGGLER = 3.0
 FAILURES = 0.001
-LINE = 125_000_000
-"""Bytes a second: one gigabit."""
+"""The share of work units that fail once."""
+LINK_BYTES_PER_SECOND = 125_000_000
+"""One gigabit per second."""
 EXECUTORS = (1, 10, 25, 50, 100, 200)
 TASKS_PER_SLOT = 8
-"""As in the crew: a job has so many tasks for each slot, and not more than parts."""
-PARTS_PER_SLOT = 64
-"""As in the crew: on many slots a job has so many parts for each."""
-MOST = 1_000
-"""As in the crew: on few slots it has so many."""
-_HEAD = ("executors", "wall s", "times faster", "of linear", "driver busy")
+"""Tasks of a job per slot, as in `SparkDistributor`; at most one per work unit."""
+WORK_UNITS_PER_SLOT = 64
+"""Work units of a job per slot, on clusters with many slots, as in `SparkDistributor`."""
+WORK_UNITS_PER_JOB = 1_000
+"""Work units of a job on clusters with few slots, as in `SparkDistributor`."""
+_HEADER = ("executors", "wall s", "times faster", "of linear", "driver busy")
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """CPU seconds where nothing else is said; all are measured."""
+    """Measured costs, in CPU seconds unless stated otherwise.
+
+    Attributes:
+        fixed: Elapsed seconds of a run with almost no records: the start, one job and one commit.
+        job: A job on the driver, without its work units.
+        driver_work_unit: A work unit on the driver.
+        driver_task: A task on the driver.
+        slot: The first task of a slot, in addition to the cost of a task.
+        task: A task on an executor, without its work units.
+        work_unit: A work unit on an executor, without its records.
+        record: Reading a record on an executor.
+        load: Loading a record on an executor.
+        sent: Bytes of a work unit that are sent to each executor.
+        result: Bytes of the result of a work unit.
+    """
 
     fixed: float
-    """Of a run with next to nothing to read: start, one job, one commit; seconds on the clock."""
     job: float
-    """Of the driver for a job, however many parts it has."""
-    driver_part: float
-    """Of the driver for a part."""
+    driver_work_unit: float
     driver_task: float
-    """Of the driver for a task."""
     slot: float
-    """Of a slot's first task, more than of its others."""
     task: float
-    """Of a task on an executor, apart from its parts."""
-    part: float
-    """Of a part on an executor, apart from its records."""
+    work_unit: float
     record: float
-    """Of a record that is read, on an executor."""
     load: float
-    """Of a record that is loaded, on an executor."""
     sent: int
-    """Bytes of a part on its way to each executor."""
     result: int
-    """Bytes of what is told of a part."""
 
 
 COSTS = Costs(
     fixed=58.4,
     job=0.69,
-    driver_part=84e-6,
+    driver_work_unit=84e-6,
     driver_task=0.0045,
     slot=2.66,
     task=0.071,
-    part=0.0012,
+    work_unit=0.0012,
     record=4.6e-6,
     load=15.8e-6,
     sent=56,
     result=164,
 )
-"""As measured on 22 November on a machine of two cores, beside other work, which is against us."""
+"""Measured on 22 November on a busy machine of two cores, which makes them higher."""
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """What is to be read: parts of equal size, behind a source that answers page by page."""
+class Workload:
+    """Work units of equal size, whose source answers page by page.
 
-    parts: int
+    Attributes:
+        work_units: The number of work units.
+        records: Records per work unit.
+        page: Records per page.
+        latency: Seconds until the source answers a request.
+        slots: Slots per executor.
+        job_size: Work units per job on clusters with few slots.
+        job_size_per_slot: Work units per job and slot on clusters with many slots.
+        requests_per_second: The rate limit of the source for all slots together; 0 for none.
+    """
+
+    work_units: int
     records: int
     page: int = 1_000
     latency: float = 0.1
     slots: int = 4
-    """Of each executor."""
-    most: int = MOST
-    """Parts of one job, where few slots do not make it more."""
-    most_per_slot: int = PARTS_PER_SLOT
+    job_size: int = WORK_UNITS_PER_JOB
+    job_size_per_slot: int = WORK_UNITS_PER_SLOT
     requests_per_second: float = 0.0
-    """The most that the source answers, to all together; 0: any number."""
 
-    def seconds(self, costs: Costs) -> float:
-        """Return how long a part takes that is like most."""
+    def work_unit_seconds(self, costs: Costs) -> float:
+        """Return the duration of a typical work unit."""
         pages = max(1, -(-self.records // self.page))
-        return costs.part + pages * self.latency + self.records * costs.record
+        return costs.work_unit + pages * self.latency + self.records * costs.record
 
-    def requests_seconds(self) -> float:
-        """Return how long the source needs for a part's requests, if it limits them."""
+    def rate_limit_seconds(self) -> float:
+        """Return the seconds of the source's rate limit that a work unit uses."""
         pages = max(1, -(-self.records // self.page))
         return pages / self.requests_per_second if self.requests_per_second else 0.0
 
 
-JOB = Job(parts=50_000, records=50_000)
-"""2,500 million records: some twenty hours of one executor."""
+WORKLOAD = Workload(work_units=50_000, records=50_000)
+"""2,500 million records: about twenty hours on one executor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run went, in seconds; ``driver`` is how long its driver worked for its parts."""
+    """The result of a simulated run.
+
+    Attributes:
+        wall: The elapsed seconds of the run.
+        reading: The elapsed seconds of its reading.
+        driver: The seconds in which the driver worked on jobs.
+    """
 
     wall: float
     reading: float
     driver: float
 
 
-class _One:
-    """Something that serves one after the other, in the order in which it is asked."""
+class _Queue:
+    """A server that handles one request after the other, in the order of arrival."""
 
     def __init__(self, at: float = 0.0) -> None:
-        self.free = at
-        self.used = 0.0
+        self.free_at = at
+        self.busy_seconds = 0.0
 
-    def take(self, at: float, seconds: float) -> float:
-        """Return when work that comes at a moment is done."""
-        self.free = max(self.free, at) + seconds
-        self.used += seconds
-        return self.free
+    def serve(self, at: float, seconds: float) -> float:
+        """Return the end of a request that arrives at a time."""
+        self.free_at = max(self.free_at, at) + seconds
+        self.busy_seconds += seconds
+        return self.free_at
 
 
 @dataclass(slots=True)
 class _Cluster:
-    """What there is of a cluster while it is simulated."""
+    """The state of a simulated cluster.
 
-    job: Job
+    Attributes:
+        random: The source of random numbers.
+        driver: The driver's thread.
+        link: The driver's network link.
+        source: The rate limit of the source.
+        new_slots: The slots that have not run a task yet.
+    """
+
+    workload: Workload
     costs: Costs
     executors: int
-    chance: random.Random
-    driver: _One
-    line: _One
-    source: _One
-    fresh: set[int]
+    random: random.Random
+    driver: _Queue
+    link: _Queue
+    source: _Queue
+    new_slots: set[int]
 
-    def run(self, parts: int, now: float) -> float:
-        """Return when the job of so many parts is done that begins now.
+    def run_job(self, work_units: int, now: float) -> float:
+        """Return the end of a job that starts now.
 
-        An event is a moment, a slot, and how many parts the slot's task has left; each is
-        looked at when its moment has come, so that requests are served in their order.
+        An event is a time, a slot, and the number of work units that the task in the slot still has
+        to read. Events are handled in the order of their times, so that requests arrive in order.
         """
-        costs, slots = self.costs, self.executors * self.job.slots
-        begun = self.driver.take(now, costs.job / 2 + parts * costs.driver_part / 2)
-        tasks = min(parts, slots * TASKS_PER_SLOT)
-        waiting = [parts // tasks + (number < parts % tasks) for number in range(tasks)]
-        events = [(begun, slot, 0) for slot in range(slots)]
-        reached: set[int] = set()
-        last = begun
+        costs, slots = self.costs, self.executors * self.workload.slots
+        driver_seconds = costs.job / 2 + work_units * costs.driver_work_unit / 2
+        started = self.driver.serve(now, driver_seconds)
+        tasks = min(work_units, slots * TASKS_PER_SLOT)
+        waiting = [work_units // tasks + (n < work_units % tasks) for n in range(tasks)]
+        events = [(started, slot, 0) for slot in range(slots)]
+        informed: set[int] = set()
+        last = started
         while events:
-            at, slot, left = heapq.heappop(events)
-            if left:
-                heapq.heappush(events, (self._part(at), slot, left - 1))
+            at, slot, remaining = heapq.heappop(events)
+            if remaining:
+                heapq.heappush(events, (self._end_work_unit(at), slot, remaining - 1))
                 continue
             last = max(last, at)
             if waiting:
-                share = waiting.pop()
-                sent = 0 if slot // self.job.slots in reached else parts
-                at = self._begun(slot, at, share * costs.result + sent * costs.sent)
-                reached.add(slot // self.job.slots)
-                heapq.heappush(events, (at, slot, share))
-        after = tasks * costs.driver_task / 2 + parts * costs.driver_part / 2 + costs.job / 2
-        return self.driver.take(last, after)
+                count, executor = waiting.pop(), slot // self.workload.slots
+                sent = 0 if executor in informed else work_units
+                at = self._start_task(slot, at, count * costs.result + sent * costs.sent)
+                informed.add(executor)
+                heapq.heappush(events, (at, slot, count))
+        return self.driver.serve(last, driver_seconds + tasks * costs.driver_task / 2)
 
-    def _begun(self, slot: int, at: float, nbytes: int) -> float:
-        """Return when a slot's task begins with its first part.
+    def _start_task(self, slot: int, at: float, nbytes: int) -> float:
+        """Return the time at which the task of a slot starts with its first work unit.
 
-        ``nbytes`` go over the line before: the results of the slot's task before it, and the
-        parts where its executor has none yet.
+        ``nbytes`` are sent before: the results of the slot's previous task, and the work units if
+        the executor does not have them yet.
         """
-        at = self.line.take(at, nbytes / LINE)
-        at = self.driver.take(at, self.costs.driver_task / 2) + self.costs.task
-        if slot in self.fresh:
-            self.fresh.discard(slot)
+        at = self.link.serve(at, nbytes / LINK_BYTES_PER_SECOND)
+        at = self.driver.serve(at, self.costs.driver_task / 2) + self.costs.task
+        if slot in self.new_slots:
+            self.new_slots.discard(slot)
             at += self.costs.slot
         return at
 
-    def _part(self, at: float) -> float:
-        """Return when a part is read that begins at a moment."""
-        done = at + self._length() * self.job.seconds(self.costs)
-        return max(done, self.source.take(at, self.job.requests_seconds()))
+    def _end_work_unit(self, at: float) -> float:
+        """Return the end of a work unit that starts at a time."""
+        end = at + self._draw_factor() * self.workload.work_unit_seconds(self.costs)
+        return max(end, self.source.serve(at, self.workload.rate_limit_seconds()))
 
-    def _length(self) -> float:
-        """Return by how much a part takes longer than others; twice as long where it fails."""
-        length = self.chance.lognormvariate(0.0, SPREAD)
-        length *= STRAGGLER if self.chance.random() < STRAGGLERS else 1.0
-        return length * (2.0 if self.chance.random() < FAILURES else 1.0)
+    def _draw_factor(self) -> float:
+        """Return the factor by which a work unit takes longer; doubled if it fails once."""
+        factor = self.random.lognormvariate(0.0, SPREAD)
+        factor *= STRAGGLER if self.random.random() < STRAGGLERS else 1.0
+        return factor * (2.0 if self.random.random() < FAILURES else 1.0)
 
 
-def simulated(job: Job, costs: Costs, executors: int, seed: int = 9) -> Outcome:
-    """Return how a run goes on so many executors."""
-    slots = executors * job.slots
+def simulate(workload: Workload, costs: Costs, executors: int, seed: int = 9) -> Outcome:
+    """Return the outcome of a run on a number of executors."""
+    slots = executors * workload.slots
     cluster = _Cluster(
-        job,
+        workload,
         costs,
         executors,
         random.Random(seed),
-        _One(costs.fixed),
-        _One(),
-        _One(),
+        _Queue(costs.fixed),
+        _Queue(),
+        _Queue(),
         set(range(slots)),
     )
-    now, most = costs.fixed, max(job.most, job.most_per_slot * slots)
-    for begin in range(0, job.parts, most):
-        now = cluster.run(min(most, job.parts - begin), now)
-    loading = job.parts * job.records * costs.load / slots
-    return Outcome(now + loading, now - costs.fixed, cluster.driver.used)
+    now, job_size = costs.fixed, max(workload.job_size, workload.job_size_per_slot * slots)
+    for start in range(0, workload.work_units, job_size):
+        now = cluster.run_job(min(job_size, workload.work_units - start), now)
+    loading = workload.work_units * workload.records * costs.load / slots
+    return Outcome(now + loading, now - costs.fixed, cluster.driver.busy_seconds)
 
 
-def table(job: Job, costs: Costs, counts: Sequence[int] = EXECUTORS) -> Iterator[str]:
-    """Yield the lines of a table: a run on more and more executors."""
-    one = simulated(job, costs, 1).wall
-    yield f"{_HEAD[0]:>9}  {_HEAD[1]:>9}  {_HEAD[2]:>12}  {_HEAD[3]:>9}  {_HEAD[4]:>11}"
+def format_table(
+    workload: Workload, costs: Costs, counts: Sequence[int] = EXECUTORS
+) -> Iterator[str]:
+    """Yield the lines of a table of runs on different numbers of executors."""
+    one = simulate(workload, costs, 1).wall
+    yield (f"{_HEADER[0]:>9}  {_HEADER[1]:>9}  {_HEADER[2]:>12}  {_HEADER[3]:>9}  {_HEADER[4]:>11}")
     for count in counts:
-        found = simulated(job, costs, count)
-        busy, faster = found.driver / found.reading, one / found.wall
-        yield f"{count:9}  {found.wall:9.0f}  {faster:12.1f}  {faster / count:9.0%}  {busy:11.0%}"
+        outcome = simulate(workload, costs, count)
+        busy, faster = outcome.driver / outcome.reading, one / outcome.wall
+        yield f"{count:9}  {outcome.wall:9.0f}  {faster:12.1f}  {faster / count:9.0%}  {busy:11.0%}"
 
 
-def variants(job: Job = JOB) -> Iterator[tuple[str, Job]]:
-    """Yield the runs of which tables are shown: the one that is meant, and what changes it."""
-    yield "as it is", job
-    yield "a fifth of the parts", replace(job, parts=job.parts // 5)
-    yield "parts of a fifth of the records", replace(job, records=job.records // 5)
-    yield "a source that answers 1,000 requests a second", replace(job, requests_per_second=1_000)
+def variants(workload: Workload = WORKLOAD) -> Iterator[tuple[str, Workload]]:
+    """Yield the workloads of the tables: the given one, and three that differ in one respect."""
+    yield "the workload", workload
+    yield "a fifth of the work units", replace(workload, work_units=workload.work_units // 5)
+    yield "a fifth of the records per work unit", replace(workload, records=workload.records // 5)
+    limit = 1_000
+    yield f"{limit:,} requests per second", replace(workload, requests_per_second=limit)
 
 
 def main() -> None:
-    """Print the tables for the costs that stand here."""
+    """Print the tables for the costs in this module."""
     print(COSTS)
-    for what, job in variants():
-        print(f"\n{what}: {job}", *table(job, COSTS), sep="\n")
+    for title, workload in variants():
+        print(f"\n{title}: {workload}", *format_table(workload, COSTS), sep="\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The table of results: one row per comparison, with what was wanted and whether it is reached."""
+"""The table of results: one row per comparison, with its limit and whether the limit is met."""
 
 from __future__ import annotations
 
@@ -6,65 +6,72 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Row", "lines", "markdown"]
+__all__ = ["Row", "format_markdown", "format_text"]
 
 
 @dataclass(frozen=True)
 class Row:
-    """Ours beside another's.
+    """A figure of this project, compared with that of another program or with a limit.
 
-    ``kind`` says how the two are compared: ``times less`` is theirs / ours, to be at least
-    ``wanted``; ``of theirs`` is ours / theirs, to be at most ``wanted``; ``below`` is ours, to be
-    at most ``wanted``. ``wanted`` is None where a figure is only shown.
+    Attributes:
+        benchmark: The program and its input.
+        compared_with: The other program; empty if there is none.
+        ours: The figure of this project.
+        theirs: The figure of the other program; None if there is none.
+        comparison: ``times less`` is theirs / ours, which must be at least the limit;
+            ``of theirs`` is ours / theirs, and ``value`` is ours, which must be at most the limit.
+        limit: The limit; None if the figure is only shown.
+        unit: The unit of both figures.
     """
 
-    what: str
-    beside: str
+    benchmark: str
+    compared_with: str
     ours: float
     theirs: float | None
-    kind: Literal["times less", "of theirs", "below"]
-    wanted: float | None = None
+    comparison: Literal["times less", "of theirs", "value"]
+    limit: float | None = None
     unit: str = "CPU s"
 
     @property
     def ratio(self) -> float:
-        """Return the figure that is compared with ``wanted``."""
+        """The figure that is compared with the limit."""
         if self.theirs is None:
             return self.ours
-        return self.theirs / self.ours if self.kind == "times less" else self.ours / self.theirs
+        if self.comparison == "times less":
+            return self.theirs / self.ours
+        return self.ours / self.theirs
 
     @property
-    def is_reached(self) -> bool | None:
-        """Whether it is as wanted; None where nothing is."""
-        if self.wanted is None:
+    def is_met(self) -> bool | None:
+        """True if the limit is met; None if there is no limit."""
+        if self.limit is None:
             return None
-        return self.ratio >= self.wanted if self.kind == "times less" else self.ratio <= self.wanted
+        if self.comparison == "times less":
+            return self.ratio >= self.limit
+        return self.ratio <= self.limit
 
     def cells(self) -> tuple[str, ...]:
         """Return the row as text."""
-        theirs = "" if self.theirs is None else f"{self.theirs:.2f}"
-        ratio = f"{self.ratio:.2f}{'' if self.kind == 'below' else 'x'}"
-        sign = ">=" if self.kind == "times less" else "<="
-        wanted = "" if self.wanted is None else f"{sign} {self.wanted:g}"
-        reached = {None: "", True: "yes", False: "NO"}[self.is_reached]
+        is_value = self.comparison == "value"
+        sign = ">=" if self.comparison == "times less" else "<="
         return (
-            self.what,
-            self.beside,
+            self.benchmark,
+            self.compared_with,
             f"{self.ours:.2f}",
-            theirs,
+            "" if self.theirs is None else f"{self.theirs:.2f}",
             self.unit,
-            f"{ratio} {'' if self.kind == 'below' else self.kind}".strip(),
-            wanted,
-            reached,
+            f"{self.ratio:.2f}" if is_value else f"{self.ratio:.2f}x {self.comparison}",
+            "" if self.limit is None else f"{sign} {self.limit:g}",
+            {None: "", True: "yes", False: "no"}[self.is_met],
         )
 
 
-_HEAD = ("benchmark", "compared with", "ours", "theirs", "unit", "ratio", "limit", "met")
+_HEADER = ("Benchmark", "Compared with", "Ours", "Theirs", "Unit", "Ratio", "Limit", "Met")
 
 
-def lines(rows: Sequence[Row]) -> list[str]:
-    """Return the table for a terminal."""
-    cells = [_HEAD, *(row.cells() for row in rows)]
+def format_text(rows: Sequence[Row]) -> list[str]:
+    """Return the lines of the table for a terminal."""
+    cells = [_HEADER, *(row.cells() for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [
         "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -72,7 +79,7 @@ def lines(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def markdown(rows: Sequence[Row]) -> list[str]:
-    """Return the table as Markdown."""
-    cells = [_HEAD, tuple("---" for _ in _HEAD), *(row.cells() for row in rows)]
+def format_markdown(rows: Sequence[Row]) -> list[str]:
+    """Return the lines of the table in Markdown."""
+    cells = [_HEADER, tuple("---" for _ in _HEADER), *(row.cells() for row in rows)]
     return [f"| {' | '.join(line)} |" for line in cells]

@@ -1,4 +1,4 @@
-"""The tap beside other SDKs: records to a pipe, partitions, children, start-up."""
+"""Benchmarks of taps, compared with other SDKs: records, stream maps, partitions and start-up."""
 
 from __future__ import annotations
 
@@ -10,40 +10,41 @@ from typing import Any
 
 from tests.bench import checks
 from tests.bench.measure import Program, Runs, in_turns, run
-from tests.bench.places import bare, ours, peer, written
-from tests.bench.programs import made
+from tests.bench.programs import generator
+from tests.bench.programs_under_test import bare_program, our_program, peer_program, write_json
 from tests.bench.table import Row
 
 __all__ = ["children", "discover", "maps", "narrow", "nested", "partitions", "wide"]
 
 MEBIBYTE = 1 << 20
-SINGER, MSGSPEC, AIRBYTE, BARE = "singer_sdk", "singer_sdk, msgspec writer", "airbyte-cdk", "bare"
+SINGER, MSGSPEC, AIRBYTE = "singer_sdk", "singer_sdk, msgspec writer", "airbyte-cdk"
+BARE = "bare msgspec loop"
 
 
 def narrow(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """Eight columns, sorted and incremental, to a pipe."""
-    config = _config(folder, "narrow", records)
+    """A sorted incremental tap with 8 columns, compared with other SDKs and a bare loop."""
+    config = _write_config(folder, "narrow", records)
     programs = {
         "ours": _our_tap(config),
-        BARE: bare("bare_tap.py", "narrow", str(records)),
+        BARE: bare_program("bare_tap.py", "narrow", str(records)),
         SINGER: _singer_tap(config),
         MSGSPEC: _singer_tap(config, BENCH_WRITER="msgspec"),
         AIRBYTE: _airbyte_source(folder, config),
     }
-    rows: dict[str, Callable[[Path], Any]] = {
-        name: lambda path: checks.singer_rows(path, "narrow") for name in programs
+    readers: dict[str, Callable[[Path], Any]] = {
+        name: lambda path: checks.read_singer_records(path, "narrow") for name in programs
     }
-    rows[AIRBYTE] = lambda path: checks.airbyte_rows(path, "narrow")
+    readers[AIRBYTE] = lambda path: checks.read_airbyte_records(path, "narrow")
     for name, program in programs.items():
         output = folder / "output"
         run(program, output)
-        checks.same_rows(name, rows[name](output), made.narrow(records))
+        checks.compare_rows(name, readers[name](output), generator.narrow(records))
     runs = in_turns(programs, rounds)
-    what = f"tap, {records:,} records of 8 columns"
-    yield _faster(what, SINGER, runs, 12)
-    yield _faster(what, MSGSPEC, runs, 8)
-    yield _faster(what, AIRBYTE, runs, 3)
-    yield Row(what, "bare msgspec loop", runs["ours"].cpu, runs[BARE].cpu, "of theirs", 2.2)
+    title = f"tap, {records:,} records of 8 columns"
+    yield _compare_cpu(title, SINGER, runs, 12)
+    yield _compare_cpu(title, MSGSPEC, runs, 8)
+    yield _compare_cpu(title, AIRBYTE, runs, 3)
+    yield Row(title, BARE, runs["ours"].cpu, runs[BARE].cpu, "of theirs", 2.2)
     yield Row(
         "tap, memory",
         SINGER,
@@ -56,29 +57,31 @@ def narrow(folder: Path, records: int, rounds: int) -> Iterator[Row]:
 
 
 def nested(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """Eight columns, one of which is an object with an object in it."""
-    config = _config(folder, "nested", records)
+    """The same tap with an object that contains an object in place of one column."""
+    config = _write_config(folder, "nested", records)
     programs = {
         "ours": _our_tap(config),
-        BARE: bare("bare_tap.py", "nested", str(records)),
+        BARE: bare_program("bare_tap.py", "nested", str(records)),
         SINGER: _singer_tap(config),
     }
     for name, program in programs.items():
         output = folder / "output"
         run(program, output)
-        checks.same_rows(name, checks.singer_rows(output, "nested"), made.nested(records))
+        checks.compare_rows(
+            name, checks.read_singer_records(output, "nested"), generator.nested(records)
+        )
     runs = in_turns(programs, rounds)
-    what = f"tap, {records:,} records of 8 columns, nested objects in one"
-    yield _faster(what, SINGER, runs, 15)
-    yield Row(what, "bare msgspec loop", runs["ours"].cpu, runs[BARE].cpu, "of theirs", 1.7)
+    title = f"tap, {records:,} records of 8 columns, nested objects in one"
+    yield _compare_cpu(title, SINGER, runs, 15)
+    yield Row(title, BARE, runs["ours"].cpu, runs[BARE].cpu, "of theirs", 1.7)
 
 
 def wide(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """Sixty columns, eight of them nested objects, all of them and without a fifth."""
-    config = _config(folder, "wide", records)
-    for what, deselected in (("", ()), (", a fifth deselected", made.DESELECTED)):
-        document = made.catalog("wide", made.WIDE_SCHEMA, deselected)
-        catalog = written(folder / "catalog.json", document)
+    """A tap with 60 columns, eight of them nested objects: all selected, and a fifth deselected."""
+    config = _write_config(folder, "wide", records)
+    for selection, deselected in (("", ()), (", a fifth deselected", generator.DESELECTED)):
+        document = generator.catalog("wide", generator.WIDE_SCHEMA, deselected)
+        catalog = write_json(folder / "catalog.json", document)
         programs = {
             "ours": _our_tap(config, "--catalog", catalog),
             SINGER: _singer_tap(config, "--catalog", catalog),
@@ -86,14 +89,15 @@ def wide(folder: Path, records: int, rounds: int) -> Iterator[Row]:
         for name, program in programs.items():
             output = folder / "output"
             run(program, output)
-            found = checks.singer_rows(output, "wide")
-            checks.same_rows(name, found, _without(made.wide(records), deselected))
+            found = checks.read_singer_records(output, "wide")
+            checks.compare_rows(name, found, _drop_fields(generator.wide(records), deselected))
         runs = in_turns(programs, rounds)
-        yield _faster(f"tap, {records:,} records of 60 columns{what}", SINGER, runs, 10)
+        title = f"tap, {records:,} records of 60 columns{selection}"
+        yield _compare_cpu(title, SINGER, runs, 10)
 
 
 def maps(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """A stream map: a filter and three expressions."""
+    """A stream map with a filter and three expressions."""
     expressions = {
         "__filter__": "quantity > 10",
         "name": "name.upper()",
@@ -101,18 +105,21 @@ def maps(folder: Path, records: int, rounds: int) -> Iterator[Row]:
         "email": "md5(email)",
     }
     settings = {"case": "narrow", "records": records, "stream_maps": {"narrow": expressions}}
-    config = written(folder / "mapped.json", settings)
+    config = write_json(folder / "mapped.json", settings)
     programs = {"ours": _our_tap(config), SINGER: _singer_tap(config)}
     for name, program in programs.items():
         output = folder / "output"
         run(program, output)
-        checks.same_rows(name, checks.singer_rows(output, "narrow"), _mapped(records))
+        found = checks.read_singer_records(output, "narrow")
+        checks.compare_rows(name, found, _map_records(records))
     runs = in_turns(programs, rounds)
-    yield _faster(f"tap, {records:,} records, a filter and three expressions", SINGER, runs, 3)
+    title = f"tap, {records:,} records, a filter and three expressions"
+    yield _compare_cpu(title, SINGER, runs, 3)
 
 
-def _mapped(records: int) -> Iterator[dict[str, Any]]:
-    for record in made.narrow(records):
+def _map_records(records: int) -> Iterator[dict[str, Any]]:
+    """Yield the records that the stream map must return."""
+    for record in generator.narrow(records):
         if record["quantity"] > 10:
             yield {
                 **record,
@@ -123,92 +130,78 @@ def _mapped(records: int) -> Iterator[dict[str, Any]]:
 
 
 def partitions(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """Many small partitions beside one large one, and ten times as many."""
+    """Many small partitions, compared with one large partition and with a tenth as many."""
     many, few = records // 10, records // 100
     programs = {
-        "many": _our_tap(_config(folder, "parted", 10, many)),
-        "few": _our_tap(_config(folder, "parted", 10, few)),
-        "one": _our_tap(_config(folder, "parted", records, 1)),
-        "none": _our_tap(_config(folder, "parted", 0, 1)),
+        "many": _our_tap(_write_config(folder, "partitioned", 10, many)),
+        "few": _our_tap(_write_config(folder, "partitioned", 10, few)),
+        "one": _our_tap(_write_config(folder, "partitioned", records, 1)),
+        "empty": _our_tap(_write_config(folder, "partitioned", 0, 1)),
     }
-    _check_parts(programs["many"], folder, "parted", many, 10)
-    _check_parts(programs["one"], folder, "parted", 1, records)
+    _check_partitions(programs["many"], folder, "partitioned", many, 10)
+    _check_partitions(programs["one"], folder, "partitioned", 1, records)
     runs = in_turns(programs, rounds)
-    start = runs["none"].cpu
+    start = runs["empty"].cpu
     many_cpu, few_cpu, one_cpu = (runs[name].cpu for name in ("many", "few", "one"))
-    what = f"tap, {many:,} partitions of 10"
-    yield Row(what, f"one of {records:,}", many_cpu, one_cpu, "of theirs", 2.5)
-    yield Row(
-        f"{what}, start-up apart",
-        f"one of {records:,}",
-        many_cpu - start,
-        one_cpu - start,
-        "of theirs",
-    )
-    yield Row(
-        f"{what}, start-up apart",
-        f"{few:,} of 10",
-        many_cpu - start,
-        few_cpu - start,
-        "of theirs",
-        11,
-    )
+    title = f"tap, {many:,} partitions of 10"
+    yield Row(title, f"one partition of {records:,}", many_cpu, one_cpu, "of theirs", 2.5)
+    title += ", without start-up"
+    net = many_cpu - start
+    yield Row(title, f"one of {records:,}", net, one_cpu - start, "of theirs")
+    yield Row(title, f"{few:,} of 10", net, few_cpu - start, "of theirs", 11)
 
 
 def children(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """A parent whose records have ten children each."""
+    """Parents with ten children each, compared with fewer parents and with singer_sdk."""
     few, many = records // 200, 3 * records // 200
     programs = {
-        "ours": _our_tap(_config(folder, "family", 10, few)),
-        "many": _our_tap(_config(folder, "family", 10, many)),
-        "none": _our_tap(_config(folder, "family", 0, 0)),
-        SINGER: _singer_tap(_config(folder, "family", 10, few)),
+        "ours": _our_tap(_write_config(folder, "children", 10, few)),
+        "many": _our_tap(_write_config(folder, "children", 10, many)),
+        "empty": _our_tap(_write_config(folder, "children", 0, 0)),
+        SINGER: _singer_tap(_write_config(folder, "children", 10, few)),
     }
     for name, parents in (("ours", few), ("many", many), (SINGER, few)):
-        _check_parts(programs[name], folder, "child", parents, 10)
+        _check_partitions(programs[name], folder, "child", parents, 10)
     runs = in_turns(programs, rounds)
-    start = runs["none"].cpu
-    what = f"tap, {many:,} parents with 10 children"
-    yield Row(what, f"{few:,} of ours", runs["many"].cpu, runs["ours"].cpu, "of theirs", 3.3)
-    yield Row(
-        f"{what}, start-up apart",
-        f"{few:,} of ours",
-        runs["many"].cpu - start,
-        runs["ours"].cpu - start,
-        "of theirs",
-    )
-    yield _faster(f"tap, {few:,} parents with 10 children", SINGER, runs, 8)
+    start = runs["empty"].cpu
+    few_cpu, many_cpu = runs["ours"].cpu, runs["many"].cpu
+    title, fewer = f"tap, {many:,} parents with 10 children", f"{few:,} parents"
+    yield Row(title, fewer, many_cpu, few_cpu, "of theirs", 3.3)
+    net = many_cpu - start, few_cpu - start
+    yield Row(f"{title}, without start-up", fewer, *net, "of theirs")
+    yield _compare_cpu(f"tap, {few:,} parents with 10 children", SINGER, runs, 8)
 
 
 def discover(_folder: Path, _records: int, rounds: int) -> Iterator[Row]:
-    """Start-up: what people and orchestrators call over and over."""
-    for flag, wanted in (("--discover", 0.6), ("--help", None)):
+    """`--discover` and `--help` of a small tap, compared with singer_sdk."""
+    for flag, limit in (("--discover", 0.6), ("--help", None)):
         programs = {
-            "ours": ours("small_tap.py", flag, environment={"BENCH_SDK": "tap_core"}),
-            SINGER: peer(SINGER, "small_tap.py", flag, environment={"BENCH_SDK": "singer_sdk"}),
+            "ours": our_program("small_tap.py", flag, environment={"BENCH_SDK": "tap_core"}),
+            SINGER: peer_program(
+                SINGER, "small_tap.py", flag, environment={"BENCH_SDK": "singer_sdk"}
+            ),
         }
         for program in programs.values():
             run(program)
         runs = in_turns(programs, rounds * 3)
-        yield Row(
-            f"small tap, {flag}", SINGER, runs["ours"].cpu, runs[SINGER].cpu, "of theirs", wanted
-        )
+        cpu = runs["ours"].cpu, runs[SINGER].cpu
+        yield Row(f"small tap, {flag}", SINGER, *cpu, "of theirs", limit)
 
 
 def _our_tap(config: str, *arguments: str) -> Program:
     environment = {"BENCH_SDK": "tap_core"}
-    return ours("tap.py", "--config", config, *arguments, environment=environment)
+    return our_program("tap.py", "--config", config, *arguments, environment=environment)
 
 
 def _singer_tap(config: str, *arguments: str, **environment: str) -> Program:
     environment = {"BENCH_SDK": "singer_sdk", **environment}
-    return peer(SINGER, "tap.py", "--config", config, *arguments, environment=environment)
+    return peer_program(SINGER, "tap.py", "--config", config, *arguments, environment=environment)
 
 
 def _airbyte_source(folder: Path, config: str) -> Program:
     stream = {
         "name": "narrow",
-        "json_schema": made.NARROW_SCHEMA,
+        "json_schema": generator.NARROW_SCHEMA,
         "supported_sync_modes": ["full_refresh", "incremental"],
     }
     configured = {
@@ -217,38 +210,44 @@ def _airbyte_source(folder: Path, config: str) -> Program:
         "destination_sync_mode": "append",
         "cursor_field": ["updated_at"],
     }
-    catalog = written(folder / "airbyte.json", {"streams": [configured]})
-    return peer("airbyte_cdk", "source.py", "read", "--config", config, "--catalog", catalog)
+    catalog = write_json(folder / "airbyte.json", {"streams": [configured]})
+    return peer_program(
+        "airbyte_cdk", "airbyte_source.py", "read", "--config", config, "--catalog", catalog
+    )
 
 
-def _config(folder: Path, case: str, records: int, parts: int = 0) -> str:
+def _write_config(folder: Path, case: str, records: int, parts: int = 0) -> str:
     name = f"{case}-{records}-{parts}.json"
-    return written(folder / name, {"case": case, "records": records, "parts": parts})
+    return write_json(folder / name, {"case": case, "records": records, "parts": parts})
 
 
-def _faster(what: str, other: str, runs: dict[str, Runs], wanted: float) -> Row:
-    return Row(what, other, runs["ours"].cpu, runs[other].cpu, "times less", wanted)
+def _compare_cpu(title: str, peer: str, runs: dict[str, Runs], limit: float) -> Row:
+    return Row(title, peer, runs["ours"].cpu, runs[peer].cpu, "times less", limit)
 
 
-def _without(records: Iterator[dict[str, Any]], names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def _drop_fields(
+    records: Iterator[dict[str, Any]], names: tuple[str, ...]
+) -> Iterator[dict[str, Any]]:
     for record in records:
         for name in names:
             del record[name]
         yield record
 
 
-def _check_parts(program: Program, folder: Path, stream: str, parts: int, records: int) -> None:
-    """Check the rows of all partitions, and that the last state has them all as finished."""
+def _check_partitions(
+    program: Program, folder: Path, stream: str, parts: int, records: int
+) -> None:
+    """Check the records of all partitions, and that all are complete in the last state."""
     output = folder / "output"
     run(program, output)
-    wanted = (record for part in range(parts) for record in made.of_context(part, records))
-    checks.same_rows(stream, checks.singer_rows(output, stream), wanted)
-    *_, last = made.narrow(records)
+    expected = (record for part in range(parts) for record in generator.partition(part, records))
+    checks.compare_rows(stream, checks.read_singer_records(output, stream), expected)
+    *_, last = generator.narrow(records)
 
-    def holds(state: Any) -> bool:
+    def is_complete(state: Any) -> bool:
         found = state["bookmarks"][stream]["partitions"]
         return len(found) == parts and all(
             entry["replication_key_value"] == last["updated_at"] for entry in islice(found, parts)
         )
 
-    checks.has_last_state(stream, output, holds)
+    checks.check_last_state(stream, output, is_complete)

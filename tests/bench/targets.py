@@ -1,4 +1,4 @@
-"""The target beside other loaders: the Python process alone, and all of a load to Parquet."""
+"""Benchmarks of the target: its start, its Python process without commits, and loads to Parquet."""
 
 from __future__ import annotations
 
@@ -6,88 +6,97 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.bench.loads import DLT, SINGER, check_parquet, dlt, remover, singer, tap_output
+from tests.bench.loads import (
+    DLT,
+    SINGER,
+    check_parquet,
+    dlt_load,
+    remover,
+    singer_load,
+    write_tap_output,
+)
 from tests.bench.measure import Program, Runs, in_turns, run
-from tests.bench.places import bare, ours, peer, written
+from tests.bench.programs_under_test import bare_program, our_program, peer_program, write_json
 from tests.bench.table import Row
 
-__all__ = ["count", "fold", "load", "start", "whole"]
+__all__ = ["count", "load", "long_load", "python_process", "start"]
 
 MEBIBYTE = 1 << 20
 MEMORY = 150
+"""The limit of the memory of the target's Python process, in MiB."""
 SDK = "singer_sdk"
+SPLIT = "a loop that splits lines"
 _COUNTING = "counting_target.py"
 
 
-def fold(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """Target, Python process only: decode, fold and spool; commits take no time."""
+def python_process(folder: Path, records: int, rounds: int) -> Iterator[Row]:
+    """The Python process of target-spark without commits, compared with a bare loop."""
     programs = {}
-    for size, count in (("", records), (" none", 0)):
-        feed = tap_output(folder, "narrow", count)
-        config = _config(folder, "spool", {})
-        programs["ours" + size] = ours("spool_only.py", "--config", config, feed=feed)
-        programs["bare" + size] = bare("bare_split.py", feed=feed)
+    for size, count in (("", records), (" empty", 0)):
+        feed = write_tap_output(folder, "narrow", count)
+        config = _write_config(folder, "spool", {})
+        programs["ours" + size] = our_program("spool_only.py", "--config", config, feed=feed)
+        programs["bare" + size] = bare_program("bare_split.py", feed=feed)
     runs = in_turns(programs, rounds)
-    cpu = {name: of_one.cpu for name, of_one in runs.items()}
-    what = f"target, Python alone, {records:,} records"
-    other = "bare split into raw records"
-    yield Row(what, other, cpu["ours"], cpu["bare"], "of theirs")
-    net = (cpu["ours"] - cpu["ours none"], cpu["bare"] - cpu["bare none"])
-    yield Row(f"{what}, start-up apart", other, *net, "of theirs", 3.5)
-    yield Row("the same, memory", "", runs["ours"].rss / MEBIBYTE, None, "below", MEMORY, "MiB")
+    cpu = {name: program_runs.cpu for name, program_runs in runs.items()}
+    title = f"target, Python process without commits, {records:,} records"
+    yield Row(title, SPLIT, cpu["ours"], cpu["bare"], "of theirs")
+    net = (cpu["ours"] - cpu["ours empty"], cpu["bare"] - cpu["bare empty"])
+    yield Row(f"{title}, without start-up", SPLIT, *net, "of theirs", 3.5)
+    yield Row("the same, memory", "", runs["ours"].rss / MEBIBYTE, None, "value", MEMORY, "MiB")
 
 
 def load(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """A load to Parquet, flat and with an object, all processes, start-up included."""
+    """A whole load to Parquet, flat and with an object as a column."""
     yield from _load(folder, "narrow", records, rounds)
     yield from _load(folder, "nested", records, rounds)
 
 
 def _load(folder: Path, case: str, records: int, rounds: int) -> Iterator[Row]:
-    feed = tap_output(folder, case, records)
+    feed = write_tap_output(folder, case, records)
     programs = {
         "ours": _our_target(folder, feed),
         "ours, small_runs": _our_target(folder, feed, small_runs=True),
-        SINGER: singer(folder, feed),
-        DLT: dlt(folder, feed, case, "parquet"),
+        SINGER: singer_load(folder, feed),
+        DLT: dlt_load(folder, feed, case, "parquet"),
     }
     _check(programs, folder, case, records)
     runs = in_turns(programs, rounds)
-    columns = ", one column an object with an object in it" if case == "nested" else ""
-    what = f"target, {records:,} records to Parquet{columns}"
-    for name, wanted in (("ours", 0.75), ("ours, small_runs", 0.6)):
-        shown = what + name.removeprefix("ours")
-        yield Row(shown, SINGER, runs[name].cpu, runs[SINGER].cpu, "of theirs", wanted)
-        yield Row(shown, DLT, runs[name].cpu, runs[DLT].cpu, "of theirs", 1.2)
-    yield _python_memory(runs["ours"])
+    columns = ", nested objects in one column" if case == "nested" else ""
+    for name, limit in (("ours", 0.75), ("ours, small_runs", 0.6)):
+        title = f"target, {records:,} records to Parquet{columns}{name.removeprefix('ours')}"
+        yield Row(title, SINGER, runs[name].cpu, runs[SINGER].cpu, "of theirs", limit)
+        yield Row(title, DLT, runs[name].cpu, runs[DLT].cpu, "of theirs", 1.2)
+    yield _memory_row(runs["ours"])
 
 
-def whole(folder: Path, records: int, rounds: int, *, scaled_from: int = 0) -> Iterator[Row]:
-    """A long load to Parquet; the peer's time may be scaled from a shorter one."""
-    feed, bare_feed = (
-        tap_output(folder, "narrow", records),
-        tap_output(folder, "narrow", scaled_from or records),
-    )
+def long_load(folder: Path, records: int, rounds: int, *, scaled_from: int = 0) -> Iterator[Row]:
+    """A long load to Parquet. The time of the peer may be scaled from a shorter load."""
+    feed = write_tap_output(folder, "narrow", records)
+    peer_feed = write_tap_output(folder, "narrow", scaled_from or records)
     programs = {
         "ours": _our_target(folder, feed),
-        SINGER: singer(folder, bare_feed),
-        "bare": bare("bare_split.py", feed=feed),
+        SINGER: singer_load(folder, peer_feed),
+        "bare": bare_program("bare_split.py", feed=feed),
     }
     _check({"ours": programs["ours"]}, folder, "narrow", records)
     runs = in_turns(programs, rounds)
     theirs = runs[SINGER].cpu * (records / scaled_from if scaled_from else 1)
-    what = f"target, {records:,} records to Parquet"
-    other = f"{SINGER}, scaled from {scaled_from:,}" if scaled_from else SINGER
-    yield Row(what, other, runs["ours"].cpu, theirs, "of theirs", 0.25)
+    title = f"target, {records:,} records to Parquet"
+    peer = f"{SINGER}, scaled from {scaled_from:,}" if scaled_from else SINGER
+    yield Row(title, peer, runs["ours"].cpu, theirs, "of theirs", 0.25)
     own, split = runs["ours"].own_cpu, runs["bare"].cpu
-    yield Row(f"{what}, its Python process", "bare split", own, split, "of theirs", 3.5)
-    yield _python_memory(runs["ours"])
+    yield Row(f"{title}, its Python process", SPLIT, own, split, "of theirs", 3.5)
+    yield _memory_row(runs["ours"])
 
 
 def start(_folder: Path, _records: int, rounds: int) -> Iterator[Row]:
-    """What the target's command costs when there is nothing to load."""
+    """The start of target-spark without messages, compared with a singer_sdk sink."""
     for flag in ("--help", "--version"):
-        programs = {"ours": ours("target.py", flag), SINGER: peer("singer_sdk", "sink.py", flag)}
+        programs = {
+            "ours": our_program("target.py", flag),
+            SINGER: peer_program("singer_sdk", "singer_target.py", flag),
+        }
         for program in programs.values():
             run(program)
         runs = in_turns(programs, rounds * 3)
@@ -95,41 +104,45 @@ def start(_folder: Path, _records: int, rounds: int) -> Iterator[Row]:
 
 
 def count(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """A target on the SDK that only counts, with validation on: what each SDK adds."""
-    feed = tap_output(folder, "narrow", records)
-    config = written(folder / "counting.json", {"expected": records})
+    """A target that validates and counts records, compared with the same target on singer_sdk."""
+    feed = write_tap_output(folder, "narrow", records)
+    config = write_json(folder / "counting.json", {"expected": records})
     programs = {
-        "ours": ours(_COUNTING, "--config", config, feed=feed, environment=_sdk("tap_core")),
-        SDK: peer(SDK, _COUNTING, "--config", config, feed=feed, environment=_sdk(SDK)),
+        "ours": our_program(
+            _COUNTING, "--config", config, feed=feed, environment=_select_sdk("tap_core")
+        ),
+        SDK: peer_program(
+            SDK, _COUNTING, "--config", config, feed=feed, environment=_select_sdk(SDK)
+        ),
     }
     runs = in_turns(programs, rounds)
-    what = f"counting target, {records:,} records validated"
-    yield Row(what, SDK, runs["ours"].cpu, runs[SDK].cpu, "times less", 10)
+    title = f"counting target, {records:,} records validated"
+    yield Row(title, SDK, runs["ours"].cpu, runs[SDK].cpu, "times less", 10)
 
 
-def _sdk(name: str) -> dict[str, str]:
+def _select_sdk(name: str) -> dict[str, str]:
     return {"BENCH_SDK": name}
 
 
-def _python_memory(runs: Runs) -> Row:
+def _memory_row(runs: Runs) -> Row:
     memory = runs.rss / MEBIBYTE
-    return Row("target's Python process, memory", "", memory, None, "below", MEMORY, "MiB")
+    return Row("target's Python process, memory", "", memory, None, "value", MEMORY, "MiB")
 
 
-def _config(folder: Path, name: str, settings: dict[str, Any]) -> str:
-    place = {"path": str(folder / name), "format": "parquet", **settings}
-    return written(folder / f"{name}.json", place)
+def _write_config(folder: Path, name: str, settings: dict[str, Any]) -> str:
+    config = {"path": str(folder / name), "format": "parquet", **settings}
+    return write_json(folder / f"{name}.json", config)
 
 
 def _our_target(folder: Path, feed: Path, **settings: Any) -> Program:
     name = "-".join(["ours", *settings])
-    config = _config(folder, name, settings)
-    return ours("target.py", "--config", config, feed=feed, before=remover(folder / name))
+    config = _write_config(folder, name, settings)
+    return our_program("target.py", "--config", config, feed=feed, before=remover(folder / name))
 
 
 def _check(programs: dict[str, Program], folder: Path, case: str, records: int) -> None:
-    """Run each once and compare its files with the generator, value by value."""
-    places = {"ours": "ours", "ours, small_runs": "ours-small_runs", SINGER: "singer", DLT: "dlt"}
+    """Run each program once and compare its files with the generator, value by value."""
+    folders = {"ours": "ours", "ours, small_runs": "ours-small_runs", SINGER: "singer", DLT: "dlt"}
     for name, program in programs.items():
         run(program)
-        check_parquet(folder / places[name], case, records)
+        check_parquet(folder / folders[name], case, records)

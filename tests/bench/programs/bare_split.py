@@ -1,4 +1,4 @@
-"""What a person writes by hand: lines to raw records, and nothing done with them."""
+"""A bare loop that splits Singer messages into raw records and discards them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BLOCK = 1 << 20
 
 
 class Message(msgspec.Struct):
-    """One line; the record stays the bytes that came."""
+    """A Singer message whose record is not decoded."""
 
     type: str
     stream: str | None = None
@@ -18,7 +18,7 @@ class Message(msgspec.Struct):
 
 
 def main() -> None:
-    """Read to the end and print how many records came."""
+    """Read standard input to its end and print the number of records."""
     decode = msgspec.json.Decoder(Message).decode
     count, rest = 0, b""
     while block := os.read(0, BLOCK):

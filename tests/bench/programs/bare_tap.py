@@ -1,6 +1,6 @@
-"""What a person writes by hand: one loop, one encoder, large writes; no SDK, no checks.
+"""A bare msgspec loop that writes Singer messages, without an SDK and without checks.
 
-Called with the case and the count of records.
+Arguments: the case of the generator and the number of records.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-import made
+import generator
 import msgspec
 
 BLOCK = 1 << 20
@@ -17,13 +17,13 @@ BLOCK = 1 << 20
 def main(case: str, count: int) -> None:
     """Write a schema, the records, and one state."""
     records, schema = {
-        "narrow": (made.narrow, made.NARROW_SCHEMA),
-        "nested": (made.nested, made.NESTED_SCHEMA),
-        "wide": (made.wide, made.WIDE_SCHEMA),
+        "narrow": (generator.narrow, generator.NARROW_SCHEMA),
+        "nested": (generator.nested, generator.NESTED_SCHEMA),
+        "wide": (generator.wide, generator.WIDE_SCHEMA),
     }[case]
     encoder = msgspec.json.Encoder()
-    described = {"type": "SCHEMA", "stream": case, "schema": schema, "key_properties": ["id"]}
-    out = bytearray(encoder.encode(described) + b"\n")
+    schema_message = {"type": "SCHEMA", "stream": case, "schema": schema, "key_properties": ["id"]}
+    out = bytearray(encoder.encode(schema_message) + b"\n")
     latest = None
     for record in records(count):
         message = {
@@ -44,11 +44,11 @@ def main(case: str, count: int) -> None:
 
 
 def write_all(data: bytes | bytearray) -> None:
-    """Write to standard output, whatever a single write takes."""
+    """Write to standard output until all bytes are written."""
     with memoryview(data) as view:
-        done = 0
-        while done < len(view):
-            done += os.write(1, view[done:])
+        written = 0
+        while written < len(view):
+            written += os.write(1, view[written:])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""A target that only counts, for two SDKs: `BENCH_SDK` says which one its classes come from.
+"""A target that counts records, for two SDKs: the variable `BENCH_SDK` names the package.
 
-Written as an author writes a target, and the same lines for both. How many
-records there were goes to standard error at the end.
+The code is the same for both SDKs. The target fails if the number of records is not the setting
+`expected`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ BASE: Any = importlib.import_module(os.environ["BENCH_SDK"] + ".target_base")
 
 class CountingSink(SINKS.BatchSink):
     max_size = 10_000
-    counted = 0
+    record_count = 0
 
     def process_batch(self, context: dict[str, Any]) -> None:
-        CountingSink.counted += len(context["records"])
+        CountingSink.record_count += len(context["records"])
 
 
 class TargetCounting(BASE.Target):
@@ -30,8 +30,8 @@ class TargetCounting(BASE.Target):
 
     def process_endofpipe(self) -> None:
         super().process_endofpipe()
-        if self.config.get("expected") != CountingSink.counted:
-            sys.exit(f"{CountingSink.counted} records were counted")
+        if self.config.get("expected") != CountingSink.record_count:
+            sys.exit(f"{CountingSink.record_count} records were counted")
 
 
 if __name__ == "__main__":

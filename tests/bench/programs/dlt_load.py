@@ -1,6 +1,7 @@
-"""The same lines into files or a Delta table with dlt; called with folder, stream and format.
+"""A load of Singer messages into Parquet files or a Delta table with dlt.
 
-Nested values stay values of their record, as in every other program here.
+Arguments: the folder, the stream and the table format. As in the other programs, nested values stay
+in their record.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ PAGE = 1_000
 
 
 def pages() -> Iterator[list[dict[str, Any]]]:
-    """Yield pages of the records on standard input."""
+    """Yield the records of standard input in pages."""
     page = []
     for line in sys.stdin.buffer:
         message = json.loadb(line)
@@ -30,21 +31,21 @@ def pages() -> Iterator[list[dict[str, Any]]]:
 
 
 def main(folder: Path, stream: str, table_format: str) -> None:
-    """Load everything."""
+    """Load the records of standard input."""
     pipeline = dlt.pipeline(
         "bench",
         destination=dlt.destinations.filesystem(bucket_url=str(folder / "tables")),
         dataset_name="bench",
         pipelines_dir=str(folder / "pipelines"),
     )
-    more = {"table_format": "delta"} if table_format == "delta" else {}
+    options = {"table_format": "delta"} if table_format == "delta" else {}
     resource = dlt.resource(
         pages,
         name=stream,
         primary_key="id",
         write_disposition="append",
         max_table_nesting=0,
-        **more,
+        **options,
     )
     pipeline.run(resource(), loader_file_format="parquet")
 

@@ -1,4 +1,4 @@
-"""The rows of several streams into as many Delta tables with dlt, by key; called with a folder."""
+"""An upsert of several streams into as many Delta tables with dlt. Argument: the folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dlt.common.json import json
 
 
 def main(folder: Path) -> None:
-    """Load everything."""
+    """Load the records of standard input."""
     streams = defaultdict[str, list[dict[str, Any]]](list)
     for line in sys.stdin.buffer:
         message = json.loadb(line)

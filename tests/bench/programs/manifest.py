@@ -1,4 +1,4 @@
-"""Our command that runs a manifest."""
+"""The command `tap-manifest` of this project."""
 
 import sys
 

@@ -1,10 +1,10 @@
-"""A tap whose partitions wait for a slow server, in as many threads as the settings say."""
+"""A tap with eight partitions that wait for a slow server; a setting limits the threads."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import made
+import generator
 
 from tap_core import Tap
 from tap_core.streams import RESTStream
@@ -22,7 +22,7 @@ class Orders(RESTStream):
     partitions = [{"part": number} for number in range(PARTITIONS)]
     records_jsonpath = "$.data[*]"
     next_page_token_jsonpath = "$.next"
-    schema = made.NARROW_SCHEMA
+    schema = generator.NARROW_SCHEMA
 
     @property
     def url_base(self) -> str:

@@ -1,4 +1,4 @@
-"""The tap of PostgreSQL that is installed: ours or the peer's, by the same names."""
+"""The tap for PostgreSQL that is installed: the sample of this project or MeltanoLabs' tap."""
 
 from __future__ import annotations
 

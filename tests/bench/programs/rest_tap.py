@@ -1,6 +1,6 @@
-"""A tap of a REST API for two SDKs: `BENCH_SDK` says which one its classes come from.
+"""A tap of a REST API for two SDKs: the variable `BENCH_SDK` names the package.
 
-Written as an author writes a tap, and the same lines for both.
+The code is the same for both SDKs.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import importlib
 import os
 from typing import Any
 
-import made
+import generator
 
 SDK: Any = importlib.import_module(os.environ["BENCH_SDK"])
 REST: Any = importlib.import_module(os.environ["BENCH_SDK"] + ".streams")
@@ -23,7 +23,7 @@ class Orders(REST.RESTStream):
     is_sorted = True
     records_jsonpath = "$.data[*]"
     next_page_token_jsonpath = "$.next"
-    schema = made.NARROW_SCHEMA
+    schema = generator.NARROW_SCHEMA
 
     @property
     def url_base(self) -> str:

@@ -1,6 +1,6 @@
-"""A small tap as many are: three streams, declared with the typing helpers; for start-up.
+"""A small tap with three streams that are declared with the typing helpers, to measure start-up.
 
-`BENCH_SDK` says which SDK it stands on.
+The variable `BENCH_SDK` names the package of the SDK.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The rows of several streams into as many existing Delta tables, by handwritten MERGEs.
+"""Hand-written MERGEs of several streams into as many existing Delta tables.
 
-Called with the folder of the tables, and with ``small_runs`` for that setting of the JVM. The
-program starts Spark as target-spark does and has nothing else of it: neither types of a schema,
-nor metadata columns, counts, states or checks. Its cost is the least that a cold Spark needs.
+Arguments: the folder of the tables, and optionally ``small_runs`` for that setting of the JVM.
+Spark starts as in target-spark. There are no types of a schema, metadata columns, counts, states or
+checks: the cost is the minimum with a cold Spark.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *
 
 
 def main(folder: Path, *, small_runs: bool) -> None:
-    """Load everything."""
+    """Load the records of standard input."""
     streams = defaultdict[str, list[dict[str, Any]]](list)
     for line in sys.stdin.buffer:
         message = json.loads(line)

@@ -1,7 +1,7 @@
-"""target-spark without Spark: everything that its Python process does, but for the commits.
+"""target-spark without Spark: the work of its Python process without the commits.
 
-The settings, decoder, loader, spool and ledger are the real ones; what would
-commit a batch says at once that it is committed.
+The settings, decoder, loader, spool and ledger are the real ones. The batch writer is replaced by
+one that reports each batch as committed.
 """
 
 from __future__ import annotations
@@ -13,42 +13,44 @@ from target_spark.loader.commit_request import CommitRequest, CommitResult
 
 
 class NoEngine:
-    """Starts nothing."""
+    """An engine that starts no Spark."""
 
     failure = None
     application = None
 
-    def __init__(self, *_settings: Any) -> None:
+    def __init__(self, *_settings: Any, **_options: Any) -> None:
         self.started = False
 
     def begin(self) -> None:
-        """Note that there are rows."""
+        """Record that Spark was requested."""
         self.started = True
 
     def close(self) -> None:
-        """End nothing."""
+        """Do nothing."""
 
 
 class NoCommits:
-    """Commits nothing."""
+    """A batch writer that writes nothing."""
+
+    state_before = None
 
     def can_widen(self, *_types: str) -> bool:
-        """Refuse."""
+        """Return False: no type can be widened."""
         return False
 
-    def write(self, work: CommitRequest) -> CommitResult:
-        """Say that all is written."""
-        return CommitResult(work.count, 0, work.covered(), {})
+    def write(self, request: CommitRequest) -> CommitResult:
+        """Return that all rows are written."""
+        return CommitResult(request.count, 0, request.covered(), {})
 
     def prepare(self, *_table: Any) -> tuple[()]:
-        """Make nothing."""
+        """Return no schema changes."""
         return ()
 
-    def care(self, *_table: Any) -> None:
-        """Tidy nothing."""
+    def maintain(self, *_table: Any) -> None:
+        """Do nothing."""
 
-    def carry(self, *_state: Any) -> None:
-        """Store nothing."""
+    def commit_state(self, *_state: Any) -> None:
+        """Do nothing."""
 
 
 if __name__ == "__main__":

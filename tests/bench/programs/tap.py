@@ -1,7 +1,7 @@
-"""One tap for two SDKs: `BENCH_SDK` says which one its classes come from.
+"""A tap of generated records for two SDKs: the variable `BENCH_SDK` names the package.
 
-Written as an author writes a tap, and the same lines for both. `BENCH_WRITER`
-chooses the peer's msgspec writer.
+The code is the same for both SDKs. The value `msgspec` of the variable `BENCH_WRITER` selects
+singer_sdk's msgspec writer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-import made
+import generator
 
 SDK: Any = importlib.import_module(os.environ["BENCH_SDK"])
 
@@ -21,48 +21,48 @@ class Narrow(SDK.Stream):
     primary_keys = ("id",)
     replication_key = "updated_at"
     is_sorted = True
-    schema = made.NARROW_SCHEMA
+    schema = generator.NARROW_SCHEMA
 
     def get_records(self, context: Any) -> Iterable[dict[str, Any]]:
-        return made.narrow(self.config["records"])
+        return generator.narrow(self.config["records"])
 
 
 class Nested(Narrow):
     name = "nested"
-    schema = made.NESTED_SCHEMA
+    schema = generator.NESTED_SCHEMA
 
     def get_records(self, context: Any) -> Iterable[dict[str, Any]]:
-        return made.nested(self.config["records"])
+        return generator.nested(self.config["records"])
 
 
 class Wide(Narrow):
     name = "wide"
-    schema = made.WIDE_SCHEMA
+    schema = generator.WIDE_SCHEMA
 
     def get_records(self, context: Any) -> Iterable[dict[str, Any]]:
-        return made.wide(self.config["records"])
+        return generator.wide(self.config["records"])
 
 
-class Parted(Narrow):
-    name = "parted"
+class Partitioned(Narrow):
+    name = "partitioned"
     primary_keys = ("part", "id")
-    schema = made.PART_SCHEMA
+    schema = generator.PARTITION_SCHEMA
 
     @property
     def partitions(self) -> list[dict[str, Any]]:
         return [{"part": part} for part in range(self.config["parts"])]
 
     def get_records(self, context: Any) -> Iterable[dict[str, Any]]:
-        return made.of_context(context["part"], self.config["records"])
+        return generator.partition(context["part"], self.config["records"])
 
 
 class Parent(SDK.Stream):
     name = "parent"
     primary_keys = ("part",)
-    schema = made.PARENT_SCHEMA
+    schema = generator.PARENT_SCHEMA
 
     def get_records(self, context: Any) -> Iterable[dict[str, Any]]:
-        return made.parents(self.config["parts"])
+        return generator.parents(self.config["parts"])
 
     def get_child_context(self, record: dict[str, Any], context: Any) -> dict[str, Any]:
         return {"part": record["part"]}
@@ -72,18 +72,18 @@ class Child(Narrow):
     name = "child"
     primary_keys = ("part", "id")
     parent_stream_type = Parent
-    schema = made.CHILD_SCHEMA
+    schema = generator.CHILD_SCHEMA
 
     def get_records(self, context: Any) -> Iterable[dict[str, Any]]:
-        return made.of_context(context["part"], self.config["records"])
+        return generator.partition(context["part"], self.config["records"])
 
 
 CASES: dict[str, tuple[type, ...]] = {
     "narrow": (Narrow,),
     "nested": (Nested,),
     "wide": (Wide,),
-    "parted": (Parted,),
-    "family": (Parent, Child),
+    "partitioned": (Partitioned,),
+    "children": (Parent, Child),
 }
 
 
@@ -99,7 +99,7 @@ class BenchTap(SDK.Tap):
     }
 
     def discover_streams(self) -> list[Any]:
-        return [kind(self) for kind in CASES[self.config["case"]]]
+        return [stream_class(self) for stream_class in CASES[self.config["case"]]]
 
 
 if os.environ.get("BENCH_WRITER") == "msgspec":

@@ -1,4 +1,4 @@
-"""target-spark as its command is."""
+"""The command `target-spark` of this project."""
 
 from __future__ import annotations
 

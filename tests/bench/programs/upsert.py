@@ -1,8 +1,9 @@
-"""Our upsert beside a MERGE written by hand, in one Spark and in turns, on equal tables.
+"""Upserts of target-spark and a hand-written MERGE, in turns in one Spark, on equal tables.
 
-Called with folder, rows of the table, rows of the batch and rounds; prints
-one JSON document of CPU and wall seconds. Half of the batch's keys are in the table. Both read
-the same staged lines: ours from its spool, the other records alone, newest of a key included.
+Arguments: the folder, the rows of the table, the rows of the batch and the rounds. The program
+prints CPU and elapsed seconds in JSON. Half of the batch's keys are in the table. target-spark
+reads Singer messages, and the MERGE a file of the same records; both keep the newest record of a
+key.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import made
+import generator
 
 from tap_core.protocols.singer.reader import SingerReader
 from target_spark.config.options import LoadOptions, RunInfo
@@ -42,8 +44,8 @@ ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *
 """
 
 
-class Engine:
-    """The one Spark of this program, as the loader knows it."""
+class RunningSpark:
+    """An engine for the loader whose Spark is already running."""
 
     failure = None
     application = None
@@ -53,39 +55,40 @@ class Engine:
         self.session = session
 
     def begin(self) -> None:
-        """Note that there are rows."""
+        """Record that Spark was requested."""
         self.started = True
 
     def spark(self) -> Any:
-        """Return the thread's session."""
+        """Return the session of the thread."""
         return self.session.thread_session()
 
     def close(self) -> None:
-        """Leave Spark as it is."""
+        """Do nothing; the program stops Spark."""
 
 
-def records(start: int, count: int) -> Iterator[dict[str, Any]]:
-    """Yield the records of the batch."""
-    for record in made.narrow(count):
+def make_batch(start: int, count: int) -> Iterator[dict[str, Any]]:
+    """Yield the records of the batch, with keys from ``start`` on."""
+    for record in generator.narrow(count):
         record["id"] += start
         record["note"] = "changed"
         yield record
 
 
-def message(kind: str, **more: Any) -> bytes:
-    """Return a message as a line."""
-    return json.dumps({"type": kind, **more}, separators=(",", ":")).encode() + b"\n"
+def encode_message(message_type: str, **fields: Any) -> bytes:
+    """Return a Singer message as a line."""
+    return json.dumps({"type": message_type, **fields}, separators=(",", ":")).encode() + b"\n"
 
 
-def lines(stream: str, rows: Iterator[dict[str, Any]]) -> bytes:
-    """Return the messages of a stream."""
-    schema = message("SCHEMA", stream=stream, schema=made.NARROW_SCHEMA, key_properties=["id"])
-    return schema + b"".join(message("RECORD", stream=stream, record=row) for row in rows)
+def encode_stream(stream: str, rows: Iterator[dict[str, Any]]) -> bytes:
+    """Return the Singer messages of a stream."""
+    schema = {"schema": generator.NARROW_SCHEMA, "key_properties": ["id"]}
+    head = encode_message("SCHEMA", stream=stream, **schema)
+    return head + b"".join(encode_message("RECORD", stream=stream, record=row) for row in rows)
 
 
 def load(session: Session, folder: Path, text: bytes) -> None:
-    """Load messages as the target does, into this program's Spark."""
-    engine, options = Engine(session), LoadOptions(str(folder))
+    """Load Singer messages with target-spark's loader and this program's Spark."""
+    engine, options = RunningSpark(session), LoadOptions(str(folder))
     run = RunInfo("bench", f"{time.time_ns()}", time.time_ns() // 1_000_000)
     spool = SpoolFolder(folder.parent / "spool")
     loader = Loader(
@@ -104,50 +107,50 @@ def load(session: Session, folder: Path, text: bytes) -> None:
 
 
 def merge(session: Session, folder: Path, staged: Path) -> None:
-    """Do the same by hand."""
+    """Merge the staged records with a hand-written MERGE."""
     spark = session.thread_session()
     spark.read.schema(DDL).json(str(staged)).createOrReplaceTempView("batch")
     spark.sql(MERGE.format(table=folder / "rows"))
 
 
-def cost(session: Session, do: Callable[[], None]) -> dict[str, float]:
-    """Return the CPU seconds of this process and of the JVM, and the wall seconds."""
-    cpu, wall = _cpu(session), time.monotonic()
-    do()
-    return {"cpu": _cpu(session) - cpu, "wall": time.monotonic() - wall}
+def measure(session: Session, step: Callable[[], None]) -> dict[str, float]:
+    """Return the CPU seconds of this process and the JVM, and the elapsed seconds, of a step."""
+    cpu, wall = _read_cpu(session), time.monotonic()
+    step()
+    return {"cpu": _read_cpu(session) - cpu, "wall": time.monotonic() - wall}
 
 
-def _cpu(session: Session) -> float:
+def _read_cpu(session: Session) -> float:
     fields = Path(f"/proc/{session.jvm_pid}/stat").read_text().rpartition(")")[2].split()
     own = os.times()
     return sum(map(int, fields[11:15])) / TICKS + own.user + own.system
 
 
 def main(folder: Path, table: int, batch: int, rounds: int) -> None:
-    """Warm both up, then measure them in turns."""
+    """Warm both up in a first round, then measure them in turns."""
     session = Session.start(SparkSettings())
-    load(session, folder / "first", lines("rows", made.narrow(table)))
-    changed = list(records(table - batch // 2, batch))
-    text, staged = lines("rows", iter(changed)), folder / "staged.json"
+    load(session, folder / "first", encode_stream("rows", generator.narrow(table)))
+    changed = list(make_batch(table - batch // 2, batch))
+    text, staged = encode_stream("rows", iter(changed)), folder / "staged.json"
     staged.write_text("".join(json.dumps(row) + "\n" for row in changed))
-    found: dict[str, list[dict[str, float]]] = {"ours": [], "by hand": []}
+    costs: dict[str, list[dict[str, float]]] = {"ours": [], "merge": []}
     for turn in range(rounds + 1):
-        for who, costs in found.items():
-            place = folder / f"{who}-{turn}".replace(" ", "-")
-            shutil.copytree(folder / "first", place)
-            do = (
-                (lambda to=place: load(session, to, text))
-                if who == "ours"
-                else (lambda to=place: merge(session, to, staged))
+        for name, found in costs.items():
+            tables = folder / f"{name}-{turn}"
+            shutil.copytree(folder / "first", tables)
+            step = (
+                partial(load, session, tables, text)
+                if name == "ours"
+                else partial(merge, session, tables, staged)
             )
-            costs.append(cost(session, do))
-            rows = session.thread_session().read.format("delta").load(str(place / "rows"))
-            seen = (rows.count(), rows.where("note = 'changed'").count())
-            if seen != (table + batch - batch // 2, batch):
-                sys.exit(f"{who}: {seen} rows")
-            shutil.rmtree(place)
+            found.append(measure(session, step))
+            rows = session.thread_session().read.format("delta").load(str(tables / "rows"))
+            counts = (rows.count(), rows.where("note = 'changed'").count())
+            if counts != (table + batch - batch // 2, batch):
+                sys.exit(f"{name}: {counts} rows")
+            shutil.rmtree(tables)
     session.stop()
-    print(json.dumps({who: costs[1:] for who, costs in found.items()}))
+    print(json.dumps({name: found[1:] for name, found in costs.items()}))
 
 
 if __name__ == "__main__":

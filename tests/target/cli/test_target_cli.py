@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 import pytest
 
 from target_spark.storage.uris import to_spark_uri
-from tests.bench.trees import Memory
+from tests.bench.process_tree import PeakMemory
 from tests.target.loader.table_counts import checked_counts
 
 if TYPE_CHECKING:
@@ -441,7 +441,7 @@ def test_large_rows_take_no_more_than_600_megabytes(
         folder = tmp_path / str(size)
         folder.mkdir()
         how: dict[str, Any] = {"master": "local[2]", "format": "delta", "small_runs": False}
-        with running(folder, **how) as target, Memory(target.process.pid) as memory:
+        with running(folder, **how) as target, PeakMemory(target.process.pid) as memory:
             wide = {"type": "RECORD", "stream": "a", "record": {"id": 1, "x": "y" * size}}
             target.send(head, *[line(wide)] * count, state(1))
             target.stdin.close()

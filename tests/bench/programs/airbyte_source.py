@@ -1,4 +1,4 @@
-"""The same records from a source of airbyte-cdk: `read --config … --catalog …`."""
+"""A source of the generated records with airbyte-cdk."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any
 
-import made
+import generator
 from airbyte_cdk.entrypoint import launch
 from airbyte_cdk.models import ConnectorSpecification
 from airbyte_cdk.sources import AbstractSource
@@ -34,10 +34,10 @@ class Narrow(Stream, CheckpointMixin):
         self._state = value
 
     def get_json_schema(self) -> Mapping[str, Any]:
-        return made.NARROW_SCHEMA
+        return generator.NARROW_SCHEMA
 
     def read_records(self, *args: Any, **kwargs: Any) -> Iterable[Mapping[str, Any]]:
-        for record in made.narrow(self._records):
+        for record in generator.narrow(self._records):
             yield record
             self._state = {"updated_at": record["updated_at"]}
 

@@ -1,4 +1,4 @@
-"""A singer_sdk target that writes Parquet files with pyarrow: one batch, one file."""
+"""A singer_sdk target that writes each batch to a Parquet file with pyarrow."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ TYPES = {
 }
 
 
-def type_of(schema: dict[str, Any], *, inside: bool = False) -> pa.DataType:
-    """Return the Arrow type of a property; instants ``inside`` of objects stay text in the SDK."""
-    if schema.get("format") == "date-time" and not inside:
+def to_arrow_type(schema: dict[str, Any], *, is_nested: bool = False) -> pa.DataType:
+    """Return the Arrow type of a property. The SDK leaves instants in objects as text."""
+    if schema.get("format") == "date-time" and not is_nested:
         return pa.timestamp("us", tz="UTC")
-    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    kind = next(kind for kind in kinds if kind != "null")
-    if kind == "object":
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    json_type = next(name for name in types if name != "null")
+    if json_type == "object":
         fields = schema["properties"].items()
-        return pa.struct([(name, type_of(inner, inside=True)) for name, inner in fields])
-    if kind == "array":
-        return pa.list_(type_of(schema["items"]))
-    return TYPES[kind]
+        return pa.struct([(name, to_arrow_type(inner, is_nested=True)) for name, inner in fields])
+    if json_type == "array":
+        return pa.list_(to_arrow_type(schema["items"]))
+    return TYPES[json_type]
 
 
-def values_of(records: list[dict[str, Any]], field: pa.Field) -> list[Any]:
-    """Return a column; the SDK reads numbers as Decimal, which Arrow takes for no double."""
+def get_column(records: list[dict[str, Any]], field: pa.Field) -> list[Any]:
+    """Return the values of a field. The SDK's decimals become floats, which Arrow requires."""
     values = [record.get(field.name) for record in records]
     if pa.types.is_floating(field.type):
         return [value if value is None else float(value) for value in values]
@@ -42,20 +42,20 @@ def values_of(records: list[dict[str, Any]], field: pa.Field) -> list[Any]:
         for inner in field.type:
             if not (pa.types.is_floating(inner.type) or pa.types.is_struct(inner.type)):
                 continue
-            for record, value in zip(objects, values_of(objects, inner), strict=True):
+            for record, value in zip(objects, get_column(objects, inner), strict=True):
                 record[inner.name] = value
     return values
 
 
 class ParquetSink(BatchSink):
-    """Writes each batch as one file."""
+    """Write each batch to one file."""
 
     def process_batch(self, context: dict[str, Any]) -> None:
-        """Write the batch's records."""
+        """Write the records of a batch."""
         properties = self.schema["properties"].items()
-        schema = pa.schema([(name, type_of(definition)) for name, definition in properties])
+        schema = pa.schema([(name, to_arrow_type(definition)) for name, definition in properties])
         table = pa.Table.from_pydict(
-            {field.name: values_of(context["records"], field) for field in schema}, schema=schema
+            {field.name: get_column(context["records"], field) for field in schema}, schema=schema
         )
         folder = Path(self.config["path"], self.stream_name)
         folder.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ class ParquetSink(BatchSink):
 
 
 class ParquetTarget(Target):
-    """A target as small as a target can be."""
+    """A minimal target for the sink."""
 
     name = "target-bench"
     config_jsonschema = {"type": "object", "properties": {"path": {"type": "string"}}}

@@ -1,6 +1,6 @@
-"""The least that pages of a REST API cost: a session of requests, msgspec, and the lines.
+"""A bare script that reads pages of a REST API with requests and msgspec and writes the records.
 
-No state, no metric, no log, no retry, no limit: what the packages cost that a tap needs anyway.
+It has no states, metrics, logs, retries or limits: its cost is the minimum with these packages.
 """
 
 from __future__ import annotations

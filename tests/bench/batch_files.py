@@ -1,7 +1,7 @@
-"""Rows of twenty columns as batch files of Fivetran's, and the same lines as plain CSV.
+"""Rows of twenty columns in batch files of Fivetran, and the same lines in plain CSV.
 
-Everything follows from a row's number. No cell is null or unmodified, so that a
-reader without Fivetran's marks reads the same rows.
+All values depend only on the number of the row. No value is null or unmodified, so that a reader
+that does not know Fivetran's markers reads the same rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from fivetran_tester.batch_files import BatchFileSet
 from fivetran_tester.known_tables import KnownColumn
 from tap_core.protocols.fivetran.enums import Compression, DataType, Encryption
 
-__all__ = ["COLUMNS", "DDL", "EXPANDING", "expanding", "packed", "plain", "rows"]
+__all__ = [
+    "COLUMNS",
+    "COMPRESSIBLE_COLUMNS",
+    "DDL",
+    "compressible_rows",
+    "csv_rows",
+    "write_encrypted",
+    "write_plain",
+]
 
 _TYPES = (
     ("id", DataType.LONG, "BIGINT"),
@@ -39,29 +47,29 @@ _TYPES = (
     ("_fivetran_deleted", DataType.BOOLEAN, "BOOLEAN"),
     ("_fivetran_synced", DataType.UTC_DATETIME, "TIMESTAMP"),
 )
-_DIGITS = {"amount": (12, 2), "price": (18, 4)}
+_PRECISIONS = {"amount": (12, 2), "price": (18, 4)}
 
 COLUMNS = tuple(
-    KnownColumn(name, kind, name == "id", _DIGITS.get(name)) for name, kind, _ in _TYPES
+    KnownColumn(name, kind, name == "id", _PRECISIONS.get(name)) for name, kind, _ in _TYPES
 )
-"""The columns as Fivetran tells them."""
+"""The columns in Fivetran's types."""
 
 DDL = ", ".join(f"{name} {ddl}" for name, _, ddl in _TYPES)
-"""The columns as Spark writes them."""
+"""The columns as a schema of Spark."""
 
-EXPANDING = (
+COMPRESSIBLE_COLUMNS = (
     KnownColumn("id", DataType.LONG, is_key=True),
     KnownColumn("text", DataType.STRING, is_key=False),
     KnownColumn("_fivetran_synced", DataType.UTC_DATETIME, is_key=False),
 )
-"""The columns of rows that a file holds in a tenth of their size."""
+"""The columns of rows that compression reduces to a tenth of their size."""
 
-_STEP = 10_000
+_ROWS_PER_WRITE = 10_000
 _FILLER = "the quick brown fox jumps over the lazy dog " * 20
 
 
-def rows(numbers: Iterable[int], turn: int = 0) -> Iterator[str]:
-    """Yield the lines of rows; in another turn they have other values."""
+def csv_rows(numbers: Iterable[int], turn: int = 0) -> Iterator[str]:
+    """Yield the lines of rows. Their values differ between turns."""
     for n in numbers:
         k = (n * 7919 + turn) % 1_000_003
         yield (
@@ -75,45 +83,45 @@ def rows(numbers: Iterable[int], turn: int = 0) -> Iterator[str]:
         )
 
 
-def expanding(count: int) -> Iterator[str]:
-    """Yield the lines of rows of a kilobyte, a tenth of which is made up anew in each."""
+def compressible_rows(count: int) -> Iterator[str]:
+    """Yield the lines of rows of a kilobyte, of which a tenth is random."""
     for n in range(count):
         yield f'{n},"{os.urandom(100).hex()}{_FILLER}",2024-05-01T08:00:00Z\n'
 
 
-def packed(
-    folder: Path, name: str, columns: Iterable[KnownColumn], lines: Iterator[str], each: int
+def write_encrypted(
+    folder: Path, name: str, columns: Iterable[KnownColumn], lines: Iterator[str], file_rows: int
 ) -> tuple[BatchFileSet, list[str]]:
-    """Write files of so many rows each, compressed and encrypted; return them and their paths."""
+    """Write compressed and encrypted files of ``file_rows`` rows; return them and their paths."""
     files = BatchFileSet(folder)
-    return files, _written(files, name, columns, lines, each)
+    return files, _write_files(files, name, columns, lines, file_rows)
 
 
-def plain(
-    folder: Path, name: str, columns: Iterable[KnownColumn], lines: Iterator[str], each: int
+def write_plain(
+    folder: Path, name: str, columns: Iterable[KnownColumn], lines: Iterator[str], file_rows: int
 ) -> list[str]:
-    """Write the same as plain CSV; return the paths."""
+    """Write plain CSV files of ``file_rows`` rows; return their paths."""
     files = BatchFileSet(folder, Compression.OFF, Encryption.NONE)
-    return _written(files, name, columns, lines, each)
+    return _write_files(files, name, columns, lines, file_rows)
 
 
-def _written(
+def _write_files(
     files: BatchFileSet,
     name: str,
     columns: Iterable[KnownColumn],
     lines: Iterator[str],
-    each: int,
+    file_rows: int,
 ) -> list[str]:
     header = ",".join(column.name for column in columns) + "\n"
     paths: list[str] = []
-    while first := list(islice(lines, min(_STEP, each))):
+    while first := list(islice(lines, min(_ROWS_PER_WRITE, file_rows))):
         path = f"{name}-{len(paths)}.csv"
         with files.open(path) as file:
             file.write(header.encode())
             file.write("".join(first).encode())
-            left = each - len(first)
-            while left and (block := list(islice(lines, min(_STEP, left)))):
+            remaining = file_rows - len(first)
+            while remaining and (block := list(islice(lines, min(_ROWS_PER_WRITE, remaining)))):
                 file.write("".join(block).encode())
-                left -= len(block)
+                remaining -= len(block)
         paths.append(str(files.folder / path))
     return paths

@@ -1,7 +1,7 @@
-"""What a person writes by hand: one Spark, and one table after the other.
+"""A hand-written loop that loads one stream after the other with Spark.
 
-Called with the folder of the tables; the messages come on standard input.
-The Spark is the target's own, with all its settings, so that what is compared is the loop.
+Argument: the folder of the tables. Standard input has the Singer messages. Spark has the same
+settings as in target-spark, so that only the loop differs.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -18,7 +19,7 @@ TYPES = {"integer": "BIGINT", "number": "DOUBLE", "boolean": "BOOLEAN", "string"
 
 
 class Message(msgspec.Struct):
-    """One line; the record stays the bytes that came."""
+    """A Singer message whose record is not decoded."""
 
     type: str
     stream: str | None = None
@@ -26,25 +27,25 @@ class Message(msgspec.Struct):
     schema: dict[str, dict[str, dict[str, object]]] | msgspec.UnsetType = msgspec.UNSET
 
 
-def ddl(schema: dict[str, object]) -> str:
-    """Return the columns of a schema, dates and times as timestamps."""
+def format_columns(schema: dict[str, Any]) -> str:
+    """Return the columns of a schema in SQL. Dates and times are timestamps."""
     columns = []
-    for name, definition in schema["properties"].items():  # type: ignore[attr-defined]
-        kinds = definition["type"] if isinstance(definition["type"], list) else [definition["type"]]
-        kind = TYPES[next(kind for kind in kinds if kind != "null")]
-        columns.append(f"`{name}` {'TIMESTAMP' if 'format' in definition else kind}")
+    for name, definition in schema["properties"].items():
+        types = definition["type"] if isinstance(definition["type"], list) else [definition["type"]]
+        sql_type = TYPES[next(name for name in types if name != "null")]
+        columns.append(f"`{name}` {'TIMESTAMP' if 'format' in definition else sql_type}")
     return ", ".join(columns)
 
 
-def split(folder: Path) -> dict[str, str]:
-    """Write each stream's records to a file of its own; return the streams' columns."""
+def split_streams(folder: Path) -> dict[str, str]:
+    """Write the records of each stream to a separate file; return the columns of the streams."""
     folder.mkdir(parents=True)
     schemas: dict[str, str] = {}
     files = {}
     for line in sys.stdin.buffer:
         if line.startswith(b'{"type":"SCHEMA"'):
             message = json.loads(line)
-            schemas[message["stream"]] = ddl(message["schema"])
+            schemas[message["stream"]] = format_columns(message["schema"])
             files[message["stream"]] = (folder / f"{message['stream']}.json").open("wb")
         elif line.startswith(b'{"type":"RECORD"'):
             record = msgspec.json.decode(line, type=Message)
@@ -55,9 +56,9 @@ def split(folder: Path) -> dict[str, str]:
 
 
 def main(folder: Path) -> None:
-    """Load everything."""
+    """Load the records of standard input."""
     session = Session.start(SparkSettings())
-    schemas = split(folder / "lines")
+    schemas = split_streams(folder / "lines")
     spark = session.spark()
     for stream, columns in schemas.items():
         rows = spark.read.schema(columns).json(f"{folder}/lines/{stream}.json")

@@ -1,4 +1,4 @@
-"""The same records as a connector on Fivetran's own library: its server, called with --port N."""
+"""A connector with Fivetran's library, whose server listens on the port of ``--port N``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-import made
+import generator
 from fivetran_connector_sdk import Connector
 from fivetran_connector_sdk import Operations as Op
 
@@ -24,13 +24,13 @@ COLUMNS = {
 
 
 def schema(_configuration: dict[str, Any]) -> list[dict[str, Any]]:
-    """Tell of the one table."""
+    """Return the schema of the table."""
     return [{"table": "narrow", "primary_key": ["id"], "columns": COLUMNS}]
 
 
 def update(configuration: dict[str, Any], state: dict[str, Any]) -> None:
-    """Send all records, and a state behind every ten thousand."""
-    for number, record in enumerate(made.narrow(RECORDS), 1):
+    """Send all records, and a state after every ten thousand."""
+    for number, record in enumerate(generator.narrow(RECORDS), 1):
         Op.upsert("narrow", record)
         if number % 10_000 == 0:
             Op.checkpoint({"updated_at": record["updated_at"]})

@@ -1,6 +1,6 @@
-"""A tap whose partitions can be read anywhere: made in memory, or pages of a slow server.
+"""A tap whose partitions are generated in memory, or read from a slow server.
 
-Executors find it, and what it is made of, on their PYTHONPATH.
+Executors import this module and the generator from their PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -8,31 +8,31 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import made
+import generator
 
 from tap_core import Tap
 from tap_core.streams import RESTStream, Stream
 
 
-class Parted(Stream):
-    """So many partitions of so many records, which cost nothing to get."""
+class Partitioned(Stream):
+    """Partitions of generated records."""
 
-    name = "parted"
+    name = "partitioned"
     primary_keys = ("part", "id")
     replication_key = "updated_at"
     is_sorted = True
-    schema = made.PART_SCHEMA
+    schema = generator.PARTITION_SCHEMA
 
     @property
     def partitions(self) -> list[dict[str, Any]]:
         return [{"part": part} for part in range(self.config["parts"])]
 
     def get_records(self, context: Any) -> Iterable[dict[str, Any]]:
-        return made.of_context(context["part"], self.config["records"])
+        return generator.partition(context["part"], self.config["records"])
 
 
 class Pages(RESTStream):
-    """The same from a server that says on each page which one follows."""
+    """Partitions of a server that returns the number of the next page with each page."""
 
     name = "pages"
     path = "/orders"
@@ -41,7 +41,7 @@ class Pages(RESTStream):
     is_sorted = True
     records_jsonpath = "$.data[*]"
     next_page_token_jsonpath = "$.next"
-    schema = made.PART_SCHEMA
+    schema = generator.PARTITION_SCHEMA
 
     @property
     def partitions(self) -> list[dict[str, Any]]:
@@ -55,8 +55,8 @@ class Pages(RESTStream):
         return {"page": next_page_token or 1}
 
 
-class SpreadTap(Tap):
-    name = "tap-bench-spread"
+class PartitionedTap(Tap):
+    name = "tap-bench-partitioned"
     config_jsonschema = {
         "type": "object",
         "properties": {
@@ -67,8 +67,8 @@ class SpreadTap(Tap):
     }
 
     def discover_streams(self) -> list[Any]:
-        return [Pages(self) if "url" in self.config else Parted(self)]
+        return [Pages(self) if "url" in self.config else Partitioned(self)]
 
 
 if __name__ == "__main__":
-    SpreadTap.cli()
+    PartitionedTap.cli()

@@ -1,7 +1,7 @@
-"""A server on loopback for benchmarks, in a thread of the benchmark: its cost is not counted.
+"""An HTTP server on loopback that sends JSON documents.
 
-It says what a function gives for a path and a query, as JSON that is bytes
-already; one answer is one write.
+The server runs in a thread of the benchmark, so its CPU time is not part of a result. The documents
+are encoded in advance, and each response is one write.
 """
 
 from __future__ import annotations
@@ -13,21 +13,23 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
-__all__ = ["Answer", "Query", "answering"]
+__all__ = ["GetBody", "Query", "serve_json"]
 
 Query: TypeAlias = Mapping[str, str]
-Answer: TypeAlias = Callable[[str, Query], bytes]
+"""The parameters of a request's query."""
+GetBody: TypeAlias = Callable[[str, Query], bytes]
+"""A function that returns the body of the response for a path and a query."""
 
 
 class _Server(ThreadingHTTPServer):
     request_queue_size = 64
-    """Connections that come at once: one that is turned away tries again after a second."""
+    """Waiting connections; a client whose connection is refused tries again after a second."""
 
 
 @contextmanager
-def answering(answer: Answer) -> Iterator[str]:
-    """Serve these answers; give the URL before the paths."""
-    server = _Server(("127.0.0.1", 0), _handler(answer))
+def serve_json(get_body: GetBody) -> Iterator[str]:
+    """Run a server during the block; yield the base URL."""
+    server = _Server(("127.0.0.1", 0), _create_handler(get_body))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -38,10 +40,10 @@ def answering(answer: Answer) -> Iterator[str]:
         server.server_close()
 
 
-def _handler(answer: Answer) -> type[BaseHTTPRequestHandler]:
-    """Return what serves these answers."""
+def _create_handler(get_body: GetBody) -> type[BaseHTTPRequestHandler]:
+    """Return a class that handles requests with a function."""
 
-    class Answers(BaseHTTPRequestHandler):
+    class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
         wbufsize = -1
@@ -49,7 +51,7 @@ def _handler(answer: Answer) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-            body = answer(parts.path, query)
+            body = get_body(parts.path, query)
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
@@ -58,6 +60,6 @@ def _handler(answer: Answer) -> type[BaseHTTPRequestHandler]:
             self.wfile.flush()
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
-    return Answers
+    return Handler

@@ -1,4 +1,4 @@
-"""airbyte-cdk's command that runs a manifest."""
+"""airbyte-cdk's command `source-declarative-manifest`."""
 
 from airbyte_cdk.cli.source_declarative_manifest import run
 

@@ -1,9 +1,8 @@
-"""The author's side, the same for all: made-up records, their schemas and their catalogs.
+"""The generator of records for all programs, with their schemas and catalogs.
 
-Standard library only, since it runs in each peer's environment. Each record
-is a fresh dict of ready-made values, so that a generator costs little and what is measured is
-what comes after it. Everything follows from the record's number: a reader of an output knows
-what must be in it.
+It uses only the standard library, because it runs in the environment of each peer. Each record is a
+new dict of prepared values, so that generating it costs little. All values depend only on the
+number of the record, so that the output of a program can be checked.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ __all__ = [
     "NARROW_SCHEMA",
     "NESTED_SCHEMA",
     "PARENT_SCHEMA",
-    "PART_SCHEMA",
+    "PARTITION_SCHEMA",
     "WIDE_SCHEMA",
     "catalog",
     "narrow",
     "nested",
-    "of_context",
     "parents",
+    "partition",
     "wide",
 ]
 
@@ -37,13 +36,13 @@ _BOOLEAN = {"type": ["boolean", "null"]}
 _INSTANT = {"type": ["string", "null"], "format": "date-time"}
 
 
-def _names(pattern: str, variety: int = VARIETY) -> list[str]:
+def _format_values(pattern: str, variety: int = VARIETY) -> list[str]:
     return [pattern.format(n) for n in range(variety)]
 
 
 @cache
 def _minutes(count: int) -> list[str]:
-    """Return the minutes, sorted, in which so many records fall, one a second."""
+    """Return the minutes, in order, that this number of records covers with one per second."""
     hours = count // 3600 + 1
     return [
         f"{2000 + h // 8064}-{h // 672 % 12 + 1:02}-{h // 24 % 28 + 1:02}T{h % 24:02}:{m:02}:"
@@ -55,7 +54,7 @@ def _minutes(count: int) -> list[str]:
 _SECONDS = [f"{second:02}+00:00" for second in range(60)]
 
 
-# Eight columns, about 350 bytes a line with the message around them
+# Eight columns, about 350 bytes per RECORD message
 
 NARROW_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -71,10 +70,10 @@ NARROW_SCHEMA: dict[str, Any] = {
     },
 }
 
-_NAMES = _names("Customer number {0:04}")
-_EMAILS = _names("customer.{0:04}@example.com")
+_NAMES = _format_values("Customer number {0:04}")
+_EMAILS = _format_values("customer.{0:04}@example.com")
 _AMOUNTS = [n * 12.25 for n in range(VARIETY)]
-_NOTES = _names("note {0:04}: " + "the quick brown fox jumps over " * 2)
+_NOTES = _format_values("note {0:04}: " + "the quick brown fox jumps over " * 2)
 
 
 def narrow(count: int) -> Iterator[dict[str, Any]]:
@@ -94,25 +93,25 @@ def narrow(count: int) -> Iterator[dict[str, Any]]:
         }
 
 
-# The same, but for an address with coordinates instead of the note
+# Eight columns: an address with coordinates instead of the note
 
 _GEO = {"type": ["object", "null"], "properties": {"lat": _NUMBER, "lon": _NUMBER}}
 _ADDRESS = {"street": _TEXT, "city": _TEXT, "zip": _TEXT, "geo": _GEO}
 NESTED_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
-        **{name: kind for name, kind in NARROW_SCHEMA["properties"].items() if name != "note"},
+        **{name: field for name, field in NARROW_SCHEMA["properties"].items() if name != "note"},
         "address": {"type": ["object", "null"], "properties": _ADDRESS},
     },
 }
 
-_STREETS = _names("{0} Long Road")
-_CITIES = _names("City {0:04}")
-_ZIPS = _names("{0:05}")
+_STREETS = _format_values("{0} Long Road")
+_CITIES = _format_values("City {0:04}")
+_ZIPS = _format_values("{0:05}")
 
 
 def nested(count: int) -> Iterator[dict[str, Any]]:
-    """Yield records of eight columns, one of which is an object with an object in it."""
+    """Yield records of eight columns, one of which is an object that contains an object."""
     minutes = _minutes(count)
     for n in range(count):
         k = n % VARIETY
@@ -133,16 +132,16 @@ def nested(count: int) -> Iterator[dict[str, Any]]:
         }
 
 
-# Sixty columns, eight of them objects with an object in each, and four of them lists, about
-# 1.7 kB a line
+# Sixty columns: eight are objects that contain an object, and four are lists; about 1.7 kB per
+# RECORD message
 
-_KINDS = [_TEXT, _NUMBER, _INTEGER, _BOOLEAN]
+_TYPES = [_TEXT, _NUMBER, _INTEGER, _BOOLEAN]
 WIDE_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "id": {"type": "integer"},
         "updated_at": _INSTANT,
-        **{f"field_{c:02}": _KINDS[c % 4] for c in range(46)},
+        **{f"field_{c:02}": _TYPES[c % 4] for c in range(46)},
         **{f"place_{c}": {"type": ["object", "null"], "properties": _ADDRESS} for c in range(8)},
         **{f"tags_{c}": {"type": ["array", "null"], "items": _TEXT} for c in range(4)},
     },
@@ -164,7 +163,7 @@ def _place(k: int, c: int) -> dict[str, Any]:
 
 
 def wide(count: int) -> Iterator[dict[str, Any]]:
-    """Yield records of sixty columns, objects in objects and lists, fresh ones in each."""
+    """Yield records of sixty columns, each with new objects and lists."""
     minutes = _minutes(count)
     variety = range(_WIDE_VARIETY)
     fields = [_wide_fields(k) for k in variety]
@@ -185,7 +184,7 @@ def wide(count: int) -> Iterator[dict[str, Any]]:
 
 # Partitions, parents and children
 
-PART_SCHEMA: dict[str, Any] = {
+PARTITION_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"part": {"type": "integer"}, **NARROW_SCHEMA["properties"]},
 }
@@ -193,10 +192,10 @@ PARENT_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"part": {"type": "integer"}, "name": _TEXT},
 }
-CHILD_SCHEMA = PART_SCHEMA
+CHILD_SCHEMA = PARTITION_SCHEMA
 
 
-def of_context(part: int, count: int) -> Iterator[dict[str, Any]]:
+def partition(part: int, count: int) -> Iterator[dict[str, Any]]:
     """Yield the records of one partition or of one parent."""
     for record in narrow(count):
         record["part"] = part
@@ -210,13 +209,13 @@ def parents(count: int) -> Iterator[dict[str, Any]]:
 
 
 def catalog(stream: str, schema: dict[str, Any], deselected: Iterable[str] = ()) -> dict[str, Any]:
-    """Return a Singer catalog that selects a stream but for some of its columns."""
-    gone = set(deselected)
+    """Return a Singer catalog that selects a stream without the deselected columns."""
+    deselected_names = set(deselected)
     metadata = [{"breadcrumb": [], "metadata": {"selected": True, "inclusion": "available"}}]
     metadata += [
         {
             "breadcrumb": ["properties", name],
-            "metadata": {"selected": name not in gone, "inclusion": "available"},
+            "metadata": {"selected": name not in deselected_names, "inclusion": "available"},
         }
         for name in schema["properties"]
     ]
