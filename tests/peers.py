@@ -78,7 +78,7 @@ def peer_python(name: str) -> Path | None:
     for variable in (f"TAP_CORE_PEER_{name.upper()}", _OVERRIDES.get(name, "")):
         if variable and os.environ.get(variable):
             return Path(os.environ[variable])
-    python = _python_of(HOME / name)
+    python = _find_python(HOME / name)
     return python if python.exists() and _stamp(name).exists() else None
 
 
@@ -89,7 +89,7 @@ def missing_reason(name: str) -> str:
 
 def make_peer(name: str) -> Path:
     """Make the environment of one peer, unless it is there as asked; return its interpreter."""
-    python = _python_of(HOME / name)
+    python = _find_python(HOME / name)
     wanted = "\n".join(PEERS[name])
     if _stamp(name).exists() and _stamp(name).read_text() == wanted:
         return python
@@ -101,7 +101,7 @@ def make_peer(name: str) -> Path:
     return python
 
 
-def _python_of(environment: Path) -> Path:
+def _find_python(environment: Path) -> Path:
     if os.name == "nt":
         return environment / "Scripts" / "python.exe"
     return environment / "bin" / "python"

@@ -264,7 +264,7 @@ def test_streams_with_a_shared_state_have_a_global_state() -> None:
     assert last["global"] == state["global"]
 
 
-def test_state_with_keys_beside_the_bookmarks_becomes_global() -> None:
+def test_state_with_other_keys_than_bookmarks_becomes_global() -> None:
     """No key of the tap's state is lost, even if the tap does not declare a shared state."""
     reader = Reader()
     (state,) = reader.states(started(A), document(a={"x": 1}))

@@ -63,7 +63,7 @@ class Child(Parent):
     parent_stream_type = Parent
 
     def estimate_sync(self):
-        raise ValueError("nobody knows")
+        raise ValueError("no estimate")
 
 
 class Other(Child):
@@ -106,7 +106,7 @@ def test_estimates_are_requested_only_if_the_protocol_has_them(caplog: Any) -> N
     assert Parent.asked == 0
     [told] = sync_family(takes_estimates=True).of(Estimate)
     assert (told.stream.name, told.rows, told.nbytes) == ("parent", 1, None)
-    assert "'child' cannot be estimated: nobody knows" in caplog.text
+    assert "'child' cannot be estimated: no estimate" in caplog.text
     assert Stream.estimate_sync(Parent(TapFamily())) is None
 
 
@@ -132,11 +132,11 @@ class TapGrowing(Tap):
     def estimate_sync(self):
         total = self.config.get("total")
         if total == 0:
-            raise ValueError("nobody knows")
+            raise ValueError("no estimate")
         return total and (total, 10 * total)
 
 
-def estimates_of(tap: Tap, *, takes_estimates: bool = True) -> list[tuple[Any, ...]]:
+def read_estimates(tap: Tap, *, takes_estimates: bool = True) -> list[tuple[Any, ...]]:
     outlet = Collector(takes_estimates=takes_estimates)
     tap.speak_by(outlet)
     tap.sync_all()
@@ -147,10 +147,10 @@ def estimates_of(tap: Tap, *, takes_estimates: bool = True) -> list[tuple[Any, .
 def test_updated_estimate_is_emitted_after_the_previous_rows(caplog: Any) -> None:
     """TR3: only if the protocol has estimates."""
     later = [("growing", False, 5, None), ("growing", False, 7, 70), ("parent", False, 1, None)]
-    assert estimates_of(TapGrowing()) == later
-    assert estimates_of(TapGrowing(config={"total": 0})) == later
-    assert "The sync cannot be estimated: nobody knows" in caplog.text
-    assert estimates_of(TapGrowing(), takes_estimates=False) == []
+    assert read_estimates(TapGrowing()) == later
+    assert read_estimates(TapGrowing(config={"total": 0})) == later
+    assert "The sync cannot be estimated: no estimate" in caplog.text
+    assert read_estimates(TapGrowing(), takes_estimates=False) == []
 
 
 def test_total_estimate_of_the_tap_replaces_those_of_streams() -> None:
@@ -159,7 +159,7 @@ def test_total_estimate_of_the_tap_replaces_those_of_streams() -> None:
     tap = TapGrowing(config={"total": 9})
     parent = tap.streams["parent"]
     parent.get_records = lambda _: iter([tap.update_estimate(11)])  # type: ignore[method-assign]
-    told = estimates_of(tap)
+    told = read_estimates(tap)
     assert [one for one in told if one[1]] == [
         ("tap-growing", True, 9, 90),
         ("tap-growing", True, 11, None),
@@ -207,15 +207,15 @@ def test_estimate_of_a_table_counts_the_rows_of_its_query(
 def test_row_count_of_tables_can_be_disabled(
     tables: Callable[[], Tap],
 ) -> None:
-    assert [told[2] for told in estimates_of(tables())] == [9]
+    assert [told[2] for told in read_estimates(tables())] == [9]
     tap = tables()
     [users] = tap.streams.values()
     users.estimates_by_count = False
-    assert estimates_of(tap) == []
+    assert read_estimates(tap) == []
     tap = tables()
     [users] = tap.streams.values()
     users.get_records = lambda _: iter(())  # type: ignore[method-assign]
-    assert estimates_of(tap) == []
+    assert read_estimates(tap) == []
 
 
 def test_catalog_may_be_applied_after_discovery() -> None:

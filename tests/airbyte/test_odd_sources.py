@@ -23,7 +23,7 @@ TAP = str(PROGRAMS / "tap_odd.py")
 ODD, LOG, TOKENS = ((sys.executable, TAP, kind) for kind in ("odd", "log", "tokens"))
 
 
-def catalog_of(program: tuple[str, ...], folder: Path, **config: Any) -> dict[str, Any]:
+def discover_catalog(program: tuple[str, ...], folder: Path, **config: Any) -> dict[str, Any]:
     [found] = airbyte(program, "discover", folder, config=config).of_type("CATALOG")
     return found
 
@@ -38,7 +38,7 @@ def read(program: tuple[str, ...], folder: Path, catalog: Any, **more: Any) -> R
 @pytest.mark.peer
 def test_names_may_be_any_text_and_namespaces_distinguish_streams(tmp_path: Path) -> None:
     """E13, RD3, RD4, DI3, DI8, DI9: in the catalog, in records, states and statuses."""
-    catalog = catalog_of(ODD, tmp_path)
+    catalog = discover_catalog(ODD, tmp_path)
     names = {(one.get("namespace"), one["name"]) for one in catalog["streams"]}
     odd = 'Grün / ☃ "quoted"\\'
     twins = {("space 1", "twin"), ("space 2", "twin")}
@@ -75,7 +75,7 @@ def test_configured_cursor_precedes_the_default_one(
     tmp_path: Path, chosen: list[str], default: Any, known: dict[str, Any]
 ) -> None:
     """CF1, CU2, CU3: the next read resumes by the same cursor."""
-    catalog = with_cursor(catalog_of(ODD, tmp_path), chosen, default_cursor_field=default)
+    catalog = with_cursor(discover_catalog(ODD, tmp_path), chosen, default_cursor_field=default)
     first = read(ODD, tmp_path, catalog)
     assert (first.code, len(first.records("free"))) == (0, 3)
     state = first.state_of["free"]
@@ -87,7 +87,9 @@ def test_configured_cursor_precedes_the_default_one(
 
 def test_incremental_without_a_cursor_is_refused(tmp_path: Path) -> None:
     """CF1, CU4, RD9: a config_error that names the stream; no record is read."""
-    run = read(ODD, tmp_path, with_cursor(catalog_of(ODD, tmp_path), [], default_cursor_field=None))
+    run = read(
+        ODD, tmp_path, with_cursor(discover_catalog(ODD, tmp_path), [], default_cursor_field=None)
+    )
     assert run.code != 0
     told = run.traces("ERROR")[-1]
     assert told["failure_type"] == "config_error"
@@ -107,7 +109,7 @@ def test_source_defined_cursor_cannot_be_overridden(tmp_path: Path) -> None:
 
 def test_source_may_write_an_estimate(tmp_path: Path) -> None:
     """TR3: before the first record of the stream, in whole numbers."""
-    run = read(ODD, tmp_path, with_cursor(catalog_of(ODD, tmp_path), ["id"]))
+    run = read(ODD, tmp_path, with_cursor(discover_catalog(ODD, tmp_path), ["id"]))
     [told] = run.traces("ESTIMATE")
     assert (told["name"], told["type"]) == ("free", "STREAM")
     assert (told["row_estimate"], told["byte_estimate"]) == (3, 90)
@@ -120,7 +122,7 @@ def test_source_may_write_an_estimate(tmp_path: Path) -> None:
 
 def test_streams_with_a_shared_state_have_a_global_state(tmp_path: Path) -> None:
     """ST4, ST1: with the shared state and that of each stream; the next read resumes from both."""
-    chosen = configured(catalog_of(LOG, tmp_path))
+    chosen = configured(discover_catalog(LOG, tmp_path))
     first = read(LOG, tmp_path, chosen)
     assert {state["type"] for state in first.states} == {"GLOBAL"}
     last = first.states[-1]["global"]
@@ -159,7 +161,7 @@ def test_replaced_refresh_token_is_sent_to_the_client(tmp_path: Path) -> None:
         server.answers_by(token_server(good))
         config = {"url": server.url, "refresh_token": "refresh-0"}
         [spec] = airbyte(TOKENS, "spec", tmp_path).of_type("SPEC")
-        catalog = configured(catalog_of(TOKENS, tmp_path, **config))
+        catalog = configured(discover_catalog(TOKENS, tmp_path, **config))
         for _ in range(2):
             run = airbyte(TOKENS, "read", tmp_path, config=config, catalog=catalog)
             assert (run.code, run.records("things")) == (0, [{"id": 1}])

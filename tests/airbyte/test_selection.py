@@ -32,7 +32,7 @@ Reader = Callable[..., dict[str, list[Any]]]
 def read(capsys: pytest.CaptureFixture[str]) -> Reader:
     """Return a function that reads the configured streams: rows by stream, and the last state."""
 
-    def rows_of(tap: Tap, *entries: Any, state: Any = None) -> dict[str, list[Any]]:
+    def read_rows(tap: Tap, *entries: Any, state: Any = None) -> dict[str, list[Any]]:
         catalog, words = apply_configured_catalog(configured(*entries), tap.streams)
         tap.use_catalog(catalog)
         tap.load_state(state or {})
@@ -47,7 +47,7 @@ def read(capsys: pytest.CaptureFixture[str]) -> Reader:
                 rows["STATE"] = [line["value"]]
         return rows
 
-    return rows_of
+    return read_rows
 
 
 @pytest.fixture(params=[False, True], ids=["tables", "tables that are discovered once"])
@@ -283,7 +283,7 @@ def test_full_refresh_ignores_the_bookmark(read: Reader) -> None:
 
 @pytest.mark.parametrize("name", PEOPLE)
 def test_incremental_resumes_from_the_bookmark(read: Reader, name: str) -> None:
-    """RD7, CU1: by the source-defined cursor, whatever cursor is configured."""
+    """RD7, CU1: by the source-defined cursor, even if another cursor is configured."""
     moved = {"replication_key": "at", "replication_key_value": "2024-01-03T00:00:00Z"}
     wanted = entry(name, "id", cursor_field=["home", "city"])
     rows = read(TapShapes(), wanted, state={"bookmarks": {name: moved}})

@@ -323,7 +323,7 @@ def test_added_or_removed_fields_are_not_errors(
 # State
 
 
-def _stream_of(message: dict[str, Any]) -> str | None:
+def _get_stream(message: dict[str, Any]) -> str | None:
     """Return the stream of a record or a state."""
     if message["type"] == "STATE":
         return str(message["state"]["stream"]["stream_descriptor"]["name"])
@@ -333,7 +333,7 @@ def _stream_of(message: dict[str, Any]) -> str | None:
 @pytest.mark.parametrize("stream", STREAMS)
 def test_each_stream_has_its_own_state(whole: Run, stream: str) -> None:
     """ST1, ST2, ST6, ST7, ST13: a STREAM state after the last record, without other streams."""
-    last = [message for message in whole.messages if _stream_of(message) == stream][-1]
+    last = [message for message in whole.messages if _get_stream(message) == stream][-1]
     assert last["type"] == "STATE"
     assert last["state"]["type"] == "STREAM"
     others = [name for name in STREAMS if name != stream]

@@ -30,7 +30,7 @@ class SettingsTap(Tap):
         return []
 
 
-def settings_of(**properties) -> dict:
+def get_settings(**properties) -> dict:
     schema = {"properties": properties}
     before = deepcopy(schema)
     found = specification(schema)["connectionSpecification"]["properties"]
@@ -93,7 +93,7 @@ def test_secrets_are_marked() -> None:
 )
 def test_secret_name_marks_only_strings_unless_declared_otherwise(setting, mark) -> None:
     """SP11."""
-    assert settings_of(auth_token=setting) == {"auth_token": mark}
+    assert get_settings(auth_token=setting) == {"auth_token": mark}
 
 
 def test_every_property_of_a_secret_object_is_marked() -> None:
@@ -104,7 +104,7 @@ def test_every_property_of_a_secret_object_is_marked() -> None:
         "a": {"type": "string", "airbyte_secret": True},
         "b": True,
     }
-    assert settings_of(whole={"type": "object", "secret": True}) == {"whole": True}
+    assert get_settings(whole={"type": "object", "secret": True}) == {"whole": True}
 
 
 def test_secrets_in_unions_and_references_are_marked() -> None:

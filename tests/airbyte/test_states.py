@@ -45,7 +45,7 @@ def lines(*documents: Any) -> str:
     return "".join(json.dumps(one) + "\n" for one in documents)
 
 
-def streams_of(*names: str) -> dict[str, Any]:
+def select_streams(*names: str) -> dict[str, Any]:
     """Return the streams of a tap of which these are selected, each in its own mode."""
     tap = TapShapes()
     entries = [{"stream": {"name": name}, "sync_mode": "incremental"} for name in names]
@@ -224,7 +224,7 @@ DOCUMENTS = st.recursive(
 )
 
 
-SELECTED = streams_of("people", "open", "hooked", "spoken")
+SELECTED = select_streams("people", "open", "hooked", "spoken")
 
 
 @given(
@@ -252,7 +252,7 @@ def test_any_text_raises_only_the_state_error(text) -> None:
 def test_states_become_bookmarks_by_stream_name() -> None:
     """ST9, ST10, ST13: states of unknown streams are ignored."""
     given_ = parsed([stream(AT), stream(OTHER, "gone"), stream(OTHER, namespace="elsewhere")])
-    assert to_state_document(given_, streams_of("people")) == {"bookmarks": {"people": AT}}
+    assert to_state_document(given_, select_streams("people")) == {"bookmarks": {"people": AT}}
 
 
 def test_null_state_resets_only_its_stream() -> None:
@@ -263,23 +263,25 @@ def test_null_state_resets_only_its_stream() -> None:
         [whole(stream(None), stream(OTHER, "open"))],
         [{"data": both}, stream(None)],
     ):
-        found = to_state_document(parsed(states), streams_of("people", "open"))
+        found = to_state_document(parsed(states), select_streams("people", "open"))
         assert found == {"bookmarks": {"open": OTHER}}
     nulls = {"bookmarks": {**both["bookmarks"], "people": None}}
-    assert to_state_document(parsed(nulls), streams_of("open")) == {"bookmarks": {"open": OTHER}}
+    assert to_state_document(parsed(nulls), select_streams("open")) == {
+        "bookmarks": {"open": OTHER}
+    }
 
 
 def test_full_refresh_stream_gets_no_state() -> None:
     """RD6: by its configured mode, or by its replication method."""
     given_ = parsed([stream(AT), stream({"x": 1}, "colours"), stream(OTHER, "open")])
-    found = to_state_document(given_, streams_of("people", "colours", "open"), {"people"})
+    found = to_state_document(given_, select_streams("people", "colours", "open"), {"people"})
     assert found == {"bookmarks": {"open": OTHER}}
 
 
-def test_shared_state_is_beside_the_bookmarks() -> None:
+def test_shared_state_has_its_keys_next_to_the_bookmarks() -> None:
     """ST4, ST9."""
     given_ = parsed(whole(stream(AT), shared={"lsn": 5, "bookmarks": 1, "currently_syncing": "x"}))
-    assert to_state_document(given_, streams_of("people")) == {
+    assert to_state_document(given_, select_streams("people")) == {
         "bookmarks": {"people": AT},
         "lsn": 5,
     }
@@ -289,13 +291,13 @@ def test_shared_state_is_beside_the_bookmarks() -> None:
 def test_state_of_another_form_is_passed_to_the_tap() -> None:
     """ST5: a tap may migrate states of its earlier versions."""
     old = {"people": {"seen": 3}, "bookmarks": None, "currently_syncing": "people"}
-    assert to_state_document(parsed(old), streams_of("people")) == {"people": {"seen": 3}}
+    assert to_state_document(parsed(old), select_streams("people")) == {"people": {"seen": 3}}
 
 
 def test_changes_of_the_state_document_do_not_affect_the_input() -> None:
     given_ = parsed([{"data": SINGER}, whole(stream(deepcopy(AT)), shared={"l": [1]})])
     before = deepcopy(given_)
-    document = to_state_document(given_, streams_of("people"))
+    document = to_state_document(given_, select_streams("people"))
     document["bookmarks"]["people"]["replication_key_value"] = "x"
     document["l"].append(2)
     assert given_ == before
@@ -322,7 +324,7 @@ DAYS = {"partitions": [{"context": {"shop": 1}, "replication_key": "day"}]}
 def test_child_without_a_state_resets_its_parent(selected, states, kept) -> None:
     """RD6, ST3, ST13: otherwise children of older parent records would be lost."""
     given_ = parsed([stream(state, name) for name, state in states.items()])
-    document = to_state_document(given_, streams_of(*selected))
+    document = to_state_document(given_, select_streams(*selected))
     assert set(document.get("bookmarks", {})) == kept
 
 

@@ -69,7 +69,7 @@ class Engine:
     config: str
     environment: Mapping[str, str]
 
-    def command(self, action: str) -> None:
+    def run_command(self, action: str) -> None:
         """Run a command of `target-spark engine`, which is not measured."""
         program = "from target_spark.target import TargetSpark; TargetSpark.cli()"
         command = [sys.executable, "-c", program, "engine", action, "--config", self.config]
@@ -82,7 +82,7 @@ class Engine:
         """Return target-spark with this engine."""
         return our_program("target.py", "--config", self.config, environment=self.environment)
 
-    def cpu(self) -> float:
+    def read_cpu(self) -> float:
         """Return the CPU seconds of the engine and its JVM so far."""
         engines = Path(self.environment["XDG_CACHE_HOME"]).glob("target-spark/engines/*")
         [engine] = [json.loads((path / "engine.json").read_bytes())["pid"] for path in engines]
@@ -150,11 +150,11 @@ def _start_engine(folder: Path, settings: Mapping[str, Any]) -> Iterator[Engine]
     (cache / "ivy").symlink_to(cache_folder() / "ivy")
     environment = {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder / "cache")}
     engine = Engine(write_json(folder / "ours.json", settings), environment)
-    engine.command("start")
+    engine.run_command("start")
     try:
         yield engine
     finally:
-        engine.command("stop")
+        engine.run_command("stop")
 
 
 def _run_in_turns(
@@ -166,10 +166,10 @@ def _run_in_turns(
     costs: dict[str, list[Cost]] = {name: [] for name in programs}
     for _ in range(rounds):
         for name, program in programs.items():
-            before = engine.cpu()
+            before = engine.read_cpu()
             cost = run(program)
-            more = engine.cpu() - before if name == OURS else 0
-            costs[name].append(replace(cost, cpu=cost.cpu + more))
+            engine_cpu = engine.read_cpu() - before if name == OURS else 0
+            costs[name].append(replace(cost, cpu=cost.cpu + engine_cpu))
             print(".", end="", flush=True, file=sys.stderr)
     return {name: Runs(tuple(program_costs)) for name, program_costs in costs.items()}
 

@@ -24,7 +24,7 @@ A = ("properties", "a")
 B = ("properties", "a", "properties", "b")
 
 
-def mask_of(stream=None, a=None, b=None) -> SelectionMask:
+def create_mask(stream=None, a=None, b=None) -> SelectionMask:
     given = {(): stream, A: a, B: b}
     mapping = MetadataMapping.from_iterable(
         {"breadcrumb": list(breadcrumb), "metadata": metadata}
@@ -41,46 +41,48 @@ def test_missing_metadata_selects_everything():
 
 
 def test_metadata_without_a_stream_entry_selects_nothing():
-    assert mask_of(a={}) == {A: False}
+    assert create_mask(a={}) == {A: False}
 
 
 def test_deselected_parent_deselects_its_properties():
-    mask = mask_of(stream={"selected": False}, a={"inclusion": "automatic", "selected": True})
+    mask = create_mask(stream={"selected": False}, a={"inclusion": "automatic", "selected": True})
     assert mask[A] is False
 
 
 def test_unsupported_is_never_selected(caplog):
     caplog.set_level(logging.DEBUG, "tap_core.singerlib.catalog")
-    mask = mask_of(stream={"selected": True}, a={"inclusion": "unsupported", "selected": True})
+    mask = create_mask(stream={"selected": True}, a={"inclusion": "unsupported", "selected": True})
     assert mask[A] is False
     assert any("properties:a" in text for text in caplog.messages)
 
 
 def test_automatic_property_is_selected_even_if_deselected(caplog):
     caplog.set_level(logging.DEBUG, "tap_core.singerlib.catalog")
-    mask = mask_of(stream={"selected": True}, a={"inclusion": "automatic", "selected": False})
+    mask = create_mask(stream={"selected": True}, a={"inclusion": "automatic", "selected": False})
     assert mask[A] is True
     assert any("properties:a" in text for text in caplog.messages)
 
 
 def test_selected_takes_precedence_over_selected_by_default():
-    mask = mask_of(stream={"selected": True}, a={"selected": False, "selected-by-default": True})
+    mask = create_mask(
+        stream={"selected": True}, a={"selected": False, "selected-by-default": True}
+    )
     assert mask[A] is False
 
 
 def test_selected_by_default_takes_precedence_over_the_parent():
-    mask = mask_of(stream={"selected": True}, a={"selected-by-default": False})
+    mask = create_mask(stream={"selected": True}, a={"selected-by-default": False})
     assert mask[A] is False
 
 
 def test_property_without_flags_inherits_from_its_parent_at_every_depth():
-    assert mask_of(stream={"selected": True}, a={}, b={})[B] is True
-    assert mask_of(stream={"selected": True}, a={"selected": False}, b={})[B] is False
-    assert mask_of(stream={"selected": True}, b={"selected": False}) == {(): True, B: False}
+    assert create_mask(stream={"selected": True}, a={}, b={})[B] is True
+    assert create_mask(stream={"selected": True}, a={"selected": False}, b={})[B] is False
+    assert create_mask(stream={"selected": True}, b={"selected": False}) == {(): True, B: False}
 
 
 def test_stream_without_selection_flags_is_not_selected():
-    assert mask_of(stream={"inclusion": "available"}, a={}) == {(): False, A: False}
+    assert create_mask(stream={"inclusion": "available"}, a={}) == {(): False, A: False}
 
 
 def test_breadcrumb_missing_from_the_mask_inherits_from_its_parent():

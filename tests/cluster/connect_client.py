@@ -17,7 +17,7 @@ import pytest
 
 from tests.peers import missing_reason, peer_python
 
-__all__ = ["PEER", "Client", "lines_of", "needs_connect"]
+__all__ = ["PEER", "Client", "encode_lines", "needs_connect"]
 
 ROOT: Final = Path(__file__).parents[2]
 PEER: Final = peer_python("spark_connect")
@@ -57,7 +57,7 @@ class Client:
     def run(self, messages: Iterable[Mapping[str, Any]] = (), *words: str) -> tuple[int, list[Any]]:
         """Load messages; return the exit code and the emitted states."""
         process = self.start(*words)
-        out, _ = process.communicate(lines_of(messages), timeout=1800)
+        out, _ = process.communicate(encode_lines(messages), timeout=1800)
         return process.returncode, [json.loads(line) for line in out.splitlines()]
 
     def errors(self) -> str:
@@ -79,7 +79,7 @@ class Client:
         return sorted((tuple(row) for row in json.loads(done.stdout)), key=repr)
 
 
-def lines_of(messages: Iterable[Mapping[str, Any]]) -> bytes:
+def encode_lines(messages: Iterable[Mapping[str, Any]]) -> bytes:
     """Return messages as JSON lines."""
     return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
 

@@ -348,7 +348,7 @@ class Pages(RESTStream):
 
     @property
     def url_base(self) -> str:
-        """Where the source is."""
+        """The base URL of the source."""
         return str(self.config["url"])
 
     @property

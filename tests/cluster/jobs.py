@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from target_spark.cli.last_state import find_recoverable_tables, get_job_metadata
 from target_spark.config import settings
 from tests.cluster.faulty_taps import Faults
-from tests.cluster.tables import rows_of
+from tests.cluster.tables import read_tables
 
 if TYPE_CHECKING:
     from tests.cluster.standalone import Standalone
@@ -96,7 +96,7 @@ class Job:
 
     @property
     def tables(self) -> Path:
-        """Where its tables lie."""
+        """The folder of its tables."""
         return self.folder / "tables"
 
     # Runs
@@ -171,7 +171,7 @@ class Job:
 
     def rows(self, stream: str) -> Counter[str]:
         """Return the number of occurrences of each row of a table, without metadata columns."""
-        found = rows_of(self.tables, str(self.target["format"]), stream)[stream]
+        found = read_tables(self.tables, str(self.target["format"]), stream)[stream]
         return Counter(_plain(row) for row in found)
 
     def state(self) -> dict[str, Any]:

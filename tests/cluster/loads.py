@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.cluster.tables import rows_of
+from tests.cluster.tables import read_tables
 from tests.target.loader.table_counts import checked_counts
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Load:
 
     def rows(self, *names: str) -> dict[str, list[dict[str, Any]]]:
         """Return the rows of the job's tables."""
-        return rows_of(self.tables, self.form, *names)
+        return read_tables(self.tables, self.form, *names)
 
     def left(self) -> list[str]:
         """Return the names in the staging folder."""

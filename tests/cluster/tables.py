@@ -16,14 +16,14 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
-__all__ = ["rows_of"]
+__all__ = ["read_tables"]
 
 _PATIENCE: Final = 1200
 _ICEBERG: Final = "from tests.cluster.tables import print_iceberg; print_iceberg()"
 _ROOT: Final = Path(__file__).parents[2]
 
 
-def rows_of(tables: Path, form: str, *names: str) -> dict[str, list[dict[str, Any]]]:
+def read_tables(tables: Path, form: str, *names: str) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of tables in a folder; none of a missing table."""
     if form == "iceberg":
         return _by_spark(tables, names)

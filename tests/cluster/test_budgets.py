@@ -24,7 +24,7 @@ def source() -> Iterator[Counting]:
         yield made
 
 
-def job_of(folder: Path, cluster: Standalone, source: Counting, kind: str, **more: str) -> Job:
+def create_job(folder: Path, cluster: Standalone, source: Counting, kind: str, **more: str) -> Job:
     return Job(folder / "job", cluster, {"url": source.url, **more}, tap=f"{TAP}:{kind}")
 
 
@@ -32,7 +32,7 @@ def test_rate_limit_applies_to_all_executors_together(
     standalone: Standalone, source: Counting, tmp_path: Path
 ) -> None:
     """Four slots in two executors read one stream at 8 requests a second, 48 contexts in all."""
-    job_of(tmp_path, standalone, source, "Crowd").run().check()
+    create_job(tmp_path, standalone, source, "Crowd").run().check()
     moments = source.moments("/slow")
     assert len(moments) == 48
     assert len(source.processes) > 1
@@ -45,7 +45,7 @@ def test_retry_after_delays_all_executors(
 ) -> None:
     """After a 429 only requests with a permit are sent, until the source accepts more."""
     source.refuse_once = 10
-    job_of(tmp_path, standalone, source, "Crowd").run().check()
+    create_job(tmp_path, standalone, source, "Crowd").run().check()
     moments = source.moments("/slow")
     assert len(moments) == 48 + 1
     assert longest_pause(moments) >= 5

@@ -20,7 +20,7 @@ from target_spark.config import settings
 from target_spark.storage.job_lock import JobLock
 from target_spark.storage.retry import FailureKind, classify_failure, first_error_line
 from tests.cluster.connect import ConnectServer
-from tests.cluster.connect_client import Client, lines_of, needs_connect
+from tests.cluster.connect_client import Client, encode_lines, needs_connect
 
 TAP = "tests.cluster.connect_taps:DaysTap"
 PEOPLE = {"id": {"type": "integer"}, "name": {"type": ["null", "string"]}}
@@ -56,7 +56,7 @@ def states(*numbers: int) -> list[Any]:
 
 # ------------------------------------------------------------------------------ loading
 def messages() -> list[dict[str, Any]]:
-    """Return a keyed stream that gets a column and has a misfit, and one without keys."""
+    """Return a keyed stream that gets a column and has an invalid value, and one without keys."""
     return [
         schema("people", PEOPLE, "id"),
         schema("events", TIMES),
@@ -320,7 +320,7 @@ class Reader:
 def batches(numbers: Sequence[int]) -> list[bytes]:
     """Return, for each number, a batch of two streams and its state, as lines."""
     return [
-        lines_of(
+        encode_lines(
             [
                 *(record("people", id=key, name=f"in {number}") for key in (number, number + 1)),
                 *(record("events", sum=number) for _ in range(2)),
@@ -331,7 +331,7 @@ def batches(numbers: Sequence[int]) -> list[bytes]:
     ]
 
 
-HEAD = lines_of([schema("people", PEOPLE, "id"), schema("events", TIMES)])
+HEAD = encode_lines([schema("people", PEOPLE, "id"), schema("events", TIMES)])
 
 
 @needs_connect

@@ -66,7 +66,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def job_of(folder: Path, cluster: Standalone, package: Path, **spark: str) -> Job:
+def create_job(folder: Path, cluster: Standalone, package: Path, **spark: str) -> Job:
     """Return a job whose driver has the tap, and whose executors do not."""
     return Job(
         folder / "job",
@@ -92,7 +92,7 @@ def test_tap_in_a_zip_is_shipped_to_executors_with_tap_core(
 ) -> None:
     """`spark.submit.pyFiles` ships it; the executors have `tap_core` and not the tap."""
     box = zip_package(package, tmp_path / "tap_boxed.zip")
-    job = job_of(tmp_path, standalone, package, **{"spark.submit.pyFiles": str(box)})
+    job = create_job(tmp_path, standalone, package, **{"spark.submit.pyFiles": str(box)})
     job.run().check()
     check_numbers(job, standalone.python)
 
@@ -101,7 +101,7 @@ def test_tap_missing_on_executors_is_an_error(
     standalone: Standalone, package: Path, tmp_path: Path
 ) -> None:
     """The error says what is missing and where; nothing is loaded."""
-    done = job_of(tmp_path, standalone, package).run().check(1)
+    done = create_job(tmp_path, standalone, package).run().check(1)
     assert "The tap tap_boxed.tap:TapBoxed cannot be imported" in done.err
     assert "install it on Spark's workers too" in done.err
 
@@ -124,7 +124,7 @@ def test_packed_environment_is_shipped_to_executors_without_packages(
         "spark.archives": f"{archive}#environment",
         "spark.pyspark.python": "./environment/bin/python",
     }
-    job = job_of(tmp_path, blank, package, **spark)
+    job = create_job(tmp_path, blank, package, **spark)
     job.run().check()
     check_numbers(job, "/environment/bin/python")
 
@@ -134,6 +134,6 @@ def test_executors_without_tap_core_load_nothing(
 ) -> None:
     """Without the environment the run fails, and no row is acknowledged."""
     spark = {"spark.pyspark.python": blank.python}
-    job = job_of(tmp_path, blank, package, **spark)
+    job = create_job(tmp_path, blank, package, **spark)
     job.run().check(1)
     assert not job.rows("numbers")

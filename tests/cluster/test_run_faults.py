@@ -64,7 +64,7 @@ def loaded(job: Job, stream: str) -> Counter[str]:
     return counts
 
 
-def shops_of(job: Job, stream: str) -> set[int]:
+def read_shops(job: Job, stream: str) -> set[int]:
     """Return the contexts that have a bookmark in the tables."""
     entries = job.state().get("bookmarks", {}).get(stream, {}).get("partitions", ())
     return {
@@ -77,7 +77,7 @@ def shops_of(job: Job, stream: str) -> set[int]:
 def check_not_ahead(job: Job, stream: str = "orders") -> None:
     """Check that the rows that each bookmark covers are in the table."""
     there = loaded(job, stream)
-    covered = shops_of(job, stream)
+    covered = read_shops(job, stream)
     missing = [
         row for row in source(job, stream) if json.loads(row)[0] in covered and not there[row]
     ]
@@ -95,7 +95,7 @@ def check_all_but(job: Job, *shops: int) -> str:
     """Run the job; check that all contexts but the failing ones are loaded. Return stderr."""
     done = job.run().check(1)
     others = set(range(6)) - set(shops)
-    assert shops_of(job, "orders") == others
+    assert read_shops(job, "orders") == others
     expected = Counter(row for row in source(job, "orders") if json.loads(row)[0] in others)
     assert loaded(job, "orders") == expected
     assert job.left_behind() == []
@@ -118,7 +118,7 @@ def test_killed_executor_loses_no_rows(job: Job, kind: str) -> None:
     job.cluster.kill_executor()
     running.end().check()
     check_whole(job)
-    assert shops_of(job, "orders") == set(range(6))
+    assert read_shops(job, "orders") == set(range(6))
 
 
 def test_killed_python_worker_loses_no_rows(job: Job) -> None:

@@ -63,13 +63,13 @@ def is_protocol(node: ast.ClassDef) -> bool:
     return any("Protocol" in ast.unparse(base) for base in node.bases)
 
 
-def bases_of(node: ast.ClassDef, above: tuple[str, ...] = ()) -> list[ast.ClassDef]:
+def list_bases(node: ast.ClassDef, above: tuple[str, ...] = ()) -> list[ast.ClassDef]:
     """Return a class and all of its base classes in the project, each once."""
     links = [node]
     for base in node.bases:
         name = ast.unparse(base).split("[")[0].split(".")[-1]
         if name in classes() and name not in above:
-            below = bases_of(classes()[name][0][1], (*above, node.name))
+            below = list_bases(classes()[name][0][1], (*above, node.name))
             links += [link for link in below if link not in links and not is_protocol(link)]
     return links
 
@@ -79,7 +79,7 @@ def figures() -> dict[str, tuple[int, int]]:
     large = {}
     for name, found in classes().items():
         for _, node in found:
-            links = bases_of(node)
+            links = list_bases(node)
             lines = sum((link.end_lineno or 0) - link.lineno + 1 for link in links)
             if lines > LINES or len(links) > LINKS:
                 large[name] = (lines, len(links))

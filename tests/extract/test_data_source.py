@@ -308,7 +308,7 @@ def test_columns_have_the_types_and_values_of_tables(
 
 @pytest.mark.spark
 def test_invalid_value_is_an_error_or_null_by_option(read: Callable[..., DataFrameReader]):
-    """An invalid value fails the query, or becomes null with ``misfits=null``."""
+    """An invalid value fails the query, or with the option becomes null."""
     with pytest.raises(Exception, match="record 3 does not fit: whole: not an integer of 64 bits"):
         read("kinds", odd=True).load().collect()
     odd = read("kinds", odd=True).option("misfits", "null").load().where("id = 3")

@@ -86,7 +86,9 @@ class TimedCounters:
         return self._counters.lower(*arguments)
 
 
-def source_of(server: Counting, limiter: RateLimitServer | None, kind: str = "Limited") -> TapSpec:
+def create_source(
+    server: Counting, limiter: RateLimitServer | None, kind: str = "Limited"
+) -> TapSpec:
     tap = f"tests.extract.limited_taps:{kind}"
     permits = None if limiter is None else limiter.address
     return TapSpec("run", tap, {"url": server.url}, permits=permits)
@@ -96,7 +98,7 @@ def test_processes_share_the_rate_limits_of_a_tap_and_its_streams(server, proces
     """All processes together send at most 20 requests per second, and 8 to the slow stream."""
     with RateLimitServer() as limiter:
         asked = TimedCounters.of(limiter)
-        found = processes.read(source_of(server, limiter), "slow", "other")
+        found = processes.read(create_source(server, limiter), "slow", "other")
     assert found == [2 * REQUESTS_PER_STREAM] * SLOTS
     moments, slow = server.moments(), server.moments("/slow")
     assert len(moments) == SLOTS * 2 * REQUESTS_PER_STREAM
@@ -111,7 +113,7 @@ def test_api_budget_of_a_manifest_is_shared_by_all_processes(server, processes):
     """All processes together send at most five requests in any second."""
     with RateLimitServer() as limiter:
         asked = TimedCounters.of(limiter)
-        processes.read(source_of(server, limiter, "Declared"), "users")
+        processes.read(create_source(server, limiter, "Declared"), "users")
     moments = server.moments()
     assert len(moments) == SLOTS * 3
     assert most_in_a_second(moments, 0.9) <= 5 + SLOTS
@@ -122,7 +124,7 @@ def test_retry_after_of_one_process_delays_the_others(server, processes):
     """After a 429 no process requests that stream before the time that the source named."""
     server.refuse_once = 4
     with RateLimitServer() as limiter:
-        processes.read(source_of(server, limiter), "slow")
+        processes.read(create_source(server, limiter), "slow")
     moments = server.moments()
     assert len(moments) == SLOTS * REQUESTS_PER_STREAM + 1
     # requests with earlier reservations were already sent

@@ -81,7 +81,7 @@ def records(messages):
     return [each["record"] for each in messages if each["type"] == "RECORD"]
 
 
-def state_of(messages):
+def last_state(messages):
     return [each["value"] for each in messages if each["type"] == "STATE"][-1]
 
 
@@ -113,7 +113,7 @@ def test_merge_mode_makes_one_stream_of_all_files(folder):
 
 
 def test_changed_file_is_read_again(folder):
-    state = state_of(synced(folder))
+    state = last_state(synced(folder))
     assert state["bookmarks"]["b"] == {
         "partitions": [
             {
@@ -129,14 +129,14 @@ def test_changed_file_is_read_again(folder):
     again = synced(folder, state)
     assert [each["id"] for each in records(again)] == ["10"]
     assert CSVStream.read == ["./a.long.csv"]
-    assert state_of(again)["bookmarks"]["a.long"]["partitions"][0]["replication_key_value"] == (
+    assert last_state(again)["bookmarks"]["a.long"]["partitions"][0]["replication_key_value"] == (
         "2025-01-02T03:04:05.000000+00:00"
     )
-    assert state_of(again)["bookmarks"]["b"] == state["bookmarks"]["b"]
+    assert last_state(again)["bookmarks"]["b"] == state["bookmarks"]["b"]
 
 
 def test_full_table_sync_reads_every_file(folder):
-    state = state_of(synced(folder))
+    state = last_state(synced(folder))
     put(folder / "b.csv", changed=CHANGED.replace(year=2023))
     tap = CSVTap(config={"path": str(folder), "read_mode": "one_stream_per_file"}, state=state)
     for stream in tap.streams.values():

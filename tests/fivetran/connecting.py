@@ -1,4 +1,4 @@
-"""A tap as a connector in a process of its own, and its gRPC client."""
+"""A connector in a separate process, and its gRPC client."""
 
 from __future__ import annotations
 

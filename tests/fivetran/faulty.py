@@ -48,7 +48,7 @@ class Faulty:
 
     def test(self, request: Any, context: Any) -> Any:
         if "crash" in self.faults:
-            raise RuntimeError("nobody catches this")
+            raise RuntimeError("uncaught error")
         if "failing test" in self.faults:
             return proto_messages.TestResponse(
                 failure="x" * 9000 if "long" in self.faults else "closed"

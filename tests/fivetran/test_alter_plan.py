@@ -14,7 +14,7 @@ from target_spark.writers.type_widening import delta_widens, iceberg_widens
 WIDENS = {"delta": delta_widens, "iceberg": iceberg_widens}
 
 
-def schema_of(keys: str = "id", **types: DataType | tuple[int, int]) -> FivetranSchema:
+def make_schema(keys: str = "id", **types: DataType | tuple[int, int]) -> FivetranSchema:
     columns = []
     for name, type_ in types.items():
         digits = None if isinstance(type_, DataType) else type_
@@ -35,7 +35,7 @@ def names(columns: tuple[DestinationColumn, ...]) -> list[str]:
     return [column.name for column in columns]
 
 
-ROW = schema_of(id=DataType.INT, name=DataType.STRING, price=(10, 2))
+ROW = make_schema(id=DataType.INT, name=DataType.STRING, price=(10, 2))
 
 
 def test_unchanged_table_has_an_empty_plan() -> None:
@@ -46,7 +46,7 @@ def test_unchanged_table_has_an_empty_plan() -> None:
 
 def test_columns_are_dropped_only_with_drop_columns() -> None:
     """AlterTable adds missing columns and keeps columns that are not in the request."""
-    asked = schema_of(id=DataType.INT, note=DataType.JSON)
+    asked = make_schema(id=DataType.INT, note=DataType.JSON)
     kept, dropping = plan(ROW, asked), plan(ROW, asked, drops=True)
     assert names(kept.after.columns) == ["id", "name", "price", "note"]
     assert (names(kept.added), kept.dropped) == (["note"], ())
@@ -60,21 +60,21 @@ def test_columns_are_dropped_only_with_drop_columns() -> None:
 
 
 def test_types_are_widened_if_the_format_can_and_converted_otherwise() -> None:
-    asked = schema_of(id=DataType.LONG, name=DataType.INT, price=(12, 4))
+    asked = make_schema(id=DataType.LONG, name=DataType.INT, price=(12, 4))
     delta, iceberg = plan(ROW, asked), plan(ROW, asked, "iceberg")
     assert (names(delta.widened), names(delta.converted)) == (["id", "price"], ["name"])
     assert (names(iceberg.widened), names(iceberg.converted)) == (["id"], ["name", "price"])
 
 
 def test_types_with_one_spark_type_change_only_the_metadata() -> None:
-    asked = schema_of(id=DataType.INT, name=DataType.XML, price=(10, 2))
+    asked = make_schema(id=DataType.INT, name=DataType.XML, price=(10, 2))
     found = plan(ROW, asked)
     assert not found.changes_columns
     assert found.describe() == ["column name is XML, it was STRING"]
 
 
 def test_narrower_fivetran_type_is_narrowed_without_a_column_change() -> None:
-    asked = schema_of(id=DataType.SHORT, name=DataType.STRING, price=(10, 2))
+    asked = make_schema(id=DataType.SHORT, name=DataType.STRING, price=(10, 2))
     found = plan(ROW, asked, "iceberg")
     assert (found.changes_columns, names(found.narrowed)) == (False, ["id"])
     back = plan(asked, ROW, "iceberg")
@@ -85,27 +85,27 @@ def test_decimal_without_digits_keeps_its_current_digits() -> None:
     without_digits = DestinationColumn("price", DataType.DECIMAL, column="price")
     asked = FivetranSchema((*ROW.columns[:2], without_digits))
     assert plan(ROW, asked).describe() == []
-    fresh = plan(schema_of(id=DataType.INT), asked)
+    fresh = plan(make_schema(id=DataType.INT), asked)
     assert fresh.describe()[1] == "column price is new, DECIMAL(38, 10)"
 
 
 def test_absent_key_column_leaves_the_key_but_is_kept() -> None:
     """The key changes although no column is dropped."""
-    now = schema_of("id name", id=DataType.INT, name=DataType.STRING)
-    found = plan(now, schema_of(id=DataType.INT))
+    now = make_schema("id name", id=DataType.INT, name=DataType.STRING)
+    found = plan(now, make_schema(id=DataType.INT))
     assert [(c.name, c.is_key) for c in found.after.columns] == [("id", True), ("name", False)]
     assert found.describe() == ["the key is id, it was id, name"]
     assert (found.changes_columns, names(found.unproven_keys)) == (False, ["id"])
 
 
 def test_uniqueness_is_checked_only_if_the_key_or_its_values_change() -> None:
-    wider = schema_of(id=DataType.LONG, name=DataType.INT, price=(10, 2))
+    wider = make_schema(id=DataType.LONG, name=DataType.INT, price=(10, 2))
     assert plan(ROW, wider).unproven_keys == ()
-    text = schema_of(id=DataType.STRING, name=DataType.STRING, price=(10, 2))
+    text = make_schema(id=DataType.STRING, name=DataType.STRING, price=(10, 2))
     assert names(plan(ROW, text).unproven_keys) == ["id"]
-    more = schema_of("id name", id=DataType.INT, name=DataType.STRING, price=(10, 2))
+    more = make_schema("id name", id=DataType.INT, name=DataType.STRING, price=(10, 2))
     assert names(plan(ROW, more).unproven_keys) == ["id", "name"]
-    assert plan(ROW, schema_of("", id=DataType.INT)).unproven_keys == ()
+    assert plan(ROW, make_schema("", id=DataType.INT)).unproven_keys == ()
 
 
 def test_table_column_names_are_kept_and_new_ones_do_not_collide() -> None:

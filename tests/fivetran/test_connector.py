@@ -1,4 +1,4 @@
-"""A tap as a gRPC server in a process of its own, called by a client."""
+"""A tap as a gRPC server in a separate process, called by a client."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def encode_and_decode(made: RecordEncoder, record: dict[str, Any]) -> Any:
     return decoded(careful)
 
 
-def value_of(kind: str, value: Any) -> Any:
+def encode_value(kind: str, value: Any) -> Any:
     found = encode_and_decode(encoder({"x": SCHEMAS[kind]}), {"x": value}).data["x"]
     assert found.WhichOneof("inner") == ("null" if plain(found) is None else kind)
     return plain(found)
@@ -203,12 +203,12 @@ def test_numbers_are_encoded_as_protobuf_encodes_them(value):
     ],
 )
 def test_other_representations_of_a_value_are_converted(kind, value, expected):
-    assert value_of(kind, value) == expected
+    assert encode_value(kind, value) == expected
 
 
 def test_nan_is_a_double():
-    assert math.isnan(value_of("double", math.nan))
-    assert math.isnan(value_of("double", "nan"))
+    assert math.isnan(encode_value("double", math.nan))
+    assert math.isnan(encode_value("double", "nan"))
 
 
 @pytest.mark.parametrize(

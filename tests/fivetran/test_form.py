@@ -17,7 +17,7 @@ from tap_core.tap_base import Tap
 from target_spark.config.settings import SCHEMA
 
 
-def fields_of(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
+def get_fields(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Return the fields of a form by name, including those of groups."""
     form = build_form({"type": "object", "properties": properties, **more}, {})
     assert form == ConfigurationFormResponse.FromString(form.SerializeToString())
@@ -52,7 +52,7 @@ def condition(field: Any) -> tuple[str, Any]:
 def test_text_field_has_label_description_example_and_default() -> None:
     """F6: title, description, examples and default come from the schema."""
     said = {"title": "Start", "description": "Since when.", "examples": ["2020"], "default": "2021"}
-    field = fields_of({"start_date": {"type": "string", **said}})["start_date"]
+    field = get_fields({"start_date": {"type": "string", **said}})["start_date"]
     assert (field.label, field.description) == ("Start", "Since when.")
     assert (field.placeholder, field.default_value) == ("2020", "2021")
     assert field_kind(field) == "PlainText"
@@ -72,7 +72,7 @@ def test_text_field_has_label_description_example_and_default() -> None:
     ],
 )
 def test_label_without_a_title_comes_from_the_name(name: str, label: str) -> None:
-    assert fields_of({name: {"type": "string"}})[name].label == label
+    assert get_fields({name: {"type": "string"}})[name].label == label
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_label_without_a_title_comes_from_the_name(name: str, label: str) -> Non
 )
 def test_input_kind_follows_the_schema(schema: dict[str, Any], kind: str) -> None:
     """F6: enums are dropdowns, booleans toggles, secrets passwords, files uploads."""
-    assert field_kind(fields_of({"setting": schema})["setting"]) == kind
+    assert field_kind(get_fields({"setting": schema})["setting"]) == kind
 
 
 @pytest.mark.parametrize(
@@ -116,12 +116,12 @@ def test_input_kind_follows_the_schema(schema: dict[str, Any], kind: str) -> Non
 )
 def test_secrets_and_certificates_are_recognized_by_name(name: str, kind: str) -> None:
     """F6: a setting named like a secret is a password field even without a mark."""
-    assert field_kind(fields_of({name: {"type": "string"}})[name]) == kind
+    assert field_kind(get_fields({name: {"type": "string"}})[name]) == kind
 
 
 def test_secret_has_no_default_and_secret_objects_have_password_fields() -> None:
     """F3: a form contains no credentials."""
-    found = fields_of(
+    found = get_fields(
         {
             "token": {"type": "string", "default": "abc"},
             "login": {
@@ -138,7 +138,7 @@ def test_secret_has_no_default_and_secret_objects_have_password_fields() -> None
 
 def test_dropdown_has_text_values_with_descriptions() -> None:
     choices = [{"const": "f", "title": "Full", "description": "All."}, {"const": 2}]
-    found = fields_of({"mode": {"oneOf": choices, "default": 2}, "plain": {"enum": [1, True]}})
+    found = get_fields({"mode": {"oneOf": choices, "default": 2}, "plain": {"enum": [1, True]}})
     offered = found["mode"].descriptive_dropdown_fields.descriptive_dropdown_field
     assert [(each.value, each.label, each.description) for each in offered] == [
         ("f", "Full", "All."),
@@ -153,21 +153,21 @@ def test_required_fields_come_first_then_schema_order() -> None:
     properties = {"a": {}, "b": {"default": 1}, "c": {}, "d": {"properties": {"e": {}, "f": {}}}}
     required = {"required": ["b", "d"]}
     properties["d"] |= {"required": ["f"]}
-    found = fields_of(properties, **required)
+    found = get_fields(properties, **required)
     assert list(found) == ["b", "d.f", "a", "c", "d.e"]
     assert [name for name, field in found.items() if field.required] == ["b", "d.f"]
     assert found["b"].default_value == "1"
 
 
 def test_order_keyword_of_the_schema_is_respected() -> None:
-    found = fields_of({"a": {"order": 2}, "b": {}, "c": {"order": 0}}, required=["b"])
+    found = get_fields({"a": {"order": 2}, "b": {}, "c": {"order": 0}}, required=["b"])
     assert list(found) == ["c", "a", "b"]
 
 
 def test_object_has_a_field_for_each_property() -> None:
     """Field names are paths. No field of an optional object is required."""
     inner = {"type": "object", "properties": {"port": {"type": "integer"}}, "required": ["port"]}
-    found = fields_of({"server": {**inner, "title": "FTP"}, "spare": inner}, required=["server"])
+    found = get_fields({"server": {**inner, "title": "FTP"}, "spare": inner}, required=["server"])
     assert {name: (field.label, field.required) for name, field in found.items()} == {
         "server.port": ("FTP: Port", True),
         "spare.port": ("Spare: Port", False),
@@ -175,7 +175,7 @@ def test_object_has_a_field_for_each_property() -> None:
 
 
 def test_description_explains_how_to_write_arrays_and_objects() -> None:
-    found = fields_of(
+    found = get_fields(
         {
             "ids": {"type": "array", "items": {"type": "string"}, "description": "Which."},
             "counts": {"type": "array", "items": {"type": "integer"}, "default": [1, 2]},
@@ -195,7 +195,7 @@ def test_description_explains_how_to_write_arrays_and_objects() -> None:
 
 def test_hidden_settings_are_in_the_form_only_if_required() -> None:
     properties = {"a": {"airbyte_hidden": True}, "b": {"x-hidden": True}, "c": {"x-hidden": True}}
-    assert list(fields_of(properties, required=["c"])) == ["c"]
+    assert list(get_fields(properties, required=["c"])) == ["c"]
 
 
 def test_built_in_settings_of_the_sdk_are_not_in_the_form() -> None:
@@ -231,7 +231,7 @@ LOGIN = {
 
 def test_union_of_objects_is_a_dropdown_with_conditional_fields() -> None:
     """F6: fields of a branch are shown when it is chosen; common fields appear once."""
-    found = fields_of({"login": {**LOGIN, "default": {"way": "token"}}}, required=["login"])
+    found = get_fields({"login": {**LOGIN, "default": {"way": "token"}}}, required=["login"])
     assert list(found) == [
         *("login.way", "login.way=oauth", "login.client"),
         *("login.way=token", "login.key", "login.url"),
@@ -256,13 +256,13 @@ def test_fields_with_equal_names_are_qualified_by_their_branch() -> None:
         a=th.ObjectType(th.Property("id", th.StringType)),
         b=th.ObjectType(th.Property("id", th.IntegerType)),
     )
-    found = fields_of(th.PropertiesList(th.Property("x", union)).to_dict()["properties"])
+    found = get_fields(th.PropertiesList(th.Property("x", union)).to_dict()["properties"])
     assert [name for name in found if name.endswith(".id")] == ["x.a.id", "x.b.id"]
 
 
 def test_union_without_a_discriminator_is_chosen_by_title() -> None:
     kinds = [{"title": "By name", "properties": {"name": {}}}, {"properties": {"id": {}}}]
-    found = fields_of({"user": {"anyOf": kinds, "description": "Who."}})
+    found = get_fields({"user": {"anyOf": kinds, "description": "Who."}})
     assert list(found["user"].dropdown_field.dropdown_field) == ["By name", "Option 2"]
     assert condition(found["user=Option 2"]) == ("user", ("string_value", "Option 2"))
 
@@ -274,11 +274,11 @@ def test_union_at_the_top_level_is_in_the_form() -> None:
         {"properties": {"mode": {"const": "host"}, "host": {}}},
     ]
     own = {"mode": {"enum": ["file", "host"], "title": "Where from", "default": "host"}}
-    found = fields_of(own, oneOf=kinds, required=["mode"])
+    found = get_fields(own, oneOf=kinds, required=["mode"])
     assert list(found) == ["mode", "mode=file", "file", "mode=host", "host"]
     assert (found["mode"].label, found["mode"].default_value) == ("Where from", "host")
     loose = [{"properties": {"file": {}}, "required": ["file"]}, {"properties": {"host": {}}}]
-    assert list(fields_of({"a": {}}, anyOf=loose)) == ["a", "file", "host"]
+    assert list(get_fields({"a": {}}, anyOf=loose)) == ["a", "file", "host"]
 
 
 def test_conditionally_required_fields_are_shown_under_their_condition() -> None:
@@ -301,7 +301,7 @@ def test_conditionally_required_fields_are_shown_under_their_condition() -> None
             "then": {"properties": {"proxy_url": {"type": "string"}}, "required": ["proxy_url"]},
         },
     ]
-    found = fields_of(
+    found = get_fields(
         properties, allOf=rules, required=["mode"], dependentRequired={"user": ["word"]}
     )
     assert list(found) == [
@@ -330,7 +330,7 @@ def test_conditionally_required_fields_are_shown_under_their_condition() -> None
 def test_unsupported_conditions_hide_no_field(words: dict[str, Any]) -> None:
     """Cyclic conditions and those on several answers: all fields are shown."""
     properties = {"a": {}, "b": {}, "c": {}, "object": {"properties": {"x": {}}}}
-    found = fields_of(properties, **words)
+    found = get_fields(properties, **words)
     assert {"a", "c", "object.x"} <= found.keys()
     top = {field.name for field in build_form({"properties": properties, **words}, {}).fields}
     assert {"a", "c", "object.x"} <= top
@@ -338,7 +338,7 @@ def test_unsupported_conditions_hide_no_field(words: dict[str, Any]) -> None:
 
 def test_dependency_of_an_always_present_setting_is_required() -> None:
     properties = {"a": {"type": "boolean"}, "b": {}, "c": {"default": 1}, "d": {}}
-    found = fields_of(properties, dependentRequired={"a": ["b"], "c": ["d"]})
+    found = get_fields(properties, dependentRequired={"a": ["b"], "c": ["d"]})
     assert [name for name, field in found.items() if field.required] == ["b", "d"]
 
 
@@ -366,7 +366,7 @@ def test_every_schema_has_a_form(schema: dict[str, Any]) -> None:
 
 
 def test_references_are_resolved() -> None:
-    found = fields_of(
+    found = get_fields(
         {"region": {"$ref": "#/$defs/region"}, "lost": {"$ref": "#/$defs/region"}},
         **{"$defs": {"region": {"title": "Region", "enum": ["eu", "us"]}}},
     )

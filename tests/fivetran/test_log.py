@@ -229,11 +229,11 @@ def test_secrets_of_a_call_are_masked_in_every_thread_and_afterwards(handler, re
         for number in range(100):  # others come and go meanwhile
             with handler.call():
                 handler.hide_also(masking(f"other{number}."))
-        logging.getLogger("a").warning("a thread of its own: %s", "hunter2")
+        logging.getLogger("a").warning("another thread: %s", "hunter2")
         done.set()
         thread.join()
         handler.say("SEVERE", "and late: hunter2, other99.")
-    assert texts(read_lines()) == ["with ***", "a thread of its own: ***", "and late: ***, ***"]
+    assert texts(read_lines()) == ["with ***", "another thread: ***", "and late: ***, ***"]
     assert len(handler._ended) < 100, "what is hidden is not remembered for ever"
 
 

@@ -36,7 +36,7 @@ def to_text(value: Any) -> str:
     return value if isinstance(value, str) else dump_json(value)
 
 
-def answers_of(questions: Iterable[FieldSpec], config: Mapping[str, Any]) -> dict[str, str]:
+def answer_questions(questions: Iterable[FieldSpec], config: Mapping[str, Any]) -> dict[str, str]:
     """Answer the questions of a form with these settings, as a user would."""
     answers: dict[str, str] = {}
     for question in questions:
@@ -48,7 +48,7 @@ def answers_of(questions: Iterable[FieldSpec], config: Mapping[str, Any]) -> dic
         for below in question.below:
             held = answer != "" if below.answer is None else to_text(below.answer) == answer
             if held:
-                answers.update(answers_of(below.questions, config))
+                answers.update(answer_questions(below.questions, config))
     return answers
 
 
@@ -88,7 +88,7 @@ def test_settings_round_trip_through_the_form(made: Made) -> None:
     questions = build_fields(schema)
     names = list(iterate_names(questions))
     assert len(names) == len(set(names))
-    answers = answers_of(questions, config)
+    answers = answer_questions(questions, config)
     assert parse_configuration(answers, schema) == config
     assert (
         validate_config(

@@ -32,7 +32,7 @@ SHAPES = st.lists(columns(), min_size=1, max_size=6, unique_by=lambda c: c.colum
 )
 
 
-def types_of(shape: FivetranSchema, table_format: str) -> dict[str, str]:
+def read_types(shape: FivetranSchema, table_format: str) -> dict[str, str]:
     return {column.column: to_ddl(column, table_format) for column in shape.columns}
 
 
@@ -44,16 +44,16 @@ def test_fivetran_schema_round_trips(
     text = dump_metadata(one, other)
     assert re.fullmatch("[0-9a-f]+", text)
     assert load_metadata(text) == (one, other)
-    assert reconcile(types_of(one, table_format), [one, other], table_format) == one
-    assert reconcile(types_of(other, table_format), [other], table_format) == other
+    assert reconcile(read_types(one, table_format), [one, other], table_format) == one
+    assert reconcile(read_types(other, table_format), [other], table_format) == other
 
 
 @given(SHAPES, SHAPES)
 def test_planned_schema_is_used_only_once_the_table_has_it(
     after: FivetranSchema, now: FivetranSchema
 ) -> None:
-    types = types_of(now, "delta")
-    if types != types_of(after, "delta"):
+    types = read_types(now, "delta")
+    if types != read_types(after, "delta"):
         assert reconcile(types, [after, now], "delta") == now
 
 

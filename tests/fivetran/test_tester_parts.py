@@ -56,14 +56,14 @@ def record(kind: RecordType = RecordType.UPSERT, **data: Any) -> Any:
     return proto_messages.Record(table_name="t", type=int(kind), data=data)
 
 
-def update_of(*records: Any, **operation: Any) -> Any:
+def make_update(*records: Any, **operation: Any) -> Any:
     if operation:
         return proto_messages.UpdateResponse(**operation)
     return proto_messages.UpdateResponse(records=proto_messages.Records(records=records))
 
 
 def checkpoint(state: str = "{}") -> Any:
-    return update_of(checkpoint=proto_messages.Checkpoint(state_json=state))
+    return make_update(checkpoint=proto_messages.Checkpoint(state_json=state))
 
 
 def reading() -> UpdateReader:
@@ -155,14 +155,14 @@ def test_values_are_shortened_and_secrets_hidden() -> None:
 def test_valid_messages_of_a_stream_have_no_findings() -> None:
     """A truncate, a delete, a single record, a schema change and a warning."""
     one = reading()
-    one.process(update_of(record(RecordType.TRUNCATE)))
-    one.process(update_of(record=record(**cells(1, "a"))))
-    one.process(update_of(record(RecordType.DELETE, id=proto_messages.ValueType(long=1))))
-    one.process(update_of(warning=proto_messages.Warning(message="Slowly.")))
+    one.process(make_update(record(RecordType.TRUNCATE)))
+    one.process(make_update(record=record(**cells(1, "a"))))
+    one.process(make_update(record(RecordType.DELETE, id=proto_messages.ValueType(long=1))))
+    one.process(make_update(warning=proto_messages.Warning(message="Slowly.")))
     more = to_message("t", [ID, TEXT, KnownColumn("more", DataType.BOOLEAN, is_key=False)])
     change = proto_messages.SchemaChange(without_schema=proto_messages.TableList(tables=[more]))
-    one.process(update_of(schema_change=change))
-    one.process(update_of(record(**cells(2, "b"), more=proto_messages.ValueType(bool=True))))
+    one.process(make_update(schema_change=change))
+    one.process(make_update(record(**cells(2, "b"), more=proto_messages.ValueType(bool=True))))
     one.process(checkpoint())
     one.end()
     assert list(one.findings.lines()) == []
@@ -175,24 +175,24 @@ def test_valid_messages_of_a_stream_have_no_findings() -> None:
         ([proto_messages.UpdateResponse()], "broken F12: a message of the stream is empty"),
         (
             [
-                update_of(record(RecordType.TRUNCATE, id=proto_messages.ValueType(long=1))),
+                make_update(record(RecordType.TRUNCATE, id=proto_messages.ValueType(long=1))),
                 checkpoint(),
             ],
             "broken F14: a truncate of t has data",
         ),
         (
-            [update_of(record(**cells(1, "a")), record(RecordType.TRUNCATE)), checkpoint()],
+            [make_update(record(**cells(1, "a")), record(RecordType.TRUNCATE)), checkpoint()],
             "should F14: a truncate of t comes after its records",
         ),
         (
-            [update_of(record(id=proto_messages.ValueType(long=1))), checkpoint()],
+            [make_update(record(id=proto_messages.ValueType(long=1))), checkpoint()],
             "should F14: an upsert of t lacks text",
         ),
         ([checkpoint("no")], "broken F15: the state of a checkpoint is not a JSON object"),
         ([], "should F15: an Update without any checkpoint"),
-        ([update_of(task=proto_messages.Task())], "broken F4: a task is empty"),
+        ([make_update(task=proto_messages.Task())], "broken F4: a task is empty"),
         (
-            [update_of(warning=proto_messages.Warning(message="x" * 8192))],
+            [make_update(warning=proto_messages.Warning(message="x" * 8192))],
             "F4: a warning has 8,192",
         ),
     ],

@@ -52,7 +52,7 @@ def test(request, call):
         warnings.warn("some warning", stacklevel=1)
         for number in range(3):
             getLogger("some.library").warning("Trying again, time %d", number)
-        getLogger("some.library").info("nobody needs this")
+        getLogger("some.library").info("unneeded message")
     if word == "signal":
         signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
     raise_error(word)

@@ -33,11 +33,13 @@ class Asked:
 
 @dataclass(frozen=True)
 class Reply:
-    """One response: ``body`` as bytes, text or a JSON value.
+    """A response of the server.
 
-    ``keep`` sends so many bytes of the body only: with the length of the whole, unless
-    ``length`` is False, then nothing tells that there should be more. ``reset`` drops the
-    connection hard after that.
+    Attributes:
+        body: The body as bytes, text or a JSON value.
+        keep: The number of bytes of the body that are sent; None for all.
+        length: Whether the `Content-Length` of the whole body is sent.
+        reset: Whether the connection is reset after the body.
     """
 
     body: Any = b""

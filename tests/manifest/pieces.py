@@ -25,7 +25,7 @@ def made(text: str, expected: Any, **config: Any) -> Any:
 
 
 def answer(status: int = 200, body: bytes = b"{}", url: str = "http://x/y", **headers: str) -> Any:
-    """Return a response as a stream gets it; ``_`` in header names stands for ``-``."""
+    """Return a response as a stream gets it; ``_`` in header names becomes ``-``."""
     found = requests.Response()
     found.status_code, found._content, found.url = status, body, url
     found.headers.update({name.replace("_", "-"): text for name, text in headers.items()})

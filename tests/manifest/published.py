@@ -112,7 +112,7 @@ def collect_results(manifest: Path, run: Run, choice: int = 0, runs: int = 2) ->
         known = read_manifest(path)
         if "spec" not in known.raw:
             with path.open("a", encoding="utf-8") as file:
-                file.write(_spec_of(path.parent))
+                file.write(_read_spec(path.parent))
             known = read_manifest(path)
         schemas = [_read(one) for one in sorted(path.parent.rglob("schemas/**/*.json"))]
         server.answers_by(AnyApi(known.tree, server.url, schemas).answer)
@@ -134,7 +134,7 @@ def collect_results(manifest: Path, run: Run, choice: int = 0, runs: int = 2) ->
         return results
 
 
-def _spec_of(package: Path) -> str:
+def _read_spec(package: Path) -> str:
     """Return the spec file beside a manifest as a ``spec`` section of it."""
     for file in package.glob("spec.*"):
         said = yaml.safe_load(file.read_text(encoding="utf-8"))

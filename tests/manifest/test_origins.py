@@ -306,7 +306,7 @@ download_requester:
 """
 
 
-def jobs_of(authenticator: str = "") -> str:
+def describe_jobs(authenticator: str = "") -> str:
     made = reports(body=AUTHENTICATORS["bearer"], retriever="EXTRA")
     head, _, tail = made.partition("      polling_requester:")
     _, _, tail = tail.partition("      abort_requester:")
@@ -332,7 +332,7 @@ def test_job_urls_get_credentials_only_on_allowed_hosts(
     other.answers(Reply([{"id": 9}]))
     job(server, poll=f"{places[poll]}/jobs/1", file=f"{places[file]}/files/1")
     host = other.url.removeprefix("http://")
-    ran = synced(tmp_path, server, jobs_of(authenticator.replace("HOST", host)))
+    ran = synced(tmp_path, server, describe_jobs(authenticator.replace("HOST", host)))
     if refused:
         assert other.url in failure(ran)
         assert other.asked == []

@@ -116,7 +116,7 @@ spec:
 """
 
 
-def _spec_of(path: Path, capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def _read_spec(path: Path, capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
     with pytest.raises(SystemExit) as ended:
         main(["spec", "--manifest", str(path)])
     assert ended.value.code == 0
@@ -129,7 +129,7 @@ def test_advanced_auth_is_passed_to_the_spec_unchanged(
 ):
     """Templates are kept for the platform; references are resolved."""
     (path := tmp_path / "x.yaml").write_text(_CONSENT, encoding="utf-8")
-    spec = _spec_of(path, capfd)["advanced_auth"]
+    spec = _read_spec(path, capfd)["advanced_auth"]
     assert spec == get_oauth_spec(read_manifest(_CONSENT))
     flow = spec.pop("oauth_config_specification")
     assert spec == {
@@ -145,4 +145,4 @@ def test_advanced_auth_is_passed_to_the_spec_unchanged(
 
 def test_spec_without_advanced_auth_has_none(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     (path := tmp_path / "x.yaml").write_text("streams: []\n", encoding="utf-8")
-    assert "advanced_auth" not in _spec_of(path, capfd)
+    assert "advanced_auth" not in _read_spec(path, capfd)

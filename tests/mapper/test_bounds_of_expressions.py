@@ -16,7 +16,7 @@ from tap_core.mapper.functions import map_functions
 RECORD: dict[str, Any] = {"a": 1, "s": "abc", "d": Decimal("1e999999999"), "l": [1, 2]}
 
 
-def value_of(text: str) -> Any:
+def evaluate(text: str) -> Any:
     tree = cast("ast.Expr", parse_expression(text, "a test")).value
     words = ExpressionScope(map_functions(), {})
     return compile_expression(text, tree, words, "a test").run(dict(RECORD, l=[1, 2]))
@@ -61,7 +61,7 @@ def test_expression_with_a_huge_result_is_rejected_before_it_allocates(text: str
     """SEC14: an expression that would make a huge value is refused before it does."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(MapExpressionError, match="It is a test: "):
-        value_of(text)
+        evaluate(text)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024
 
 
@@ -86,4 +86,4 @@ def test_expression_with_a_huge_result_is_rejected_before_it_allocates(text: str
     ],
 )
 def test_common_expressions_give_their_value(text: str, value: Any):
-    assert value_of(text) == value
+    assert evaluate(text) == value

@@ -48,7 +48,7 @@ pytestmark = [
 
 
 @functools.cache
-def about_of(sdk: str) -> dict[str, dict]:
+def read_about(sdk: str) -> dict[str, dict]:
     run = f"{ALIASED} runpy.run_path({str(PROGRAM)!r}, run_name='__main__')"
     words = [sys.executable, "-c", run] if sdk == "ours" else [str(PEER), str(PROGRAM)]
     done = subprocess.run(
@@ -65,12 +65,12 @@ def about_of(sdk: str) -> dict[str, dict]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_capabilities_are_those_of_singer_sdk_in_the_same_order(name) -> None:
-    assert about_of("ours")[name]["capabilities"] == about_of("peer")[name]["capabilities"]
+    assert read_about("ours")[name]["capabilities"] == read_about("peer")[name]["capabilities"]
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "tap-plain"])
 def test_settings_are_those_of_singer_sdk_in_the_same_order(name) -> None:
-    ours, peer = (about_of(sdk)[name]["settings"] for sdk in ("ours", "peer"))
+    ours, peer = (read_about(sdk)[name]["settings"] for sdk in ("ours", "peer"))
     for setting in OURS:
         ours["properties"].pop(setting, None)
     assert list(ours["properties"]) == list(peer["properties"])
@@ -79,13 +79,13 @@ def test_settings_are_those_of_singer_sdk_in_the_same_order(name) -> None:
 
 def test_tap_without_stream_maps_capability_has_no_stream_map_settings() -> None:
     """On singer_sdk such a tap has the settings of its base class anyway."""
-    assert "stream_maps" in about_of("peer")["tap-plain"]["settings"]["properties"]
-    assert about_of("ours")["tap-plain"]["settings"]["properties"].keys() <= OURS
+    assert "stream_maps" in read_about("peer")["tap-plain"]["settings"]["properties"]
+    assert read_about("ours")["tap-plain"]["settings"]["properties"].keys() <= OURS
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_other_about_fields_are_those_of_singer_sdk(name) -> None:
-    ours, peer = (dict(about_of(sdk)[name]) for sdk in ("ours", "peer"))
+    ours, peer = (dict(read_about(sdk)[name]) for sdk in ("ours", "peer"))
     assert list(ours) == list(peer)
     for key in ("name", "description", "version", "supported_python_versions"):
         assert ours[key] == peer[key]

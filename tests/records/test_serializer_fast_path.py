@@ -144,7 +144,7 @@ def usual_nested():
     return {"id": 1, "place": place, "lines": [{"sku": "a", "paid": True}] * 2}
 
 
-def serializer_of(schema, mask, sample, level=TypeConformanceLevel.RECURSIVE, unmapped=id):
+def create_serializer(schema, mask, sample, level=TypeConformanceLevel.RECURSIVE, unmapped=id):
     """Return a serializer whose check is compiled for a sample, if it needs no conversion."""
     serializer = compile_serializer(
         schema=schema,
@@ -178,7 +178,7 @@ def serializer_of(schema, mask, sample, level=TypeConformanceLevel.RECURSIVE, un
     ids=str,
 )
 def test_nested_value_that_needs_conversion_does_not_fit(path, value) -> None:
-    serializer = serializer_of(NESTED, EVERYTHING, usual_nested())
+    serializer = create_serializer(NESTED, EVERYTHING, usual_nested())
     assert serializer.fits(usual_nested())
     record = usual_nested()
     within = record
@@ -201,7 +201,7 @@ def test_nested_value_that_needs_conversion_does_not_fit(path, value) -> None:
     ids=str,
 )
 def test_object_with_missing_properties_or_null_fits(place) -> None:
-    serializer = serializer_of(NESTED, EVERYTHING, usual_nested())
+    serializer = create_serializer(NESTED, EVERYTHING, usual_nested())
     record = {**usual_nested(), "place": place}
     assert serializer.fits(record)
     assert encode_body(record) == new_body(NESTED, EVERYTHING, record)
@@ -214,7 +214,7 @@ def test_properties_of_objects_are_deselected_by_the_compiled_check() -> None:
             ("properties", "place", "properties", "geo", "properties", "lat"): False,
         }
     )
-    serializer = serializer_of(NESTED, mask, usual_nested())
+    serializer = create_serializer(NESTED, mask, usual_nested())
     for place in (usual_nested()["place"], {"geo": {"lat": 1}, "open": False}):
         record = {**usual_nested(), "place": place}
         assert serializer.fits(record)
@@ -239,7 +239,7 @@ def test_deselected_property_of_an_unusual_object_is_never_sent(place) -> None:
             ("properties", "place", "properties", "geo", "properties", "lat"): False,
         }
     )
-    serializer = serializer_of(NESTED, mask, usual_nested())
+    serializer = create_serializer(NESTED, mask, usual_nested())
     record, other = ({**usual_nested(), "place": copy.deepcopy(place)} for _ in range(2))
     assert encode_or_serialize(serializer, record) == new_body(NESTED, mask, other)
     assert record == other
@@ -249,7 +249,7 @@ def test_deselected_property_of_an_unusual_object_is_never_sent(place) -> None:
 def test_property_deselected_in_an_undeclared_object_is_never_sent() -> None:
     mask = SelectionMask({("properties", "a", "properties", "x"): False})
     schema = {"properties": {"a": {}, "b": {"type": "array", "items": {"type": "string"}}}}
-    serializer = serializer_of(schema, mask, {"a": None, "b": []})
+    serializer = create_serializer(schema, mask, {"a": None, "b": []})
     assert serializer.fits({"a": None, "b": ["y"]})
     record = {"a": {"x": 1, "y": 2}, "b": []}
     assert encode_or_serialize(serializer, record) == b'{"a":{"y":2},"b":[]}'
@@ -258,7 +258,7 @@ def test_property_deselected_in_an_undeclared_object_is_never_sent() -> None:
 
 def new_body(schema, mask, record):
     """Encode a record without a compiled check."""
-    return serializer_of(schema, mask, {"undeclared": 1})(record)
+    return create_serializer(schema, mask, {"undeclared": 1})(record)
 
 
 class Misleading(str):
@@ -291,7 +291,7 @@ def test_names_of_properties_are_never_executed(name) -> None:
     crumb = ("properties", name, "properties", "gone")
     mask = SelectionMask({crumb: False, ("properties", Misleading("gone")): False})
     sample = {name: {name: "x", "gone": 1}, "rows": [{name: "x"}]}
-    serializer = serializer_of(schema, mask, sample)
+    serializer = create_serializer(schema, mask, sample)
     record = copy.deepcopy(sample)
     assert encode_or_serialize(serializer, record) == new_body(schema, mask, copy.deepcopy(sample))
     assert serializer.fits(copy.deepcopy(sample)) or type(name) is Misleading
@@ -304,7 +304,7 @@ def test_objects_below_the_depth_of_the_compiled_check_are_checked_by_rules() ->
         items = {"type": "object", "properties": {"a": schema}}
         schema = {"type": "array", "items": items} if number % 2 else items
         sample, wrong = ([{"a": one}] if number % 2 else {"a": one} for one in (sample, wrong))
-    serializer = serializer_of({"properties": {"a": schema}}, EVERYTHING, {"a": sample})
+    serializer = create_serializer({"properties": {"a": schema}}, EVERYTHING, {"a": sample})
     assert serializer.fits({"a": sample})
     assert not serializer.fits({"a": wrong})
 
@@ -314,7 +314,7 @@ def test_check_of_a_very_wide_object_is_not_compiled() -> None:
     inner = {"type": "object", "properties": {name: {"type": "boolean"} for name in names}}
     schema = {"properties": {"a": inner, "b": {"type": "integer"}}}
     sample = {"a": dict.fromkeys(names, True), "b": 1}
-    serializer = serializer_of(schema, EVERYTHING, sample)
+    serializer = create_serializer(schema, EVERYTHING, sample)
     assert serializer.fits(sample)
     assert not serializer.fits({**sample, "a": {**sample["a"], "n2999": 1}})
 
@@ -331,7 +331,7 @@ def test_any_record_after_any_sample_has_the_bytes_and_warnings_of_the_slow_path
     schema, sample, rows = drawn
     mask = SelectionMask({(): True, **crumbs})
     ours: list[object] = []
-    serializer = serializer_of(schema, mask, sample, level, ours.append)
+    serializer = create_serializer(schema, mask, sample, level, ours.append)
     ours.clear()
     for row in [*rows, sample]:
         one, other, theirs = copy.deepcopy(row), copy.deepcopy(row), []

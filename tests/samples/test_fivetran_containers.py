@@ -27,7 +27,7 @@ FOLDER = ROOT / "samples" / "fivetran"
 CONNECTOR, DESTINATION = "connector-flights", "destination-spark"
 
 
-def words_of(image: str, name: str) -> list[str]:
+def get_arguments(image: str, name: str) -> list[str]:
     """Return the arguments of an instruction of an image's file."""
     text = (FOLDER / image / "Dockerfile").read_text("utf-8")
     [words] = re.findall(rf"^{name} (\[.*\])$", text, re.MULTILINE)
@@ -38,7 +38,7 @@ def words_of(image: str, name: str) -> list[str]:
 @contextmanager
 def started(image: str, service: str) -> Iterator[Client]:
     """Start the program of a container of this image; its log is checked at the end."""
-    [name] = words_of(image, "ENTRYPOINT")
+    [name] = get_arguments(image, "ENTRYPOINT")
     program = shutil.which(name, path=str(Path(sys.executable).parent))
     assert program is not None
     servers = Servers(service, Findings(), [program])
@@ -52,7 +52,7 @@ def test_files_copied_into_an_image_exist(image: str) -> None:
     text = (FOLDER / image / "Dockerfile").read_text("utf-8")
     for copied in re.findall(r"/build/([\w./-]+)", text):
         assert (ROOT / copied).exists(), copied
-    [flag, port] = words_of(image, "CMD")
+    [flag, port] = get_arguments(image, "CMD")
     assert flag == "--port"
     assert f"EXPOSE {port}\n" in text
 

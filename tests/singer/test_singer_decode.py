@@ -372,7 +372,7 @@ def test_overlong_line_is_refused_before_it_is_buffered(
         list(reader.feed(b"x" * 10_000 + (b"\n" if ends else b"")))
 
 
-def peak_of(line: bytes) -> tuple[float, str]:
+def measure_peak(line: bytes) -> tuple[float, str]:
     """Return the peak memory relative to the line's length, and the error message."""
     error = ""
     tracemalloc.start()
@@ -391,7 +391,7 @@ BATCH = b'{"type":"BATCH","stream":"a","encoding":{"format":"jsonl"%b},"manifest
 @pytest.mark.parametrize("name", [b'"ab",', b'"/files/rows-of-a-stream.jsonl",', b'"\\n",'])
 def test_oversized_batch_manifest_is_refused_before_it_is_parsed(name: bytes) -> None:
     """SEC13: the error names the stream and the setting; only the line is in memory."""
-    peak, error = peak_of(BATCH % (b"", name * (60_000_000 // len(name))))
+    peak, error = measure_peak(BATCH % (b"", name * (60_000_000 // len(name))))
     assert peak < 2.5
     assert error.startswith("Stream 'a': a BATCH message names its files in ")
     assert "5,000 files; raise the setting batch_max_files, or let the tap name fewer" in error
@@ -400,14 +400,14 @@ def test_oversized_batch_manifest_is_refused_before_it_is_parsed(name: bytes) ->
 def test_overlong_batch_file_name_is_refused_before_it_is_parsed() -> None:
     """SEC13: one character outside the BMP makes a Python string take four bytes a character."""
     address = '"\N{GRINNING FACE}%s",' % ("x" * 30_000_000)
-    peak, error = peak_of(BATCH % (b"", address.encode()))
+    peak, error = measure_peak(BATCH % (b"", address.encode()))
     assert peak < 2.5
     assert "batch_max_files" in error
 
 
 def test_oversized_batch_encoding_is_refused_before_it_is_parsed() -> None:
     """SEC13: a valid encoding has only a few short strings."""
-    peak, error = peak_of(BATCH % (b',"a":[%b1]' % (b"[]," * 1_000_000), b""))
+    peak, error = measure_peak(BATCH % (b',"a":[%b1]' % (b"[]," * 1_000_000), b""))
     assert peak < 2.5
     assert "its encoding is longer than 65,536 bytes" in error
 
@@ -416,7 +416,7 @@ def test_oversized_batch_encoding_is_refused_before_it_is_parsed() -> None:
 def test_oversized_schema_is_refused_before_it_is_parsed(values: bytes) -> None:
     """SEC13: the error names the line, the stream and the variable."""
     schema = b'{"properties":{},"enum":[%b1]}' % (values * (20_000_000 // len(values)))
-    peak, error = peak_of(b'{"type":"SCHEMA","stream":"a","schema":%b}\n' % schema)
+    peak, error = measure_peak(b'{"type":"SCHEMA","stream":"a","schema":%b}\n' % schema)
     assert error.startswith("Line 1: the schema of stream 'a' ")
     assert "TAP_CORE_LINE_BYTES" in error
     assert peak < 3.5
@@ -426,7 +426,7 @@ def test_oversized_schema_is_refused_before_it_is_parsed(values: bytes) -> None:
 def test_oversized_state_is_refused_before_it_is_parsed(values: bytes) -> None:
     """SEC13: the error names the line and the variable."""
     state = b'{"bookmarks":[%b1]}' % (values * (40_000_000 // len(values)))
-    peak, error = peak_of(b'{"type":"STATE","value":%b}\n' % state)
+    peak, error = measure_peak(b'{"type":"STATE","value":%b}\n' % state)
     assert error.startswith("Line 1: the state ")
     assert "TAP_CORE_LINE_BYTES" in error
     assert peak < 3.5
@@ -436,6 +436,6 @@ def test_oversized_state_is_refused_before_it_is_parsed(values: bytes) -> None:
 def test_memory_of_replacing_nan_is_a_small_multiple_of_the_line(text: bytes) -> None:
     """SEC13: the millions of escapes in the record need no memory each."""
     record = b'{"a":NaN,"b":["%b"]}' % (text * 2_000_000)
-    peak, error = peak_of(b'{"type":"RECORD","stream":"a","record":%b}\n' % record)
+    peak, error = measure_peak(b'{"type":"RECORD","stream":"a","record":%b}\n' % record)
     assert error == ""
     assert peak < 6.5

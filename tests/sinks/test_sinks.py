@@ -136,12 +136,12 @@ def test_value_without_a_hash_is_validated_by_jsonschema():
         def __hash__(self):
             raise RuntimeError("no hash")
 
-    def context_of(self, record):
+    def get_context(self, record):
         record["id"] = Angry("x")
         return super(Keeping, self)._get_context(record)
 
     properties = {"id": {"enum": ["x"]}}
-    _, rows = kept({"id": "x"}, schema={"properties": properties}, _get_context=context_of)
+    _, rows = kept({"id": "x"}, schema={"properties": properties}, _get_context=get_context)
     assert rows == [{"id": "x"}]
 
 

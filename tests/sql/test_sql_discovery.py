@@ -21,7 +21,9 @@ from tests.postgres import Server
 ODD = 'Ödd "Na.me" x'
 
 
-def connector_of(path: Path, script: str, kind: type[SQLConnector] = SQLConnector) -> SQLConnector:
+def create_connector(
+    path: Path, script: str, kind: type[SQLConnector] = SQLConnector
+) -> SQLConnector:
     with sqlite3.connect(path / "data.db") as connection:
         connection.executescript(script)
     connection.close()
@@ -52,7 +54,7 @@ def statements() -> Iterator[list[str]]:
 
 
 def test_tables_and_views_become_catalog_entries(tmp_path):
-    connector = connector_of(
+    connector = create_connector(
         tmp_path,
         """
         create table users (id integer not null, name varchar(9), born date, primary key (id));
@@ -76,7 +78,7 @@ def test_tables_and_views_become_catalog_entries(tmp_path):
 
 def test_names_with_special_characters_are_kept(tmp_path):
     quoted = '"' + ODD.replace('"', '""') + '"'
-    connector = connector_of(
+    connector = create_connector(
         tmp_path, f'create table {quoted} ("Sel.ect" int primary key, "ORDER" text, "ä b" text)'
     )
     [entry] = connector.discover_catalog_entries()
@@ -115,13 +117,13 @@ def test_table_without_reflected_columns_has_a_catalog_entry():
 
 
 def test_excluded_schemas_are_not_discovered(tmp_path):
-    connector = connector_of(tmp_path, "create table t (id int)")
+    connector = create_connector(tmp_path, "create table t (id int)")
     assert connector.discover_catalog_entries(exclude_schemas=["main"]) == []
     assert len(connector.discover_catalog_entries(exclude_schemas=["other"])) == 1
 
 
 def test_discovery_that_finds_no_tables_logs_a_warning(tmp_path, caplog):
-    connector = connector_of(tmp_path, "")
+    connector = create_connector(tmp_path, "")
     assert connector.discover_catalog_entries() == []
     assert "found no tables and no views: looked in 'main'" in caplog.text
     caplog.clear()
@@ -130,7 +132,7 @@ def test_discovery_that_finds_no_tables_logs_a_warning(tmp_path, caplog):
 
 
 def test_indexes_are_not_queried_if_reflect_indices_is_false(tmp_path, statements):
-    connector = connector_of(tmp_path, "create table t (id int unique, b text)")
+    connector = create_connector(tmp_path, "create table t (id int unique, b text)")
     connector.discover_catalog_entries(reflect_indices=False)
     assert not [one for one in statements if "index" in one]
 
@@ -172,7 +174,7 @@ def test_overridden_discovery_methods_are_called_for_each_table(tmp_path):
             entry.replication_key = "b"
             return entry
 
-    connector = connector_of(
+    connector = create_connector(
         tmp_path,
         "create table t (a int primary key, b int); create unique index i on t (b);"
         "create view v as select b from t",
@@ -194,7 +196,7 @@ def test_overridden_get_object_names_decides_which_tables_are_discovered(tmp_pat
             assert listed == [("a", False), ("b", False), ("v", True)]
             return [one for one in listed if one[0] != "a"]
 
-    connector = connector_of(
+    connector = create_connector(
         tmp_path,
         "create table a (x int); create table b (x int); create view v as select * from b",
         Mine,
@@ -203,7 +205,7 @@ def test_overridden_get_object_names_decides_which_tables_are_discovered(tmp_pat
 
 
 def test_unreadable_view_is_logged_and_skipped(tmp_path, caplog):
-    connector = connector_of(
+    connector = create_connector(
         tmp_path,
         "create table t (id int); create view good as select * from t;"
         "create table gone (id int); create view broken as select * from gone; drop table gone",
@@ -235,7 +237,7 @@ def test_tables_and_views_are_reflected_singly_if_bulk_reflection_fails(
 
 
 def test_connection_lost_while_reflecting_a_table_ends_discovery(tmp_path, monkeypatch):
-    connector = connector_of(tmp_path, "create table t (id int)")
+    connector = create_connector(tmp_path, "create table t (id int)")
 
     def fails(*_, **__):
         raise NotImplementedError
@@ -251,7 +253,9 @@ def test_connection_lost_while_reflecting_a_table_ends_discovery(tmp_path, monke
 
 def test_missing_support_for_view_names_is_logged_once(tmp_path, caplog, monkeypatch):
     dialect = sa.dialects.sqlite.pysqlite.SQLiteDialect_pysqlite
-    connector = connector_of(tmp_path, "create table t (id int); create view v as select * from t")
+    connector = create_connector(
+        tmp_path, "create table t (id int); create view v as select * from t"
+    )
 
     def unknown(*_, **__):
         raise NotImplementedError
@@ -337,7 +341,7 @@ def test_connection_lost_during_discovery_raises_instead_of_an_empty_catalog(pos
             return names
 
         def _refuse(self, *_: Any, **__: Any) -> None:
-            raise self._engine.dialect.dbapi.OperationalError("nobody listens")
+            raise self._engine.dialect.dbapi.OperationalError("connection refused")
 
     with postgres.database() as database, warnings.catch_warnings():
         connector = Gone({"sqlalchemy_url": database.url})

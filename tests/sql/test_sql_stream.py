@@ -175,7 +175,7 @@ def test_unparsable_date_bookmark_is_compared_by_the_database(synced):
     "override",
     [
         {"post_process": lambda self, row, context=None: {**row, "at": row["at"].year}},
-        {"get_records": lambda self, context: iter(rows_of(self, context))},
+        {"get_records": lambda self, context: iter(read_rows(self, context))},
         {"_process_record": lambda self, record, *a, **k: record.update(at=record["at"].year)},
     ],
     ids=["post_process", "get_records", "_process_record"],
@@ -193,7 +193,7 @@ def test_record_hooks_get_python_values_of_the_database(url, capsys, override):
     assert row == FIRST | {"at": 2024}
 
 
-def rows_of(stream, context):
+def read_rows(stream, context):
     for row in SQLStream.get_records(stream, context):
         row["at"] = row["at"].year
         yield row

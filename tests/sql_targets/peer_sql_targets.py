@@ -59,7 +59,7 @@ def run(path, lines, config):
     return {"error": error, "state": states[-1:]}
 
 
-def rows_of(database, table):
+def read_rows(database, table):
     return database.execute(f'SELECT * FROM "{table}"').fetchall()  # noqa: S608
 
 
@@ -70,7 +70,8 @@ def content(path):
     with contextlib.closing(sqlite3.connect(path)) as database:
         made = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'")
         return {
-            name: [" ".join(sql.split()), rows_of(database, name)] for name, sql in made.fetchall()
+            name: [" ".join(sql.split()), read_rows(database, name)]
+            for name, sql in made.fetchall()
         }
 
 

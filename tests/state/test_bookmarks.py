@@ -128,7 +128,7 @@ def test_datetimes_and_uuids_are_stored_as_text(value, stored) -> None:
     [
         ("2024-05-01T10:00:00Z", "2024-05-01T11:00:00+00:00", "2024-05-01T10:00:00Z"),
         ("2099-01-01T00:00:00Z", "2024-05-01T11:00:00+00:00", "2024-05-01T11:00:00+00:00"),
-        # As text the first would be the later one, and the second the earlier.
+        # Compared as text, the order of the two values would be reversed.
         ("2024-05-01T12:00:00+02:00", "2024-05-01T11:00:00+00:00", "2024-05-01T12:00:00+02:00"),
         ("2024-05-01T10:30:00-01:00", "2024-05-01T11:00:00+00:00", "2024-05-01T11:00:00+00:00"),
         ("2024-05-01T10:00:00Z", None, "2024-05-01T10:00:00Z"),

@@ -31,7 +31,7 @@ def moment(hour: int, form: int) -> str:
 
 
 class InterruptedSyncError(Exception):
-    """Stands for the death of the tap."""
+    """Simulates that the tap is killed."""
 
 
 class Syncs(RuleBasedStateMachine):

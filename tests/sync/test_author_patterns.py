@@ -1,4 +1,4 @@
-"""What authors' code may do with yielded records, with states and with other streams."""
+"""Code of authors that changes yielded records, states and other streams."""
 
 from __future__ import annotations
 

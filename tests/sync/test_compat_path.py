@@ -333,7 +333,7 @@ def end_of_sync(kind, **options):
     output, error = Output(), None
     try:
         make(kind, output=output, **copy.deepcopy(options)).sync_all()
-    except Exception as found:  # noqa: BLE001 - it has to be the same one
+    except Exception as found:  # noqa: BLE001 - the type must be equal
         error = repr(found)
     return output.text, error
 

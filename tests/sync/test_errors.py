@@ -185,20 +185,20 @@ def test_undeclared_properties_are_dropped_and_logged_once(on_path, caplog):
 # Parents and children
 
 
-def children_of(kind, **members):
+def create_child_class(kind, **members):
     return stream("c", [{"id": 1}], parent_stream_type=kind, **members)
 
 
 def test_child_stream_without_its_parent_is_an_error():
     parent = stream("parent", [])
-    _, error = failed(DiscoveryError, children_of(parent))
+    _, error = failed(DiscoveryError, create_child_class(parent))
     assert "'c' is a child of Parent, which discover_streams() did not return" in str(error)
 
 
 @both_paths
 def test_parent_without_get_child_context_is_an_error(on_path):
     parent = stream("parent", [{"id": 1}])
-    child = children_of(parent)
+    child = create_child_class(parent)
     made = on_path(parent)
     child.parent_stream_type = made
     _, error = failed(NotImplementedError, made, child)
@@ -219,7 +219,7 @@ def test_record_with_null_child_context_has_no_children(on_path, caplog):
             ),
         )
     )
-    output = sync(parent, children_of(parent, schema=schema(id=INTEGER, of=INTEGER)))
+    output = sync(parent, create_child_class(parent, schema=schema(id=INTEGER, of=INTEGER)))
     assert output.records("c") == [{"id": 1, "of": 2}]
     assert len(output.records("parent")) == 2
     assert "Context for child streams of 'parent' is null" in caplog.text

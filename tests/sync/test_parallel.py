@@ -874,11 +874,11 @@ def test_parent_record_without_children_does_not_limit_the_bookmark():
         for number in range(1, 8):
             yield {"id": number, "n": number}
 
-    def context_of(self, record, context):
+    def make_context(self, record, context):
         return {"of": record["n"]} if record["n"] % 4 == 0 else None
 
     parent = stream(
-        "p", parents, replication_key="id", is_sorted=True, get_child_context=context_of
+        "p", parents, replication_key="id", is_sorted=True, get_child_context=make_context
     )
     child = stream("c", [{"id": 1}], parent_stream_type=parent, max_parallel_partitions=2)
     output = sync(parent, child)

@@ -105,7 +105,7 @@ def make_child_rows(source, how, fails):
     return pull
 
 
-def rows_of(messages) -> list[tuple]:
+def read_rows(messages) -> list[tuple]:
     return [
         (message["stream"], *sorted(message["record"].items()))
         for message in messages
@@ -153,12 +153,12 @@ def test_no_record_is_lost_after_resuming_from_any_state(kinds, data, source, ho
         how["order"] = lambda count: order
     everything, is_whole = run(kinds(source, how, threads=1))
     assert is_whole
-    wanted = set(rows_of(everything.messages))
+    wanted = set(read_rows(everything.messages))
 
     output, is_whole = run(kinds(source, how, threads=threads, fails=fails))
     messages = output.messages
     if is_whole:
-        assert sorted(rows_of(messages)) == sorted(rows_of(everything.messages))
+        assert sorted(read_rows(messages)) == sorted(read_rows(everything.messages))
         found = with_sorted_partitions(output.states[-1])
         assert found == with_sorted_partitions(everything.states[-1])
     else:
@@ -167,7 +167,7 @@ def test_no_record_is_lost_after_resuming_from_any_state(kinds, data, source, ho
     for position, message in enumerate(messages):
         if message["type"] == "STATE":
             resumed = sync(*kinds(source, how, threads=1), state=message["value"])
-            missed = wanted - set(rows_of(messages[:position])) - set(rows_of(resumed.messages))
+            missed = wanted - set(read_rows(messages[:position])) - set(read_rows(resumed.messages))
             assert not missed, (position, message["value"])
 
 

@@ -109,7 +109,7 @@ def rows_before_state(messages, states: int) -> tuple[set[tuple[int, int]], dict
     return rows, state
 
 
-def entries_of(state: dict) -> list[dict]:
+def get_entries(state: dict) -> list[dict]:
     return state.get("bookmarks", {}).get("rows", {}).get("partitions", [])
 
 
@@ -135,11 +135,11 @@ def test_no_record_is_lost_after_resuming_from_any_state(
     for run, limit in enumerate(limits):
         for partition, wait in data.draw(st.lists(st.tuples(st.integers(0, partitions - 1), WAIT))):
             source.add_record(partition, wait)
-        before = entries_of(state)
+        before = get_entries(state)
         output = sync(*kinds(source, {**how, "limit": limit}), state=state)
         if limit is not None:
             bound = max(limit, len(before))
-            assert all(len(entries_of(found)) <= bound for found in output.states)
+            assert all(len(get_entries(found)) <= bound for found in output.states)
         count = len(output.states)
         if run == len(limits) - 1:  # the last run is not interrupted: all its rows are delivered
             delivered |= rows_before_state(output.messages, 0)[0]
@@ -307,7 +307,7 @@ def test_get_context_state_beyond_the_limit_adds_no_entry() -> None:
     kind = limited({"a": [], "b": [], "c": []}, get_records=pull, STATE_MSG_FREQUENCY=1)
     output = sync(kind)
     assert seen == [3, 3, 3]
-    assert max(len(entries_of(state)) for state in output.states) == 2
+    assert max(len(get_entries(state)) for state in output.states) == 2
 
 
 def test_partition_that_was_only_accessed_prevents_a_shared_bookmark() -> None:
@@ -385,7 +385,7 @@ def test_child_of_two_parents_is_finalized_after_the_second() -> None:
 def test_smaller_limit_of_class_and_setting_applies(own, asked, limit) -> None:
     kind = limited({"a": [1], "b": [2]}, state_partition_limit=own)
     states = sync(kind, config={"state_partition_limit": asked}).states
-    assert max(len(entries_of(state)) for state in states) == limit
+    assert max(len(get_entries(state)) for state in states) == limit
 
 
 @pytest.mark.parametrize("wrong", [0, -1, "many", 1.5])
@@ -482,4 +482,4 @@ def test_parallel_partitions_share_the_oldest_bookmark() -> None:
         output = sync(kind)
         assert bookmark(output) == shared_bookmark(100)
         assert len(output.records("rows")) == 80
-        assert max(len(entries_of(state)) for state in output.states) <= 5
+        assert max(len(get_entries(state)) for state in output.states) <= 5

@@ -77,7 +77,7 @@ def read_lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def rows_of(lines: list[dict[str, Any]]) -> list[Any]:
+def read_rows(lines: list[dict[str, Any]]) -> list[Any]:
     return [line["record"]["id"] for line in lines if line["type"] == "RECORD"]
 
 
@@ -92,7 +92,7 @@ def server():
 
 @pytest.mark.parametrize("path", [lambda kind: kind, hooked], ids=["compiled", "hooked"])
 def test_range_contains_its_start_and_not_its_end(path: Any) -> None:
-    """Values are compared as points in time, whatever their offsets are."""
+    """Values are compared as points in time, also with different offsets."""
     assert ids(backfill(path(stream("orders", TIMES, **ORDERS)))) == IN_JANUARY
 
 
@@ -255,7 +255,7 @@ def test_manifest_is_read_in_the_range(
         run_tap_manifest([*map(str, words), "--to", "2026-01-15"])
     assert not ended.value.code
     lines = read_lines(capsys)
-    assert rows_of(lines) == list(range(3, 15))
+    assert read_rows(lines) == list(range(3, 15))
     assert all(line["value"] == saved for line in lines if line["type"] == "STATE")
     assert asked(server) == [
         "/items?since=2026-01-03&until=2026-01-12",
@@ -328,7 +328,7 @@ def test_table_is_read_by_a_query_of_the_range(
     Table.queries.clear()
     assert run_command(TapTables, *words, "--from", start, *(["--to", end] if end else [])) == 0
     lines = read_lines(capsys)
-    assert sorted(rows_of(lines)) == expected
+    assert sorted(read_rows(lines)) == expected
     assert [line["value"] for line in lines if line["type"] == "STATE"][-1] == files["state"]
     assert all(f"{key} >=" in query for query in Table.queries)
     assert all((f"{key} <=" in query) is bool(end) for query in Table.queries)

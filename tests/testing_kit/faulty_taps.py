@@ -68,10 +68,10 @@ class TapOf(Tap):
 
 def tap(**members):
     """Return a tap class with one stream that has these members."""
-    return tap_of(type("Things", (Table,), members))
+    return create_tap(type("Things", (Table,), members))
 
 
-def tap_of(*tables):
+def create_tap(*tables):
     return type("TapThings", (TapOf,), {"tables": tables})
 
 
@@ -156,7 +156,7 @@ TestNoKey = get_tap_test_class(tap(primary_keys=()))
 TestBrokenSchema = get_tap_test_class(
     tap(schema={**schema(x=nullable("string", minLength=-1))}, rows=rows(x="a"))
 )
-TestNoStreams = get_tap_test_class(tap_of())
+TestNoStreams = get_tap_test_class(create_tap())
 TestTapAlone = get_tap_test_class(
     tap(), include_stream_tests=False, include_stream_attribute_tests=False
 )
@@ -168,7 +168,7 @@ class Failing(Table):
         raise RuntimeError("the source is gone")
 
 
-TestFailing = get_tap_test_class(tap_of(Failing))
+TestFailing = get_tap_test_class(create_tap(Failing))
 
 
 class Printing(Table):
@@ -177,7 +177,7 @@ class Printing(Table):
         yield from super().get_records(context)
 
 
-TestPrinting = get_tap_test_class(tap_of(Printing))
+TestPrinting = get_tap_test_class(create_tap(Printing))
 
 
 class Parent(Table):
@@ -207,7 +207,7 @@ class Sliced(Child):
 
 
 TestFamily = get_tap_test_class(
-    tap_of(Parent, Child, Sliced), suite_config=SuiteConfig(max_records_limit=20)
+    create_tap(Parent, Child, Sliced), suite_config=SuiteConfig(max_records_limit=20)
 )
 MAPS = {"things": {"twice": "int(id) * 2", "note": None, "__filter__": "id > 1"}}
 TestMapped = get_tap_test_class(tap(), config={"stream_maps": MAPS})

@@ -28,7 +28,7 @@ def of_stream(test: str) -> str:
     return f"test_tap_stream_{test}[things]"
 
 
-def output_of(run: Run, test: str) -> str:
+def get_output(run: Run, test: str) -> str:
     """Return the text that pytest shows for one failure."""
     title = rf"_+ (?:ERROR at setup of )?{re.escape(test.replace('::', '.'))} _+"
     found = re.search(rf"\n{title}\n(.*?)\n_{{3,}} ", run.output, re.DOTALL)
@@ -81,7 +81,7 @@ def test_parent_child_and_partitioned_streams_are_tested(run: Run) -> None:
 
 def test_stream_without_records_fails_one_test_and_warns_in_others(run: Run) -> None:
     assert run.bad("TestEmpty") == {of_stream("returns_record"): "failed"}
-    output = output_of(run, f"TestEmpty::{of_stream('returns_record')}")
+    output = get_output(run, f"TestEmpty::{of_stream('returns_record')}")
     assert "ignore_no_records_for_streams=['things']" in output
     warned = dict(run.warned("TestEmpty"))
     assert "stream 'things' gave 0" in warned[of_attribute("is_datetime", "day")]
@@ -159,7 +159,7 @@ FAULTS = {
 def test_each_fault_fails_its_tests_and_is_reported(run: Run, cls: str) -> None:
     assert run.bad(cls) == dict.fromkeys(FAULTS[cls], "failed")
     for test, words in FAULTS[cls].items():
-        output = output_of(run, f"{cls}::{test}")
+        output = get_output(run, f"{cls}::{test}")
         assert [each for each in words if each not in output] == []
         assert "def test(" not in output, "a verdict shows no code of the kit"
 
@@ -168,11 +168,11 @@ def test_failing_tap_makes_all_tests_errors_with_the_cause(run: Run) -> None:
     outcomes = run.of("TestFailing")
     assert len(outcomes) > 10
     assert set(outcomes.values()) == {"error"}
-    assert "the source is gone" in output_of(run, "TestFailing.test_tap_cli_prints")
+    assert "the source is gone" in get_output(run, "TestFailing.test_tap_cli_prints")
 
 
 def test_printed_line_that_is_not_a_message_is_named(run: Run) -> None:
-    output = output_of(run, "TestPrinting.test_tap_cli_prints")
+    output = get_output(run, "TestPrinting.test_tap_cli_prints")
     assert "Line 2 of standard output is not a message: 'reading'" in output
     assert "print to sys.stderr" in output
 
@@ -182,9 +182,9 @@ def test_tap_without_streams_fails_with_a_message(run: Run) -> None:
         "test_tap_valid_final_state": "failed",
         **{f"test_tap_stream_{name}": "error" for name in STREAM_TESTS},
     }
-    output = output_of(run, "TestNoStreams.test_tap_stream_returns_record")
+    output = get_output(run, "TestNoStreams.test_tap_stream_returns_record")
     assert "'tap-of' has no streams to test" in output
-    assert "No STATE was written" in output_of(run, "TestNoStreams.test_tap_valid_final_state")
+    assert "No STATE was written" in get_output(run, "TestNoStreams.test_tap_valid_final_state")
 
 
 def test_subclass_can_add_and_override_tests_and_fixtures(run: Run) -> None:

@@ -74,7 +74,7 @@ def test_airbyte_columns_follow_the_record_columns():
     assert found.has_meta
 
 
-def test_misfits_can_be_quarantined_by_option():
+def test_invalid_values_can_be_quarantined_by_option():
     found = table_schema({"id": INT}, options=ColumnOptions(airbyte=True, quarantines_misfits=True))
     assert found.has_meta
     assert not found.nulls_misfits

@@ -194,7 +194,7 @@ def test_states_are_emitted_unchanged(syncs: Syncs) -> None:
 
 
 def test_append_keeps_duplicate_rows(spark: SparkSession, syncs: Syncs) -> None:
-    """D1, D6: missing fields are null, undeclared ones are dropped; a row with a misfit is kept."""
+    """D1, D6: missing fields are null, others are dropped; a row with an invalid value is kept."""
     frame = table(spark, syncs, "added")
     assert values(frame, "id", "name") == [
         (1, "a"),

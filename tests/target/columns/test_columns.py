@@ -36,15 +36,17 @@ from target_spark.tables.identifiers import sanitize_names
 PLAIN = ColumnOptions()
 
 
-def columns_of(properties: dict[str, Any], options: ColumnOptions = PLAIN) -> dict[str, ColumnType]:
+def get_columns(
+    properties: dict[str, Any], options: ColumnOptions = PLAIN
+) -> dict[str, ColumnType]:
     table_schema = schema_from_json_schema(
         {"type": "object", "properties": properties}, (), options
     )
     return {column.name: column.type for column in table_schema.columns}
 
 
-def type_of(schema: Any, options: ColumnOptions = PLAIN) -> ColumnType:
-    return columns_of({"a": schema}, options)["a"]
+def get_type(schema: Any, options: ColumnOptions = PLAIN) -> ColumnType:
+    return get_columns({"a": schema}, options)["a"]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def type_of(schema: Any, options: ColumnOptions = PLAIN) -> ColumnType:
     ],
 )
 def test_json_type_and_format_select_the_column_type(schema: Any, expected: ColumnType):
-    assert type_of(schema) == expected
+    assert get_type(schema) == expected
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,7 @@ def test_json_type_and_format_select_the_column_type(schema: Any, expected: Colu
     ],
 )
 def test_integer_beyond_64_bits_is_a_decimal(schema: dict[str, Any], expected: ColumnType):
-    assert type_of({"type": "integer", **schema}) == expected
+    assert get_type({"type": "integer", **schema}) == expected
 
 
 @pytest.mark.parametrize(
@@ -123,29 +125,29 @@ def test_integer_beyond_64_bits_is_a_decimal(schema: dict[str, Any], expected: C
     ],
 )
 def test_multiple_of_selects_the_decimal_scale(schema: dict[str, Any], expected: ColumnType):
-    assert type_of({"type": "number", **schema}) == expected
+    assert get_type({"type": "number", **schema}) == expected
 
 
 @pytest.mark.parametrize("word", ["x-singer.decimal", "singer.decimal"])
 def test_string_with_decimal_format_is_a_decimal(word: str):
     decimal = {"type": ["string", "null"], "format": word}
-    assert type_of(decimal) == Decimal(38, 18)
-    assert type_of({**decimal, "precision": 10, "scale": 2}) == Decimal(10, 2)
-    assert type_of({**decimal, "precision": 10}) == Decimal(10, 0)
-    assert type_of({**decimal, "precision": 60, "scale": 30}) == Decimal(38, 18)
+    assert get_type(decimal) == Decimal(38, 18)
+    assert get_type({**decimal, "precision": 10, "scale": 2}) == Decimal(10, 2)
+    assert get_type({**decimal, "precision": 10}) == Decimal(10, 0)
+    assert get_type({**decimal, "precision": 60, "scale": 30}) == Decimal(38, 18)
 
 
 def test_options_select_the_types_of_numbers():
     exact = ColumnOptions(plain_numbers=Decimal(38, 9), oversized_as_text=True)
-    assert type_of({"type": "number"}, exact) == Decimal(38, 9)
-    assert type_of({"type": "integer", "maximum": 10**40}, exact) == Text()
-    assert type_of({"type": "number", "multipleOf": 1e-38}, exact) == Text()
-    assert type_of({"type": "integer", "maximum": 10**30}, exact) == Decimal(38, 0)
+    assert get_type({"type": "number"}, exact) == Decimal(38, 9)
+    assert get_type({"type": "integer", "maximum": 10**40}, exact) == Text()
+    assert get_type({"type": "number", "multipleOf": 1e-38}, exact) == Text()
+    assert get_type({"type": "integer", "maximum": 10**30}, exact) == Decimal(38, 0)
 
 
 def test_declared_objects_are_structs_at_any_depth():
     point = {"type": "object", "properties": {"x": {"type": "integer"}, "X": {"type": "number"}}}
-    struct = type_of(
+    struct = get_type(
         {"type": ["object", "null"], "properties": {"p": {"type": "array", "items": point}}}
     )
     assert struct.ddl == "struct<`p`: array<struct<`x_2`: bigint, `X`: double>>>"
@@ -156,9 +158,9 @@ def test_declared_objects_are_structs_at_any_depth():
 )
 def test_object_with_additional_properties_is_text(more: dict[str, Any]):
     closed = {"type": "object", "properties": {"x": {"type": "integer"}}}
-    assert isinstance(type_of(closed), Struct)
-    assert isinstance(type_of({**closed, "additionalProperties": False}), Struct)
-    assert type_of({**closed, **more}) == Text()
+    assert isinstance(get_type(closed), Struct)
+    assert isinstance(get_type({**closed, "additionalProperties": False}), Struct)
+    assert get_type({**closed, **more}) == Text()
 
 
 INT = {"type": "integer"}
@@ -191,24 +193,24 @@ OBJECT_XY = {"type": "object", "properties": {"x": {"type": "number"}, "y": INT}
     ],
 )
 def test_alternatives_get_a_common_type_or_text(word: str, alternatives: list[Any], ddl: str):
-    assert type_of({word: alternatives}).ddl == ddl
+    assert get_type({word: alternatives}).ddl == ddl
 
 
 def test_keywords_next_to_any_of_apply_to_each_alternative():
     schema = {"type": ["string", "null"], "anyOf": [{"format": "date-time"}, {"type": "null"}]}
-    assert type_of(schema) == Timestamp()
+    assert get_type(schema) == Timestamp()
 
 
 def test_all_of_is_merged_into_one_schema():
-    assert type_of({"allOf": [{"type": "number"}, {"multipleOf": 0.1}]}) == Decimal(38, 1)
-    assert type_of({"allOf": [{"type": ["integer", "null"]}, {"type": "number"}]}) == Integer()
-    merged = type_of({"allOf": [OBJECT_X, {"properties": {"y": {"type": "boolean"}}}]})
+    assert get_type({"allOf": [{"type": "number"}, {"multipleOf": 0.1}]}) == Decimal(38, 1)
+    assert get_type({"allOf": [{"type": ["integer", "null"]}, {"type": "number"}]}) == Integer()
+    merged = get_type({"allOf": [OBJECT_X, {"properties": {"y": {"type": "boolean"}}}]})
     assert merged.ddl == "struct<`x`: bigint, `y`: boolean>"
 
 
 def test_any_of_next_to_all_of_is_respected():
     schema = {"anyOf": [{"type": "integer"}, {"type": "null"}], "allOf": [{"anyOf": [{}, {}]}]}
-    assert type_of(schema) == Integer()
+    assert get_type(schema) == Integer()
 
 
 @pytest.mark.parametrize(
@@ -300,7 +302,7 @@ def test_column_fed_by_finds_the_column_of_a_property():
 def test_common_keywords_of_real_schemas_select_the_type(
     schema: dict[str, Any], expected: ColumnType
 ):
-    assert type_of(schema) == expected
+    assert get_type(schema) == expected
 
 
 def test_references_are_resolved_and_circular_ones_are_text():
@@ -391,4 +393,4 @@ def test_to_json_schema_keeps_descriptions_and_omits_metadata_columns():
 
 def test_thousands_of_columns_are_mapped():
     names = {f"c{n}": INT for n in range(2000)}
-    assert len(columns_of(names)) == 2000
+    assert len(get_columns(names)) == 2000

@@ -291,7 +291,7 @@ def find_jvm(process: int) -> int:
 
 @pytest.mark.thorough
 def test_spark_is_restarted_if_it_died_or_settings_changed(server, spark) -> None:
-    """The call in progress fails; the server goes on, and the next call gets a new Spark."""
+    """The call in progress fails; the server continues, and the next call gets a new Spark."""
     told = table("died", *ORDERS.columns)
     server.create("shop", told)
     batch = server.batch(

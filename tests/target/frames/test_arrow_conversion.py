@@ -131,7 +131,7 @@ def test_undeclared_properties_are_ignored():
 
 
 def test_values_that_do_not_fit_a_kept_column_are_errors():
-    """A column that ``on_schema_change: ignore`` keeps takes the values of its own type only."""
+    """A column that ``on_schema_change: ignore`` keeps accepts only values of its type."""
     schema = {"n": {"type": "integer"}, "d": {"type": "string"}, "s": {"type": "object"}}
     table = {"n": "int", "d": "date", "s": "struct<`x`: smallint>"}
     kept, _ = diff_with_table(replace(make_layout(schema), on_change=OnSchemaChange.IGNORE), table)

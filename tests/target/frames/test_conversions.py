@@ -42,11 +42,11 @@ MIDNIGHT = re.compile(r"[Tt ]00:00(:00(\.0+)?)?( ?([Zz]|[+-]00(:?00)?))?")
 
 
 def integer(text: str) -> Any:
-    value = decimal_of(text, 38, 0)
+    value = convert_decimal(text, 38, 0)
     return BAD if value is BAD or not -(2**63) <= value < 2**63 else int(value)
 
 
-def decimal_of(text: str, precision: int, scale: int) -> Any:
+def convert_decimal(text: str, precision: int, scale: int) -> Any:
     if not NUMBER.fullmatch(text):
         return BAD
     value = Decimal(text)
@@ -107,12 +107,12 @@ def binary(text: str) -> Any:
 
 REFERENCE: dict[str, tuple[dict[str, Any], Callable[[str], Any]]] = {
     "i": ({"type": "integer"}, integer),
-    "big": ({"type": "integer", "maximum": 10**37}, lambda text: decimal_of(text, 38, 0)),
+    "big": ({"type": "integer", "maximum": 10**37}, lambda text: convert_decimal(text, 38, 0)),
     "money": (
         {"type": "string", "format": "singer.decimal", "precision": 12, "scale": 2},
-        lambda text: decimal_of(text, 12, 2),
+        lambda text: convert_decimal(text, 12, 2),
     ),
-    "fine": ({"type": "number", "multipleOf": 1e-9}, lambda text: decimal_of(text, 38, 9)),
+    "fine": ({"type": "number", "multipleOf": 1e-9}, lambda text: convert_decimal(text, 38, 9)),
     "f": ({"type": "number"}, double),
     "at": ({"type": "string", "format": "date-time"}, date_time),
     "day": ({"type": "string", "format": "date"}, day),

@@ -29,7 +29,7 @@ WITH_SQL = ["delta", "iceberg"]
 
 
 def clock(hours: int) -> datetime:
-    """Return the naive datetime of so many hours into 2024."""
+    """Return a naive datetime, in hours since the start of 2024."""
     return datetime.fromisoformat("2024-01-01") + timedelta(hours=hours)
 
 

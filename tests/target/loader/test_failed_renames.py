@@ -74,7 +74,7 @@ def test_commit_without_its_files_below_a_newer_commit_is_an_error(
         STEPS["upsert"](writer, spark, table)
     assert classify_failure(failed.value) is FailureKind.CONFLICT
     rows(spark, (7, "theirs", 0)).writeTo(resolve_table(spark, table).ref).append()
-    (ours,) = set(hdfs.root.rglob("*.parquet")) - before - {newest_of(hdfs.root)}
+    (ours,) = set(hdfs.root.rglob("*.parquet")) - before - {find_newest(hdfs.root)}
     ours.unlink()
     files = sorted(hdfs.root.rglob("*"))
     with pytest.raises(CommitLostError, match="Others have committed since"):
@@ -82,5 +82,5 @@ def test_commit_without_its_files_below_a_newer_commit_is_an_error(
     assert sorted(hdfs.root.rglob("*")) == files
 
 
-def newest_of(folder: Path) -> Path:
+def find_newest(folder: Path) -> Path:
     return max(folder.rglob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)

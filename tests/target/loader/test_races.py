@@ -198,17 +198,17 @@ def test_table_replaced_by_another_tool_is_not_changed(
             append_theirs(ours.table, range(3))
         else:
             write_deltalake(ours.table, pa.table({"id": ["x"], "s": [0.5]}))
-        replaced.append(content_of(ours.table))
+        replaced.append(read_content(ours.table))
         yield from list(ours.messages(range(4_000, 10_000), keys, state_every=1_000))[1:]
 
     ours.start(lines())
     assert ours.end() == 1, ours.errors()
     ours.check_end(10_000, may_fail="was replaced by another table while it was loaded")
     assert ours.acknowledged() <= 4_000
-    assert [content_of(ours.table)] == replaced
+    assert [read_content(ours.table)] == replaced
 
 
-def content_of(folder: Path) -> dict[Path, bytes]:
+def read_content(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 

@@ -252,7 +252,7 @@ def test_command_run_rejects_strict(tmp_path: Path, capsys: pytest.CaptureFixtur
 # Complete runs
 
 
-def states_of(output: bytes) -> list[Any]:
+def read_states(output: bytes) -> list[Any]:
     return [json.loads(line) for line in output.splitlines()]
 
 
@@ -273,7 +273,7 @@ def load_singer(folder: Path, *records: Any) -> tuple[int, list[Any], str]:
         timeout=PATIENCE,
         check=False,
     )
-    return done.returncode, states_of(done.stdout), done.stderr.decode()
+    return done.returncode, read_states(done.stdout), done.stderr.decode()
 
 
 @pytest.mark.spark

@@ -1,4 +1,4 @@
-"""Loads with the setting ``on_schema_change``: what a table gets, and what a user is told."""
+"""Loads with the setting ``on_schema_change``: the changes of the table and the messages."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def _withhold(ledger: OpenLedger, model: Model, stream: str, count: int) -> None
 def _check(ledger: OpenLedger, model: Model) -> None:
     assert ledger.pending() == (set(model.rows) != model.safe)
     live = sum(len(batches) for batches in model.cut.values()) + len(model.open)
-    live += len(model.withheld)  # one batch stands for all of them
+    live += len(model.withheld)  # one batch represents all of them
     assert set(ledger.withheld()) == set(model.withheld)
     assert ledger.held() <= live + 1
 

@@ -71,14 +71,14 @@ def test_unusual_input_loads_in_one_run(spark: SparkSession, tmp_path: Path) -> 
     faults = {}
     for case in LOADING:
         folder = f"{tmp_path}/tables/{streams[case.stream]['table']}"
-        found = rows_of(spark, folder, case)
+        found = read_rows(spark, folder, case)
         if found != (sorted(case.rows, key=repr), case.aside):
             faults[case.stream] = found
     assert faults == {}
     assert errors.count("which JSON does not have") == 1
 
 
-def rows_of(spark: SparkSession, folder: str, case: Case) -> tuple[list[tuple[Any, ...]], int]:
+def read_rows(spark: SparkSession, folder: str, case: Case) -> tuple[list[tuple[Any, ...]], int]:
     """Return the rows of a case's table, and the number of rows in its quarantine."""
     table = spark.read.format("delta").load(to_spark_uri(folder))
     rows = (table.selectExpr(*case.columns) if case.columns else table).collect()

@@ -403,10 +403,10 @@ def test_each_mode_agrees_with_its_model_for_any_batch_boundaries(
         assert {row[0]: (*row[1:3], row[3] is not None) for row in found} == models[stream].rows
         assert len(found) == len(models[stream].rows)
     for stream in ("history", "history_hard"):
-        assert periods_in(delta, stream) == periods_of(models[stream])
+        assert periods_in(delta, stream) == read_periods(models[stream])
 
 
-def periods_of(model: Model) -> dict[int, list[Any]]:
+def read_periods(model: Model) -> dict[int, list[Any]]:
     return {
         id_: [(p.held, p.begun, p.ended, p.deleted) for p in periods]
         for id_, periods in model.periods.items()

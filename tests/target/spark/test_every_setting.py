@@ -145,13 +145,13 @@ SOUGHT: Final = {
 """The index in `VALUES` of the value that a probe matches."""
 
 
-def record_of(key: str, shift: int) -> Row:
+def make_record(key: str, shift: int) -> Row:
     return {"id": key} | {name: each[shift % len(each)] for name, each in VALUES.items()}
 
 
 BATCHES: Final = (
-    [record_of(key, number) for number, key in enumerate(FIRST)],
-    [record_of(key, number + 3) for number, key in enumerate(SECOND)],
+    [make_record(key, number) for number, key in enumerate(FIRST)],
+    [make_record(key, number + 3) for number, key in enumerate(SECOND)],
 )
 ENCODE: Final = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -169,7 +169,7 @@ def line(message: Row) -> bytes:
 
 
 def misfits() -> list[Row]:
-    return [{**record_of("odd", 0), **misfit} for misfit in MISFITS]
+    return [{**make_record("odd", 0), **misfit} for misfit in MISFITS]
 
 
 def stored(name: str, value: Any) -> Any:

@@ -221,7 +221,7 @@ def test_jars_of_the_format_are_on_the_class_path(
 
 
 @pytest.mark.parametrize("way", ["spark.jars", "spark.driver.extraClassPath", "SPARK_CONF_DIR"])
-def test_jars_of_the_format_stay_beside_other_jars(
+def test_jars_of_the_format_are_used_with_other_jars(
     environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """Classes on the class path cannot use classes of jars that Spark loads later."""

@@ -2,7 +2,7 @@
 
 As in `test_every_setting`, real tables are loaded with them: the rows read back are those sent, or
 the load fails with an error, or the setting is refused. A load with a static setting needs a new
-process, so many static settings are tried in one load.
+process, so several static settings are tested in one load.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ TABLE = ("db", "t")
 PATIENCE = 120
 
 
-def rows_of(ids):
+def make_rows(ids):
     texts = ["theirs"] * len(ids)
     return pa.table({"id": ids, "who": texts, "text": texts}, schema=COLUMNS)
 
@@ -53,9 +53,9 @@ def commit(catalog, ids, *, keyed):
     # Its own retry would add the same files without a check for concurrently added keys.
     table.metadata.properties["commit.retry.num-retries"] = "0"
     if keyed:
-        table.upsert(rows_of(ids), join_cols=["id"])
+        table.upsert(make_rows(ids), join_cols=["id"])
     else:
-        table.append(rows_of(ids))
+        table.append(make_rows(ids))
 
 
 def write(catalog, least, most, keyed, makes, pause):
@@ -82,7 +82,7 @@ def read(catalog):
     try:
         found = catalog.load_table(TABLE).scan(selected_fields=("who", "id")).to_arrow()
     except NoSuchTableError:
-        found = rows_of([])
+        found = make_rows([])
     rows = zip(found["who"].to_pylist(), found["id"].to_pylist(), strict=True)
     print(json.dumps(sorted(rows)))
 

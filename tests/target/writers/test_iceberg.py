@@ -381,13 +381,13 @@ def test_delete_record_keeps_the_values_of_a_soft_deleted_row(
         effect = writer.upsert(spark, table, changes(spark, *after), keys, marker(2))
         assert effect.deleted == (2 if hard else 0)
 
-    found = {id_: (name, at is not None) for id_, name, at in content_of(spark, table)}
+    found = {id_: (name, at is not None) for id_, name, at in read_content(spark, table)}
     living = {3: ("again", False), 6: ("six", False)}
     dead = {1: ("one", True), 2: ("2", True), 4: ("four", True), 5: (None, True)}
     assert found == (living if hard else living | dead)
 
 
-def content_of(spark: SparkSession, table: Table) -> list[tuple[Any, ...]]:
+def read_content(spark: SparkSession, table: Table) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in IcebergWriter().rows(spark, table).collect()]
 
 

@@ -94,19 +94,19 @@ def test_tables_in_a_jdbc_catalog_are_created_upserted_and_altered(
 # ------------------------------------------------------------------ settings, without Spark
 
 
-def table_of(**config: Any) -> Table:
+def create_table(**config: Any) -> Table:
     options = settings.load_options({"path": "/lake/", "format": "iceberg", **config})
     return options.table(StreamId("orders"))
 
 
 def test_table_path_contains_the_database_as_a_folder() -> None:
-    assert table_of() == Table("/lake/orders", "orders")
-    assert table_of(table_prefix="x_") == Table("/lake/x_orders", "x_orders")
-    assert table_of(database="crm") == Table("/lake/crm/orders", "orders")
+    assert create_table() == Table("/lake/orders", "orders")
+    assert create_table(table_prefix="x_") == Table("/lake/x_orders", "x_orders")
+    assert create_table(database="crm") == Table("/lake/crm/orders", "orders")
     own = {"orders": {"database": "a.b", "table": "Own"}}
-    assert table_of(database="crm", streams=own) == Table("/lake/a/b/Own", "Own")
-    assert table_of(catalog="c", database="crm").identifier == ("c", "crm", "orders")
-    assert table_of(catalog="c").identifier == ("c", "default", "orders")
+    assert create_table(database="crm", streams=own) == Table("/lake/a/b/Own", "Own")
+    assert create_table(catalog="c", database="crm").identifier == ("c", "crm", "orders")
+    assert create_table(catalog="c").identifier == ("c", "default", "orders")
 
 
 @pytest.mark.parametrize(

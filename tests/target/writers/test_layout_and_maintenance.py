@@ -345,7 +345,7 @@ class FailingMaintenance(DeltaWriter):
     """A writer whose maintenance conflicts with another writer."""
 
     def maintain(self, _spark: SparkSession, _table: Table, _care: MaintenanceOptions) -> None:
-        raise RuntimeError("ConcurrentDeleteReadException: somebody else was faster")
+        raise RuntimeError("ConcurrentDeleteReadException: another writer was faster")
 
 
 def test_maintenance_failure_is_a_warning(
