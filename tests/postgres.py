@@ -307,8 +307,8 @@ def _started(
         started = Server(port, password, folder)
         if _answers(keeper, started):
             return keeper, started
-    said = started.log.read_text(errors="replace") if started.log.exists() else "(nothing)"
-    message = f"PostgreSQL does not start: {said[-2000:]}"
+    errors = started.log.read_text(errors="replace") if started.log.exists() else "(nothing)"
+    message = f"PostgreSQL does not start: {errors[-2000:]}"
     raise RuntimeError(message)
 
 

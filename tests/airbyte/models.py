@@ -35,6 +35,6 @@ def model_faults(output: bytes) -> list[str]:
     )
     lines = output.split(b"\n")
     return [
-        f"{', '.join(told['faults'])}: {lines[told['line']][:300]!r}"
-        for told in map(json.loads, done.stdout.splitlines())
+        f"{', '.join(fault['faults'])}: {lines[fault['line']][:300]!r}"
+        for fault in map(json.loads, done.stdout.splitlines())
     ]

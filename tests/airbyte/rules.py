@@ -227,15 +227,15 @@ class _Reading:
         else:
             names = list(self.lives)
         count = sum(self.lives[name].uncovered for name in names)
-        told = (state.get("sourceStats") or {}).get("recordCount")
-        if told != count:
-            yield f"ST11 recordCount is {told}, and {count} records came since the last state"
+        record_count = (state.get("sourceStats") or {}).get("recordCount")
+        if record_count != count:
+            yield f"ST11 recordCount is {record_count} after {count} records since the last state"
         for name in names:
             self.lives[name].uncovered = 0
             self.lives[name].states += 1
 
-    def _status(self, told: Mapping[str, Any]) -> Iterator[str]:
-        name, status = _named(told["stream_descriptor"]), told["status"]
+    def _status(self, trace: Mapping[str, Any]) -> Iterator[str]:
+        name, status = _named(trace["stream_descriptor"]), trace["status"]
         if name not in self.streams:
             yield f"RD4 a status of {name}, which is not in the catalog"
         life = self._alive(name)

@@ -63,8 +63,8 @@ def test_control_message_has_all_settings_after_the_previous_records(
     assert order == ["RECORD", "CONTROL", "RECORD"]
     [control] = [one["control"] for one in messages if one["type"] == "CONTROL"]
     assert control["type"] == "CONNECTOR_CONFIG"
-    told = control["connectorConfig"]["config"]
-    assert told == {"session_key": SECRET, "url": "u", "page": 7}
+    config = control["connectorConfig"]["config"]
+    assert config == {"session_key": SECRET, "url": "u", "page": 7}
     others = [line for line in output.splitlines() if b'"CONTROL"' not in line]
     assert SECRET.encode() not in b"".join(others)
 
@@ -91,10 +91,10 @@ def test_singer_run_warns_of_changed_settings(
 def test_invalid_changed_setting_is_refused(changes: dict[str, Any], word: str) -> None:
     """CT2: a platform would end the sync."""
     tap = TapKeys(config={"session_key": "old"})
-    told: list[Any] = []
-    tap.config_listener = told.append
+    results: list[Any] = []
+    tap.config_listener = results.append
     with pytest.raises(ConfigurationError, match=word):
         tap.update_config(changes)
-    assert (told, dict(tap.config)) == ([], {"session_key": "old", "page": 1})
+    assert (results, dict(tap.config)) == ([], {"session_key": "old", "page": 1})
     tap.update_config({"page": 1})
-    assert told == []
+    assert results == []

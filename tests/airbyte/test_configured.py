@@ -171,9 +171,9 @@ def test_names_may_be_any_text() -> None:
 )
 def test_invalid_catalog_is_refused(text, words) -> None:
     """RD9: the error has the name of the file and the location in it."""
-    said = error_message(text)
-    assert said.startswith("Catalog 'cat.json': ")
-    assert words in said
+    message = error_message(text)
+    assert message.startswith("Catalog 'cat.json': ")
+    assert words in message
 
 
 @pytest.mark.parametrize(
@@ -198,10 +198,12 @@ def test_invalid_catalog_is_refused(text, words) -> None:
 )
 def test_error_of_a_stream_names_the_stream(change, place) -> None:
     """RD9: next to its location in the catalog."""
-    said = error_message(json.dumps({"streams": [{"stream": {"name": "x"}}, {**WHOLE, **change}]}))
-    assert "streams[1]" in said
-    assert "('users')" in said
-    assert place in said
+    message = error_message(
+        json.dumps({"streams": [{"stream": {"name": "x"}}, {**WHOLE, **change}]})
+    )
+    assert "streams[1]" in message
+    assert "('users')" in message
+    assert place in message
 
 
 WORDS = ("streams", "stream", "name", "json_schema", "schema", "type", "catalog", "CATALOG")
@@ -227,15 +229,15 @@ def parse_error(text: str | bytes) -> str | None:
 
 @given(st.one_of(st.binary(), st.text(), DOCUMENTS.map(json.dumps)))
 def test_any_text_raises_only_the_catalog_error(text) -> None:
-    said = parse_error(text)
-    assert said is None or said.startswith("Catalog 'f': ")
+    message = parse_error(text)
+    assert message is None or message.startswith("Catalog 'f': ")
 
 
 @given(DOCUMENTS, st.sampled_from(list(WHOLE)), st.sampled_from(list(STREAM)))
 def test_any_value_is_read_or_reported_with_its_location(value, of_entry, of_stream) -> None:
     for entry in ({**WHOLE, of_entry: value}, {**WHOLE, "stream": {**STREAM, of_stream: value}}):
-        said = parse_error(json.dumps({"streams": [entry]}))
-        assert said is None or "streams[0]" in said
+        message = parse_error(json.dumps({"streams": [entry]}))
+        assert message is None or "streams[0]" in message
 
 
 PATHS = st.lists(st.text(), max_size=3)

@@ -59,10 +59,10 @@ def state(**body: object) -> dict[str, object]:
 
 
 def status(stream: str, word: str, **more: object) -> dict[str, object]:
-    said = {"stream_descriptor": {"name": stream, **more}, "status": word}
+    fields = {"stream_descriptor": {"name": stream, **more}, "status": word}
     return {
         "type": "TRACE",
-        "trace": {"type": "STREAM_STATUS", "emitted_at": 1.5, "stream_status": said},
+        "trace": {"type": "STREAM_STATUS", "emitted_at": 1.5, "stream_status": fields},
     }
 
 
@@ -85,8 +85,8 @@ def test_schemas_of_the_catalog_come_first() -> None:
 def test_record_keeps_its_bytes_time_generation_and_meta() -> None:
     """Rule RD3: a record has its stream, its namespace, its data and the time it was emitted."""
     body = b'{"type":"RECORD","record":{"stream":"b","data":{ "n": 1.10 },"emitted_at":0}}\n'
-    told = {"changes": [{"field": "x"}]}
-    found = decode(body, lines(record("b", {"n": 2}, meta=told), record("b", {}, meta=None)))
+    fields = {"changes": [{"field": "x"}]}
+    found = decode(body, lines(record("b", {"n": 2}, meta=fields), record("b", {}, meta=None)))
     rows = [event for event in found if isinstance(event, Rows)]
     assert rows == [
         Rows(B, [b'{ "n": 1.10 }'], extracted_at=["1970-01-01T00:00:00.000Z"], version=3),
@@ -95,7 +95,7 @@ def test_record_keeps_its_bytes_time_generation_and_meta() -> None:
             [b'{"n": 2}', b"{}"],
             extracted_at=[NOON, NOON],
             version=3,
-            meta=[json.dumps(told).encode(), None],
+            meta=[json.dumps(fields).encode(), None],
         ),
     ]
 

@@ -50,8 +50,10 @@ class Reader:
         return [each["state"] for each in self.tell(*events) if each["type"] == "STATE"]
 
     def statuses(self, *events: Any) -> list[tuple[str, str]]:
-        told = [each["trace"]["stream_status"] for each in self.tell(*events) if "trace" in each]
-        return [(each["stream_descriptor"]["name"], each["status"]) for each in told]
+        statuses = [
+            each["trace"]["stream_status"] for each in self.tell(*events) if "trace" in each
+        ]
+        return [(each["stream_descriptor"]["name"], each["status"]) for each in statuses]
 
 
 def rows(stream: StreamId, *bodies: bytes, at: Any = AT) -> Rows:
@@ -127,8 +129,8 @@ def test_numbers_keep_their_digits_and_dates_become_text() -> None:
 def test_stream_is_started_once_and_running_at_its_first_record() -> None:
     """TR4: in this order, also for repeated events."""
     reader = Reader()
-    said = reader.statuses(started(A), started(A), rows(A, b"{}"), rows(A, b"{}"), completed(A))
-    assert said == [("a", "STARTED"), ("a", "RUNNING"), ("a", "COMPLETE")]
+    statuses = reader.statuses(started(A), started(A), rows(A, b"{}"), rows(A, b"{}"), completed(A))
+    assert statuses == [("a", "STARTED"), ("a", "RUNNING"), ("a", "COMPLETE")]
 
 
 def test_first_record_starts_a_stream_that_was_not_started() -> None:
@@ -160,8 +162,8 @@ def test_estimate_of_the_sync_has_type_sync() -> None:
     """TR3: platforms accept either a total or estimates per stream; the later kind is skipped."""
     total = Estimate(StreamId("tap-x"), 9, is_total=True)
     reader = Reader()
-    [told] = reader.tell(total)
-    assert told["trace"]["estimate"] == {"name": "tap-x", "type": "SYNC", "row_estimate": 9}
+    [encoded] = reader.tell(total)
+    assert encoded["trace"]["estimate"] == {"name": "tap-x", "type": "SYNC", "row_estimate": 9}
     assert reader.tell(Estimate(A, rows=3)) == []
     [again] = reader.tell(Estimate(StreamId("tap-x"), 12, is_total=True))
     assert again["trace"]["estimate"]["row_estimate"] == 12

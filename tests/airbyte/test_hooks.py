@@ -91,8 +91,8 @@ def sync_family(*, takes_estimates: bool) -> Collector:
 
 def test_sync_emits_statuses_of_selected_streams() -> None:
     """TR4: child streams start with their parent and end after it."""
-    told = sync_family(takes_estimates=False).of(StreamStatus)
-    assert [(each.stream.name, each.progress) for each in told] == [
+    statuses = sync_family(takes_estimates=False).of(StreamStatus)
+    assert [(each.stream.name, each.progress) for each in statuses] == [
         ("parent", Progress.STARTED),
         ("child", Progress.STARTED),
         ("parent", Progress.COMPLETE),
@@ -104,8 +104,8 @@ def test_estimates_are_requested_only_if_the_protocol_has_them(caplog: Any) -> N
     """TR3: a failing estimate does not end the sync."""
     assert sync_family(takes_estimates=False).of(Estimate) == []
     assert Parent.asked == 0
-    [told] = sync_family(takes_estimates=True).of(Estimate)
-    assert (told.stream.name, told.rows, told.nbytes) == ("parent", 1, None)
+    [estimate] = sync_family(takes_estimates=True).of(Estimate)
+    assert (estimate.stream.name, estimate.rows, estimate.nbytes) == ("parent", 1, None)
     assert "'child' cannot be estimated: no estimate" in caplog.text
     assert Stream.estimate_sync(Parent(TapFamily())) is None
 
@@ -140,8 +140,8 @@ def read_estimates(tap: Tap, *, takes_estimates: bool = True) -> list[tuple[Any,
     outlet = Collector(takes_estimates=takes_estimates)
     tap.speak_by(outlet)
     tap.sync_all()
-    told = outlet.of(Estimate)
-    return [(each.stream.name, each.is_total, each.rows, each.nbytes) for each in told]
+    estimates = outlet.of(Estimate)
+    return [(each.stream.name, each.is_total, each.rows, each.nbytes) for each in estimates]
 
 
 def test_updated_estimate_is_emitted_after_the_previous_rows(caplog: Any) -> None:
@@ -159,8 +159,8 @@ def test_total_estimate_of_the_tap_replaces_those_of_streams() -> None:
     tap = TapGrowing(config={"total": 9})
     parent = tap.streams["parent"]
     parent.get_records = lambda _: iter([tap.update_estimate(11)])  # type: ignore[method-assign]
-    told = read_estimates(tap)
-    assert [one for one in told if one[1]] == [
+    estimates = read_estimates(tap)
+    assert [one for one in estimates if one[1]] == [
         ("tap-growing", True, 9, 90),
         ("tap-growing", True, 11, None),
     ]
@@ -207,7 +207,7 @@ def test_estimate_of_a_table_counts_the_rows_of_its_query(
 def test_row_count_of_tables_can_be_disabled(
     tables: Callable[[], Tap],
 ) -> None:
-    assert [told[2] for told in read_estimates(tables())] == [9]
+    assert [estimate[2] for estimate in read_estimates(tables())] == [9]
     tap = tables()
     [users] = tap.streams.values()
     users.estimates_by_count = False

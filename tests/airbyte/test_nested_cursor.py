@@ -242,9 +242,9 @@ def test_default_cursor_may_be_nested() -> None:
     tap = TapRows()
     for stream in tap.streams.values():
         stream.replication_key = "meta.by.n"
-    told = {one["name"]: one for one in build_catalog(tap.streams)["streams"]}
-    assert told["rows"]["default_cursor_field"] == NUMBER
-    assert told["rows"]["source_defined_cursor"] is False
+    streams = {one["name"]: one for one in build_catalog(tap.streams)["streams"]}
+    assert streams["rows"]["default_cursor_field"] == NUMBER
+    assert streams["rows"]["source_defined_cursor"] is False
     assert _selected(tap, configured("rows", []))["rows"].replication_key == "meta.by.n"
 
 
@@ -254,10 +254,10 @@ def test_source_defined_cursor_may_be_nested(
 ) -> None:
     """CU3, DI6: it is discovered as a path, tracked, and resumed from."""
     tap = TapRows(config=MAPS)
-    [told] = [one for one in build_catalog(tap.streams)["streams"] if one["name"] == name]
-    assert told["source_defined_cursor"] is True
-    assert told["default_cursor_field"] == path
-    entry = {"stream": told, "sync_mode": "incremental", "destination_sync_mode": "append"}
+    [stream] = [one for one in build_catalog(tap.streams)["streams"] if one["name"] == name]
+    assert stream["source_defined_cursor"] is True
+    assert stream["default_cursor_field"] == path
+    entry = {"stream": stream, "sync_mode": "incremental", "destination_sync_mode": "append"}
     _, state = read({"streams": [entry]})
     position = {"replication_key": ".".join(path), "replication_key_value": kept}
     assert state["stream"]["stream_state"] == position

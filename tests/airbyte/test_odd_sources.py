@@ -91,9 +91,9 @@ def test_incremental_without_a_cursor_is_refused(tmp_path: Path) -> None:
         ODD, tmp_path, with_cursor(discover_catalog(ODD, tmp_path), [], default_cursor_field=None)
     )
     assert run.code != 0
-    told = run.traces("ERROR")[-1]
-    assert told["failure_type"] == "config_error"
-    assert "free" in told["message"]
+    trace = run.traces("ERROR")[-1]
+    assert trace["failure_type"] == "config_error"
+    assert "free" in trace["message"]
     assert run.of_type("RECORD") == []
 
 
@@ -110,9 +110,9 @@ def test_source_defined_cursor_cannot_be_overridden(tmp_path: Path) -> None:
 def test_source_may_write_an_estimate(tmp_path: Path) -> None:
     """TR3: before the first record of the stream, in whole numbers."""
     run = read(ODD, tmp_path, with_cursor(discover_catalog(ODD, tmp_path), ["id"]))
-    [told] = run.traces("ESTIMATE")
-    assert (told["name"], told["type"]) == ("free", "STREAM")
-    assert (told["row_estimate"], told["byte_estimate"]) == (3, 90)
+    [trace] = run.traces("ESTIMATE")
+    assert (trace["name"], trace["type"]) == ("free", "STREAM")
+    assert (trace["row_estimate"], trace["byte_estimate"]) == (3, 90)
     kinds = [
         message["trace"]["type"] if message["type"] == "TRACE" else message["type"]
         for message in run.messages

@@ -16,15 +16,15 @@ FULL = {"colours": 3, "shops": 2}
 
 def test_pyairbyte_reads_a_tap_and_then_only_new_records(tmp_path: Path) -> None:
     """Check, discover and read; the second read gets the state of the first (RD7, ST9)."""
-    told = ask_pyairbyte(
+    answer = ask_pyairbyte(
         tmp_path,
         source=executable(tmp_path / "tap-shop", TAP_SHOP),
         cache=str(tmp_path / "cache.duckdb"),
         configs=[{"token": TOKEN, "days": 5}, {"token": TOKEN, "days": 7}],
     )
-    assert told["streams"] == ["colours", "orders", "readings", "shops", "visits"]
-    assert told["secrets"] == ["token"]
-    first, second = told["read"]
+    assert answer["streams"] == ["colours", "orders", "readings", "shops", "visits"]
+    assert answer["secrets"] == ["token"]
+    first, second = answer["read"]
     assert first["counted"] == {**FULL, "orders": 5, "readings": 15, "visits": 10}
     # A cursor is inclusive: the row at each bookmark is read again.
     assert second["counted"] == {**FULL, "orders": 3, "readings": 9, "visits": 6}

@@ -65,9 +65,9 @@ def test_batch_config_writes_no_files(tmp_path: Path, names: tuple[str, ...]) ->
 
 def test_system_exit_of_the_tap_is_a_system_error(tmp_path: Path) -> None:
     run = read(tmp_path, chosen(tmp_path, "numbers"), code=1, way="leaves")
-    [told] = run.traces("ERROR")
-    assert told["failure_type"] == "system_error"
-    assert "SystemExit(0)" in told["message"]
+    [trace] = run.traces("ERROR")
+    assert trace["failure_type"] == "system_error"
+    assert "SystemExit(0)" in trace["message"]
 
 
 def test_stream_maps_may_change_records_but_not_the_stream_name(tmp_path: Path) -> None:
@@ -78,9 +78,9 @@ def test_stream_maps_may_change_records_but_not_the_stream_name(tmp_path: Path) 
     assert run.state_of["numbers"]["replication_key_value"] == 9
     renamed = {"numbers": {"__alias__": "others"}}
     run = read(tmp_path, catalog, code=1, stream_maps=renamed)
-    [told] = run.traces("ERROR")
-    assert told["failure_type"] == "config_error"
-    assert "others" in told["message"]
+    [trace] = run.traces("ERROR")
+    assert trace["failure_type"] == "config_error"
+    assert "others" in trace["message"]
 
 
 def test_custom_message_writer_is_ignored_with_a_warning(tmp_path: Path) -> None:
@@ -182,8 +182,10 @@ def test_lines_of_concurrent_threads_are_not_interleaved(tmp_path: Path) -> None
     """Streams and partitions are read concurrently; each stream has its statuses."""
     catalog = chosen(tmp_path, "cells", "leaves", "veins")
     run = read(tmp_path, catalog)
-    told = [each["status"] for each in run.traces("STREAM_STATUS")]
-    assert told.index("COMPLETE") > max(n for n, each in enumerate(told) if each == "RUNNING")
+    statuses = [each["status"] for each in run.traces("STREAM_STATUS")]
+    assert statuses.index("COMPLETE") > max(
+        n for n, each in enumerate(statuses) if each == "RUNNING"
+    )
     for name in ("cells", "leaves"):
         found = Counter((row["p"], row["id"]) for row in run.records(name))
         assert found == Counter((p, n) for p in range(8) for n in range(700))
@@ -196,8 +198,8 @@ def test_lines_of_concurrent_threads_are_not_interleaved(tmp_path: Path) -> None
 def test_unconfigured_parent_has_no_statuses_or_states(tmp_path: Path) -> None:
     run = read(tmp_path, chosen(tmp_path, "veins"))
     assert len(run.records("veins")) == 4
-    told = {each["stream_descriptor"]["name"] for each in run.traces("STREAM_STATUS")}
-    assert told == {"veins"} == set(run.state_of)
+    names = {each["stream_descriptor"]["name"] for each in run.traces("STREAM_STATUS")}
+    assert names == {"veins"} == set(run.state_of)
 
 
 # Termination

@@ -21,9 +21,9 @@ CATALOG = {
 }
 
 
-def status(name: str, said: str, namespace: str | None = None) -> dict[str, Any]:
-    told = {"stream_descriptor": {"name": name, "namespace": namespace}, "status": said}
-    trace = {"type": "STREAM_STATUS", "emitted_at": NOW, "stream_status": told}
+def status(name: str, value: str, namespace: str | None = None) -> dict[str, Any]:
+    fields = {"stream_descriptor": {"name": name, "namespace": namespace}, "status": value}
+    trace = {"type": "STREAM_STATUS", "emitted_at": NOW, "stream_status": fields}
     return {"type": "TRACE", "trace": trace}
 
 
@@ -42,8 +42,8 @@ def state(name: str, count: float, namespace: str | None = None, **blob: Any) ->
 
 
 def error() -> dict[str, Any]:
-    told = {"message": "it broke", "failure_type": "system_error"}
-    return {"type": "TRACE", "trace": {"type": "ERROR", "emitted_at": NOW, "error": told}}
+    fields = {"message": "it broke", "failure_type": "system_error"}
+    return {"type": "TRACE", "trace": {"type": "ERROR", "emitted_at": NOW, "error": fields}}
 
 
 def valid_messages() -> list[dict[str, Any]]:
@@ -75,39 +75,39 @@ def test_valid_output_has_no_fault() -> None:
 @pytest.mark.parametrize(
     ("rule", "change"),
     [
-        ("RD4", lambda said: said.insert(1, record("c", id=1))),
-        ("TR4", lambda said: said.insert(0, record("a", "n", id=1))),
-        ("TR4", lambda said: said.append(record("a", "n", id=1))),
-        ("TR4", lambda said: said.append(status("b", "RUNNING"))),
-        ("TR4", lambda said: said.pop(2)),
-        ("TR4", lambda said: said.pop()),
-        ("RD4", lambda said: said[1]["record"].pop("namespace")),
-        ("RD3", lambda said: said[1]["record"].update(emitted_at=1_700_000_000)),
-        ("RD3", lambda said: said[1]["record"].update(emitted_at=NOW + 0.5)),
-        ("RD3", lambda said: said[1]["record"].update(data=[])),
-        ("SM4", lambda said: said[1]["record"]["data"].update(more=1)),
-        ("ST11", lambda said: said[4]["state"]["sourceStats"].update(recordCount=3.0)),
-        ("ST11", lambda said: said[4]["state"].pop("sourceStats")),
-        ("ST1", lambda said: said[4]["state"].update(data={})),
-        ("ST7", lambda said: said.insert(5, record("a", "n", id=3))),
-        ("ST6", lambda said: said.pop(7)),
-        ("E4", lambda said: said[1].update(log={"level": "INFO", "message": "x"})),
-        ("E14", lambda said: said.append({"type": "CATALOG", "catalog": {"streams": []}})),
-        ("E2", lambda said: said.append({"stream": "a"})),
-        ("E9", lambda said: said.append(error())),
-        ("E9", lambda said: said.__setitem__(-1, status("b", "INCOMPLETE"))),
+        ("RD4", lambda messages: messages.insert(1, record("c", id=1))),
+        ("TR4", lambda messages: messages.insert(0, record("a", "n", id=1))),
+        ("TR4", lambda messages: messages.append(record("a", "n", id=1))),
+        ("TR4", lambda messages: messages.append(status("b", "RUNNING"))),
+        ("TR4", lambda messages: messages.pop(2)),
+        ("TR4", lambda messages: messages.pop()),
+        ("RD4", lambda messages: messages[1]["record"].pop("namespace")),
+        ("RD3", lambda messages: messages[1]["record"].update(emitted_at=1_700_000_000)),
+        ("RD3", lambda messages: messages[1]["record"].update(emitted_at=NOW + 0.5)),
+        ("RD3", lambda messages: messages[1]["record"].update(data=[])),
+        ("SM4", lambda messages: messages[1]["record"]["data"].update(more=1)),
+        ("ST11", lambda messages: messages[4]["state"]["sourceStats"].update(recordCount=3.0)),
+        ("ST11", lambda messages: messages[4]["state"].pop("sourceStats")),
+        ("ST1", lambda messages: messages[4]["state"].update(data={})),
+        ("ST7", lambda messages: messages.insert(5, record("a", "n", id=3))),
+        ("ST6", lambda messages: messages.pop(7)),
+        ("E4", lambda messages: messages[1].update(log={"level": "INFO", "message": "x"})),
+        ("E14", lambda messages: messages.append({"type": "CATALOG", "catalog": {"streams": []}})),
+        ("E2", lambda messages: messages.append({"stream": "a"})),
+        ("E9", lambda messages: messages.append(error())),
+        ("E9", lambda messages: messages.__setitem__(-1, status("b", "INCOMPLETE"))),
     ],
 )
 def test_broken_rule_of_read_is_reported(rule: str, change: Any) -> None:
-    said = deepcopy(valid_messages())
-    change(said)
-    assert any(fault.startswith(rule) for fault in read_faults(written(said), CATALOG))
+    messages = deepcopy(valid_messages())
+    change(messages)
+    assert any(fault.startswith(rule) for fault in read_faults(written(messages), CATALOG))
 
 
 def test_failed_read_requires_an_error_trace() -> None:
-    said = [status("b", "STARTED"), status("b", "INCOMPLETE")]
-    assert read_faults(written(said), CATALOG, 1) == ["RD10 it failed and wrote no ERROR trace"]
-    assert read_faults(written([*said, error()]), CATALOG, 1) == []
+    messages = [status("b", "STARTED"), status("b", "INCOMPLETE")]
+    assert read_faults(written(messages), CATALOG, 1) == ["RD10 it failed and wrote no ERROR trace"]
+    assert read_faults(written([*messages, error()]), CATALOG, 1) == []
 
 
 @pytest.mark.parametrize(

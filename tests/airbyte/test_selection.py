@@ -84,9 +84,9 @@ def discovered(tap: Tap) -> dict[str, dict[str, Any]]:
 
 def test_discovered_stream_has_its_modes_cursor_and_key() -> None:
     """DI3, DI4, DI5, DI6, DI7, DI8."""
-    told = discovered(TapShapes())
-    assert list(told) == sorted(told)
-    people = dict(told["people"])
+    streams = discovered(TapShapes())
+    assert list(streams) == sorted(streams)
+    people = dict(streams["people"])
     assert people.pop("json_schema")["type"] == "object"
     assert people == {
         "name": "people",
@@ -96,7 +96,7 @@ def test_discovered_stream_has_its_modes_cursor_and_key() -> None:
         "default_cursor_field": ["at"],
         "source_defined_primary_key": [["id"]],
     }
-    assert told["colours"] == {
+    assert streams["colours"] == {
         "name": "colours",
         "json_schema": {
             "type": "object",
@@ -110,22 +110,22 @@ def test_discovered_stream_has_its_modes_cursor_and_key() -> None:
 
 def test_log_based_stream_has_a_source_defined_cursor() -> None:
     """DI5: a position that only the source knows."""
-    told = discovered(TapShapes())["changes"]
-    assert told["supported_sync_modes"] == ["full_refresh", "incremental"]
-    assert told["source_defined_cursor"] is True
-    assert "default_cursor_field" not in told
+    stream = discovered(TapShapes())["changes"]
+    assert stream["supported_sync_modes"] == ["full_refresh", "incremental"]
+    assert stream["source_defined_cursor"] is True
+    assert "default_cursor_field" not in stream
 
 
 def test_table_has_its_schema_as_namespace_and_no_default_cursor(tables: Tap) -> None:
     """DI6, DI9: the user chooses the cursor."""
-    told = discovered(tables)
-    assert list(told) == ["other", "users"]
-    assert told["users"]["namespace"] == "main"
-    assert told["users"]["supported_sync_modes"] == ["full_refresh", "incremental"]
-    assert told["users"]["source_defined_cursor"] is False
-    assert "default_cursor_field" not in told["users"]
-    assert told["users"]["source_defined_primary_key"] == [["id"]]
-    moment = told["users"]["json_schema"]["properties"]["at"]
+    streams = discovered(tables)
+    assert list(streams) == ["other", "users"]
+    assert streams["users"]["namespace"] == "main"
+    assert streams["users"]["supported_sync_modes"] == ["full_refresh", "incremental"]
+    assert streams["users"]["source_defined_cursor"] is False
+    assert "default_cursor_field" not in streams["users"]
+    assert streams["users"]["source_defined_primary_key"] == [["id"]]
+    moment = streams["users"]["json_schema"]["properties"]["at"]
     assert moment["airbyte_type"] == "timestamp_with_timezone"
 
 
@@ -147,8 +147,8 @@ def test_discovery_is_deterministic(tables: Tap) -> None:
 def test_schema_without_properties_is_discovered_unchanged() -> None:
     tap = TapShapes()
     tap.streams["colours"].schema = {"additionalProperties": True}
-    told = discovered(tap)["colours"]["json_schema"]
-    assert told == {"type": "object", "additionalProperties": True}
+    json_schema = discovered(tap)["colours"]["json_schema"]
+    assert json_schema == {"type": "object", "additionalProperties": True}
 
 
 def test_unsupported_properties_are_not_discovered() -> None:

@@ -105,7 +105,7 @@ def run_words(*words: str, cwd: Path) -> Run:
 
 
 @pytest.mark.parametrize(
-    "words, said",
+    "words, message",
     [
         (["check"], "'check' needs --config. Usage"),
         (["read", "--config", "c.json"], "'read' needs --catalog. Usage"),
@@ -122,15 +122,15 @@ def run_words(*words: str, cwd: Path) -> Run:
         ),
     ],
 )
-def test_invalid_arguments_are_reported(tmp_path: Path, words: list[str], said: str) -> None:
+def test_invalid_arguments_are_reported(tmp_path: Path, words: list[str], message: str) -> None:
     """E10: an ERROR trace names the fault, and the exit code is not 0."""
     (tmp_path / "c.json").write_text(json.dumps({"token": TOKEN}))
     (tmp_path / "broken.json").write_text('{"token": ')
     run = run_words(*words, cwd=tmp_path)
     assert run.code == 1
-    [told] = run.traces("ERROR")
-    assert told["failure_type"] == "config_error"
-    assert said in told["message"]
+    [trace] = run.traces("ERROR")
+    assert trace["failure_type"] == "config_error"
+    assert message in trace["message"]
     assert [message["type"] for message in run.messages] == ["TRACE"]
 
 
@@ -204,8 +204,8 @@ def test_check_sends_the_credentials_to_the_source(api: Any, tmp_path: Path) -> 
     assert (wrong.code, status["status"]) == (0, "FAILED")
     assert "refuses the credentials" in status["message"]
     assert "401" in status["message"]
-    [told] = read.traces("ERROR")
-    assert (read.code, told["failure_type"]) == (1, "config_error")
+    [trace] = read.traces("ERROR")
+    assert (read.code, trace["failure_type"]) == (1, "config_error")
     assert b"wrong-key" not in wrong.output + read.output
 
 

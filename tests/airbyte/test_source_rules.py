@@ -50,8 +50,8 @@ def read(folder: Path, catalog: Any, **more: Any) -> Run:
 def failure(run: Run) -> dict[str, Any]:
     """Return the last ERROR trace of a run that failed."""
     assert run.code != 0
-    told: dict[str, Any] = run.traces("ERROR")[-1]
-    return told
+    trace: dict[str, Any] = run.traces("ERROR")[-1]
+    return trace
 
 
 def counts(run: Run) -> dict[str, int]:
@@ -151,7 +151,7 @@ def test_settings_invalid_by_the_specification_are_refused(folder: Path) -> None
     """CK6: a failed status or a config_error trace."""
     run = airbyte(TAP_SHOP, "check", folder, config={"days": "many"})
     statuses = [status["status"] for status in run.of_type("CONNECTION_STATUS")]
-    types = [told["failure_type"] for told in run.traces("ERROR")]
+    types = [trace["failure_type"] for trace in run.traces("ERROR")]
     assert statuses == ["FAILED"] or "config_error" in types
 
 
@@ -241,9 +241,9 @@ def test_invalid_sync_mode_is_refused(folder: Path, catalog: dict[str, Any]) -> 
     given = configured(catalog, [IN_ORDER])
     given["streams"][0]["sync_mode"] = "INVALID"
     run = read(folder, given)
-    told = failure(run)
-    assert told["failure_type"] == "config_error"
-    assert IN_ORDER in told["message"]
+    trace = failure(run)
+    assert trace["failure_type"] == "config_error"
+    assert IN_ORDER in trace["message"]
     assert run.of_type("RECORD") == []
 
 
@@ -277,13 +277,15 @@ def test_failed_source_writes_an_error_trace_and_incomplete(
     if COUNTS[stream] <= 3:
         assert run.code == 0, "it ends before its fourth row"
         return
-    told = failure(run)
-    assert told["failure_type"] == "system_error"
-    assert "the source broke down" in told["message"] + told["internal_message"]
-    assert "Traceback" in told["stack_trace"]
+    trace = failure(run)
+    assert trace["failure_type"] == "system_error"
+    assert "the source broke down" in trace["message"] + trace["internal_message"]
+    assert "Traceback" in trace["stack_trace"]
     assert TOKEN.encode() not in run.output
-    said = {one["stream_descriptor"]["name"]: one["status"] for one in run.traces("STREAM_STATUS")}
-    assert said[stream] == "INCOMPLETE"
+    statuses = {
+        one["stream_descriptor"]["name"]: one["status"] for one in run.traces("STREAM_STATUS")
+    }
+    assert statuses[stream] == "INCOMPLETE"
     assert read_faults(run.output, given, run.code) == []
 
 
@@ -414,9 +416,13 @@ def test_state_written_by_pyairbyte_is_accepted(
 @pytest.mark.parametrize("stream", STREAMS)
 def test_stream_status_is_started_running_complete(whole: Run, stream: str) -> None:
     """TR1, TR4: each trace has a time."""
-    told = whole.traces("STREAM_STATUS")
-    said = [one["status"] for one in told if one["stream_descriptor"]["name"] == stream]
-    assert (said[0], said[1], said[-1]) == ("STARTED", "RUNNING", "COMPLETE")
+    statuses = whole.traces("STREAM_STATUS")
+    own_statuses = [one["status"] for one in statuses if one["stream_descriptor"]["name"] == stream]
+    assert (own_statuses[0], own_statuses[1], own_statuses[-1]) == (
+        "STARTED",
+        "RUNNING",
+        "COMPLETE",
+    )
     assert all(trace["emitted_at"] > 1e12 for trace in whole.of_type("TRACE"))
 
 

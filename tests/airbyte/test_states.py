@@ -239,11 +239,11 @@ def test_any_text_raises_only_the_state_error(text) -> None:
     try:
         found = parse_states(text, "f")
     except StateFileError as error:
-        told = str(error)
+        message = str(error)
     else:
-        told = "State 'f'"
+        message = "State 'f'"
         to_state_document(found, SELECTED)
-    assert told.startswith("State 'f'")
+    assert message.startswith("State 'f'")
 
 
 # For a tap

@@ -165,11 +165,11 @@ def test_attach_keeps_the_first_tap():
 )
 def test_create_for_stream_still_works_with_a_deprecation_warning(kind, arguments, header):
     words = "The `create_for_stream` method will be removed"
-    with pytest.warns(SingerSDKDeprecationWarning, match=words) as told:
+    with pytest.warns(SingerSDKDeprecationWarning, match=words) as caught:
         made = kind.create_for_stream(Stream(), **arguments)
     assert type(made) is kind
     assert made.auth_headers == header
-    assert told[0].filename == __file__
+    assert caught[0].filename == __file__
 
 
 # Singletons

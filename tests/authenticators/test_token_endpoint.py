@@ -118,12 +118,12 @@ def test_refused_connection_names_url_and_reason(caplog):
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
 def test_oauth_error_is_reported_without_retry(server, caplog, status):
-    said = {
+    fields = {
         "error": "invalid_client",
         "error_description": "No client me-id\nwith the secret s3cret.",
         "debug": "top-secret",
     }
-    server.answers(Reply(said, status=status))
+    server.answers(Reply(fields, status=status))
     authenticator = login(server)
     error = failure(authenticator)
     assert (len(server.asked), authenticator.waits) == (1, [])
@@ -139,8 +139,8 @@ def test_oauth_error_is_reported_without_retry(server, caplog, status):
 
 
 def test_secrets_echoed_by_the_server_are_hidden(server, caplog):
-    said = {"error": "no key top-secret", "error_description": "in-the-query s3cret"}
-    server.answers(Reply(status=500), Reply(said, status=401))
+    fields = {"error": "no key top-secret", "error_description": "in-the-query s3cret"}
+    server.answers(Reply(status=500), Reply(fields, status=401))
     authenticator = Login(
         auth_endpoint=f"{server.url}/s3cret/token?api_key=in-the-query",
         client_secret="s3cret",

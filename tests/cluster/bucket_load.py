@@ -70,12 +70,12 @@ def print_rows() -> None:
     from target_spark.tables.model import Table
     from target_spark.writers import get_writer
 
-    told = json.loads(Path(sys.argv[1]).read_text())
-    session = Session.start(settings.spark_settings({**told, "master": "local[1]"}))
+    document = json.loads(Path(sys.argv[1]).read_text())
+    session = Session.start(settings.spark_settings({**document, "master": "local[1]"}))
     try:
-        spark, writer, found = session.spark(), get_writer(told["format"]), {}
+        spark, writer, found = session.spark(), get_writer(document["format"]), {}
         for name in sys.argv[2:]:
-            table = Table(f"{told['path']}/{name}", name)
+            table = Table(f"{document['path']}/{name}", name)
             known = writer.get_column_types(spark, table) is not None
             rows = writer.rows(spark, table).collect() if known else []
             found[name] = [row.asDict(recursive=True) for row in rows]

@@ -76,7 +76,7 @@ class ConnectServer:
         if self.python:
             environ["PYSPARK_PYTHON"] = self.python
         self._supervisor = _start_supervised(command, self.log.parent, environ)
-        _until(self._is_up, 600, self._said)
+        _until(self._is_up, 600, self._read_log)
 
     def kill(self) -> None:
         """Kill the server with SIGKILL."""
@@ -86,10 +86,10 @@ class ConnectServer:
 
     def _is_up(self) -> bool:
         assert self._supervisor is not None
-        assert self._supervisor.poll() is None, self._said()
-        return self.log.exists() and "Spark Connect server started at" in self._said()
+        assert self._supervisor.poll() is None, self._read_log()
+        return self.log.exists() and "Spark Connect server started at" in self._read_log()
 
-    def _said(self) -> str:
+    def _read_log(self) -> str:
         return self.log.read_text(errors="replace")[-5000:] if self.log.exists() else ""
 
     def _conf(self) -> dict[str, str]:

@@ -46,8 +46,8 @@ class Faults:
     ) -> None:
         """Let a context fail ``times`` times, each time after ``after`` of its rows."""
         self._folder.mkdir(exist_ok=True)
-        told = json.dumps({"how": how, "after": after, "times": times})
-        self._place(stream, key).write_text(told)
+        document = json.dumps({"how": how, "after": after, "times": times})
+        self._place(stream, key).write_text(document)
 
     def clear(self) -> None:
         """Remove all faults."""

@@ -106,12 +106,14 @@ class Job:
         spark = {**self.cluster.spark, **SMALL, "spark.executorEnv.PYTHONPATH": self._path()}
         staging = self.folder / "staging"
         staging.mkdir(exist_ok=True)
-        told = self._told(**{"master": self.cluster.master, "staging": str(staging), **target})
-        told["spark"] = {**spark, **self.target.get("spark", {}), **target.get("spark", {})}
+        settings = self._target_settings(
+            **{"master": self.cluster.master, "staging": str(staging), **target}
+        )
+        settings["spark"] = {**spark, **self.target.get("spark", {}), **target.get("spark", {})}
         words = ["run", "--tap", self.tap, "--tap-config", self._file("tap", self.config)]
         if self.catalog is not None:
             words += ["--catalog", self._file("catalog", self.catalog)]
-        words += ["--config", self._file("target", told)]
+        words += ["--config", self._file("target", settings)]
         self.begun.append(Running(self, name, [sys.executable, "-c", TARGET, *words]))
         return self.begun[-1]
 
@@ -127,7 +129,9 @@ class Job:
 
     def pipe(self, state: Mapping[str, Any] | None = None) -> Done:
         """Run the job on one machine: ``tap | target``."""
-        told = self._told(master="local[1]", spark={"spark.sql.shuffle.partitions": "1"})
+        settings = self._target_settings(
+            master="local[1]", spark={"spark.sql.shuffle.partitions": "1"}
+        )
         module, _, name = self.tap.partition(":")
         tap = f"from {module} import {name}; {name}.cli()"
         words = ["--config", self._file("tap", self.config)]
@@ -143,7 +147,7 @@ class Job:
             assert read.returncode == 0, read.stderr.decode()[-4000:]
             messages.seek(0)
             loaded = subprocess.run(
-                [sys.executable, "-c", TARGET, "--config", self._file("target", told)],
+                [sys.executable, "-c", TARGET, "--config", self._file("target", settings)],
                 check=False,
                 stdin=messages,
                 stdout=subprocess.PIPE,
@@ -152,7 +156,7 @@ class Job:
             )
         return Done(loaded.returncode, loaded.stdout.decode(), loaded.stderr.decode())
 
-    def _told(self, **more: Any) -> dict[str, Any]:
+    def _target_settings(self, **more: Any) -> dict[str, Any]:
         return {"path": str(self.tables), **self.target, **more}
 
     def _path(self) -> str:
@@ -176,7 +180,7 @@ class Job:
 
     def state(self) -> dict[str, Any]:
         """Return the last state in the tables; empty if there is none."""
-        config = self._told()
+        config = self._target_settings()
         found = find_recoverable_tables(settings.load_options(config), _no_spark)
         last = get_job_metadata([settings.get_job_name(config)], found)
         state: dict[str, Any] = json.loads(last.state) if last and last.state else {}
@@ -206,7 +210,7 @@ class Running:
         """Return True if the process has not ended."""
         return self.process.poll() is None
 
-    def said(self) -> str:
+    def read_log(self) -> str:
         """Return the standard error so far."""
         return self._err.read_text(errors="replace")
 
@@ -217,7 +221,7 @@ class Running:
     def wait_until(self, holds: Callable[[], bool]) -> None:
         """Wait for a condition; fail if the process ends before."""
         until(lambda: holds() or not self.alive)
-        assert self.alive, self.said()[-8000:]
+        assert self.alive, self.read_log()[-8000:]
 
     def signal(self, number: int) -> None:
         """Send a signal to the driver's Python process."""
@@ -253,8 +257,8 @@ class Running:
             code = self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise AssertionError(self.said()[-8000:]) from None
-        return Done(code, self._out.read_text(), self.said())
+            raise AssertionError(self.read_log()[-8000:]) from None
+        return Done(code, self._out.read_text(), self.read_log())
 
 
 def until(holds: Callable[[], bool], seconds: float = PATIENCE) -> None:

@@ -106,8 +106,8 @@ class Load:
         with checked_counts(self.tables) as ended:
             with self.running(**more) as run:
                 run.send(*messages)
-                assert run.end() == code, run.said()
-            ended.code, ended.errors = code, run.said()
+                assert run.end() == code, run.read_log()
+            ended.code, ended.errors = code, run.read_log()
         return run
 
     def word(self, word: str) -> subprocess.CompletedProcess[bytes]:
@@ -159,13 +159,13 @@ class Running:
         whole = self._files[0].read_bytes().rpartition(b"\n")[0]
         return [json.loads(line) for line in whole.splitlines()]
 
-    def said(self) -> str:
+    def read_log(self) -> str:
         """Return the standard error so far."""
         return self._files[1].read_text(errors="replace")
 
     def report(self) -> dict[str, Any]:
         """Return the report of the ended process."""
-        (text,) = (line for line in self.said().splitlines() if line.startswith("REPORT: "))
+        (text,) = (line for line in self.read_log().splitlines() if line.startswith("REPORT: "))
         found: dict[str, Any] = json.loads(text.removeprefix("REPORT: "))
         return found
 
@@ -173,8 +173,8 @@ class Running:
         """Wait for a condition while the process runs."""
         end = time.monotonic() + PATIENCE
         while not holds():
-            assert self.process.poll() is None, self.said()
-            assert time.monotonic() < end, self.said()
+            assert self.process.poll() is None, self.read_log()
+            assert time.monotonic() < end, self.read_log()
             time.sleep(0.05)
 
     def until_state(self, value: Any) -> None:

@@ -166,7 +166,7 @@ class Standalone:
     def wait_for_workers(self, seconds: float = _PATIENCE) -> None:
         """Wait until the master has registered all running workers."""
         count = sum(worker.alive for worker in self.all)
-        _until(lambda: len(self._alive()) == count, seconds, self._said)
+        _until(lambda: len(self._alive()) == count, seconds, self._read_log)
 
     def applications(self) -> list[str]:
         """Return the names of the applications that the master runs now."""
@@ -194,8 +194,8 @@ class Standalone:
         self._supervisor = _start_supervised(
             [str(_home() / "bin" / "spark-class"), *words], folder, {}
         )
-        self.master = _until(lambda: _found(_AT, self.log), said=self._said)
-        self._ui = _until(lambda: _found(_UI, self.log), said=self._said)
+        self.master = _until(lambda: _found(_AT, self.log), read_log=self._read_log)
+        self._ui = _until(lambda: _found(_UI, self.log), read_log=self._read_log)
         for _ in range(self.workers):
             self._begin_worker(self.through)
         self.wait_for_workers()
@@ -227,7 +227,7 @@ class Standalone:
     def _alive(self) -> list[Any]:
         return [each for each in self.state()["workers"] if each["state"] == "ALIVE"]
 
-    def _said(self) -> str:
+    def _read_log(self) -> str:
         logs = [self.log, *(worker.log for worker in self.all)]
         texts = (log.read_text(errors="replace")[-2000:] for log in logs if log.exists())
         return "\n".join(texts)
@@ -275,12 +275,12 @@ def _found(pattern: re.Pattern[str], log: Path) -> str | None:
     return match and match[1]
 
 
-def _until(condition: Any, seconds: float = _PATIENCE, said: Any = str) -> Any:
+def _until(condition: Any, seconds: float = _PATIENCE, read_log: Any = str) -> Any:
     """Wait until a condition is true; return its value."""
     end = time.monotonic() + seconds
     while not (value := condition()):
         if time.monotonic() > end:
-            raise TimeoutError(f"It did not come to be within {seconds:.0f} s.\n{said()}")
+            raise TimeoutError(f"It did not come to be within {seconds:.0f} s.\n{read_log()}")
         time.sleep(0.05)
     return value
 

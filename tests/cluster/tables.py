@@ -75,8 +75,8 @@ def print_iceberg() -> None:
     from target_spark.writers import get_writer
 
     folder, *names = sys.argv[1:]
-    told = {"path": folder, "format": "iceberg", "master": "local[1]", "small_runs": True}
-    session = Session.start(settings.spark_settings(told))
+    fields = {"path": folder, "format": "iceberg", "master": "local[1]", "small_runs": True}
+    session = Session.start(settings.spark_settings(fields))
     try:
         spark, writer, found = session.spark(), get_writer("iceberg"), {}
         for name in names:

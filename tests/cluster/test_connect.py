@@ -214,9 +214,9 @@ def test_unavailable_server_is_a_retryable_failure() -> None:
     from grpc import StatusCode
     from pyspark.errors.exceptions.connect import SparkConnectGrpcException, UnknownException
 
-    said = "<_InactiveRpcError of RPC that terminated with:\n\tstatus = StatusCode.UNAVAILABLE"
-    said += '\n\tdetails = "Connection refused"\n\tdebug_error_string = "much more"\n>'
-    away = SparkConnectGrpcException(said, grpc_status_code=StatusCode.UNAVAILABLE)
+    text = "<_InactiveRpcError of RPC that terminated with:\n\tstatus = StatusCode.UNAVAILABLE"
+    text += '\n\tdetails = "Connection refused"\n\tdebug_error_string = "much more"\n>'
+    away = SparkConnectGrpcException(text, grpc_status_code=StatusCode.UNAVAILABLE)
     forgotten = UnknownException("gone", errorClass="INVALID_HANDLE.SESSION_CLOSED")
     other = SparkConnectGrpcException("no", grpc_status_code=StatusCode.PERMISSION_DENIED)
     assert [classify_failure(each) for each in (away, forgotten, other)] == [

@@ -88,9 +88,9 @@ def test_doctor_checks_the_folders_on_the_executors(standalone: Standalone, tmp_
     """It reports what the executors can do, and leaves no files."""
     load = Load(tmp_path / "job", standalone)
     done = load.word("doctor")
-    told = done.stdout.decode()
-    assert done.returncode == 0, told + done.stderr.decode()
-    assert f"they read and write in staging ({load.staging}) and path ({load.tables})" in told
+    output = done.stdout.decode()
+    assert done.returncode == 0, output + done.stderr.decode()
+    assert f"they read and write in staging ({load.staging}) and path ({load.tables})" in output
     assert not load.tables.exists()
     assert load.left() == []
 
@@ -111,17 +111,17 @@ def test_cluster_with_authentication_accepts_only_runs_with_its_secret(tmp_path:
             cluster.wait_for_executors()
             lines = list(_commands())
             run.send(state(1))
-            assert run.end() == 0, run.said()
+            assert run.end() == 0, run.read_log()
         assert any(b"CoarseGrainedExecutorBackend" in line for line in lines)
         assert not [line for line in lines if b"SECRET-OF-THE-CLUSTER" in line]
         assert sorted(row["id"] for row in load.rows("a")["a"]) == [*range(10)]
-        told = load.word("doctor").stdout.decode()
-        assert "ok       security" in told, told
+        output = load.word("doctor").stdout.decode()
+        assert "ok       security" in output, output
         stranger = Load(tmp_path / "stranger", cluster)
         done = stranger.word("doctor")
-        told = done.stdout.decode()
-        assert done.returncode == 1, told
-        assert "warning  security       anyone who reaches the ports" in told
+        output = done.stdout.decode()
+        assert done.returncode == 1, output
+        assert "warning  security       anyone who reaches the ports" in output
 
 
 def _commands() -> Iterator[bytes]:
@@ -148,8 +148,8 @@ def test_folder_missing_on_one_worker_is_rejected_before_any_write(
         load = Load(tmp_path, cluster)
         done = load.run(schema("a", "id", id="integer"), record("a", id=1), state(1), code=1)
         setting = {"tables": "path"}.get(hidden, hidden)
-        assert f"{setting}: Spark's executors cannot use {apart}" in done.said()
-        assert "a folder that every worker has under the same path" in done.said()
+        assert f"{setting}: Spark's executors cannot use {apart}" in done.read_log()
+        assert "a folder that every worker has under the same path" in done.read_log()
         assert done.states() == []
         assert load.rows("a") == {"a": []}
         assert load.left() == []
@@ -162,8 +162,8 @@ def test_unreachable_master_is_an_error_that_names_it(
     """The run ends, and the error names the setting."""
     load = Load(tmp_path, standalone)
     done = load.run(schema("a", id="integer"), record("a", id=1), code=1, master=_NOWHERE)
-    said = f"Spark did not start: {_NOWHERE} (the setting master) accepted no application."
-    assert done.report()["outcome"].startswith(said)
+    text = f"Spark did not start: {_NOWHERE} (the setting master) accepted no application."
+    assert done.report()["outcome"].startswith(text)
 
 
 _NOWHERE = "spark://127.0.0.1:9"

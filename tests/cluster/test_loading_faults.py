@@ -65,7 +65,7 @@ def test_killed_executors_lose_no_rows(standalone: Standalone, tmp_path: Path, f
             time.sleep(3 * chance.random())
             standalone.kill_executor(number % 2)
             run.until_state(number)
-        assert run.end() == 0, run.said()
+        assert run.end() == 0, run.read_log()
     assert run.states() == [1, 2, 3, 4]
     check(load, 4, *both)
 
@@ -80,7 +80,7 @@ def test_failed_machine_loses_no_rows(standalone: Standalone, tmp_path: Path) ->
             time.sleep(1)
             standalone.kill_worker(0)
             run.send(rows(3, "log", "kept"))
-            assert run.end() == 0, run.said()
+            assert run.end() == 0, run.read_log()
     finally:
         standalone.restart_worker(0)
     assert run.states()[-1] == 3
@@ -127,7 +127,7 @@ def test_removed_staging_folder_ends_the_run(standalone: Standalone, tmp_path: P
         send_first_round(run, "log")
         shutil.rmtree(load.staging)
         run.send(rows(2, "log"))
-        assert run.end() == 1, run.said()
+        assert run.end() == 1, run.read_log()
     assert run.states() == [1]
     assert str(load.staging) in run.report()["outcome"]
     load.run(SCHEMAS, rows(2, "log"))
@@ -161,7 +161,7 @@ def test_full_staging_folder_is_an_error(
         run.send(described, first, state(1))
         run.until_state(1)
         run.send(large, state(2))
-        assert run.end() == 1, run.said()
+        assert run.end() == 1, run.read_log()
     assert run.states() == [1]
     assert "No space is left for rows that wait" in run.report()["outcome"]
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
@@ -176,10 +176,10 @@ def test_second_application_of_a_job_is_rejected(standalone: Standalone, tmp_pat
     with load.running() as run:
         send_first_round(run, "log")
         refused = second.run(SCHEMAS, rows(2, "log"), code=1)
-        assert "Another run of job" in refused.said()
+        assert "Another run of job" in refused.read_log()
         assert refused.states() == []
         run.send(rows(2, "log"))
-        assert run.end() == 0, run.said()
+        assert run.end() == 0, run.read_log()
     check(load, 2, "log")
 
 
@@ -190,9 +190,9 @@ def test_sigterm_ends_a_run_that_waits_for_executors(
     load = Load(tmp_path, standalone, settings={"spark": {"spark.executor.memory": "64g"}})
     with load.running() as run:
         run.send(SCHEMAS, rows(1, "log"), state(1))
-        run.until(lambda: "has not accepted any resources" in run.said())
+        run.until(lambda: "has not accepted any resources" in run.read_log())
         run.process.send_signal(signal.SIGTERM)
-        assert run.end() == 1, run.said()
+        assert run.end() == 1, run.read_log()
     assert "before the cluster had assigned executors" in run.report()["outcome"]
     assert run.states() == []
     assert load.left() == []
@@ -278,10 +278,10 @@ def test_rows_of_a_lost_executor_are_counted_once(standalone: Standalone, tmp_pa
         try:
             kill_executors_after_shuffle(standalone, script)
             (tmp_path / "go").touch()
-            said = script.communicate(timeout=PATIENCE)[0]
+            output = script.communicate(timeout=PATIENCE)[0]
         finally:
             script.kill()
-    seen, counted, expected = map(int, said.split())
+    seen, counted, expected = map(int, output.split())
     assert counted == expected == 400
     assert seen > 400, "Spark counts once now: the counting anew can go"
 

@@ -122,7 +122,7 @@ def test_killed_run_is_resumed_and_its_files_removed(
         run.until_state(50)
         server.close_proxy()  # its next operation fails half way
         run.send(*(record("a", id=n, name="old") for n in range(50, 100)), state(100))
-        run.until(lambda: "100 received" in run.said())
+        run.until(lambda: "100 received" in run.read_log())
         run.kill()
         assert run.states() == [50]
     server.open_proxy()
@@ -147,10 +147,10 @@ def test_operation_is_retried_while_the_server_is_unavailable(
         server.close_proxy()
         try:
             run.send(*(record("a", n=n) for n in range(50, 100)), state(100))
-            run.until(lambda: "failed and is repeated" in run.said())
+            run.until(lambda: "failed and is repeated" in run.read_log())
         finally:
             server.open_proxy()
-        assert run.end() == 0, run.said()
+        assert run.end() == 0, run.read_log()
         assert run.states() == [50, 100]
     assert sorted(row["n"] for row in job.rows("a")["a"]) == [*range(100)]
     assert job.left() == []
@@ -172,9 +172,9 @@ def test_denied_access_is_an_error_that_names_the_setting_and_no_secret(
     words = "fs.s3a.secret.key" if wrong == "keys" else "there is no such bucket"
     assert words in outcome
     assert job.bucket in outcome
-    assert "Traceback" not in done.said()
-    assert SECRET not in done.said()
-    assert KEY not in done.said()
+    assert "Traceback" not in done.read_log()
+    assert SECRET not in done.read_log()
+    assert KEY not in done.read_log()
 
 
 def test_doctor_checks_both_addresses_and_leaves_no_objects(
@@ -183,11 +183,11 @@ def test_doctor_checks_both_addresses_and_leaves_no_objects(
     """It reports its checks of the staging address and the path."""
     job = make_load(tmp_path, server, bucket)
     done = job.word("doctor")
-    told = done.stdout.decode()
-    assert done.returncode == 0, told + done.stderr.decode()
-    assert "hadoop-aws" in told
-    assert f"a file was written to s3a://{bucket}/staging, read and removed" in told
-    assert f"a delta table in s3a://{bucket}/lake/tables was made" in told
+    output = done.stdout.decode()
+    assert done.returncode == 0, output + done.stderr.decode()
+    assert "hadoop-aws" in output
+    assert f"a file was written to s3a://{bucket}/staging, read and removed" in output
+    assert f"a delta table in s3a://{bucket}/lake/tables was made" in output
     assert server.keys(bucket) == []
 
 

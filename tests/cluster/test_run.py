@@ -48,7 +48,7 @@ def received(done: Done) -> dict[str, int]:
     """Return the number of rows of each stream that the loader received."""
     [line] = [line for line in done.err.splitlines() if line.startswith("REPORT: ")]
     streams = json.loads(line.removeprefix("REPORT: "))["streams"]
-    return {name: told["received"] for name, told in streams.items()}
+    return {name: counts["received"] for name, counts in streams.items()}
 
 
 @pytest.mark.thorough

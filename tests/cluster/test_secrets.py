@@ -128,8 +128,8 @@ def test_run_shows_no_secret_in_pages_logs_plans_or_errors(job: Job) -> None:
     until(lambda: not job.cluster.applications())
     workers = [worker.folder for worker in job.cluster.all]
     seen |= files(job.folder / "staging", job.tables, folder.parent / "events", *workers)
-    said = {"broken": broken.err, "refused": refused.err}
-    seen |= {name: text.encode() for name, text in said.items()}
+    logs = {"broken": broken.err, "refused": refused.err}
+    seen |= {name: text.encode() for name, text in logs.items()}
     seen["states"] = (broken.out + refused.out).encode()
     seen["master"] = job.cluster.log.read_bytes()
 
@@ -139,7 +139,7 @@ def test_run_shows_no_secret_in_pages_logs_plans_or_errors(job: Job) -> None:
     assert any(b"tap_rows" in text for name, text in seen.items() if "/events/" in name)
     executors = [text for name, text in seen.items() if name.endswith("stderr")]
     assert any(b"broken" in text and b"***" in text for text in executors)
-    for stream, text in said.items():
+    for stream, text in logs.items():
         assert "'half': 1" in text, text[-4000:]
         assert stream in text
         assert "***" in text

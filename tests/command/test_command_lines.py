@@ -124,9 +124,9 @@ def test_misspelt_command_is_a_usage_error_with_a_suggestion(
     program, misspelt, meant, capsys
 ) -> None:
     assert ended(PROGRAMS[program], [misspelt, "x"]) == 2
-    said = capsys.readouterr()
-    assert f"Error: No such command '{misspelt}'. Did you mean '{meant}'?" in said.err
-    assert said.out == ""
+    captured = capsys.readouterr()
+    assert f"Error: No such command '{misspelt}'. Did you mean '{meant}'?" in captured.err
+    assert captured.out == ""
 
 
 @pytest.mark.parametrize(
@@ -147,9 +147,9 @@ def test_misspelt_option_is_a_usage_error_with_a_suggestion(program, words, mean
 
 def test_option_before_a_command_is_refused(capsys) -> None:
     assert ended(target_spark, ["--config", "c.json", "doctor"]) == 2
-    said = capsys.readouterr().err
-    assert "--config before 'doctor' has no effect" in said
-    assert "target-spark doctor [OPTIONS]" in said
+    errors = capsys.readouterr().err
+    assert "--config before 'doctor' has no effect" in errors
+    assert "target-spark doctor [OPTIONS]" in errors
 
 
 def test_manifest_is_required(capsys) -> None:

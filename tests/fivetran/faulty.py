@@ -171,14 +171,14 @@ def _halves(numbers: range) -> tuple[range, range]:
 
 
 def _table(name: str, columns: list[tuple[str, DataType, bool]]) -> Any:
-    told = [
+    results = [
         proto_messages.Column(name=column, type=int(kind), primary_key=is_key)
         for column, kind, is_key in columns
     ]
-    for column in told:
+    for column in results:
         if column.type == DataType.DECIMAL:
             column.params.decimal.precision, column.params.decimal.scale = 10, 2
-    return proto_messages.Table(name=name, columns=told)
+    return proto_messages.Table(name=name, columns=results)
 
 
 @contextmanager
@@ -213,8 +213,8 @@ def main(port: int, faults: list[str]) -> None:
         if "plain line" in faults:
             print("Hello", flush=True)
         if "told secret" in faults:
-            told = {**line, "message": f"token {SECRET}", "message-origin": "sdk_connector"}
-            print(json.dumps(told), flush=True)
+            fields = {**line, "message": f"token {SECRET}", "message-origin": "sdk_connector"}
+            print(json.dumps(fields), flush=True)
         if "underscore" in faults:
             print(json.dumps({**line, "message_origin": "sdk_connector"}), flush=True)
         signal.sigwait({signal.SIGTERM})

@@ -233,10 +233,10 @@ def test_documented_settings_are_allowed(configuration: dict[str, Any]) -> None:
 @pytest.mark.parametrize("value", ["x", True, 1])
 def test_dangerous_spark_key_is_refused_and_named(key, value) -> None:
     """SEC1: keys that start programs, load code or read files are refused by name."""
-    with pytest.raises(ConfigurationError) as told:
+    with pytest.raises(ConfigurationError) as caught:
         rules().check(read({"path": "lake", "spark": {key: value}}))
-    assert key in str(told.value)
-    assert f"TARGET_SPARK_ALLOW_SETTINGS={key}" in str(told.value)
+    assert key in str(caught.value)
+    assert f"TARGET_SPARK_ALLOW_SETTINGS={key}" in str(caught.value)
 
 
 def spellings(key: str) -> list[str]:
@@ -288,9 +288,9 @@ def test_misspelled_spark_key_is_refused(key: str) -> None:
 )
 def test_unlisted_setting_is_refused(configuration: dict[str, str]) -> None:
     """SEC1: a setting that is not listed is refused."""
-    with pytest.raises(ConfigurationError, match="a call may not set this") as told:
+    with pytest.raises(ConfigurationError, match="a call may not set this") as caught:
         rules().check(read({"path": "lake", **configuration}))
-    assert "evil" not in str(told.value)
+    assert "evil" not in str(caught.value)
 
 
 def test_every_setting_is_listed_as_allowed_or_refused() -> None:
@@ -343,10 +343,10 @@ SECRET = "V4LUE"
     ],
 )
 def test_unsafe_value_is_refused_and_not_shown(key: str, value: str) -> None:
-    with pytest.raises(ConfigurationError) as told:
+    with pytest.raises(ConfigurationError) as caught:
         rules().check(read({"path": "lake", "spark": {key: value}}))
-    assert str(told.value).startswith(key)
-    assert SECRET not in str(told.value)
+    assert str(caught.value).startswith(key)
+    assert SECRET not in str(caught.value)
 
 
 def test_iceberg_catalog_without_a_type_is_refused() -> None:
@@ -478,17 +478,17 @@ def test_batch_files_are_read_only_below_the_operators_folders(tmp_path: Path) -
     assert own.check_file(inside) == inside
     assert rules().check_file("/etc/passwd") == "/etc/passwd"
     for path in ("/etc/passwd", f"{tmp_path}/in/link.csv", f"{tmp_path}/in/../b.csv", "a.csv"):
-        with pytest.raises(BatchFileLoadError, match="TARGET_SPARK_ALLOW_FILES") as told:
+        with pytest.raises(BatchFileLoadError, match="TARGET_SPARK_ALLOW_FILES") as caught:
             own.check_file(path)
-        assert "passwd" not in str(told.value)
+        assert "passwd" not in str(caught.value)
 
 
 def test_unknown_setting_names_are_shortened_to_one_line_in_errors() -> None:
     names = {f"x\n\x1b[31m{'y' * 5000}{number}": "1" for number in range(50)}
-    with pytest.raises(ConfigurationError) as told:
+    with pytest.raises(ConfigurationError) as caught:
         rules().check(names)
-    assert len(str(told.value)) < 2000
-    assert "\n" not in str(told.value)
-    assert "\x1b" not in str(told.value)
+    assert len(str(caught.value)) < 2000
+    assert "\n" not in str(caught.value)
+    assert "\x1b" not in str(caught.value)
     with pytest.raises(ConfigurationError, match="1,048,576 characters"):
         rules().check_size({"path": "x" * (1 << 20)})

@@ -200,9 +200,9 @@ def test_decimal_is_exact_or_refused(number: Decimal, digits: tuple[int, int], p
 
 
 @given(st.integers(-(2**64), 2**64), st.sampled_from([(SHORT, 15), (INT, 31), (LONG, 63)]))
-def test_integer_is_exact_or_refused(number: int, told: tuple[DataType, int]) -> None:
+def test_integer_is_exact_or_refused(number: int, integer: tuple[DataType, int]) -> None:
     """F40: an integer outside the range of its type is refused."""
-    kind, bits = told
+    kind, bits = integer
     if -(2**bits) <= number < 2**bits:
         assert value(kind, str(number)) == number
     else:
@@ -241,7 +241,7 @@ def test_timestamp_round_trips_to_the_microsecond(
 
 
 @given(st.lists(st.binary(max_size=40), max_size=5), st.booleans())
-def test_bytes_round_trip(told: list[bytes], padded: bool) -> None:
+def test_bytes_round_trip(expected: list[bytes], padded: bool) -> None:
     """F40: with and without base64 padding."""
-    texts = [base64.b64encode(each).decode() for each in told]
-    assert values(BINARY, *(text if padded else text.rstrip("=") for text in texts)) == told
+    texts = [base64.b64encode(each).decode() for each in expected]
+    assert values(BINARY, *(text if padded else text.rstrip("=") for text in texts)) == expected

@@ -90,9 +90,9 @@ def test_sync_error_is_a_task_after_the_records_already_sent(server, settings, s
 
 def test_invalid_settings_fail_schema_with_a_task_status(server):
     """F4."""
-    with pytest.raises(grpc.RpcError) as told:
+    with pytest.raises(grpc.RpcError) as caught:
         Client(server, people="many").call("Schema")
-    message = json.loads(told.value.details())
+    message = json.loads(caught.value.details())
     assert message["alert_type"] == "TASK"
     assert "people" in message["message"]
 

@@ -28,9 +28,9 @@ def test_target_error_is_reported_unchanged() -> None:
 
 def test_spark_error_is_reported_by_its_condition_only() -> None:
     """F3: the message of a Spark error may contain values of a row."""
-    said = explain_error(SparkError("The value 'MARKED' cannot be cast"))
-    assert "CAST_INVALID_INPUT" in said
-    assert "MARKED" not in said
+    message = explain_error(SparkError("The value 'MARKED' cannot be cast"))
+    assert "CAST_INVALID_INPUT" in message
+    assert "MARKED" not in message
     assert "MARKED" not in explain_error(ValueError("MARKED"))
     from_java = RuntimeError("An error occurred: x.DeltaError: [DELTA_SOMETHING] 'MARKED' is odd")
     assert "(DELTA_SOMETHING)" in explain_error(from_java)
@@ -50,9 +50,9 @@ def test_spark_error_is_reported_by_its_condition_only() -> None:
     ],
 )
 def test_missing_permission_is_named(error) -> None:
-    said = explain_error(error)
-    assert "permission is missing" in said
-    assert "read, write and delete" in said
+    message = explain_error(error)
+    assert "permission is missing" in message
+    assert "read, write and delete" in message
 
 
 def test_missing_permission_is_found_in_the_error_cause() -> None:
@@ -82,9 +82,9 @@ def test_missing_permission_is_found_in_the_error_cause() -> None:
     ],
 )
 def test_common_errors_are_explained(error, words) -> None:
-    said = explain_error(error)
-    assert words.lower() in said.lower()
-    assert len(said.encode()) < 8192
+    message = explain_error(error)
+    assert words.lower() in message.lower()
+    assert len(message.encode()) < 8192
 
 
 def test_long_error_is_truncated() -> None:

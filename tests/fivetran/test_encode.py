@@ -247,10 +247,10 @@ def test_value_of_another_type_is_refused_and_not_shown(kind, value):
     """F3, F13: the error names the stream and the column but not the value."""
     made = encoder({"x": SCHEMAS[kind]})
     for encode in (made.careful, made.body):
-        with pytest.raises(DataError, match=r"'rows'.*'x'") as told:
+        with pytest.raises(DataError, match=r"'rows'.*'x'") as caught:
             encode({"x": value})
         assert (
-            str(value) not in str(told.value).replace("DECIMAL(10, 2)", "") or len(str(value)) < 3
+            str(value) not in str(caught.value).replace("DECIMAL(10, 2)", "") or len(str(value)) < 3
         )
 
 
@@ -306,14 +306,14 @@ def test_record_without_declared_properties_is_one_json_column():
 
 
 def test_undeclared_properties_are_reported_once_per_stream():
-    told: list[Any] = []
+    unmapped: list[Any] = []
     declared = {"properties": {"a": {"type": "integer"}}}
     columns = build_columns(SchemaEvent(StreamId("rows"), declared))
     level = TypeConformanceLevel.RECURSIVE
-    source = StreamSpec("rows", get_properties(declared), level, told.append)
+    source = StreamSpec("rows", get_properties(declared), level, unmapped.append)
     made = RecordEncoder(TableId("rows"), columns, source)
     assert decoded(made.encode({"a": 1, "b": 2})).data.keys() == {"a"}
-    assert told == [("b",)]
+    assert unmapped == [("b",)]
 
 
 def test_nested_values_are_conformed_to_the_schema():

@@ -198,7 +198,7 @@ def test_unreadable_file_is_named_without_its_folder(tap: TapOrders) -> None:
 
 def test_failure_message_is_masked(tap: TapOrders) -> None:
     """F3: the answer of a connection test contains no secret setting."""
-    text = run_test(tap, "rights", lambda said: said.replace("orders.csv", "***"))
+    text = run_test(tap, "rights", lambda text: text.replace("orders.csv", "***"))
     assert text is not None
     assert "to use '***':" in text
 
@@ -209,9 +209,9 @@ def test_failure_message_is_masked(tap: TapOrders) -> None:
 class ProgrammingError(Exception):
     """An error as SQLAlchemy raises it: its message has the statement and the parameters."""
 
-    def __init__(self, said: str, state: str | None = None) -> None:
-        super().__init__(f"{said}\n[SQL: SELECT a]\n[parameters: ('of a customer',)]")
-        self.orig = type("Orig", (Exception,), {"sqlstate": state})(said)
+    def __init__(self, message: str, state: str | None = None) -> None:
+        super().__init__(f"{message}\n[SQL: SELECT a]\n[parameters: ('of a customer',)]")
+        self.orig = type("Orig", (Exception,), {"sqlstate": state})(message)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_secret_is_masked_before_the_message_is_truncated() -> None:
     """F3: so that truncation leaves no part of a secret."""
     for length in range(7_700, 7_900, 7):
         text = format_error(
-            ValueError("x" * length + SECRET), lambda said: said.replace(SECRET, "***")
+            ValueError("x" * length + SECRET), lambda text: text.replace(SECRET, "***")
         )
         assert SECRET[:3] not in text
 

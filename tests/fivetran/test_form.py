@@ -51,8 +51,13 @@ def condition(field: Any) -> tuple[str, Any]:
 
 def test_text_field_has_label_description_example_and_default() -> None:
     """F6: title, description, examples and default come from the schema."""
-    said = {"title": "Start", "description": "Since when.", "examples": ["2020"], "default": "2021"}
-    field = get_fields({"start_date": {"type": "string", **said}})["start_date"]
+    fields = {
+        "title": "Start",
+        "description": "Since when.",
+        "examples": ["2020"],
+        "default": "2021",
+    }
+    field = get_fields({"start_date": {"type": "string", **fields}})["start_date"]
     assert (field.label, field.description) == ("Start", "Since when.")
     assert (field.placeholder, field.default_value) == ("2020", "2021")
     assert field_kind(field) == "PlainText"

@@ -87,12 +87,12 @@ class ListOutput:
 )
 def test_truncated_text_fits_into_a_header(text: str) -> None:
     """F4: below 8 kB as a status in JSON, percent-encoded for HTTP/2, and as a Task."""
-    told = truncate_text(text)
-    status = json.dumps({"message": told, "alert_type": "TASK"})
+    truncated = truncate_text(text)
+    status = json.dumps({"message": truncated, "alert_type": "TASK"})
     assert len(quote(status, safe=PLAIN)) < HEADER
-    assert len(told.encode()) < HEADER
-    assert told == text or (told.endswith("...") and text.startswith(told[:-3]))
-    assert told == text or len(told) > 600
+    assert len(truncated.encode()) < HEADER
+    assert truncated == text or (truncated.endswith("...") and text.startswith(truncated[:-3]))
+    assert truncated == text or len(truncated) > 600
 
 
 def test_print_writes_to_standard_error(handler, capfd) -> None:

@@ -33,8 +33,8 @@ def test_record_has_the_expected_wire_format() -> None:
     answer = proto_messages.UpdateResponse(records=proto_messages.Records(records=[record]))
     date = b"\x42\x0b\x08" + b"\x80\xdd\xfa\xff\xff\xff\xff\xff\xff\x01"
     entry = b"\x0a\x01d\x12" + bytes([len(date)]) + date
-    told = b"\x0a\x01s\x12\x01t\x18\x02\x22" + bytes([len(entry)]) + entry
-    listed = b"\x0a" + bytes([len(told)]) + told
+    encoded = b"\x0a\x01s\x12\x01t\x18\x02\x22" + bytes([len(entry)]) + entry
+    listed = b"\x0a" + bytes([len(encoded)]) + encoded
     assert answer.SerializeToString() == b"\x32" + bytes([len(listed)]) + listed
 
 

@@ -112,11 +112,11 @@ def test_proto_files_are_compiled_or_the_compiler_to_install_is_named(
         text = COMMON if name == "common.proto" else 'syntax = "proto3"; package other;'
         (tmp_path / name).write_text(text)
     code = cli.main(["fivetran-protos", str(tmp_path)])
-    said = capsys.readouterr()
+    captured = capsys.readouterr()
     if code == 2:
-        assert "pip install grpcio-tools" in said.err
+        assert "pip install grpcio-tools" in captured.err
         pytest.skip("grpcio-tools is not installed")
-    lines = said.out.splitlines()
+    lines = captured.out.splitlines()
     assert "missing here: field Task.at (2, google.protobuf.Timestamp)" in lines
     assert "not in Fivetran's files: message Warning (message)" in lines
     assert "not in Fivetran's files: field Task.message (1, string)" not in lines

@@ -78,8 +78,8 @@ def test_tables_are_grouped_by_schema_if_every_stream_has_one():
     """F10, F13: every record names its schema."""
     connector = Connector(tap_of((InSchema, "x-t"), (InSchema, "y-t"), (InSchema, "x-u")))
     answer = connector.call("Schema").with_schema
-    told = {schema.name: [table.name for table in schema.tables] for schema in answer.schemas}
-    assert told == {"x": ["t", "u"], "y": ["t"]}
+    tables = {schema.name: [table.name for table in schema.tables] for schema in answer.schemas}
+    assert tables == {"x": ["t", "u"], "y": ["t"]}
     records = [r for one in connector.update() for r in one.records.records]
     assert {(r.schema_name, r.table_name) for r in records} == {("x", "t"), ("x", "u"), ("y", "t")}
 

@@ -98,14 +98,14 @@ def test_nine_calls_run_concurrently(server: Running) -> None:
 
 def test_prints_and_warnings_of_the_tap_keep_the_log_valid(own_server: Running) -> None:
     """F2, F5: a retry is logged once per call, and only the log is on standard output."""
-    told = []
+    logs = []
     for _ in range(2):
         seen = len(own_server.lines)
         own_server.test("print")
         own_server.await_line("Test: the test print")
-        told.append([json.loads(line)["message"] for line in own_server.lines[seen:]])
-    assert "UserWarning: some warning" in told[0]
-    for texts in told:
+        logs.append([json.loads(line)["message"] for line in own_server.lines[seen:]])
+    assert "UserWarning: some warning" in logs[0]
+    for texts in logs:
         *before, _ = texts
         assert set(before) <= {"Trying again, time 0", "UserWarning: some warning"}
         assert before.count("Trying again, time 0") == 1
@@ -117,11 +117,11 @@ def test_prints_and_warnings_of_the_tap_keep_the_log_valid(own_server: Running) 
 @pytest.mark.parametrize("word", ["error", "exit", "abyss"])
 def test_exception_of_a_call_becomes_its_answer(server: Running, word: str) -> None:
     """F4: no exception is unhandled, and the process continues."""
-    said = server.test(word).failure
-    assert said.endswith(", 100 % sure")
+    message = server.test(word).failure
+    assert message.endswith(", 100 % sure")
     line = server.await_line("Test failed after")
     assert line["level"] == "SEVERE"
-    assert said in line["message"]
+    assert message in line["message"]
 
 
 @pytest.mark.parametrize("word", ["error", "exit", "abyss"])
@@ -138,9 +138,9 @@ def test_error_of_a_call_without_task_is_a_status_with_an_alert(server: Running)
     request = proto_messages.SchemaRequest(configuration={"word": 'a "quote" \n 100 %'})
     code, details = server.failure("Schema", request)
     assert code is grpc.StatusCode.INTERNAL
-    told = json.loads(details)
-    assert told["alert_type"] == "TASK"
-    assert told["message"] == 'ValueError: a "quote" \n 100 %, 100 % sure'
+    document = json.loads(details)
+    assert document["alert_type"] == "TASK"
+    assert document["message"] == 'ValueError: a "quote" \n 100 %, 100 % sure'
 
 
 def test_long_error_fits_into_a_response_header(server: Running) -> None:
@@ -188,11 +188,11 @@ def test_cancelled_stream_is_notified_and_the_next_one_runs(own_server: Running)
     answers = own_server.update("endless")
     next(answers)
     answers.cancel()
-    ends = {"told of the end", "closed", "Update was cancelled by the client after"}
-    said: list[str] = []
-    while not all(any(line.startswith(end) for line in said) for end in ends):
-        said.append(own_server.await_line("")["message"])  # in any order
-    assert said.count("told of the end") == said.count("closed") == 1
+    ends = {"end reported", "closed", "Update was cancelled by the client after"}
+    messages: list[str] = []
+    while not all(any(line.startswith(end) for line in messages) for end in ends):
+        messages.append(own_server.await_line("")["message"])  # in any order
+    assert messages.count("end reported") == messages.count("closed") == 1
     assert len(states(own_server.update(""))) == 2
 
 
@@ -209,10 +209,10 @@ def test_signal_lets_calls_finish_and_interrupts_streams() -> None:
             list(stream)
         assert cut.value.code() is grpc.StatusCode.UNAVAILABLE
         assert server.await_exit() == 0
-        said = [json.loads(line)["message"] for line in server.lines]
-        assert any(text.startswith("Update was cut short") for text in said)
-        assert said.count("told of the end") == said.count("closed") == 1
-        assert said[-1] == "closing"
+        messages = [json.loads(line)["message"] for line in server.lines]
+        assert any(text.startswith("Update was cut short") for text in messages)
+        assert messages.count("end reported") == messages.count("closed") == 1
+        assert messages[-1] == "closing"
 
 
 def test_signal_received_by_another_thread_ends_the_server() -> None:

@@ -59,7 +59,7 @@ def test_planned_schema_is_used_only_once_the_table_has_it(
 
 def test_columns_changed_by_others_have_their_current_type() -> None:
     key = DestinationColumn("Id", DataType.INT, True, column="id")  # noqa: FBT003
-    said = FivetranSchema(
+    declared = FivetranSchema(
         (
             key,
             DestinationColumn("doc", DataType.JSON, column="doc"),
@@ -67,7 +67,7 @@ def test_columns_changed_by_others_have_their_current_type() -> None:
         )
     )
     types = {"id": "bigint", "doc": "string", "theirs": "decimal(5,2)"}
-    found = reconcile(types, [said], "delta")
+    found = reconcile(types, [declared], "delta")
     assert [(c.name, to_fivetran_type(c), c.is_key) for c in found.columns] == [
         ("Id", "LONG", True),
         ("doc", "JSON", False),

@@ -24,19 +24,19 @@ PROGRAM = str(Path(__file__).parent / "faulty.py")
 SETTINGS = {"token": SECRET}
 
 
-def run_tester(*faults: str, said: list[str] | None = None) -> Findings:
+def run_tester(*faults: str, lines: list[str] | None = None) -> Findings:
     """Run the tester against a connector in this process that has these faults."""
     with serving(Faulty(*faults)) as port:
         servers = Servers("SourceConnector", Findings(), address=f"127.0.0.1:{port}")
-        ConnectorTester(servers, SETTINGS, [].append if said is None else said.append).run()
+        ConnectorTester(servers, SETTINGS, [].append if lines is None else lines.append).run()
     return servers.findings
 
 
 def test_correct_connector_has_no_findings() -> None:
-    said: list[str] = []
-    findings = run_tester(said=said)
+    lines: list[str] = []
+    findings = run_tester(lines=lines)
     assert list(findings.lines()) == []
-    text = "\n".join(said)
+    text = "\n".join(lines)
     assert "Token  secret text  token" in text
     assert "Test Reaching the shop: passed" in text
     assert f"orders: {ORDERS} rows of {ORDERS} records" in text
@@ -125,14 +125,14 @@ def test_command_starts_the_connector_and_prints_findings(tmp_path: Path, capsys
     config.write_text(json.dumps(SETTINGS))
     options = ["fivetran-test", "--config", str(config), "--resumes", "1", "--"]
     assert main([*options, sys.executable, PROGRAM, "plain line"]) == 1
-    said = capsys.readouterr().out
-    assert "broken F2: a line of standard output is not JSON" in said
-    assert "killed" in said
-    assert "F16" not in said
+    output = capsys.readouterr().out
+    assert "broken F2: a line of standard output is not JSON" in output
+    assert "killed" in output
+    assert "F16" not in output
     assert main([*options, sys.executable, PROGRAM, "dies"]) == 1
-    said = capsys.readouterr().out
-    assert "The test stops here. Update: UNAVAILABLE" in said
-    assert "broken F4" in said
+    output = capsys.readouterr().out
+    assert "The test stops here. Update: UNAVAILABLE" in output
+    assert "broken F4" in output
     assert main([*options, sys.executable, "-c", "raise SystemExit(3)"]) == 2
     assert "Cannot start: it ended with exit code 3" in capsys.readouterr().out
 

@@ -66,8 +66,8 @@ def test_command_tests_a_running_destination(tmp_path: Path, capsys: Any) -> Non
     with serving(FaultyDestination()) as port:
         words = ["--destination", "--config", str(config), "--address", f"127.0.0.1:{port}"]
         assert main(["fivetran-test", *words]) == 0
-    said = capsys.readouterr().out
-    assert "Way       one of front, back" in said
-    assert PASSWORD not in said
-    assert said.endswith("No rule is broken.\n")
+    output = capsys.readouterr().out
+    assert "Way       one of front, back" in output
+    assert PASSWORD not in output
+    assert output.endswith("No rule is broken.\n")
     assert main(["fivetran-test", "--address", "127.0.0.1:1"]) == 2

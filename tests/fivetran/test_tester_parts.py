@@ -260,10 +260,10 @@ def test_invalid_form_is_reported() -> None:
     wrong.fields.append(proto_messages.FormField(name="empty", label="Empty"))
     wrong.fields.append(proto_messages.FormField(name="password", label="Password", text_field=0))
     check_form(wrong, findings)
-    told = "\n".join(findings.lines())
+    text = "\n".join(findings.lines())
     assert findings.rules == {6}
     for words in ("host twice", "no label", "empty is of no type", "password looks like a secret"):
-        assert words in told
+        assert words in text
 
 
 @pytest.mark.parametrize(

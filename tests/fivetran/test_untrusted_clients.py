@@ -127,11 +127,11 @@ def test_call_cannot_run_a_program_or_make_java_write_a_file(
         "spark.hadoop.fs.s3a.secret.key": SECRET,
     }
     configuration = {"path": str(tmp_path / "t"), "format": "delta", "spark": json.dumps(spark)}
-    said = destination.refusal(rpc, configuration=configuration, **CALLS[rpc])
-    assert "spark.driver.extraJavaOptions, spark.pyspark.python: a call may not set this" in said
-    assert "TARGET_SPARK_ALLOW_SETTINGS" in said
-    assert SECRET not in said
-    assert str(tmp_path) not in said
+    message = destination.refusal(rpc, configuration=configuration, **CALLS[rpc])
+    assert "spark.driver.extraJavaOptions, spark.pyspark.python: a call may not set this" in message
+    assert "TARGET_SPARK_ALLOW_SETTINGS" in message
+    assert SECRET not in message
+    assert str(tmp_path) not in message
     assert sorted(tmp_path.iterdir()) == [program]
     children = Path(f"/proc/{destination.process.pid}/task/{destination.process.pid}/children")
     assert not children.read_text().split()
@@ -144,8 +144,8 @@ def test_call_cannot_allow_its_own_settings(destination: Server) -> None:
         "allow_settings": "*",
         "master": "yarn",
     }
-    said = destination.refusal("Test", name="settings", configuration=configuration)
-    assert "TARGET_SPARK_ALLOW_SETTINGS, allow_settings, master: a call may not set this" in said
+    message = destination.refusal("Test", name="settings", configuration=configuration)
+    assert "TARGET_SPARK_ALLOW_SETTINGS, allow_settings, master: a call may not set this" in message
 
 
 def test_settings_in_the_operators_environment_are_not_restricted(tmp_path: Path) -> None:
@@ -155,8 +155,8 @@ def test_settings_in_the_operators_environment_are_not_restricted(tmp_path: Path
         "TARGET_SPARK_ALLOW_PATHS": str(tmp_path),
     }
     with running(SPARK, **variables) as server:
-        said = server.refusal("Test", name="settings", configuration={"path": "/etc"})
-        assert said.startswith("path: the operator of this server allows tables only in certain")
+        message = server.refusal("Test", name="settings", configuration={"path": "/etc"})
+        assert message.startswith("path: the operator of this server allows tables only in certain")
         configuration = {"path": str(tmp_path / "lake"), "jars": "x.jar"}
         assert server.refusal("Test", name="settings", configuration=configuration).startswith(
             "jars:"
@@ -174,9 +174,9 @@ def test_call_cannot_make_a_connector_write_files(tmp_path: Path) -> None:
             request = proto_messages.TestRequest(name="connection", configuration={name: value})
             answer = server.send("Test", request.SerializeToString())
             assert isinstance(answer, bytes)
-            said = proto_messages.TestResponse.FromString(answer).failure
-            assert f"{name}: a call may not set this" in said
-            assert f"TAP_SHOP_ALLOW_SETTINGS={name}" in said
+            message = proto_messages.TestResponse.FromString(answer).failure
+            assert f"{name}: a call may not set this" in message
+            assert f"TAP_SHOP_ALLOW_SETTINGS={name}" in message
             update = proto_messages.UpdateRequest(configuration={name: value}).SerializeToString()
             last = proto_messages.UpdateResponse.FromString(b"")
             with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:

@@ -410,19 +410,19 @@ def test_disconnected_caller_ends_the_sync_and_the_next_one_starts():
 def test_disconnected_caller_ends_a_blocked_sync():
     backlog = BoundedByteQueue(limit=10)
     backlog.put(b"x" * 20)
-    told: list[Exception] = []
+    errors: list[Exception] = []
 
     def put() -> None:
         try:
             backlog.put(b"y")
         except CallEndedError as error:
-            told.append(error)
+            errors.append(error)
 
     waiting = threading.Thread(target=put)
     waiting.start()
     backlog.leave()
     waiting.join(60)
-    assert len(told) == 1
+    assert len(errors) == 1
     assert list(backlog) == []
 
 
@@ -462,8 +462,8 @@ def test_log_has_one_line_per_table(caplog):
     """F2: with rows and seconds."""
     with caplog.at_level(logging.INFO, "fivetran"):
         list(SHOP.update(selection=selected({"visits": True, "wide": True})))
-    told = [each.getMessage().rpartition(" in ")[0] for each in caplog.records]
-    assert [line for line in told if line.startswith("Table")] == [
+    messages = [each.getMessage().rpartition(" in ")[0] for each in caplog.records]
+    assert [line for line in messages if line.startswith("Table")] == [
         "Table visits: 2 rows",
         "Table wide: 1 row",
     ]

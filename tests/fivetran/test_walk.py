@@ -153,14 +153,14 @@ def served(tap: type[Tap]) -> Iterator[str]:
 @pytest.mark.parametrize("schemas", [False, True])
 def test_tap_breaks_no_rule(schemas: bool) -> None:
     """F6, F7, F10 to F19: all calls, with updates that are resumed, interrupted and filtered."""
-    said: list[str] = []
+    lines: list[str] = []
     findings = Findings()
     with served(TapWhole) as address:
         servers = Servers("SourceConnector", findings, address=address)
         settings = {"token": "t-4711-secret", "schemas": schemas}
-        ConnectorTester(servers, settings, said.append, resumes=9).run()
+        ConnectorTester(servers, settings, lines.append, resumes=9).run()
     assert list(findings.lines()) == []
-    text = "\n".join(said)
+    text = "\n".join(lines)
     assert "t-4711-secret" not in text
     before = "shop." if schemas else ""
     assert f"{before}kinds: 2 rows of 2 records" in text

@@ -93,7 +93,7 @@ def update(request, call):
 
 
 def note_end():
-    getLogger("fivetran").info("told of the end")
+    getLogger("fivetran").info("end reported")
     CALLER_LEFT.set()
 
 

@@ -101,9 +101,9 @@ class Trial:
         if key in self._seen and not label.startswith("corpus"):
             return
         self._seen.add(key)
-        told = {"reader": self.name, "label": label, "failure": failure, "data": data.hex()}
+        fields = {"reader": self.name, "label": label, "failure": failure, "data": data.hex()}
         with (self.folder / "failures.jsonl").open("a") as file:
-            file.write(json.dumps(told) + "\n")
+            file.write(json.dumps(fields) + "\n")
 
 
 def _limit_time(cpu_seconds: int) -> None:

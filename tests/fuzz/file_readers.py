@@ -51,15 +51,17 @@ def make_files(folder: Path) -> Read:
     def read(data: bytes) -> None:
         head, _, body = data.partition(b"\n")
         try:
-            said = json.loads(head)
-            compression = Compression[said.get("compression", "ZSTD")]
-            kind = FileKind[said.get("kind", "REPLACE")]
-            content = _packed(body, compression, bool(said.get("aes")), said.get("flips", ()))
+            document = json.loads(head)
+            compression = Compression[document.get("compression", "ZSTD")]
+            kind = FileKind[document.get("kind", "REPLACE")]
+            content = _packed(
+                body, compression, bool(document.get("aes")), document.get("flips", ())
+            )
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
             return  # the mutation no longer describes a file
         path.write_bytes(content)
-        encryption = Encryption.AES if said.get("aes") else Encryption.NONE
-        file = RequestFile(str(path), kind, KEY if said.get("aes") else None)
+        encryption = Encryption.AES if document.get("aes") else Encryption.NONE
+        file = RequestFile(str(path), kind, KEY if document.get("aes") else None)
         params = FileParams(compression, encryption, NULL_TEXT, UNMODIFIED_TEXT)
         check_header(file, params, SHAPE)
         for rows in RowReader(params, SHAPE, kind is FileKind.UPDATE).rows(file, 0):

@@ -62,6 +62,6 @@ def test_mutated_rows_are_loaded_or_quarantined(tmp_path: Path) -> None:
     assert done.returncode == 0, words
     assert b"Traceback" not in done.stderr, words
     assert json.loads(done.stdout.splitlines()[-1]) == {"at": "the end"}
-    told = json.loads((tmp_path / "report.json").read_text())["streams"]["users"]
-    assert told["written"] + told["quarantined"] == len(rows), told
-    assert told["quarantined"] > 0
+    report = json.loads((tmp_path / "report.json").read_text())["streams"]["users"]
+    assert report["written"] + report["quarantined"] == len(rows), report
+    assert report["quarantined"] > 0

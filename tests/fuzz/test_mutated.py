@@ -24,5 +24,5 @@ def test_mutations_break_no_reader(reader: str) -> None:
     """
     outcome = mutate(reader, SECONDS, SEED)
     print(f"{reader}: {outcome.counts[reader]} inputs in {SECONDS:g} s, FUZZ_SEED={SEED}")
-    told = "\n\n".join(map(str, outcome.failures))
-    assert not outcome.failures, f"FUZZ_SEED={SEED}\n{told}"
+    text = "\n\n".join(map(str, outcome.failures))
+    assert not outcome.failures, f"FUZZ_SEED={SEED}\n{text}"

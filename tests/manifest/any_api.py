@@ -60,9 +60,9 @@ class AnyApi:
         self._count += 1
         if self._count > _ENOUGH:
             return Reply({})
-        said = " ".join([asked.path, str(asked.query), unquote_plus(asked.body.decode())])
-        is_second = _WORD in said or _WORD in str(asked.headers)
-        position = _POSITION.search(said)
+        text = " ".join([asked.path, str(asked.query), unquote_plus(asked.body.decode())])
+        is_second = _WORD in text or _WORD in str(asked.headers)
+        position = _POSITION.search(text)
         is_late = any(page.is_late(asked) for page in self._pages)
         is_late = is_late or (position is not None and int(position[1]) > 3)
         document = {} if is_late else copy.deepcopy(self._document)
@@ -99,8 +99,8 @@ class _Page:
         """Return whether the request asks for a page after the second."""
         given = asked.query.get(self._name) or [asked.headers.get(self._name, "")]
         found = self._spoken.search(unquote_plus(asked.body.decode()))
-        said = given[0] or (found[1] if found else "0")
-        return said.isdecimal() and int(said) > 1
+        token = given[0] or (found[1] if found else "0")
+        return token.isdecimal() and int(token) > 1
 
 
 def nodes(node: Any) -> Iterator[Mapping[str, Any]]:

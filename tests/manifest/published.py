@@ -137,9 +137,9 @@ def collect_results(manifest: Path, run: Run, choice: int = 0, runs: int = 2) ->
 def _read_spec(package: Path) -> str:
     """Return the spec file beside a manifest as a ``spec`` section of it."""
     for file in package.glob("spec.*"):
-        said = yaml.safe_load(file.read_text(encoding="utf-8"))
-        said = said.get("connectionSpecification") or said["connection_specification"]
-        return f"\nspec: {json.dumps({'type': 'Spec', 'connection_specification': said})}\n"
+        document = yaml.safe_load(file.read_text(encoding="utf-8"))
+        document = document.get("connectionSpecification") or document["connection_specification"]
+        return f"\nspec: {json.dumps({'type': 'Spec', 'connection_specification': document})}\n"
     return ""
 
 
@@ -175,10 +175,10 @@ def _copied(manifest: Path, folder: Path, url: str) -> Path:
 
 def example(schema: Mapping[str, Any], name: str = "", choice: int = 0) -> Any:
     """Return a config that fits a schema, with recent dates; ``choice`` selects a oneOf."""
-    said = [schema[word] for word in ("const", "default") if word in schema]
-    said += (schema.get("enum") or [])[:1]
-    if said and said[0] is not None and not ("start" in name and _DATE.match(str(said[0]))):
-        return said[0]
+    values = [schema[word] for word in ("const", "default") if word in schema]
+    values += (schema.get("enum") or [])[:1]
+    if values and values[0] is not None and not ("start" in name and _DATE.match(str(values[0]))):
+        return values[0]
     found = {
         key: example(one, key, choice) for key, one in (schema.get("properties") or {}).items()
     }

@@ -400,10 +400,10 @@ def test_catalog_has_the_replication_key_of_custom_cursors(tmp_path: Path):
     declared = stream("items", "/items", more=more), stream("counted", "/c", more=count_cursor())
     (tmp_path / "components.py").write_text(HEAD + ONE_SLICE, encoding="utf-8")
     kind = make_tap_class(manifest(tmp_path, *declared))
-    told = kind(config={"url": "http://localhost"}).catalog_dict["streams"]
-    keys = [(one["tap_stream_id"], one["replication_key"]) for one in told]
+    streams = kind(config={"url": "http://localhost"}).catalog_dict["streams"]
+    keys = [(one["tap_stream_id"], one["replication_key"]) for one in streams]
     assert sorted(keys) == [("counted", "id"), ("items", "at")]
-    assert {one["replication_method"] for one in told} == {"INCREMENTAL"}
+    assert {one["replication_method"] for one in streams} == {"INCREMENTAL"}
 
 
 def test_state_that_is_not_json_is_an_error_that_names_the_class(tmp_path: Path):

@@ -145,8 +145,8 @@ def test_damaged_archive_is_a_response_error():
         body[:20] + b"\0" * 20 + body[40:],
         body[:-30],
     ):
-        said = refused(decoder, broken)
-        assert any(one in said for one in ("The response", "not JSON"))
+        message = refused(decoder, broken)
+        assert any(one in message for one in ("The response", "not JSON"))
     for packed in (gzip.compress(b"{}" * 50)[:-4], gzip.compress(b"{}" * 500)[:20] + b"x" * 9):
         assert "The response cannot be read" in refused(GzipDecoder(JsonlDecoder()), packed)
 

@@ -478,12 +478,12 @@ def _run_command(case: Any, command: list[str], config: Path) -> tuple[list[Any]
         done = subprocess.run(words, capture_output=True, check=True)
         lines = [json.loads(line) for line in done.stdout.splitlines()]
         kept = ("name", "json_schema", "source_defined_primary_key", "default_cursor_field")
-        told = [
+        streams = [
             {key: one[key] for key in kept if key in one}
             for line in lines
             if line["type"] == "CATALOG"
             for one in line["catalog"]["streams"]
         ]
-        told.sort(key=lambda one: str(one["name"]))
+        streams.sort(key=lambda one: str(one["name"]))
         ends = [line["connectionStatus"] for line in lines if line["type"] == "CONNECTION_STATUS"]
-        return [*told, *ends], set(asked(server))
+        return [*streams, *ends], set(asked(server))

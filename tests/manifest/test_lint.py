@@ -275,15 +275,15 @@ def test_numeric_property_name_is_found_in_the_schema():
     ],
 )
 def test_unusable_version_is_a_warning(version: str, message: str):
-    [(line, severity, told)] = _lint(_NAMED.replace("version: 6.0.0", f"version: {version}"))
+    [(line, severity, text)] = _lint(_NAMED.replace("version: 6.0.0", f"version: {version}"))
     assert (line, severity) == (1, "warning")
-    assert told.startswith(message)
+    assert text.startswith(message)
 
 
 def test_missing_version_is_a_warning():
-    [(line, severity, told)] = _lint(_NAMED.replace("version: 6.0.0\n", ""))
+    [(line, severity, text)] = _lint(_NAMED.replace("version: 6.0.0\n", ""))
     assert (line, severity) == (1, "warning")
-    assert told.startswith("there is no version")
+    assert text.startswith("there is no version")
 
 
 @pytest.mark.parametrize("version", ["7.39.9", "0.29", "4.5.0-rc.1", "6.0.0.dev1", "6"])

@@ -31,7 +31,7 @@ class Sync:
 
     messages: list[dict[str, Any]]
     code: int
-    said: str
+    log: str
 
     def schema(self, stream: str) -> dict[str, Any]:
         """The schema of a stream."""

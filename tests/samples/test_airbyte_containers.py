@@ -63,15 +63,15 @@ def called(image: str, line: str, folder: Path, feed: bytes = b"", **env: str) -
 
 @pytest.mark.parametrize("image", [SOURCE, MANIFEST, DESTINATION])
 def test_container_file_and_metadata_are_consistent(image: str) -> None:
-    told, data = text(image), metadata(image)["data"]
-    [variable] = re.findall(r'^ENV AIRBYTE_ENTRYPOINT="(.*)"$', told, re.MULTILINE)
+    image_files, data = text(image), metadata(image)["data"]
+    [variable] = re.findall(r'^ENV AIRBYTE_ENTRYPOINT="(.*)"$', image_files, re.MULTILINE)
     assert variable.split() == entry_point(image)
-    labels = dict(re.findall(r'^LABEL (\S+)="(.*)"$', told, re.MULTILINE))
+    labels = dict(re.findall(r'^LABEL (\S+)="(.*)"$', image_files, re.MULTILINE))
     assert labels["io.airbyte.name"] == data["dockerRepository"] == f"example/{image}"
     assert labels["io.airbyte.version"] == data["dockerImageTag"]
     assert data["connectorType"] == image.partition("-")[0]
     assert str(uuid.UUID(data["definitionId"])) == data["definitionId"]
-    for copied in re.findall(r"/build/([\w./-]+)", told):
+    for copied in re.findall(r"/build/([\w./-]+)", image_files):
         assert (ROOT / copied).exists(), copied
 
 

@@ -62,8 +62,8 @@ def test_connector_image_serves_its_form() -> None:
     with started(CONNECTOR, "SourceConnector") as client:
         form = client.call("ConfigurationForm", proto_messages.ConfigurationFormRequest())
         assert [field.name for field in form.fields] == ["folder", "start_date", "until"]
-        told = client.call("Schema", proto_messages.SchemaRequest(configuration={}))
-        tables = {table.name for table in told.without_schema.tables}
+        response = client.call("Schema", proto_messages.SchemaRequest(configuration={}))
+        tables = {table.name for table in response.without_schema.tables}
     assert tables == {"airlines", "planes", "airports", "weather", "flights"}
 
 

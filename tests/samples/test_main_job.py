@@ -54,14 +54,16 @@ def test_two_runs_load_every_row_once_and_the_query_is_answered(
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    said = done.stdout
+    output = done.stdout
 
-    assert "\x1b" not in said, "no colours and no bars where there is no terminal"
-    assert re.search(r"flights: [\d,]+ read\n", said)
+    assert "\x1b" not in output, "no colours and no bars where there is no terminal"
+    assert re.search(r"flights: [\d,]+ read\n", output)
     first, second = report(home, "first"), report(home, "second")
     again = {
         name: int(count.replace(",", ""))
-        for name, count in re.findall(r"(\w+): [\d,]+ rows are new, ([\d,]+) were read again", said)
+        for name, count in re.findall(
+            r"(\w+): [\d,]+ rows are new, ([\d,]+) were read again", output
+        )
     }
     assert (
         first["flights"]["written"] + second["flights"]["written"]
@@ -74,8 +76,8 @@ def test_two_runs_load_every_row_once_and_the_query_is_answered(
     assert 0 < again["flights"] < 200
     assert again["weather"] == 3
     assert all(counts["quarantined"] == 0 for counts in [*first.values(), *second.values()])
-    assert "United Air Lines" in said
-    assert f"Report: {home / 'report.html'}" in said.replace("\n", "")
+    assert "United Air Lines" in output
+    assert f"Report: {home / 'report.html'}" in output.replace("\n", "")
     page = (home / "report.html").read_text()
     assert "Time per run" in page
     assert "flights" in page
@@ -108,12 +110,12 @@ def test_progress_bars_are_shown_on_a_terminal() -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT / "samples"), "TERM": "xterm", "COLUMNS": "100"},
     ) as process:
         os.close(follower)
-        said = b""
+        output = b""
         with suppress(OSError):  # the end of a terminal
             while block := os.read(leader, 65536):
-                said += block
+                output += block
         process.wait(timeout=60)
     os.close(leader)
-    assert process.returncode == 0, said
-    assert "━".encode() in said
-    assert b"3,000 read" in said
+    assert process.returncode == 0, output
+    assert "━".encode() in output
+    assert b"3,000 read" in output

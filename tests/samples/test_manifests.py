@@ -100,8 +100,8 @@ declared = pytest.mark.parametrize("reader", [True], ids=["manifest"], indirect=
 
 
 def _is_now(text: str) -> bool:
-    told = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
-    return abs(datetime.now(timezone.utc) - told) < timedelta(minutes=5)
+    parsed = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
+    return abs(datetime.now(timezone.utc) - parsed) < timedelta(minutes=5)
 
 
 def test_next_sync_requests_from_the_newest_article(reader: Reader) -> None:
@@ -214,13 +214,13 @@ def test_wrong_key_is_a_config_error_without_the_key(
     for name in ("config", "catalog"):
         words += [f"--{name}", str(reader.folder / name)]
     assert reader.code(words) == 1
-    told = reader.output.readouterr()
+    captured = reader.output.readouterr()
     [error] = [
         message["trace"]["error"]
-        for message in map(json.loads, told.out.splitlines())
+        for message in map(json.loads, captured.out.splitlines())
         if message["type"] == "TRACE" and message["trace"]["type"] == "ERROR"
     ]
     assert "401" in str(error)
     assert error["failure_type"] == "config_error"
-    assert b"k-secret-2" not in told.out + told.err
+    assert b"k-secret-2" not in captured.out + captured.err
     assert "k-secret-2" not in caplog.text

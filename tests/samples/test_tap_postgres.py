@@ -160,7 +160,7 @@ def create_table_of_all_types(source: Source) -> None:
 def test_every_type_is_exact_and_valid_by_its_schema(source: Source) -> None:
     create_table_of_all_types(source)
     done = source.sync({"public-kinds": None})
-    assert done.code == 0, done.said
+    assert done.code == 0, done.log
     validator = jsonschema.Draft7Validator(
         done.schema("public-kinds"), format_checker=jsonschema.FormatChecker(["date"])
     )
@@ -170,11 +170,11 @@ def test_every_type_is_exact_and_valid_by_its_schema(source: Source) -> None:
         assert list(validator.iter_errors(values)) == []
     assert list(validator.iter_errors(nulls)) == []
     assert nulls == {"id": 2, **{f"c{number}": None for number in range(len(TYPES))}}
-    for number, (kind, literal, told) in enumerate(TYPES):
-        expected = Decimal(literal.strip("'")) if told is ... else told
+    for number, (kind, literal, value) in enumerate(TYPES):
+        expected = Decimal(literal.strip("'")) if value is ... else value
         assert values[f"c{number}"] == expected, kind
-    assert done.said.count("dates that ISO 8601 has not") == 1
-    assert "Did not recognize" not in done.said
+    assert done.log.count("dates that ISO 8601 has not") == 1
+    assert "Did not recognize" not in done.log
 
 
 def test_scale_of_a_decimal_is_in_its_schema(source: Source) -> None:
@@ -284,13 +284,13 @@ def test_unusual_schema_table_and_column_names_are_kept(source: Source) -> None:
     source.run('CREATE SCHEMA "odd.Schema"', 'CREATE TABLE "odd.Schema"."odd.Table" AS SELECT 1 a')
     keyed: dict[str, str | None] = {f"public-{name}": name for name in ODD_NAMES}
     done = source.sync({**keyed, "odd.Schema-odd.Table": None})
-    assert done.code == 0, done.said
+    assert done.code == 0, done.log
     for number, name in enumerate(ODD_NAMES):
         [record] = done.records(f"public-{name}")
         assert record == {"id": number, **{name: at for at, name in enumerate(ODD_NAMES)}}
     assert done.records("odd.Schema-odd.Table") == [{"a": 1}]
     again = source.sync(keyed, state=done.state)
-    assert all(len(again.records(stream)) == 1 for stream in keyed), again.said
+    assert all(len(again.records(stream)) == 1 for stream in keyed), again.log
 
 
 def test_deselected_column_is_not_queried(source: Source) -> None:
@@ -301,9 +301,9 @@ def test_deselected_column_is_not_queried(source: Source) -> None:
     )
     asked = source.sync()
     assert asked.code == 1
-    assert "RaiseException" in asked.said
+    assert "RaiseException" in asked.log
     done = source.sync(without={"bad"})
-    assert done.records("public-v") == [{"id": 1}], done.said
+    assert done.records("public-v") == [{"id": 1}], done.log
 
 
 def test_tables_views_and_partitioned_tables_are_streams(source: Source) -> None:
@@ -323,7 +323,7 @@ def test_tables_views_and_partitioned_tables_are_streams(source: Source) -> None
         "INSERT INTO without_columns DEFAULT VALUES",
     )
     done = source.sync()
-    assert done.code == 0, done.said
+    assert done.code == 0, done.log
     streams = {m["stream"] for m in done.messages if m["type"] == "SCHEMA"}
     names = "plain seen kept parted parent child empty without_columns"
     assert streams == {f"public-{name}" for name in names.split()}
@@ -429,7 +429,7 @@ def test_next_run_reads_from_the_bookmark(source: Source) -> None:
         insert(source, number, (3, values[2]), (1, values[0]), (2, values[1]), (0, None))
     streams: dict[str, str | None] = {f"public-t{number}": "k" for number in range(len(INCREMENTS))}
     first = source.sync(streams)
-    assert first.code == 0, first.said
+    assert first.code == 0, first.log
     for number, (kind, values, bookmark) in enumerate(INCREMENTS):
         records = first.records(f"public-t{number}")
         assert [record["id"] for record in records] == [0, 1, 2, 3], kind
@@ -438,7 +438,7 @@ def test_next_run_reads_from_the_bookmark(source: Source) -> None:
         assert entry["replication_key_value"] == expected, kind
         insert(source, number, (4, values[3]), (5, values[1]), (6, values[2]))
     second = source.sync(streams, state=first.state)
-    assert second.code == 0, second.said
+    assert second.code == 0, second.log
     for number, (kind, _, _) in enumerate(INCREMENTS):
         ids = [record["id"] for record in second.records(f"public-t{number}")]
         assert set(ids) == {3, 6, 4}, kind

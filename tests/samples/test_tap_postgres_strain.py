@@ -160,43 +160,43 @@ def run(source: Source, **settings: Any) -> tuple[int, str]:
 
 
 def test_a_refused_connection_is_reported_without_the_password(source: Source) -> None:
-    code, said = run(source, port=1, password=PASSWORD)
+    code, output = run(source, port=1, password=PASSWORD)
     assert code == 1
-    assert "127.0.0.1:1" in said
-    assert "refused" in said
-    assert PASSWORD not in said
-    assert "Traceback" not in said
+    assert "127.0.0.1:1" in output
+    assert "refused" in output
+    assert PASSWORD not in output
+    assert "Traceback" not in output
 
 
 def test_wrong_password_is_reported_and_not_shown(source: Source) -> None:
-    code, said = run(source, password=PASSWORD)
+    code, output = run(source, password=PASSWORD)
     assert code == 1
-    assert f'password authentication failed for user "{source.database.user}"' in said
-    assert PASSWORD not in said
-    assert "Traceback" not in said
+    assert f'password authentication failed for user "{source.database.user}"' in output
+    assert PASSWORD not in output
+    assert "Traceback" not in output
 
 
 def test_missing_database_is_reported(source: Source) -> None:
-    code, said = run(source, database="nowhere")
+    code, output = run(source, database="nowhere")
     assert code == 1
-    assert 'database "nowhere" does not exist' in said
-    assert source.database.password not in said
-    assert "Traceback" not in said
+    assert 'database "nowhere" does not exist' in output
+    assert source.database.password not in output
+    assert "Traceback" not in output
 
 
 def test_invalid_url_is_reported_and_not_shown(source: Source) -> None:
-    code, said = run(source, sqlalchemy_url=f"postgresql://u:{PASSWORD}@host:no/db")
+    code, output = run(source, sqlalchemy_url=f"postgresql://u:{PASSWORD}@host:no/db")
     assert code == 1
-    assert "URL" in said
-    assert "w@rd" not in said
-    assert "Traceback" not in said
+    assert "URL" in output
+    assert "w@rd" not in output
+    assert "Traceback" not in output
 
 
 def test_missing_connection_settings_are_named(source: Source) -> None:
-    code, said = run(source, host="", database="")
+    code, output = run(source, host="", database="")
     assert code == 1
-    assert "'sqlalchemy_url'" in said
-    assert "'host', 'database'" in said
+    assert "'sqlalchemy_url'" in output
+    assert "'host', 'database'" in output
 
 
 def test_every_postgres_url_scheme_is_accepted(source: Source) -> None:
@@ -221,10 +221,10 @@ def test_no_row_is_lost_after_a_terminated_connection(source: Source) -> None:
             " WHERE application_name = 'tap-postgres' AND datname = current_database()"
         )
         output += out(process).read()
-    said = (source.folder / "stderr").read_text()
+    errors = (source.folder / "stderr").read_text()
     assert process.returncode == 1
-    assert "terminating connection due to administrator command" in said
-    assert source.database.password not in said
+    assert "terminating connection due to administrator command" in errors
+    assert source.database.password not in errors
     messages = lines_of(output)
     first = [m["record"]["id"] for m in messages if m["type"] == "RECORD"]
     states = [m["value"] for m in messages if m["type"] == "STATE"]

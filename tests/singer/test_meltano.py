@@ -70,8 +70,8 @@ def meltano(project: Path, *arguments: str, **variables: str) -> subprocess.Comp
 
 
 def state(project: Path) -> dict[str, Any]:
-    said = meltano(project, "state", "get", "dev:tap-flights-to-target-spark").stdout
-    found: dict[str, Any] = json.loads(said[said.index("{") :])
+    output = meltano(project, "state", "get", "dev:tap-flights-to-target-spark").stdout
+    found: dict[str, Any] = json.loads(output[output.index("{") :])
     return found["singer_state"]
 
 
@@ -119,8 +119,8 @@ def test_meltano_reads_the_taps_capabilities_and_settings(project: Path) -> None
 
 
 def test_selection_in_the_project_file_reaches_the_tap(project: Path) -> None:
-    said = meltano(project, "select", "tap-flights", "--list", "--all").stdout
-    shown = {name: kind for kind, name in re.findall(r"\[(\w+) *\] ([\w.]+)", said)}
+    output = meltano(project, "select", "tap-flights", "--list", "--all").stdout
+    shown = {name: kind for kind, name in re.findall(r"\[(\w+) *\] ([\w.]+)", output)}
     assert shown["flights.time_hour"] == "automatic"
     assert shown["flights.dep_delay"] == "selected"
     assert shown["planes.tailnum"] == "excluded"

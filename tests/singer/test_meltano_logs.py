@@ -83,15 +83,15 @@ def logged(project: Path, *arguments: str) -> list[dict]:
 
 
 def test_meltano_reads_levels_measurements_and_errors(project: Path) -> None:
-    said = [line for line in logged(project, "el", "tap-x", "target-x") if "thread_name" in line]
-    assert {line["app_name"] for line in said} == {"singer-sdk"}
-    assert {line["name"] for line in said} == {"tap-x"}
-    assert "tap-x.numbers" in {line["plugin_logger"] for line in said}
-    measured = {line["metric_info"]["metric"] for line in said if "metric_info" in line}
+    results = [line for line in logged(project, "el", "tap-x", "target-x") if "thread_name" in line]
+    assert {line["app_name"] for line in results} == {"singer-sdk"}
+    assert {line["name"] for line in results} == {"tap-x"}
+    assert "tap-x.numbers" in {line["plugin_logger"] for line in results}
+    measured = {line["metric_info"]["metric"] for line in results if "metric_info" in line}
     assert measured == {"sync_duration", "record_count"}
-    (error,) = (line for line in said if "plugin_exception" in line)
+    (error,) = (line for line in results if "plugin_exception" in line)
     assert error["level"] == "error"
     raised = error["plugin_exception"]
     assert (raised["type"], raised["message"]) == ("ValueError", "no number 3")
     assert raised["traceback"][-1]["function"] == "get_records"
-    assert "hidden" not in json.dumps(said)
+    assert "hidden" not in json.dumps(results)

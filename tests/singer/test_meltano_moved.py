@@ -120,9 +120,9 @@ class Project:
     def meltano(self, *arguments: str, code: int = 0, **variables: str) -> str:
         """Run Meltano; return its output."""
         process = self.start(*arguments, **variables)
-        said, _ = process.communicate(timeout=300)
-        assert process.returncode == code, said
-        return said
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode == code, output
+        return output
 
     def run(self, *options: str, code: int = 0, **variables: str) -> str:
         return self.meltano("run", *options, "tap-moved", "target-moved", code=code, **variables)
@@ -163,9 +163,9 @@ def test_second_run_is_incremental_and_full_refresh_reads_everything(project):
 
 
 def test_failed_tap_resumes_from_its_last_state(project):
-    said = project.run(code=1, TAP_MOVED_FAIL_AT="60")
-    assert "the source is gone" in said
-    assert "not-to-be-said" not in said
+    output = project.run(code=1, TAP_MOVED_FAIL_AT="60")
+    assert "the source is gone" in output
+    assert "not-to-be-said" not in output
     assert ids(project.take()["orders"]) == list(range(60))
     project.run()
     found = project.take()
@@ -174,8 +174,8 @@ def test_failed_tap_resumes_from_its_last_state(project):
 
 
 def test_rows_that_the_target_did_not_write_are_sent_again(project):
-    said = project.run(code=1, TARGET_MOVED_FULL_AT="40")
-    assert "the disk is full" in said
+    output = project.run(code=1, TARGET_MOVED_FULL_AT="40")
+    assert "the disk is full" in output
     first = ids(project.take()["orders"])
     assert first == list(range(40))
     project.run()
@@ -190,8 +190,8 @@ def test_no_row_is_lost_after_a_signal_to_meltano(project):
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    said, _ = process.communicate(timeout=300)
-    assert process.returncode == 128 + signal.SIGTERM, said
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 128 + signal.SIGTERM, output
     first = ids(project.take()["orders"])
     assert 0 < len(first) < 100
     project.run()
@@ -224,12 +224,12 @@ def test_settings_come_from_the_project_and_the_environment(project):
 
 
 def test_config_test_reports_valid_and_invalid_settings(project):
-    said = project.meltano("config", "test", "tap-moved")
-    assert "Plugin configuration is valid" in said
+    output = project.meltano("config", "test", "tap-moved")
+    assert "Plugin configuration is valid" in output
     project.describe(config={"count": 3, "names": [5]})
-    said = project.meltano("config", "test", "tap-moved", code=1)
-    assert "'api_key' is a required property" in said
-    assert "names[0]: 5 is not of type 'string'" in said
+    output = project.meltano("config", "test", "tap-moved", code=1)
+    assert "'api_key' is a required property" in output
+    assert "names[0]: 5 is not of type 'string'" in output
 
 
 def test_selection_metadata_schema_overrides_and_a_mapper_apply(project):

@@ -25,13 +25,13 @@ def main(asked):
         local_executable=Path(asked["source"]),
     )
     source.check()
-    told = {"streams": source.get_available_streams(), "secrets": secrets(source)}
+    answer = {"streams": source.get_available_streams(), "secrets": secrets(source)}
     if "destination" in asked:
-        told["write"] = write(source, asked)
+        answer["write"] = write(source, asked)
     else:
-        told["read"] = read(source, asked)
+        answer["read"] = read(source, asked)
     print()
-    print(json.dumps(told, default=str))
+    print(json.dumps(answer, default=str))
 
 
 def secrets(source):

@@ -42,9 +42,9 @@ def unknown(model: BaseModel, place: str) -> Iterator[str]:
 def main() -> None:
     """Read standard input to its end."""
     for number, line in enumerate(sys.stdin.buffer):
-        told: list[Any] = list(faults(line))
-        if told:
-            print(json.dumps({"line": number, "faults": told}))
+        found_faults: list[Any] = list(faults(line))
+        if found_faults:
+            print(json.dumps({"line": number, "faults": found_faults}))
 
 
 if __name__ == "__main__":

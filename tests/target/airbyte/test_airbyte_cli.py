@@ -132,8 +132,8 @@ def test_states_without_rows_are_emitted_and_other_messages_ignored(tmp_path: Pa
         b'"destinationStats":null,"global_":null}}\n'
     )
     legacy = {"type": "STATE", "state": {"data": {"bookmarks": {}}, "new": True}}
-    told = {"type": "LOG", "log": {"level": "INFO", "message": "hello"}}
-    first = [told, b"junk\n", {"type": "NEW"}, status("s", "STARTED"), legacy]
+    fields = {"type": "LOG", "log": {"level": "INFO", "message": "hello"}}
+    first = [fields, b"junk\n", {"type": "NEW"}, status("s", "STARTED"), legacy]
     rest = [state("s", 1), state("other", 1), state("s", 2), record("nobody"), dumped]
     run = write(tmp_path, lines(*first, *rest))
     assert run.code == 0
@@ -144,10 +144,10 @@ def test_states_without_rows_are_emitted_and_other_messages_ignored(tmp_path: Pa
         json.loads(dumped)["state"] | stats,
     ]
     assert {message["type"] for message in run.messages} == {"LOG", "STATE", "TRACE"}
-    said = " ".join(each["message"] for each in run.of_type("LOG"))
-    assert "hello" not in said
-    assert "input that are not messages: 1" in said
-    assert "Skipped records of stream nobody, which is not in the catalog: 1" in said
+    text = " ".join(each["message"] for each in run.of_type("LOG"))
+    assert "hello" not in text
+    assert "input that are not messages: 1" in text
+    assert "Skipped records of stream nobody, which is not in the catalog: 1" in text
 
 
 def test_record_outside_the_catalog_is_an_error_if_configured(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_pyairbyte_writes_twice_and_resumes_from_stored_states(
     PyAirbyte's own columns; no row is duplicated.
     """
     names = ["colours", "orders", "readings"]
-    told = ask_pyairbyte(
+    answer = ask_pyairbyte(
         tmp_path,
         source=executable(tmp_path / "tap-shop", TAP_SHOP),
         destination=executable(tmp_path / "target-spark", TARGET),
@@ -121,7 +121,7 @@ def test_pyairbyte_writes_twice_and_resumes_from_stored_states(
         configs=[{"token": TOKEN, "days": 5}, {"token": TOKEN, "days": 7}],
         streams=names,
     )
-    first, second, cached = told["write"]
+    first, second, cached = answer["write"]
     assert (first["counted"], second["counted"]) == (3 + 5 + 15, 3 + 3 + 9)
     assert cached["counted"] == 3 + 7 + 21
     assert set(second["states"]) == set(names)

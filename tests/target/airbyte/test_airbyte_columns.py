@@ -81,12 +81,12 @@ def test_invalid_values_can_be_quarantined_by_option():
 
 
 def test_generation_id_replaces_the_table_version_column():
-    told = ColumnOptions(airbyte=True, table_version=True, metadata=True)
-    assert (told.version_column, ColumnOptions().version_column) == (
+    options = ColumnOptions(airbyte=True, table_version=True, metadata=True)
+    assert (options.version_column, ColumnOptions().version_column) == (
         "_airbyte_generation_id",
         TABLE_VERSION,
     )
-    names = table_schema({"id": INT}, options=told).types
+    names = table_schema({"id": INT}, options=options).types
     assert TABLE_VERSION not in names
     assert "_sdc_received_at" in names
 
@@ -216,9 +216,9 @@ def test_spool_line_contains_the_meta_of_its_row(tmp_path: Path):
     finally:
         folder.close()
     assert first == b'{"n":5,"t":null,"v":2,"m":{"changes":[]},"r":{"x":1}}'
-    told = [json.loads(line) for line in rest]
-    assert [line.get("m", "none") for line in told] == [None, {"changes": []}, "none"]
-    assert [line["n"] for line in told] == [6, 7, 8]
+    parsed = [json.loads(line) for line in rest]
+    assert [line.get("m", "none") for line in parsed] == [None, {"changes": []}, "none"]
+    assert [line["n"] for line in parsed] == [6, 7, 8]
 
 
 def test_meta_prefix_contains_the_sync_id_if_known():

@@ -53,9 +53,9 @@ def table_schema(
 
 
 def changes(row: Row) -> list[tuple[str, str]]:
-    told = json.loads(row._airbyte_meta)["changes"]
-    assert all(change["change"] == "NULLED" for change in told)
-    return [(change["field"], change["reason"]) for change in told]
+    changes = json.loads(row._airbyte_meta)["changes"]
+    assert all(change["change"] == "NULLED" for change in changes)
+    return [(change["field"], change["reason"]) for change in changes]
 
 
 def values(row: Row) -> dict[str, Any]:
@@ -84,8 +84,8 @@ def test_invalid_value_becomes_null_at_any_depth_and_others_are_kept(spooled: Sp
     whole = values(good_rows(spooled.frame(table_schema(EVERYWHERE), [record(**others)]))[0])
     for n, (raw, path) in enumerate(cases):
         top = path.partition(".")[0].partition("[")[0]
-        (told,) = {field.partition(".")[0].partition("[")[0] for field, _ in changes(good[n])}
-        assert told == top, (raw, good[n]._airbyte_meta)
+        (changed,) = {field.partition(".")[0].partition("[")[0] for field, _ in changes(good[n])}
+        assert changed == top, (raw, good[n]._airbyte_meta)
         found = values(good[n])
         for name in others:
             if name != top:

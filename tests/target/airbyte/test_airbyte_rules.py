@@ -66,12 +66,12 @@ def state(name: str, at: int, **more: Any) -> dict[str, Any]:
 
 
 def complete(name: str, **more: Any) -> list[dict[str, Any]]:
-    said = []
+    messages = []
     for status in ("STARTED", "COMPLETE"):
-        told = {"stream_descriptor": {"name": name, **more}, "status": status}
-        trace = {"type": "STREAM_STATUS", "emitted_at": NOW, "stream_status": told}
-        said.append({"type": "TRACE", "trace": trace})
-    return said
+        fields = {"stream_descriptor": {"name": name, **more}, "status": status}
+        trace = {"type": "STREAM_STATUS", "emitted_at": NOW, "stream_status": fields}
+        messages.append({"type": "TRACE", "trace": trace})
+    return messages
 
 
 def lines(messages: Iterable[Any]) -> bytes:

@@ -60,8 +60,8 @@ def state(name: str, value: int = 1) -> dict[str, Any]:
 
 
 def status(name: str, word: str = "COMPLETE") -> dict[str, Any]:
-    said = {"stream_descriptor": {"name": name}, "status": word}
-    trace = {"type": "STREAM_STATUS", "emitted_at": 1, "stream_status": said}
+    fields = {"stream_descriptor": {"name": name}, "status": word}
+    trace = {"type": "STREAM_STATUS", "emitted_at": 1, "stream_status": fields}
     return {"type": "TRACE", "trace": trace}
 
 
@@ -137,7 +137,7 @@ def load(
     finally:
         loader.close()
         spool.close()
-    loaded.notes = {name: told.notes for name, told in report.streams().items()}
+    loaded.notes = {name: stream.notes for name, stream in report.streams().items()}
     return loaded
 
 
@@ -241,8 +241,8 @@ def test_stream_settings_apply_where_the_catalog_is_silent(tmp_path: Path) -> No
 def test_overwrite_is_committed_once_its_stream_is_complete(tmp_path: Path) -> None:
     """Rule D2, and T6 of an input that ends early: the status COMPLETE decides, per stream."""
     streams = [stream("o", "overwrite"), stream("p", "overwrite"), stream("a", "append")]
-    said = [record("o"), status("o"), record("p"), status("p", "RUNNING"), record("a")]
-    found = load(tmp_path, streams, said)
+    messages = [record("o"), status("o"), record("p"), status("p", "RUNNING"), record("a")]
+    found = load(tmp_path, streams, messages)
     assert found.swapped == ["o"]
     assert isinstance(found.error, IncompleteError)
     assert "The tables of p were not overwritten and are unchanged" in str(found.error)
@@ -250,15 +250,15 @@ def test_overwrite_is_committed_once_its_stream_is_complete(tmp_path: Path) -> N
     assert {str(work.stream) for work in found.tables.works} == {"o", "a"}
 
 
-@pytest.mark.parametrize("said", [[], [record("o")], [record("o"), state("o")], [state("o")]])
+@pytest.mark.parametrize("messages", [[], [record("o")], [record("o"), state("o")], [state("o")]])
 def test_without_statuses_the_end_of_input_completes_an_overwrite(
-    tmp_path: Path, said: list[Any]
+    tmp_path: Path, messages: list[Any]
 ) -> None:
     """A stream without records empties its table."""
-    found = load(tmp_path, [stream("o", "overwrite")], said)
+    found = load(tmp_path, [stream("o", "overwrite")], messages)
     assert (found.error, found.swapped) == (None, ["o"])
-    assert len(found.tables.safe()) == sum(each["type"] == "RECORD" for each in said)
-    assert len(found.states) == sum(each["type"] == "STATE" for each in said)
+    assert len(found.tables.safe()) == sum(each["type"] == "RECORD" for each in messages)
+    assert len(found.states) == sum(each["type"] == "STATE" for each in messages)
 
 
 @pytest.mark.parametrize("end", [ERROR, status("x", "STARTED"), '{"type":"RECORD","rec'])
@@ -273,22 +273,22 @@ def test_error_unfinished_status_or_truncated_line_keeps_the_old_table(
 def test_overwrite_complete_before_a_truncated_line_is_committed(
     tmp_path: Path,
 ) -> None:
-    said = [record("o"), state("o"), status("o"), record("a"), state("a"), '{"type":"REC']
-    found = load(tmp_path, [stream("o", "overwrite"), stream("a", "append")], said)
+    messages = [record("o"), state("o"), status("o"), record("a"), state("a"), '{"type":"REC']
+    found = load(tmp_path, [stream("o", "overwrite"), stream("a", "append")], messages)
     assert isinstance(found.error, TruncatedInputLine)
     assert (found.swapped, found.values) == (["o"], [("o", 1), ("a", 1)])
 
 
 def test_complete_status_may_precede_the_rows(tmp_path: Path) -> None:
-    said = [status("o"), status("o", "STARTED"), record("o"), record("o", 2)]
-    found = load(tmp_path, [stream("o", "overwrite")], said)
+    messages = [status("o"), status("o", "STARTED"), record("o"), record("o", 2)]
+    found = load(tmp_path, [stream("o", "overwrite")], messages)
     assert (found.error, found.swapped, len(found.tables.safe())) == (None, ["o"], 2)
 
 
 def test_state_completes_no_stream_if_statuses_are_used(tmp_path: Path) -> None:
     """The value of a state is opaque."""
-    said = [record("o"), status("a", "STARTED"), state("o")]
-    found = load(tmp_path, [stream("o", "overwrite"), stream("a")], said)
+    messages = [record("o"), status("a", "STARTED"), state("o")]
+    found = load(tmp_path, [stream("o", "overwrite"), stream("a")], messages)
     assert isinstance(found.error, IncompleteError)
 
 
@@ -305,8 +305,8 @@ def refresh(mode: str = "append", generation: int = 2, least: int | None = 2) ->
 def test_older_generations_are_deleted_when_the_stream_is_complete(
     tmp_path: Path, mode: str, rows: int
 ) -> None:
-    said = [*(record("r", at) for at in range(rows)), state("r"), status("r")]
-    found = load(tmp_path, [refresh(mode)], said)
+    messages = [*(record("r", at) for at in range(rows)), state("r"), status("r")]
+    found = load(tmp_path, [refresh(mode)], messages)
     assert [work.kept_version for work in found.tables.works] == [None] * bool(rows) + [2]
     assert found.tables.works[-1].hard_delete
     assert {batch.version for work in found.tables.works for batch in work.batches} <= {2}
@@ -314,7 +314,7 @@ def test_older_generations_are_deleted_when_the_stream_is_complete(
 
 
 @pytest.mark.parametrize(
-    "entry,said",
+    "entry,messages",
     [
         (refresh(generation=2, least=0), [status("r")]),
         (refresh(generation=2, least=None), [status("r")]),
@@ -326,9 +326,9 @@ def test_older_generations_are_deleted_when_the_stream_is_complete(
     ],
 )
 def test_older_generations_are_kept_if_not_due_or_incomplete(
-    tmp_path: Path, entry: dict[str, Any], said: list[Any]
+    tmp_path: Path, entry: dict[str, Any], messages: list[Any]
 ) -> None:
-    found = load(tmp_path, [entry], [record("r"), *said])
+    found = load(tmp_path, [entry], [record("r"), *messages])
     assert found.tables.retired == {}
 
 
@@ -346,7 +346,7 @@ def test_pending_overwrite_holds_its_states_and_later_ones(
 ) -> None:
     """Rule D5: states from before the rows of the overwrite are emitted without waiting."""
     streams = [stream("o", "overwrite"), stream("a", "append")]
-    said = [
+    messages = [
         record("a"),
         state("a", 1),
         state("o", 1),
@@ -354,18 +354,18 @@ def test_pending_overwrite_holds_its_states_and_later_ones(
         state("a", 2),
         status("o", "INCOMPLETE"),
     ]
-    found = load(tmp_path, streams, said)
+    found = load(tmp_path, streams, messages)
     assert isinstance(found.error, IncompleteError)
     assert found.values == [("a", 1)]
-    found = load(tmp_path / "2", streams, [*said[:-1], record("o"), state("a", 3), status("o")])
+    found = load(tmp_path / "2", streams, [*messages[:-1], record("o"), state("a", 3), status("o")])
     assert found.error is None
     assert dict(found.values) == {"o": 1, "a": 3}
 
 
 def test_states_report_counts_of_covered_and_rejected_rows(tmp_path: Path) -> None:
     streams = [stream("a"), stream("b")]
-    said = [record("a"), record("b"), record("a"), state("a"), record("a"), state("b")]
-    found = load(tmp_path, streams, said, Tables(set_aside=1))
+    messages = [record("a"), record("b"), record("a"), state("a"), record("a"), state("b")]
+    found = load(tmp_path, streams, messages, Tables(set_aside=1))
     stats = [each["destinationStats"] for each in found.states]
     assert stats == [
         {"recordCount": 1, "rejectedRecordCount": 1},
@@ -386,8 +386,8 @@ def test_last_commit_stores_the_states_of_all_streams(tmp_path: Path) -> None:
             carried.append(covered.state.decode())
 
     streams = [stream("a"), stream("b")]
-    said = [record("a"), state("a", 1), record("b"), state("b", 1), state("a", 2)]
-    found = load(tmp_path, streams, said, Keeping())
+    messages = [record("a"), state("a", 1), record("b"), state("b", 1), state("a", 2)]
+    found = load(tmp_path, streams, messages, Keeping())
     assert found.values[-2:] == [("b", 1), ("a", 2)]
     last = [each["stream"]["stream_state"] for each in json.loads(carried[-1])]
     assert last == [1, 2]
@@ -408,20 +408,20 @@ def test_emitted_states_cover_committed_rows_only_if_commits_fail(
     flush_rows: int,
 ) -> None:
     """Rule D5, of every stream; after a failed commit, rule D16: no state is emitted."""
-    said: list[Any] = []
+    messages: list[Any] = []
     rows_before: dict[int, int] = {}
     for at, (what, name) in enumerate(plan):
         if what == "rows":
-            said.append(record(name, at))
+            messages.append(record(name, at))
             continue
         whole = {"type": "STATE", "state": {"type": "GLOBAL", "global": {"shared_state": at}}}
-        said.append(state(name, at) if what == "state" else whole)
-        rows_before[at] = sum(each["type"] == "RECORD" for each in said)
+        messages.append(state(name, at) if what == "state" else whole)
+        rows_before[at] = sum(each["type"] == "RECORD" for each in messages)
     streams = [stream("a"), stream("b"), stream("o", "overwrite")]
     tables = Tables(fails_at=fails_at)
-    found = load(tmp_path_factory.mktemp("load"), streams, said, tables, flush_rows=flush_rows)
+    found = load(tmp_path_factory.mktemp("load"), streams, messages, tables, flush_rows=flush_rows)
     safe = sorted(tables.safe())
-    rows = [3 + place for place, each in enumerate(said) if each["type"] == "RECORD"]
+    rows = [3 + place for place, each in enumerate(messages) if each["type"] == "RECORD"]
     for each in found.states:
         at = each["stream"]["stream_state"] if "stream" in each else each["global"]["shared_state"]
         assert set(rows[: rows_before[at]]) <= set(safe)
@@ -446,9 +446,9 @@ def test_renamed_stream_keeps_its_catalog_mode_meta_states_and_status(tmp_path: 
     asked = parse_catalog(parse_configured_catalog(json.dumps(streams), "c"), "delta")
     options = build_options(target.config, asked)
     meta = {"changes": []}
-    said = [record("s"), record("s", 2, meta=meta), record("s", 3), state("s"), state("u")]
+    messages = [record("s"), record("s", 2, meta=meta), record("s", 3), state("s"), state("u")]
     decoder = AirbyteReader(asked.expected)
-    events = chain(decoder.feed("\n".join(map(json.dumps, said)).encode()), decoder.close())
+    events = chain(decoder.feed("\n".join(map(json.dumps, messages)).encode()), decoder.close())
     found = list(target.make_event_mapper(asked.renamed)(events))
     old, new, other = StreamId("s"), StreamId("t"), StreamId("u")
     rows = [event for event in found if isinstance(event, Rows)]

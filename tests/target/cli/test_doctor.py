@@ -36,12 +36,12 @@ def run_doctor(
 ) -> tuple[int, dict[str, str], str]:
     """Return the exit code, the worst verdict of each check, and the output."""
     code = TargetSpark.cli.main(["doctor", "--config", config, *words], standalone_mode=False)
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     verdicts: dict[str, str] = {}
-    for line in said.splitlines() if not words else ():
+    for line in output.splitlines() if not words else ():
         verdict, name = line[:8].strip(), line[9:23].strip()
         verdicts[name] = verdict if verdicts.get(name, "ok") == "ok" else verdicts[name]
-    return code, verdicts, said
+    return code, verdicts, output
 
 
 @pytest.fixture
@@ -60,11 +60,11 @@ def test_all_invalid_settings_are_listed_and_dependent_checks_skipped(
     config = write_config(
         tmp_path, flush_rows=0, write_mode="upsert", report=str(tmp_path / "r.json")
     )
-    code, verdicts, said = run_doctor(capsys, config)
+    code, verdicts, output = run_doctor(capsys, config)
     assert code == 1
     assert verdicts["configuration"] == "failed"
-    assert "flush_rows" in said
-    assert "parquet cannot replace" in said
+    assert "flush_rows" in output
+    assert "parquet cannot replace" in output
     assert verdicts["java"] == "ok"
     assert verdicts["the rest"] == "skipped"
     assert not (tmp_path / "r.json").exists()
@@ -73,9 +73,9 @@ def test_all_invalid_settings_are_listed_and_dependent_checks_skipped(
 def test_missing_configuration_file_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, verdicts, said = run_doctor(capsys, str(tmp_path / "none.json"))
+    code, verdicts, output = run_doctor(capsys, str(tmp_path / "none.json"))
     assert (code, verdicts["configuration"]) == (1, "failed")
-    assert "does not exist" in said
+    assert "does not exist" in output
 
 
 def test_missing_java_folders_and_jars_are_reported_with_remedies(tmp_path: Path) -> None:
@@ -98,8 +98,8 @@ def test_missing_java_folders_and_jars_are_reported_with_remedies(tmp_path: Path
     )
     assert done.returncode == 1
     assert "file/tables" not in done.stdout  # a secret value is masked wherever it occurs
-    told = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
-    assert {name: check["verdict"] for name, check in told.items()} == {
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert {name: check["verdict"] for name, check in checks.items()} == {
         "configuration": "ok",
         "java": "failed",
         "pyspark": "ok",
@@ -110,9 +110,9 @@ def test_missing_java_folders_and_jars_are_reported_with_remedies(tmp_path: Path
         "lease": "failed",
         "spark": "skipped",
     }
-    assert "Install it" in told["java"]["text"]
-    assert "do not exist" in told["jars"]["text"]
-    assert "Set staging to a folder" in told["staging"]["text"]
+    assert "Install it" in checks["java"]["text"]
+    assert "do not exist" in checks["jars"]["text"]
+    assert "Set staging to a folder" in checks["staging"]["text"]
 
 
 def test_low_disk_space_and_an_active_run_are_warnings(
@@ -127,17 +127,17 @@ def test_low_disk_space_and_an_active_run_are_warnings(
     assert get_lock_holder(str(tmp_path / "tables"), "job") is None
     lease = JobLock.acquire(str(tmp_path / "tables"), "job")
     try:
-        _, verdicts, said = run_doctor(capsys, config)
-        assert f"process {os.getpid()}" in said
+        _, verdicts, output = run_doctor(capsys, config)
+        assert f"process {os.getpid()}" in output
     finally:
         lease.release()
     assert get_lock_holder(str(tmp_path / "tables"), "job") is None
     assert [verdicts[name] for name in ("staging", "path", "lease")] == ["warning"] * 3
     assert verdicts["spark"] == "skipped"
     monkeypatch.setattr(doctor.os, "access", lambda *_args: False)
-    _, verdicts, said = run_doctor(capsys, config)
+    _, verdicts, output = run_doctor(capsys, config)
     assert [verdicts[name] for name in ("staging", "path")] == ["failed"] * 2
-    assert "cannot be written by this user" in said
+    assert "cannot be written by this user" in output
 
 
 def test_jars_check_names_the_source_of_the_jars(tmp_path: Path) -> None:
@@ -170,13 +170,13 @@ def test_missing_pyspark_is_reported_with_the_install_command(
 def test_successful_checks_leave_no_files(
     shared_session: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
-    code, verdicts, said = run_doctor(capsys, write_config(tmp_path, format=form))
+    code, verdicts, output = run_doctor(capsys, write_config(tmp_path, format=form))
     assert (code, set(verdicts.values())) == (0, {"ok"})
     assert list(verdicts) == [
         *("configuration", "java", "pyspark", "jars", "staging", "path", "lease"),
         *("spark", "storage", "tables"),
     ]
-    assert f"a {form} table in {tmp_path}/tables was made, written, read, removed" in said
+    assert f"a {form} table in {tmp_path}/tables was made, written, read, removed" in output
     assert [file.name for file in tmp_path.iterdir()] == ["config.json"]
 
 
@@ -191,17 +191,17 @@ def test_tables_check_distinguishes_own_foreign_and_other_jobs_tables(
 ) -> None:
     warehouse = Warehouse(spark_session, spark, tmp_path / "tables")
     warehouse.load(schema("a", ID), record("a", id=1), state(1))
-    code, verdicts, said = run_doctor(capsys, write_config(tmp_path, format="delta"))
+    code, verdicts, output = run_doctor(capsys, write_config(tmp_path, format="delta"))
     assert (code, verdicts["tables"]) == (0, "ok")
-    assert "1 of this job; the last state is of run run1" in said
+    assert "1 of this job; the last state is of run run1" in output
     place = str(tmp_path / "tables" / "foreign")
     spark.range(1).write.format("delta").save(place)
-    _, verdicts, said = run_doctor(capsys, write_config(tmp_path, format="delta"))
+    _, verdicts, output = run_doctor(capsys, write_config(tmp_path, format="delta"))
     assert verdicts["tables"] == "warning"
-    assert "foreign: rows that target-spark did not write" in said
-    code, verdicts, said = run_doctor(capsys, write_config(tmp_path, format="delta", job="other"))
+    assert "foreign: rows that target-spark did not write" in output
+    code, verdicts, output = run_doctor(capsys, write_config(tmp_path, format="delta", job="other"))
     assert (code, verdicts["tables"]) == (0, "warning")
-    assert "a is loaded by another job" in said
+    assert "a is loaded by another job" in output
     assert "tables" in verdicts
     assert (tmp_path / "tables" / "a").is_dir()
 
@@ -215,13 +215,13 @@ def test_storage_check_names_the_location_and_failed_step(
     streams = {"a": {"database": "made_and_gone"}, "b": nowhere, "c": nowhere}
     catalogs = {"spark.sql.catalog.nowhere": "no.such.Catalog"}
     config = write_config(tmp_path, format="delta", streams=streams, spark=catalogs)
-    code, verdicts, said = run_doctor(capsys, config)
+    code, verdicts, output = run_doctor(capsys, config)
     assert (code, verdicts["storage"]) == (1, "failed")
-    assert "in nowhere.there could not be made" in said
-    assert "in made_and_gone was made, written, read, removed" in said
+    assert "in nowhere.there could not be made" in output
+    assert "in made_and_gone was made, written, read, removed" in output
     assert not spark.catalog.databaseExists("made_and_gone")
-    assert said.count("could not be made") == 1  # each place once
-    assert f"{tmp_path}/tables was made, written, read, removed" in said
+    assert output.count("could not be made") == 1  # each place once
+    assert f"{tmp_path}/tables was made, written, read, removed" in output
 
 
 @pytest.mark.thorough
@@ -236,17 +236,17 @@ def test_storage_check_fails_if_the_written_row_is_not_read_back(
     from target_spark.writers.delta.writer import DeltaWriter
 
     monkeypatch.setattr(DeltaWriter, "rows", lambda _self, spark, _table: spark.range(2))
-    _, verdicts, said = run_doctor(capsys, write_config(tmp_path, format="delta"))
+    _, verdicts, output = run_doctor(capsys, write_config(tmp_path, format="delta"))
     assert verdicts["storage"] == "failed"
-    assert "could not be read (done before: made, written)" in said
+    assert "could not be read (done before: made, written)" in output
     assert not (tmp_path / "tables").exists()
 
 
 def test_spark_that_does_not_start_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, verdicts, said = run_doctor(
+    code, verdicts, output = run_doctor(
         capsys, write_config(tmp_path, remote="sc://127.0.0.1:1", staging="/tmp")
     )
     assert (code, verdicts["spark"], verdicts["storage"]) == (1, "failed", "skipped")
-    assert "the setting remote" in said
+    assert "the setting remote" in output

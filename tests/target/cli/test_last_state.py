@@ -52,8 +52,8 @@ def run_command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, s
         code = TargetSpark.cli.main(list(words), standalone_mode=False)
     except SystemExit as end:
         code = end.code
-    told = capsys.readouterr()
-    return code, told.out, told.err
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
 
 
 def test_help_lists_the_commands_without_importing_pyspark() -> None:
@@ -91,10 +91,10 @@ def test_invalid_settings_are_reported_without_a_traceback(tmp_path: Path) -> No
 def test_unknown_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         TargetSpark.cli.main(["last-state", "--wrong"])
-    told = capsys.readouterr()
-    assert (ended.value.code, told.out) == (2, "")
-    assert "target-spark last-state" in told.err
-    assert "No such option: --wrong" in told.err
+    captured = capsys.readouterr()
+    assert (ended.value.code, captured.out) == (2, "")
+    assert "target-spark last-state" in captured.err
+    assert "No such option: --wrong" in captured.err
 
 
 @pytest.fixture(params=["delta", "iceberg", "parquet"])

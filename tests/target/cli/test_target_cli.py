@@ -196,7 +196,7 @@ def test_all_invalid_settings_are_reported_at_once(tmp_path: Path) -> None:
     done = run(tmp_path, b"", "--config", str(path))
     assert done.returncode == 1
     assert done.stdout == b""
-    said = done.stderr.decode()
+    errors = done.stderr.decode()
     for word in (
         "'path'",
         "parquet cannot replace",
@@ -205,7 +205,7 @@ def test_all_invalid_settings_are_reported_at_once(tmp_path: Path) -> None:
         "driver",
         "replace",
     ):
-        assert word in said
+        assert word in errors
 
 
 def test_settings_are_read_from_the_environment_and_input_from_a_file(tmp_path: Path) -> None:
@@ -395,9 +395,9 @@ def test_quarantined_rows_are_reported_without_a_java_stack_trace(
     for data in (described + record(1), described + record(1) + odd):
         done = run(tmp_path, data, format=table_format, write_mode="upsert")
         assert done.returncode == 0
-    said = done.stderr.decode()
-    assert "1 rows do not fit" in said
-    assert "\n\tat " not in said
+    errors = done.stderr.decode()
+    assert "1 rows do not fit" in errors
+    assert "\n\tat " not in errors
 
 
 @pytest_spark

@@ -140,9 +140,9 @@ def test_each_kind_of_change_follows_the_policy(case: str, policy: OnSchemaChang
     table, properties, expected = CASES[case]
     effect = expected[policy]
     if isinstance(effect, str):
-        with pytest.raises(SchemaChangeError) as told:
+        with pytest.raises(SchemaChangeError) as caught:
             diff_with_table(wanted(policy, properties), table)
-        assert str(told.value) == effect
+        assert str(caught.value) == effect
         return
     fitted, changes = diff_with_table(wanted(policy, properties), table)
     if isinstance(effect, list):
@@ -160,12 +160,12 @@ def test_type_that_the_format_cannot_widen_is_refused_under_widen() -> None:
 
 def test_error_names_every_refused_change_but_no_more_than_ten_in_its_message() -> None:
     properties = {f"p{number:02}": INT for number in range(12)}
-    with pytest.raises(SchemaChangeError) as told:
+    with pytest.raises(SchemaChangeError) as caught:
         diff_with_table(wanted(FAIL, {"a": TEXT, **properties}), {"a": "bigint"})
-    assert told.value.refused[0] == ("a", "string", "bigint")
-    assert told.value.refused[1:] == tuple((name, "bigint", None) for name in properties)
-    assert str(told.value).count("column ") == 10
-    assert str(told.value).endswith("; and 3 more")
+    assert caught.value.refused[0] == ("a", "string", "bigint")
+    assert caught.value.refused[1:] == tuple((name, "bigint", None) for name in properties)
+    assert str(caught.value).count("column ") == 10
+    assert str(caught.value).endswith("; and 3 more")
 
 
 @pytest.mark.parametrize("policy", OnSchemaChange)

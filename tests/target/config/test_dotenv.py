@@ -51,8 +51,8 @@ def test_fivetran_call_does_not_start_java_of_a_dotenv_file(
     monkeypatch.delenv("JAVA_HOME", raising=False)
     server = Destination(tmp_path / "home", {"path": str(tmp_path / "tables")})
     try:
-        told = table("t", column("id", DataType.LONG, key=True))
-        assert NO_JAVA in server.task("CreateTable", schema_name="s", table=told)
+        description = table("t", column("id", DataType.LONG, key=True))
+        assert NO_JAVA in server.task("CreateTable", schema_name="s", table=description)
     finally:
         server.end()
     assert not planted.exists()

@@ -139,6 +139,6 @@ def test_settings_of_other_targets_are_logged_with_their_equivalents(
     given = {"path": str(tmp_path), "hard_delete": True, **dict.fromkeys(wanted, "upsert")}
     given["validate_records"] = None  # orchestrators pass None for unset settings
     TargetSpark(config=given)
-    told = dict(zip(wanted, caplog.messages, strict=True))
-    assert all(name in said and wanted[name] in said for name, said in told.items())
+    messages = dict(zip(wanted, caplog.messages, strict=True))
+    assert all(name in text and wanted[name] in text for name, text in messages.items())
     assert set(settings.RENAMED_SETTINGS).isdisjoint(settings.SCHEMA["properties"])

@@ -36,7 +36,7 @@ def table(name: str, *columns: Any) -> Any:
 
 
 class Destination:
-    """A running `target-spark --port`; ``said`` are its log lines, ``complained`` its stderr."""
+    """A running `target-spark --port`, with its log lines and its standard error."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Destination:
         self.operator = {**ours, **(operator or {})}
         self.words = words
         self.configuration = dict(configuration)
-        self.said: list[str] = []
+        self.log_lines: list[str] = []
         self._files = 0
         home.mkdir(parents=True, exist_ok=True)
         (home / "tmp").mkdir(exist_ok=True)
@@ -70,14 +70,14 @@ class Destination:
                 text=True,
             )
         first = self.process.stdout.readline()
-        self.said.append(first)
+        self.log_lines.append(first)
         self.port = int(first.split(" port ")[1].split()[0].strip('",.'))
         self._reader = threading.Thread(target=self._listen, daemon=True)
         self._reader.start()
         self.client = Client(f"127.0.0.1:{self.port}", "DestinationConnector")
 
     def _listen(self) -> None:
-        self.said.extend(self.process.stdout)
+        self.log_lines.extend(self.process.stdout)
 
     def restart(self) -> None:
         """Start the program again, after the process ended for any reason."""
@@ -98,7 +98,7 @@ class Destination:
         self.process.stdout.close()
 
     @property
-    def complained(self) -> str:
+    def error_output(self) -> str:
         return self.errors.read_text(errors="replace")
 
     def call(self, rpc: str, **fields: Any) -> Any:
@@ -118,8 +118,8 @@ class Destination:
         assert 0 < len(text.encode()) < 8192
         return text
 
-    def create(self, schema: str, told: Any) -> None:
-        assert self.call("CreateTable", schema_name=schema, table=told).success
+    def create(self, schema: str, table: Any) -> None:
+        assert self.call("CreateTable", schema_name=schema, table=table).success
 
     def describe(self, schema: str, name: str) -> Any:
         return self.call("DescribeTable", schema_name=schema, table_name=name)
@@ -143,7 +143,7 @@ class Destination:
     def batch(
         self,
         schema: str,
-        told: Any,
+        table: Any,
         *,
         replace: Mapping[str, bytes] | None = None,
         update: Mapping[str, bytes] | None = None,
@@ -153,7 +153,7 @@ class Destination:
         kinds = [replace or {}, update or {}, delete or {}]
         return {
             "schema_name": schema,
-            "table": told,
+            "table": table,
             "keys": {path: key for kind in kinds for path, key in kind.items()},
             "replace_files": kinds[0],
             "update_files": kinds[1],
@@ -166,6 +166,6 @@ class Destination:
             ),
         }
 
-    def write(self, schema: str, told: Any, **kinds: Any) -> None:
-        answer = self.call("WriteBatch", **self.batch(schema, told, **kinds))
+    def write(self, schema: str, table: Any, **kinds: Any) -> None:
+        answer = self.call("WriteBatch", **self.batch(schema, table, **kinds))
         assert answer.success, answer

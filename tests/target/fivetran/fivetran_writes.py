@@ -28,8 +28,8 @@ Rows = Iterable[Sequence[Cell]]
 def shape(**columns: Any) -> FivetranSchema:
     """Return the schema of columns name=type; an asterisk before the type marks a key."""
     made = []
-    for name, told in columns.items():
-        type_, *digits = told if isinstance(told, tuple) else (told,)
+    for name, column_type in columns.items():
+        type_, *digits = column_type if isinstance(column_type, tuple) else (column_type,)
         is_key = type_.startswith("*")
         decimal = (digits[0], digits[1]) if digits else None
         made.append(DestinationColumn(name, DataType[type_.lstrip("*")], is_key, decimal))

@@ -181,9 +181,9 @@ def test_interrupted_alter_has_no_effect_and_can_be_retried(tables: TableService
     """After kill -9 the table is unchanged or complete."""
     make(tables, PEOPLE, "(1, '2', NULL)")
     after = shape(("id", DataType.INT), ("name", DataType.LONG, True), ("at", DataType.NAIVE_DATE))
-    told = dump_metadata(after, PEOPLE)
+    metadata = dump_metadata(after, PEOPLE)
     ref = get_existing(tables).ref
-    tables.spark.sql(f"ALTER TABLE {ref} SET TBLPROPERTIES ('{TABLE_PROPERTY}' = '{told}')")
+    tables.spark.sql(f"ALTER TABLE {ref} SET TBLPROPERTIES ('{TABLE_PROPERTY}' = '{metadata}')")
     assert get_existing(tables).fivetran_schema == PEOPLE
     columns = [("id", DataType.INT), ("name", DataType.LONG, True), ("at", DataType.NAIVE_DATE)]
     assert len(alter(tables, *columns)) == 2

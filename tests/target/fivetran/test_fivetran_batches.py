@@ -237,8 +237,8 @@ def test_values_of_every_type_are_exact_after_each_operation(
 
     def content() -> dict[str, tuple[Any, ...]]:
         table = destination.tables.spark.table(destination.ref("every"))
-        told = table.withColumn("instant", table["instant"].cast("string"))
-        return {row[0]: tuple(row[1:]) for row in told.collect()}
+        with_text = table.withColumn("instant", table["instant"].cast("string"))
+        return {row[0]: tuple(row[1:]) for row in with_text.collect()}
 
     rows = [(name, *CELLS) for name in ("stays", "is nulled", "goes")]
     first = destination.file(REPLACE, columns, [*rows, ("is set", *empty)])

@@ -60,11 +60,11 @@ def server(format_: str, tmp_path_factory) -> Iterator[Destination]:
     finally:
         if made.process.poll() is None:
             assert made.end() == 0
-    for line in made.said:
-        told = json.loads(line)
-        assert set(told) == {"level", "message", "message-origin"}
-        assert told["message-origin"] == "sdk_destination"
-    assert SECRET not in "".join(made.said) + made.complained
+    for line in made.log_lines:
+        document = json.loads(line)
+        assert set(document) == {"level", "message", "message-origin"}
+        assert document["message-origin"] == "sdk_destination"
+    assert SECRET not in "".join(made.log_lines) + made.error_output
 
 
 def rows(spark: SparkSession, server: Destination, schema: str, name: str) -> list[tuple]:
@@ -92,13 +92,15 @@ def test_configuration_form_and_capabilities_start_no_java(format_, tmp_path) ->
 
 def test_variables_in_names_are_not_substituted(server) -> None:
     """Spark SQL substitutes variables of the environment unless that is disabled."""
-    told = table(
+    description = table(
         "variables",
         column("id", DataType.LONG, key=True),
         column("c ${env:PATH}", DataType.STRING),
     )
-    server.create("${env:HOME}", told)
-    more = table("variables", *told.columns, column("d ${system:user.name}", DataType.STRING))
+    server.create("${env:HOME}", description)
+    more = table(
+        "variables", *description.columns, column("d ${system:user.name}", DataType.STRING)
+    )
     assert server.call("AlterTable", schema_name="${env:HOME}", table=more).success
     assert server.describe("${env:HOME}", "variables").table == more
 
@@ -150,10 +152,10 @@ def test_complete_sync_of_a_table_succeeds(server, spark) -> None:
         ),
         delete=server.files(COLUMNS, [order(4, deleted=NULL), order(98, deleted=NULL)]),
     )
-    told = [
+    messages = [
         (*row[:2], row[2] and str(row[2]), row[3]) for row in rows(spark, server, "shop", "orders")
     ]
-    assert told == [
+    assert messages == [
         (1, "uno", "1.00", False),
         (2, "two", "2.20", True),
         (3, 'a "third"\nwith lines', None, False),
@@ -173,25 +175,31 @@ def test_complete_sync_of_a_table_succeeds(server, spark) -> None:
 
 def test_content_of_an_invalid_file_is_neither_stored_nor_shown(server, spark) -> None:
     """F3, F42: the table, the log and the task contain nothing of the file."""
-    told = table("faulty", *ORDERS.columns)
-    server.create("shop", told)
-    server.write("shop", told, replace=server.files(COLUMNS, [order(1, "stays", "1.00")]))
+    description = table("faulty", *ORDERS.columns)
+    server.create("shop", description)
+    server.write("shop", description, replace=server.files(COLUMNS, [order(1, "stays", "1.00")]))
     good = server.files(COLUMNS, [order(2, "comes", "2.00")])
     marked = server.files(COLUMNS, [order(3, "MARKED-row-of-a-customer", "MARKED-cell")])
     assert "amount" in server.task(
-        "WriteBatch", **server.batch("shop", told, replace=good | marked)
+        "WriteBatch", **server.batch("shop", description, replace=good | marked)
     )
     wrong = dict.fromkeys(
         server.files(COLUMNS, [order(4, "four", "4.00")]), b"MARKED-key" + b"0" * 22
     )
-    assert server.task("WriteBatch", **server.batch("shop", told, replace=good, delete=wrong))
+    assert server.task(
+        "WriteBatch", **server.batch("shop", description, replace=good, delete=wrong)
+    )
     gone = {str(server.home / "gone.csv"): b"0" * 32}
-    assert "gone.csv" in server.task("WriteBatch", **server.batch("shop", told, update=gone | good))
+    assert "gone.csv" in server.task(
+        "WriteBatch", **server.batch("shop", description, update=gone | good)
+    )
     (path, key) = next(iter(server.files(COLUMNS, [order(5)] * 1000).items()))
     Path(path).write_bytes(Path(path).read_bytes()[:-32])
-    assert server.task("WriteBatch", **server.batch("shop", told, replace=good | {path: key}))
+    assert server.task(
+        "WriteBatch", **server.batch("shop", description, replace=good | {path: key})
+    )
     assert [row[:2] for row in rows(spark, server, "shop", "faulty")] == [(1, "stays")]
-    assert "MARKED" not in "".join(server.said) + server.complained
+    assert "MARKED" not in "".join(server.log_lines) + server.error_output
     assert server.call("Migrate", details={"schema": "shop", "table": "faulty"}).unsupported
 
 
@@ -213,8 +221,8 @@ def test_concurrent_calls_succeed(server, spark) -> None:
 
 def test_decrypted_rows_are_never_on_disk(server) -> None:
     """F41: neither in temporary folders nor in Spark's shuffle and spill files."""
-    told = table("hidden", *ORDERS.columns)
-    server.create("shop", told)
+    description = table("hidden", *ORDERS.columns)
+    server.create("shop", description)
     mark = "MARK-of-a-row-that-nobody-may-find"
     many = [order(n, f"{mark} {n}", "1.00") for n in range(30_000)]
     seen: list[Path] = []
@@ -235,8 +243,10 @@ def test_decrypted_rows_are_never_on_disk(server) -> None:
     watcher = threading.Thread(target=look)
     watcher.start()
     try:
-        server.write("shop", told, replace=server.files(COLUMNS, many[:15_000]))
-        server.write("shop", told, replace=server.files(COLUMNS, many[:10_000], many[10_000:]))
+        server.write("shop", description, replace=server.files(COLUMNS, many[:15_000]))
+        server.write(
+            "shop", description, replace=server.files(COLUMNS, many[:10_000], many[10_000:])
+        )
     finally:
         done.set()
         watcher.join()
@@ -247,16 +257,16 @@ def test_decrypted_rows_are_never_on_disk(server) -> None:
 @pytest.mark.thorough
 def test_killed_server_leaves_the_table_unchanged_or_complete(server, spark) -> None:
     """F43: repeating the call completes the table."""
-    told = table("killed", *ORDERS.columns)
-    server.create("shop", told)
+    description = table("killed", *ORDERS.columns)
+    server.create("shop", description)
     server.write(
-        "shop", told, replace=server.files(COLUMNS, [order(n, "old") for n in range(1000)])
+        "shop", description, replace=server.files(COLUMNS, [order(n, "old") for n in range(1000)])
     )
     for seconds in (0.2, 1, 2, 3, 5):
         name = f"new after {seconds}"
         batch = server.batch(
             "shop",
-            told,
+            description,
             replace=server.files(COLUMNS, [order(n, name) for n in range(500, 40_000)]),
             delete=server.files(COLUMNS, [order(n) for n in range(100)]),
         )
@@ -267,7 +277,7 @@ def test_killed_server_leaves_the_table_unchanged_or_complete(server, spark) -> 
             os.killpg(server.process.pid, signal.SIGKILL)
             answer.exception()
         server.restart()
-        assert server.describe("shop", "killed").table == told
+        assert server.describe("shop", "killed").table == description
         after = rows(spark, server, "shop", "killed")
         assert after == before or {row[1] for row in after if row[0] >= 500} == {name}
         assert server.call("WriteBatch", **batch).success
@@ -292,10 +302,10 @@ def find_jvm(process: int) -> int:
 @pytest.mark.thorough
 def test_spark_is_restarted_if_it_died_or_settings_changed(server, spark) -> None:
     """The call in progress fails; the server continues, and the next call gets a new Spark."""
-    told = table("died", *ORDERS.columns)
-    server.create("shop", told)
+    description = table("died", *ORDERS.columns)
+    server.create("shop", description)
     batch = server.batch(
-        "shop", told, replace=server.files(COLUMNS, [order(n, "new") for n in range(60_000)])
+        "shop", description, replace=server.files(COLUMNS, [order(n, "new") for n in range(60_000)])
     )
     first = find_jvm(server.process.pid)
     with ThreadPoolExecutor(1) as pool:
@@ -309,5 +319,5 @@ def test_spark_is_restarted_if_it_died_or_settings_changed(server, spark) -> Non
     second = find_jvm(server.process.pid)
     assert second != first
     server.configuration["spark"] = json.dumps({"spark.sql.shuffle.partitions": 3})
-    assert server.describe("shop", "died").table == told
+    assert server.describe("shop", "died").table == description
     assert find_jvm(server.process.pid) not in {first, second}

@@ -65,8 +65,8 @@ class Version:
     active: bool = True
 
     def cells(self) -> list[Cell]:
-        told = [text(self.start), text(self.end), str(self.active).lower(), text(at(999))]
-        return [self.id, self.a, self.b, *told]
+        period = [text(self.start), text(self.end), str(self.active).lower(), text(at(999))]
+        return [self.id, self.a, self.b, *period]
 
 
 @dataclass
@@ -94,7 +94,7 @@ class Sync:
         gone: list[list[Cell]] = [
             [row, NULL, NULL, NULL, text(end), NULL, NULL] for row, end in self.deleted.items()
         ]
-        told: list[tuple[FileKind, list[str], list[list[Cell]]]] = [
+        operations: list[tuple[FileKind, list[str], list[list[Cell]]]] = [
             (FileKind.DELETE, COLUMNS, gone),
             (FileKind.UPDATE, COLUMNS, [version.cells() for version in self.updated]),
             (FileKind.REPLACE, COLUMNS[::-1], [each.cells()[::-1] for each in self.replaced]),
@@ -102,7 +102,7 @@ class Sync:
         ]
         return [
             destination.file(kind, columns, rows[half::2])
-            for kind, columns, rows in told
+            for kind, columns, rows in operations
             for half in (0, 1)
             if rows[half::2]
         ]
@@ -114,8 +114,8 @@ Model = dict[tuple[str, datetime], Version]
 def after(model: Model, sync: Sync) -> Model:
     """Return the table after a batch, by the steps of Fivetran's guide, row by row."""
     table = dict(model)
-    said = {(each.id, each.start) for each in (*sync.replaced, *sync.updated)}
-    last = {row: base(model, row, start, said) for row, start in sync.first.items()}
+    changed = {(each.id, each.start) for each in (*sync.replaced, *sync.updated)}
+    last = {row: base(model, row, start, changed) for row, start in sync.first.items()}
     for row, start in sync.earliest.items():
         for key in [key for key in table if key[0] == row and key[1] >= start]:
             del table[key]
@@ -137,12 +137,12 @@ def after(model: Model, sync: Sync) -> Model:
 
 
 def base(
-    model: Model, row: str, first: datetime, said: AbstractSet[tuple[str, datetime]]
+    model: Model, row: str, first: datetime, changed: AbstractSet[tuple[str, datetime]]
 ) -> Version | None:
     """Return the version whose values the first update of a row keeps."""
     versions = sorted((each for each in model.values() if each.id == row), key=lambda v: v.start)
     again = [each for each in versions if each.start == first]
-    active = [each for each in versions if each.active and (row, each.start) not in said]
+    active = [each for each in versions if each.active and (row, each.start) not in changed]
     earlier = [each for each in versions if each.start < first]
     return next(reversed(again or active or earlier), None)
 
@@ -178,7 +178,7 @@ def content(destination: DestinationTables) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in wanted.collect())
 
 
-def told(versions: Iterable[Version]) -> list[tuple[Any, ...]]:
+def format_versions(versions: Iterable[Version]) -> list[tuple[Any, ...]]:
     def spelled(instant: datetime) -> str:
         whole = instant.strftime("%Y-%m-%d %H:%M:%S")
         digits = f"{instant.microsecond:06}".rstrip("0")
@@ -205,7 +205,7 @@ def test_versions_start_and_end_as_the_files_declare(destination: DestinationTab
     )
     assert write(destination, first) == BatchResult(7, 2)
     model = after({}, first)
-    assert content(destination) == told(model.values())
+    assert content(destination) == format_versions(model.values())
     second = Sync(
         replaced=[
             Version("3", at(5), "whole", "30", at(6) - JUST_BEFORE, active=False),
@@ -224,15 +224,15 @@ def test_versions_start_and_end_as_the_files_declare(destination: DestinationTab
     model = after(model, second)
     before, files = destination.commits("versions"), second.files(destination)
     write(destination, files)
-    assert content(destination) == told(model.values())
+    assert content(destination) == format_versions(model.values())
     assert destination.commits("versions") == before + 1
     write(destination, files)  # the answer was lost
-    assert content(destination) == told(model.values())
+    assert content(destination) == format_versions(model.values())
 
     third = Sync(updated=[Version("1", at(4), "came late", UNMODIFIED)], deleted={"6": at(11)})
     model = after(model, third)
     write(destination, third)
-    assert content(destination) == told(model.values())
+    assert content(destination) == format_versions(model.values())
 
 
 def test_table_without_history_columns_or_keys_is_rejected(destination: DestinationTables) -> None:
@@ -262,7 +262,7 @@ def test_random_batches_give_the_table_of_the_guide(
         files = sync.files(destination)
         for _ in range(rng.choice((1, 2))):
             write(destination, files)
-            assert content(destination) == told(model.values()), (seed, number, sync)
+            assert content(destination) == format_versions(model.values()), (seed, number, sync)
 
 
 def make_batch(rng: random.Random, number: int) -> Sync:

@@ -61,9 +61,9 @@ TYPES = {
 ALL = FivetranSchema(
     tuple(
         DestinationColumn(
-            name, told[0], name == "id", (38, 37) if name == "decimal" else None, f"{name}_"
+            name, type_[0], name == "id", (38, 37) if name == "decimal" else None, f"{name}_"
         )
-        for name, told in TYPES.items()
+        for name, type_ in TYPES.items()
     )
 )
 NAMES = [column.name for column in ALL.columns]
@@ -102,8 +102,8 @@ def in_order(frame: DataFrame) -> list[dict[str, object]]:
 
 def test_every_type_is_read_exactly(spark: SparkSession, files: Files) -> None:
     """F40: also the bounds of dates and numbers, and null."""
-    told: list[Cell] = [each[2] for each in TYPES.values()]
-    file = files.file(FileKind.REPLACE, NAMES, told, ["7", *[NULL] * (len(NAMES) - 1)])
+    cells: list[Cell] = [each[2] for each in TYPES.values()]
+    file = files.file(FileKind.REPLACE, NAMES, cells, ["7", *[NULL] * (len(NAMES) - 1)])
     validate_files([file], PARAMS, ALL)
     frame = read_files(spark, [file], PARAMS, ALL)
     types = dict(frame.dtypes)

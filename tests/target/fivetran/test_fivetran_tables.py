@@ -159,10 +159,10 @@ def test_tables_of_a_new_schema_in_a_catalog_can_be_created_concurrently(
         namespaces_as_databases=True,
     )
 
-    def told(spark: SparkSession) -> None:
+    def add_other_catalog(spark: SparkSession) -> None:
         add_catalog(spark, "theirs", type="hadoop", warehouse=to_spark_uri(str(tmp_path / "ice")))
 
-    settings: Iterable[Any] = () if table_format == "delta" else (told,)
+    settings: Iterable[Any] = () if table_format == "delta" else (add_other_catalog,)
     create_concurrently(spark_session, options, *settings)
 
 

@@ -25,8 +25,8 @@ def test_tester_finds_no_violated_rule_in_target_spark(
     program = [sys.executable, "-m", "target_spark"]
     servers = Servers("DestinationConnector", findings, program)
     settings = {"path": str(tmp_path / "lake"), "format": table_format}
-    said: list[str] = []
-    DestinationTester(servers, settings, said.append).run()
+    lines: list[str] = []
+    DestinationTester(servers, settings, lines.append).run()
     assert list(findings.lines()) == []
-    assert "Tables are changed" in said
+    assert "Tables are changed" in lines
     assert MARKER not in capfd.readouterr().err

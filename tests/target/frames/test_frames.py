@@ -187,8 +187,8 @@ def test_bad_value_is_reported_with_its_path_at_any_depth(spooled: Spooled):
     for n, (raw, path) in enumerate(cases):
         assert bad[n].raw == raw
         # Values that JSON's reader rejects are reported by column, all others by path.
-        told = {path, path.partition(".")[0].partition("[")[0], f"{path}[]", f"{path}.x"}
-        assert any(reason.partition(":")[0] in told for reason in bad[n].reasons), (
+        names = {path, path.partition(".")[0].partition("[")[0], f"{path}[]", f"{path}.x"}
+        assert any(reason.partition(":")[0] in names for reason in bad[n].reasons), (
             raw,
             bad[n].reasons,
         )

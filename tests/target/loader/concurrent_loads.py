@@ -97,8 +97,8 @@ class ConcurrentLoad:
 
     def check_report(self, rows: int) -> None:
         """Check that the report of an append counts these rows as written and inserted."""
-        told = json.loads((self.folder / "report").read_bytes())["streams"]["t"]
-        assert (told["received"], told["written"], told["inserted"]) == (rows, rows, rows)
+        report = json.loads((self.folder / "report").read_bytes())["streams"]["t"]
+        assert (report["received"], report["written"], report["inserted"]) == (rows, rows, rows)
 
     def check_end(self, rows: int, *, may_fail: str = "") -> None:
         """Check that the process ended with its last state, or with an error.
@@ -133,8 +133,8 @@ def append_theirs(table: Path, rows: range, mode: Any = "append") -> None:
     """Append rows as another tool does, with the tool's name in the commit."""
     count = len(rows)
     data = {"id": list(rows), "who": [THEIRS] * count, "text": [THEIRS] * count}
-    said = CommitProperties(custom_metadata={"tool": THEIRS})
-    write_deltalake(table, pa.table(data, schema=_COLUMNS), mode=mode, commit_properties=said)
+    properties = CommitProperties(custom_metadata={"tool": THEIRS})
+    write_deltalake(table, pa.table(data, schema=_COLUMNS), mode=mode, commit_properties=properties)
 
 
 def make_theirs(table: Path, rows: range) -> None:

@@ -429,8 +429,8 @@ class Scenario:
         """Check that each version is there once, in order, and ends where the next one begins."""
         for k in range(KEYS):
             line = [version for version in versions if version.k == k]
-            told = [version.i for version in line]
-            assert told == sorted(set(told)), f"versions of {k}: {told}"
+            results = [version.i for version in line]
+            assert results == sorted(set(results)), f"versions of {k}: {results}"
             ends = [version[VALID_FROM] for version in line[1:]]
             assert [version[VALID_TO] for version in line[:-1]] == ends
             assert [version[IS_CURRENT] for version in line[:-1]] == [False] * len(ends)

@@ -33,16 +33,16 @@ def check_counts(report: dict[str, Any], before: dict[str, int], folder: Path) -
         AssertionError: rows are missing or duplicated.
     """
     now = count_rows(folder)
-    for stream, told in report["streams"].items():
-        assert told["received"] == told["written"] + told["quarantined"], (stream, told)
-        name = Path(told["table"]).name
-        if told["commits"] and name in now:
+    for stream, counts in report["streams"].items():
+        assert counts["received"] == counts["written"] + counts["quarantined"], (stream, counts)
+        name = Path(counts["table"]).name
+        if counts["commits"] and name in now:
             if (folder / name / "_manifest.json").exists():
                 assert sorted(_listed_files(folder / name)) == sorted(_parquet_files(folder / name))
             more = now[name] - before.get(name, 0)
-            is_told = more == told["inserted"] - told["deleted"]
-            was_replaced = now[name] == told["inserted"]
-            assert is_told or was_replaced, (stream, told, before, now)
+            is_counted = more == counts["inserted"] - counts["deleted"]
+            was_replaced = now[name] == counts["inserted"]
+            assert is_counted or was_replaced, (stream, counts, before, now)
 
 
 @dataclass

@@ -92,9 +92,9 @@ def test_failed_program_ends_a_complete_load_with_exit_code_1(tmp_path: Path) ->
     done = run(tmp_path, LOAD, after_load=[python(code)], report=str(report), **WITHOUT_SPARK)
     assert done.returncode == 1
     assert done.stdout == b"1\n"
-    told = done.stderr.decode()
-    assert "failed: exit code 3; its standard error ends: bad model, password=" in told
-    assert "hunter2" not in told.replace("password=hunter2', file", "")
+    errors = done.stderr.decode()
+    assert "failed: exit code 3; its standard error ends: bad model, password=" in errors
+    assert "hunter2" not in errors.replace("password=hunter2', file", "")
     found = json.loads(report.read_bytes())
     assert found["complete"]
     assert "exit code 3" in found["remarks"][0]

@@ -252,8 +252,8 @@ def test_files_are_deleted_after_their_commit_only_by_option(
     assert not path.exists()
     assert delta.rows("a") == [(1,), (1,)]
     named = lines(path, {"id": "x"})
-    for limit, told in ((0, "max_quarantined"), (None, "none of its rows could be written")):
-        with pytest.raises(QuarantineError, match=told):
+    for limit, message in ((0, "max_quarantined"), (None, "none of its rows could be written")):
+        with pytest.raises(QuarantineError, match=message):
             delta.load(
                 schema("a", ID),
                 batch("a", named),
@@ -410,9 +410,11 @@ def test_parquet_values_are_loaded_like_json_values(delta: Warehouse, tmp_path: 
         '"x"',
     ]
     assert found["day"] == date(2024, 1, 2)
-    (told,) = delta.read("a").selectExpr("string(at)", "string(zoned)", "string(text_at)").collect()
-    assert told["at"] == told["zoned"] == "2024-01-02 03:04:05.000006"
-    assert told["text_at"] == "2024-01-02 03:04:05"
+    (instants,) = (
+        delta.read("a").selectExpr("string(at)", "string(zoned)", "string(text_at)").collect()
+    )
+    assert instants["at"] == instants["zoned"] == "2024-01-02 03:04:05.000006"
+    assert instants["text_at"] == "2024-01-02 03:04:05"
     assert [value for name, value in found.items() if name.startswith("a.b")] == ["odd"]
 
 
@@ -484,7 +486,7 @@ def feed_and_finish(loader: Loader, *messages: dict[str, Any]) -> None:
 def test_unreadable_file_is_an_error_after_the_states_before_it(
     delta: Warehouse, tmp_path: Path
 ) -> None:
-    for number, (name, encoding, said) in enumerate(faulty(tmp_path)):
+    for number, (name, encoding, message) in enumerate(faulty(tmp_path)):
         loader, spool = delta.open()
         stream = f"s{number}"
         if number in {0, 10}:  # rejected by the loader, and by Spark
@@ -492,7 +494,7 @@ def test_unreadable_file_is_an_error_after_the_states_before_it(
         feed(loader, schema(stream, ID))
         good = lines(tmp_path / "good.jsonl", {"id": 1})
         manifest = (good, str(tmp_path / name)) if encoding == JSONL else (str(tmp_path / name),)
-        with pytest.raises((FilesError, UnsupportedError), match=f"(?s)Stream {stream}.*{said}"):
+        with pytest.raises((FilesError, UnsupportedError), match=f"(?s)Stream {stream}.*{message}"):
             feed_and_finish(loader, batch(stream, *manifest, encoding=encoding), state("behind"))
         loader.close()
         spool.close()
@@ -522,12 +524,14 @@ def test_file_with_too_long_lines_is_rejected_before_spark_reads_it(
     delta: Warehouse, tmp_path: Path
 ) -> None:
     """SEC13: the error names the file, the limit and its setting; earlier rows are loaded."""
-    for number, (name, encoding, said) in enumerate(too_large(tmp_path)):
+    for number, (name, encoding, message) in enumerate(too_large(tmp_path)):
         loader, spool = delta.open(batch_max_line_bytes=1000)
         stream, named = f"s{number}", str(tmp_path / name)
         feed(loader, schema("before", ID), record("before", id=number), state(number))
         feed(loader, schema(stream, ID))
-        with pytest.raises(FilesError, match=rf"(?s)Stream {stream}.*{said}.*batch_max_line_bytes"):
+        with pytest.raises(
+            FilesError, match=rf"(?s)Stream {stream}.*{message}.*batch_max_line_bytes"
+        ):
             feed_and_finish(loader, batch(stream, named, encoding=encoding), state("behind"))
         loader.close()
         spool.close()

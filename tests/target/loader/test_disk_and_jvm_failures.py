@@ -150,9 +150,9 @@ def test_full_table_disk_is_an_error_and_the_next_run_resumes(
     how = {"path": str(small_disk), "format": form, "flush_rows": 1}
     done = run(tmp_path, b"".join([text_schema(), *rows]), **how)
     assert done.returncode == 1
-    said = done.stderr.decode()
-    assert f"No space is left for table a ({small_disk}/a): No space left on device" in said
-    assert "Traceback" not in said
+    errors = done.stderr.decode()
+    assert f"No space is left for table a ({small_disk}/a): No space left on device" in errors
+    assert "Traceback" not in errors
     covered = int(done.stdout.split()[-1])
     assert 0 < covered < 10
     place = spark.read.format(form).load(f"file://{small_disk}/a")
@@ -176,10 +176,10 @@ def test_full_spool_disk_is_an_error_after_the_committed_states(
         with contextlib.suppress(BrokenPipeError):
             target.send(text_record(3, 9_000_000))
         assert target.end() == 1
-        said = target.errors.decode()
-        assert f"No space is left for rows that wait ({small_disk}" in said
-        assert "set staging" in said
-        assert "Traceback" not in said
+        errors = target.errors.decode()
+        assert f"No space is left for rows that wait ({small_disk}" in errors
+        assert "set staging" in errors
+        assert "Traceback" not in errors
         assert target.lines == [b"2\n"]
     assert ids(spark, tmp_path) == [1, 2]
     assert not [*small_disk.iterdir()]

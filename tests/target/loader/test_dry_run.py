@@ -66,18 +66,18 @@ def test_dry_run_writes_nothing_and_reports_the_changes(
     warehouse = make(format)
     described = schema("a", ID_AND_NAME)
     rows = record("a", id=1, name="x"), record("a", id=2, name="y"), record("a", id="no")
-    said = dry_run(warehouse, described, *rows, state(1))
-    assert said["notes"] == ["table a would be created: `id` bigint, `name` string"]
-    assert (said["received"], said["written"], said["quarantined"]) == (3, 2, 1)
+    report = dry_run(warehouse, described, *rows, state(1))
+    assert report["notes"] == ["table a would be created: `id` bigint, `name` string"]
+    assert (report["received"], report["written"], report["quarantined"]) == (3, 2, 1)
     assert not warehouse.folder.exists()
     warehouse.load(described, *rows[:2], state(1))
     grown = schema("a", {**ID_AND_NAME, "on": DAY, "id": {"type": "string"}})
-    said = dry_run(warehouse, described, *rows[:2], grown, record("a", id="3", on="2024-01-01"))
-    assert said["written"] == 3
-    told = "; ".join(said["notes"])
-    assert "column on is now date" in told
-    assert "column id__string is now string, beside id" in told
-    assert {change["column"] for change in said["changes"]} == {"on", "id__string"}
+    report = dry_run(warehouse, described, *rows[:2], grown, record("a", id="3", on="2024-01-01"))
+    assert report["written"] == 3
+    text = "; ".join(report["notes"])
+    assert "column on is now date" in text
+    assert "column id__string is now string, beside id" in text
+    assert {change["column"] for change in report["changes"]} == {"on", "id__string"}
     # The run itself makes the reported changes.
     warehouse.load(described, *rows[:2], grown, record("a", id="3", on="2024-01-01"))
     assert {"id", "name", "on", "id__string"} == set(warehouse.read("a").columns)
@@ -90,11 +90,11 @@ def test_dry_upsert_counts_inserted_and_updated_rows(
     warehouse = make(format)
     described = schema("a", ID_AND_NAME, "id")
     rows = [record("a", id=n % 5, name=str(n)) for n in range(7)]
-    said = dry_run(warehouse, described, *rows)
-    assert (said["written"], said["inserted"], said["updated"]) == (7, 5, 0)
+    report = dry_run(warehouse, described, *rows)
+    assert (report["written"], report["inserted"], report["updated"]) == (7, 5, 0)
     warehouse.load(described, *rows, state(1))
-    said = dry_run(warehouse, described, record("a", id=4, name="x"), record("a", id=5, name="y"))
-    assert (said["inserted"], said["updated"]) == (1, 1)
+    report = dry_run(warehouse, described, record("a", id=4, name="x"), record("a", id=5, name="y"))
+    assert (report["inserted"], report["updated"]) == (1, 1)
 
 
 @pytest.mark.parametrize("format", ["delta", "iceberg", "parquet"])
@@ -104,10 +104,10 @@ def test_dry_overwrite_and_full_refresh_leave_the_table(
     warehouse = make(format)
     warehouse.load(schema("a", ID), record("a", id=1), state(1))
     for wish in ({"write_mode": "overwrite"}, {"full_refresh": ["a"]}):
-        said = dry_run(warehouse, schema("a", ID), record("a", id=2), state(2), **wish)
-        assert said["written"] == 1
-    said = dry_run(warehouse, schema("a", ID), state(2), full_refresh=["a"])
-    assert said["written"] == 0
+        report = dry_run(warehouse, schema("a", ID), record("a", id=2), state(2), **wish)
+        assert report["written"] == 1
+    report = dry_run(warehouse, schema("a", ID), state(2), full_refresh=["a"])
+    assert report["written"] == 0
     assert warehouse.rows("a") == [(1,)]
     with pytest.raises(IncompleteError):
         dry_run(warehouse, schema("a", ID), record("a", id=2), full_refresh=["a"])
@@ -115,11 +115,11 @@ def test_dry_overwrite_and_full_refresh_leave_the_table(
 
 def test_dry_run_counts_rows_of_old_versions_as_deleted(delta: Warehouse) -> None:
     new = schema("a", ID, "id")
-    said = dry_run(delta, new, versioned("a", 1, id=1), activate("a", 1), state(1))
-    assert said["deleted"] == 0
+    report = dry_run(delta, new, versioned("a", 1, id=1), activate("a", 1), state(1))
+    assert report["deleted"] == 0
     delta.load(new, record("a", id=7), state(1))
-    said = dry_run(delta, new, versioned("a", 1, id=1), activate("a", 1), state(1))
-    assert said["deleted"] == 1
+    report = dry_run(delta, new, versioned("a", 1, id=1), activate("a", 1), state(1))
+    assert report["deleted"] == 1
     both = versioned("a", 1, id=1), versioned("a", 1, id=2)
     delta.load(new, *both, activate("a", 1), state(1), hard_delete=True)
     for hard in (True, False):
@@ -135,13 +135,13 @@ def test_dry_writer_has_the_capabilities_of_its_format() -> None:
 def test_scd2_has_a_dry_run(delta: Warehouse) -> None:
     described = schema("a", ID_AND_NAME, "id")
     for _ in range(2):
-        said = dry_run(delta, described, record("a", id=1, name="x"), write_mode="scd2")
-        assert said["written"] == 1
+        report = dry_run(delta, described, record("a", id=1, name="x"), write_mode="scd2")
+        assert report["written"] == 1
         delta.load(described, record("a", id=1, name="w"), state(1), write_mode="scd2")
 
 
 def test_dry_run_applies_schema_changes_to_later_batches(delta: Warehouse) -> None:
-    said = dry_run(
+    report = dry_run(
         delta,
         schema("a", ID),
         record("a", id=1),
@@ -150,9 +150,9 @@ def test_dry_run_applies_schema_changes_to_later_batches(delta: Warehouse) -> No
         record("a", id=3, n=1),
         flush_rows=1,
     )
-    assert said["commits"] == 3
-    assert [change["column"] for change in said["changes"]] == ["n"]
-    assert len(said["notes"]) == 2
+    assert report["commits"] == 3
+    assert [change["column"] for change in report["changes"]] == ["n"]
+    assert len(report["notes"]) == 2
 
 
 def test_dry_run_fails_if_the_run_would_fail(delta: Warehouse) -> None:
@@ -163,8 +163,8 @@ def test_dry_run_fails_if_the_run_would_fail(delta: Warehouse) -> None:
 def test_dry_run_creates_no_database(delta: Warehouse) -> None:
     delta.load(schema("a", ID), record("a", id=1), state(1))
     config = {"database": "dry_lake"}
-    said = dry_run(delta, schema("a", ID_AND_NAME), record("a", id=2), **config)
-    assert said["notes"] == ["column name is now string"]
+    report = dry_run(delta, schema("a", ID_AND_NAME), record("a", id=2), **config)
+    assert report["notes"] == ["column name is now string"]
     assert not delta.spark.catalog.databaseExists("dry_lake")
 
 
@@ -172,8 +172,8 @@ def test_dry_run_skips_maintenance_and_layout_changes(delta: Warehouse) -> None:
     for number in range(2):
         delta.load(schema("a", ID), record("a", id=number), state(number))
     care = {"compact": True, "retain_days": 7, "partition_by": ["id"]}
-    said = dry_run(delta, schema("a", ID_AND_NAME), record("a", id=2), **care)
-    assert "neither partitioned nor clustered, which is not changed" in "; ".join(said["notes"])
+    report = dry_run(delta, schema("a", ID_AND_NAME), record("a", id=2), **care)
+    assert "neither partitioned nor clustered, which is not changed" in "; ".join(report["notes"])
 
 
 def test_replay_rejects_dry_run(tmp_path: Path) -> None:
@@ -190,15 +190,15 @@ def test_dry_run_of_the_command_creates_no_files_and_emits_no_state(tmp_path: Pa
         report=str(tmp_path / "report.json"),
         streams={"elsewhere": {"write_mode": "append"}},
     )
-    said = done.stderr.decode()
-    assert done.returncode == 0, said
+    errors = done.stderr.decode()
+    assert done.returncode == 0, errors
     assert done.stdout == b""
     assert not (tmp_path / "tables").exists()
-    assert "dry run: nothing was written" in said
-    told = json.loads((tmp_path / "report.json").read_text())
-    assert told["dry_run"] is True
-    assert told["complete"] is True
-    assert told["states"] == 0
-    assert told["streams"]["a"]["written"] == 1
-    assert told["remarks"] == ["The settings name a stream elsewhere, which is not in the input"]
-    assert told["remarks"][0] in said
+    assert "dry run: nothing was written" in errors
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["dry_run"] is True
+    assert report["complete"] is True
+    assert report["states"] == 0
+    assert report["streams"]["a"]["written"] == 1
+    assert report["remarks"] == ["The settings name a stream elsewhere, which is not in the input"]
+    assert report["remarks"][0] in errors

@@ -30,10 +30,10 @@ def test_killed_jvm_logs_one_message_without_stack_traces(tmp_path: Path, form: 
         assert jvm is not None
         os.kill(jvm, signal.SIGKILL)
         assert target.end() == 1
-        said = target.errors.decode()
-    assert said.count(WORDS) >= 1
+        errors = target.errors.decode()
+    assert errors.count(WORDS) >= 1
     for noise in ("Traceback", "py4j", "Py4J", "Errno", "Connection refused", "Unable to cleanly"):
-        assert noise not in said, said
+        assert noise not in errors, errors
     wait_for_no_processes(tmp_path)
 
 
@@ -63,8 +63,8 @@ def gone(no_other_jvm: None) -> Iterator[list[bool]]:
 
 def logged(error: Exception, path: str = "/lib/py4j/java_gateway.py", name: str = "") -> None:
     """Log an error as py4j does, with the root logger or its own."""
-    told = (type(error), error, None)
-    record = logging.LogRecord(name, logging.ERROR, path, 1, "while sending", None, told)
+    raised = (type(error), error, None)
+    record = logging.LogRecord(name, logging.ERROR, path, 1, "while sending", None, raised)
     logging.getLogger(name).handle(record)
 
 

@@ -70,10 +70,14 @@ def test_report_file_is_private_and_symbolic_links_are_not_followed(
 def test_report_contains_all_counts(tmp_path: Path) -> None:
     make_report().save(tmp_path / "deep" / "report.json")
     (file,) = (tmp_path / "deep").iterdir()
-    told = json.loads(file.read_text())
-    assert (told["outcome"], told["complete"]) == ("complete", True)
-    assert (told["states_received"], told["states"], told["last_state_released"]) == (1, 1, True)
-    assert told["streams"]["orders"] == {
+    document = json.loads(file.read_text())
+    assert (document["outcome"], document["complete"]) == ("complete", True)
+    assert (document["states_received"], document["states"], document["last_state_released"]) == (
+        1,
+        1,
+        True,
+    )
+    assert document["streams"]["orders"] == {
         "table": "orders_1",
         "place": "/lake/orders_1",
         "received": 1234,
@@ -167,8 +171,8 @@ def test_redactor_hides_values_of_secret_settings() -> None:
         "path": "s3a://bucket",
     }
     hide = make_redactor(config)
-    said = "append s3cr3t AKIA one1 x at https://user:pass@host/?token=abc&b=1 (s3a://bucket)"
-    assert hide(said) == "append *** *** *** x at https://***@host/?token=***&b=1 (s3a://bucket)"
+    text = "append s3cr3t AKIA one1 x at https://user:pass@host/?token=abc&b=1 (s3a://bucket)"
+    assert hide(text) == "append *** *** *** x at https://***@host/?token=***&b=1 (s3a://bucket)"
     assert make_redactor({})("nothing") == "nothing"
 
 
@@ -194,19 +198,23 @@ ROW = b"".join(
 def test_run_with_invalid_settings_writes_a_report(tmp_path: Path) -> None:
     done = run(tmp_path, b"", flush_rows=0)
     assert done.returncode == 1
-    told = json.loads((tmp_path / "report.json").read_text())
-    assert told["complete"] is False
-    assert "flush_rows" in told["outcome"]
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["complete"] is False
+    assert "flush_rows" in report["outcome"]
 
 
 def test_run_without_java_writes_a_report_without_secrets(tmp_path: Path) -> None:
     secret = {"spark.hadoop.fs.s3a.secret.key": "nowhere"}  # no message contains it
     done = run(tmp_path, ROW, spark=secret, job="nowhere's")
     assert done.returncode == 1
-    told = json.loads((tmp_path / "report.json").read_text())
-    assert "No Java" in told["outcome"]
-    assert (told["states_received"], told["states"], told["last_state_released"]) == (1, 0, False)
-    assert told["streams"]["a"]["received"] == 1
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert "No Java" in report["outcome"]
+    assert (report["states_received"], report["states"], report["last_state_released"]) == (
+        1,
+        0,
+        False,
+    )
+    assert report["streams"]["a"]["received"] == 1
     metrics = [line for line in done.stderr.decode().splitlines() if "METRIC: " in line]
     point = json.loads(metrics[-1].partition("METRIC: ")[2])
     assert (point["metric"], point["tags"]["status"]) == ("job_duration", "failed")
@@ -240,8 +248,8 @@ def test_run_reports_changes_and_logs_commit_metrics(
     assert (change["column"], change["type"].lower(), change["beside"]) == (
         *("name__string", "string", "name"),
     )
-    told = warehouse.report.as_dict()
-    assert (told["states_received"], told["last_state_released"]) == (1, True)
+    report = warehouse.report.as_dict()
+    assert (report["states_received"], report["last_state_released"]) == (1, True)
     points = [json.loads(text[8:]) for text in caplog.messages if text.startswith("METRIC: ")]
     counted = [p["value"] for p in points if p["metric"] == "record_count"]
     assert counted == [2, 2]

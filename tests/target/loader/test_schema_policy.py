@@ -29,15 +29,15 @@ def kinds(warehouse: Warehouse, stream: str) -> list[tuple[str, str, str | None]
 
 def refused(warehouse: Warehouse, *messages: dict[str, Any], **config: Any) -> str:
     """Load messages, expect that a schema is refused, and return the error."""
-    with pytest.raises(SchemaChangeError) as told:
+    with pytest.raises(SchemaChangeError) as caught:
         warehouse.load(*messages, **config)
-    return str(told.value)
+    return str(caught.value)
 
 
 def test_schema_in_the_middle_of_a_run_is_refused_after_the_rows_before_it(
     warehouse: Warehouse,
 ) -> None:
-    told = refused(
+    message = refused(
         warehouse,
         schema("a", ID),
         schema("b", ID),
@@ -49,10 +49,10 @@ def test_schema_in_the_middle_of_a_run_is_refused_after_the_rows_before_it(
         state(2),
         on_schema_change="fail",
     )
-    assert told.startswith(f"The schema of stream a does not fit table a ({warehouse.folder}/a)")
-    assert "column id is bigint in the table and string in the schema" in told
-    assert "column name (string) is not in the table" in told
-    assert "streams, a, on_schema_change" in told
+    assert message.startswith(f"The schema of stream a does not fit table a ({warehouse.folder}/a)")
+    assert "column id is bigint in the table and string in the schema" in message
+    assert "column name (string) is not in the table" in message
+    assert "streams, a, on_schema_change" in message
     assert warehouse.states == [1]
     assert warehouse.rows("a") == warehouse.rows("b") == [(1,)]
     assert kinds(warehouse, "a") == [("refuse", "id", "bigint"), ("refuse", "name", None)]
@@ -90,8 +90,8 @@ def test_second_column_is_refused_under_widen_and_a_new_one_is_added(
     policy = {"streams": {"a": {"on_schema_change": "widen"}}}
     warehouse.load(schema("a", ID), record("a", id=1), **policy)
     warehouse.load(schema("a", PLUS_NAME), record("a", id=2, name="x"), **policy)
-    told = refused(warehouse, schema("a", TEXT_ID), record("a", id="3"), state(1), **policy)
-    assert "which on_schema_change: widen protects: column id is bigint" in told
+    message = refused(warehouse, schema("a", TEXT_ID), record("a", id="3"), state(1), **policy)
+    assert "which on_schema_change: widen protects: column id is bigint" in message
     assert warehouse.rows("a", "id", "name") == [(1, None), (2, "x")]
     assert warehouse.states == []
 
@@ -109,8 +109,8 @@ def delta_table(spark_session: Session, spark: SparkSession, tmp_path: Path) -> 
 def test_dry_run_ends_with_the_error_of_a_load(delta_table: Warehouse) -> None:
     delta_table.load(schema("a", ID), record("a", id=1))
     again = (schema("a", PLUS_NAME), record("a", id=2, name="x"))
-    told = refused(delta_table, *again, on_schema_change="fail", dry_run=True)
-    assert told == refused(delta_table, *again, on_schema_change="fail")
+    message = refused(delta_table, *again, on_schema_change="fail", dry_run=True)
+    assert message == refused(delta_table, *again, on_schema_change="fail")
 
 
 @pytest.mark.thorough

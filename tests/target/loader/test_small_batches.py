@@ -325,9 +325,9 @@ def test_row_that_does_not_fit_is_quarantined_by_spark(
     assert states == [1]
     assert by_delta_rs.rows("a", "id") == [(1,), (3,)]
     assert by_delta_rs.counts("a")["quarantined"] == 1
-    told = [text for text in caplog.messages if "committed by Spark" in text]
-    assert told
-    assert secret not in told[0]
+    messages = [text for text in caplog.messages if "committed by Spark" in text]
+    assert messages
+    assert secret not in messages[0]
 
 
 @pytest.mark.spark

@@ -276,7 +276,7 @@ def is_state(event: Event) -> TypeGuard[Checkpoint]:
 
 def get_due_deletion(sequence: list[Event], place: int) -> set[int]:
     """Return the version whose activation must be applied before a state at this index."""
-    told = [
+    results = [
         e.version
         for e in sequence[:place]
         if isinstance(e, ActivateVersion) and e.stream == VERSIONED
@@ -287,7 +287,7 @@ def get_due_deletion(sequence: list[Event], place: int) -> set[int]:
             versions.record_rows(event.version)
         elif isinstance(event, ActivateVersion) and event.stream == VERSIONED:
             versions.activate(event.version)
-    return set() if versions.may_delete_current_rows else set(told[-1:])
+    return set() if versions.may_delete_current_rows else set(results[-1:])
 
 
 def get_superseded(sequence: list[Event], place: int) -> set[int]:

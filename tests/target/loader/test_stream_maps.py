@@ -177,7 +177,7 @@ def test_batch_files_are_accepted_only_for_unmapped_streams() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stream_map", "error", "said"),
+    ("stream_map", "error", "message"),
     [
         ({"x": "nope(id)"}, MapExpressionError, "property 'x' in the map of stream 'a'"),
         ({"x": "id +"}, MapExpressionError, "property 'x' in the map of stream 'a'"),
@@ -187,9 +187,9 @@ def test_batch_files_are_accepted_only_for_unmapped_streams() -> None:
     ],
 )
 def test_invalid_stream_map_fails_at_the_schema(
-    stream_map: dict[str, Any], error: type[Exception], said: str
+    stream_map: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         mapped({"stream_maps": {"a": stream_map}}, DESCRIBED)
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from tests.target.loader.table_counts import checked_counts
 
-TOLD = {"table": "a", "received": 2, "written": 2, "quarantined": 0, "commits": 1}
+REPORTED = {"table": "a", "received": 2, "written": 2, "quarantined": 0, "commits": 1}
 
 
-def load(folder: Path, rows: int, *, listed: bool = True, code: int = 0, **told: int) -> None:
+def load(folder: Path, rows: int, *, listed: bool = True, code: int = 0, **reported: int) -> None:
     """Add rows to a table and report two of them, as a process of the target."""
-    counts = {**TOLD, "inserted": 2, "deleted": 0, **told}
+    counts = {**REPORTED, "inserted": 2, "deleted": 0, **reported}
     with checked_counts(folder) as ended:
         table = folder / "a"
         table.mkdir(parents=True, exist_ok=True)

@@ -93,12 +93,12 @@ def read_rows(spark: SparkSession, folder: str, case: Case) -> tuple[list[tuple[
 def test_invalid_input_is_an_error_that_names_the_cause(
     name: str, spark_session: Session, spark: SparkSession, tmp_path: Path
 ) -> None:
-    lines, said = REFUSED[name]
+    lines, expected_error = REFUSED[name]
     loader, spool = Warehouse(spark_session, spark, tmp_path / "tables").open()
     events = SingerReader().feed(lines_of(Case("a", (*GOOD_START, *lines), [])))
     for _ in GOOD_START:
         loader.process_event(next(events))
-    with pytest.raises((InvalidInputLine, SingerSDKError, UnsupportedError), match=said):
+    with pytest.raises((InvalidInputLine, SingerSDKError, UnsupportedError), match=expected_error):
         deque(map(loader.process_event, events))
     loader.close()
     spool.close()

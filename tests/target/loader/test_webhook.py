@@ -86,9 +86,9 @@ def test_refusal_is_a_warning_without_the_url(
 
 
 def test_url_of_another_scheme_is_refused_and_not_shown() -> None:
-    with pytest.raises(ConfigValidationError, match="webhook") as told:
+    with pytest.raises(ConfigValidationError, match="webhook") as caught:
         TargetSpark(config={"path": "x", "webhook": f"ftp://host/{TOKEN}"})
-    assert TOKEN not in str(told.value)
+    assert TOKEN not in str(caught.value)
 
 
 @pytest.mark.thorough

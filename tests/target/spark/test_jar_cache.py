@@ -53,10 +53,10 @@ def test_every_jar_has_a_hash_and_the_version_of_the_script() -> None:
 def test_different_jar_with_a_published_name_is_rejected(tmp_path: Path) -> None:
     """SEC19: a different jar with the name of a published one is rejected."""
     jars = put_jars(tmp_path, DELTA)
-    said = refused(tmp_path)
-    assert str(jars[0]) in said
-    assert SHA256[DELTA[0]] in said
-    assert f"Remove the folder {tmp_path}" in said
+    message = refused(tmp_path)
+    assert str(jars[0]) in message
+    assert SHA256[DELTA[0]] in message
+    assert f"Remove the folder {tmp_path}" in message
     check = doctor._tried("jars", lambda: doctor._jars(given(tmp_path)))
     assert (check.verdict, str(jars[0]) in check.text) == ("failed", True)
 
@@ -86,10 +86,10 @@ def test_cache_writable_by_others_is_rejected(cache: Path, place: str, mode: int
     places = {"parent": cache.parent, "cache": cache, "jars": jars, "jar": next(jars.iterdir())}
     changed = places[place]
     changed.chmod(stat.S_IMODE(changed.stat().st_mode) | mode)
-    said = refused(cache)
-    assert f"{changed} may be written by" in said
-    assert "chmod -R go-w" in said
-    assert "spark.jars.ivy" in said
+    message = refused(cache)
+    assert f"{changed} may be written by" in message
+    assert "chmod -R go-w" in message
+    assert "spark.jars.ivy" in message
     if place == "parent":
         changed.chmod(0o1777)  # in a sticky folder no other user can rename the cache
         assert cached(cache, DELTA) is not None

@@ -368,9 +368,9 @@ def fetch_without_secret(
     done = subprocess.run(
         [sys.executable, str(CLIENT)], input=asked, capture_output=True, text=True, check=True
     )
-    said = json.loads(done.stdout)
-    assert said["uid"] != 0
-    return {name: base64.b64decode(data) for name, data in said["got"].items()}
+    output = json.loads(done.stdout)
+    assert output["uid"] != 0
+    return {name: base64.b64decode(data) for name, data in output["got"].items()}
 
 
 @pytest.mark.spark
@@ -511,9 +511,9 @@ def test_no_secret_is_visible_during_the_whole_run(tmp_path: Path) -> None:
             address = f"{spark['page']}/{page}/"
             with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310
                 texts[page] = answer.read().decode()
-        said, _ = sampler.communicate()
+        output, _ = sampler.communicate()
     texts |= {str(file): file.read_text() for file in events.rglob("*") if file.is_file()}
-    sampled = json.loads(said)
+    sampled = json.loads(output)
     assert {"org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit"} <= set(
         sampled["seen"]
     )

@@ -138,8 +138,8 @@ def test_session_starts_stops_and_restarts(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout == "STATE\n"
     quiet, _, _ = done.stderr.partition("QUIET UNTIL HERE")
-    said = [line for line in quiet.splitlines() if "incubator" not in line]
-    assert said == ["NOISE OF THE JVM"]
+    results = [line for line in quiet.splitlines() if "incubator" not in line]
+    assert results == ["NOISE OF THE JVM"]
     assert wait_for_end(int(done.stderr.split()[-1]))
 
 

@@ -178,9 +178,9 @@ def test_lock_file_or_folder_of_another_user_is_rejected(
     path.write_text(json.dumps({"run_started": 10**15}), encoding="utf-8")
     planted = path if of == "file" else path.parent
     os.chown(planted, STRANGER, STRANGER)
-    said = refused(tmp_path)
-    assert f"{planted} belongs to another user" in said
-    assert "or remove it" in said
+    message = refused(tmp_path)
+    assert f"{planted} belongs to another user" in message
+    assert "or remove it" in message
 
 
 @as_root
@@ -194,8 +194,8 @@ def test_group_members_share_the_locks_of_a_group_writable_warehouse(
     assert run_as(TAKE, open_to_all, user=PEER, group=TEAM, imports=IMPORTS) == "taken"
     assert path.stat().st_uid == PEER
     lease = JobLock.acquire(str(open_to_all), "job")
-    said = run_as(TAKE, open_to_all, user=PEER, group=TEAM, imports=IMPORTS)
-    assert "Another run of job 'job' is active" in said
+    output = run_as(TAKE, open_to_all, user=PEER, group=TEAM, imports=IMPORTS)
+    assert "Another run of job 'job' is active" in output
     lease.release()
     assert run_as(TRY_TO_LOCK, path, user=PEER, group=TEAM) == "locked"
     assert run_as(TRY_TO_LOCK, path) == "denied"

@@ -181,7 +181,7 @@ def test_other_errors_pass_through_the_full_disk_context() -> None:
 
 
 @pytest.mark.parametrize(
-    "text, said",
+    "text, summary",
     [
         ("", "SparkSaysError"),
         ("one\ntwo", "one"),
@@ -190,5 +190,5 @@ def test_other_errors_pass_through_the_full_disk_context() -> None:
         ("An error occurred while calling o1.x", "An error occurred while calling o1.x"),
     ],
 )
-def test_first_error_line_summarizes_an_exception(text: str, said: str) -> None:
-    assert first_error_line(SparkSaysError(text)) == said
+def test_first_error_line_summarizes_an_exception(text: str, summary: str) -> None:
+    assert first_error_line(SparkSaysError(text)) == summary

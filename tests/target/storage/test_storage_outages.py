@@ -148,12 +148,12 @@ def test_files_are_read_again_after_an_outage_and_loaded_once(
     """The storage fails at each file until the retry is logged."""
     away_after, read = [0, 1], 0
 
-    def said() -> int:
+    def count_retries() -> int:
         return sum("its batch files: attempt" in text for text in caplog.messages)
 
     def failing(_number: int) -> bool:
         nonlocal read
-        at = said()
+        at = count_retries()
         if at < len(away_after) and read == away_after[at]:
             return True
         read += 1
@@ -174,7 +174,7 @@ def test_files_are_read_again_after_an_outage_and_loaded_once(
     found = [(row["_sdc_sequence"], row.id) for row in delta.read("a").collect()]
     assert [one for _, one in sorted(found)] == [1, 10, 11, 19, 20, 21, 29]
     assert len({sequence for sequence, _ in found}) == len(found)
-    assert (said(), read) == (2, 2)
+    assert (count_retries(), read) == (2, 2)
     assert storage.files == {}
     assert delta.counts("a")["received"] == 7
     assert not list((delta.folder.parent / "spool").iterdir())
@@ -185,8 +185,8 @@ def test_files_of_unavailable_storage_are_an_error_and_kept(
 ) -> None:
     messages = (schema("a", ID), batch(storage.put("x.jsonl", {"id": 1})), state(1))
     storage.failing = bool
-    said = r"(?s)Stream a: its batch files: The storage.*Tried 5 times.*x\.jsonl"
-    with pytest.raises(StorageError, match=said):
+    text = r"(?s)Stream a: its batch files: The storage.*Tried 5 times.*x\.jsonl"
+    with pytest.raises(StorageError, match=text):
         delta.load(*messages, delete_batch_files=True, batch_schemes=["webhdfs"])
     assert (delta.states, [*storage.files]) == ([], ["x.jsonl"])
     storage.failing = {0}.__contains__
@@ -229,9 +229,9 @@ def test_remote_file_with_too_long_lines_is_rejected(delta: Warehouse, storage: 
     for name, content, encoding, reason in too_large():
         bad = storage.put(name)
         storage.files[name] = content
-        said = rf"Stream a: batch file {bad} cannot be read: {reason}.*batch_max_line_bytes"
+        text = rf"Stream a: batch file {bad} cannot be read: {reason}.*batch_max_line_bytes"
         messages = (batch(good), batch(bad, encoding=encoding), state(1))
-        with pytest.raises(FilesError, match=said):
+        with pytest.raises(FilesError, match=text):
             delta.load(schema("a", ID), *messages, **how)
         assert delta.states == []
         assert not list((delta.folder.parent / "spool").iterdir())
@@ -304,6 +304,6 @@ def test_maintenance_is_retried_and_never_fails_the_run(
     assert delta.load(*loaded, compact=True, flush_rows=1)[-1] == 2
     assert UnavailableWriter.tries == (3 if away == 2 else 5)
     notes = " ".join(delta.report.as_dict()["streams"]["a"]["notes"])
-    said = "maintenance failed, the data is intact: x (java.net.ConnectException: refused)"
-    assert (said in notes) == (away != 2)
+    text = "maintenance failed, the data is intact: x (java.net.ConnectException: refused)"
+    assert (text in notes) == (away != 2)
     assert delta.rows("a") == [(1,), (2,)]

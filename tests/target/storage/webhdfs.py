@@ -163,8 +163,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _fail(self, code: int) -> None:
         name, of_java = _SAYS[code]
-        said = {"exception": name, "javaClassName": of_java, "message": quote(self.path)}
-        self._answer(json.dumps({"RemoteException": said}).encode(), _JSON, code)
+        fields = {"exception": name, "javaClassName": of_java, "message": quote(self.path)}
+        self._answer(json.dumps({"RemoteException": fields}).encode(), _JSON, code)
 
     def _answer(self, data: bytes, kind: str, code: int = 200) -> None:
         self.send_response(code)

@@ -48,9 +48,9 @@ def test_other_errors_are_no_not_null_violations(text: str):
 
 
 def test_error_unknown_to_pyspark_is_read_from_its_cause():
-    said = "org.apache.spark.sql.delta.DeltaAnalysisException: [DELTA_X] Cannot resolve t.a\n\tat x"
+    text = "org.apache.spark.sql.delta.DeltaAnalysisException: [DELTA_X] Cannot resolve t.a\n\tat x"
     wordless = RuntimeError("[INTERNAL_ERROR] Cannot find main error class 'DELTA_X'")
-    wordless.__context__ = RuntimeError(said)
+    wordless.__context__ = RuntimeError(text)
     assert classify_failure(wordless) is FailureKind.STALE
     assert "Cannot resolve t.a" in first_error_line(wordless)
 

@@ -301,23 +301,23 @@ def run_replay(
     (folder / "config.json").write_text(json.dumps(given))
     line = ["replay", "a", "--config", str(folder / "config.json"), *words]
     code = TargetSpark.cli.main(line, standalone_mode=False)
-    said = capsys.readouterr()
-    assert said.out == ""
-    return code, said.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return code, captured.err
 
 
 def test_invalid_replay_command_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, said = run_replay(tmp_path, capsys, "--schema", str(tmp_path / "none.json"))
-    assert (code, "The schema cannot be read" in said) == (1, True)
+    code, errors = run_replay(tmp_path, capsys, "--schema", str(tmp_path / "none.json"))
+    assert (code, "The schema cannot be read" in errors) == (1, True)
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(schema("a", NUMBERS))))
-    code, said = run_replay(tmp_path, capsys, "--schema", "-", dry_run=True)
-    assert (code, "dry run" in said) == (1, True)
+    code, errors = run_replay(tmp_path, capsys, "--schema", "-", dry_run=True)
+    assert (code, "dry run" in errors) == (1, True)
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(schema("b", NUMBERS))))
     maps = {"b": {"__alias__": "a", "id": "id"}, "a": None}
-    code, said = run_replay(tmp_path, capsys, "--schema", "-", stream_maps=maps, dry_run=True)
-    assert (code, "dry run" in said) == (1, True)  # it found b, which the maps call a
+    code, errors = run_replay(tmp_path, capsys, "--schema", "-", stream_maps=maps, dry_run=True)
+    assert (code, "dry run" in errors) == (1, True)  # it found b, which the maps call a
     assert not (tmp_path / "tables").exists()
 
 

@@ -51,12 +51,12 @@ def state_in(warehouse: Warehouse, table: str) -> str | None:
 
 
 def test_stream_with_only_bad_rows_emits_no_state(warehouse: Warehouse) -> None:
-    told = incomplete(warehouse, state(0), schema("a", ID), *bad(1, 2), state(1))
+    message = incomplete(warehouse, state(0), schema("a", ID), *bad(1, 2), state(1))
     assert warehouse.states == [0]
     assert state_in(warehouse, "a") == '{"at": 0}'
     assert len(warehouse.rows("a__quarantine")) == 2
     place = f"{warehouse.folder}/a__quarantine"
-    assert told == (
+    assert message == (
         "Stream a is not complete: none of its rows could be written; no state that covers"
         " its rows is emitted. 2 of 2 rows do not fit their columns and are in table a__quarantine"
         f' ({place}). Why: 2 rows: id: not an integer of 64 bits (for example "x1"). Fix the'
@@ -126,9 +126,9 @@ def test_states_before_the_first_bad_row_are_emitted(delta: Warehouse) -> None:
     """A later run without rows of the stream does not change the state of the tables."""
     both = [schema("a", ID), schema("b", ID)]
     messages = [record("b", id=1), state(1), *bad(1), record("b", id=2), state(2)]
-    told = incomplete(delta, *both, *messages, flush_rows=1)
-    assert "Stream a is not complete" in told
-    assert "Stream b" not in told
+    message = incomplete(delta, *both, *messages, flush_rows=1)
+    assert "Stream a is not complete" in message
+    assert "Stream b" not in message
     assert delta.states == [1]
     assert delta.rows("b") == [(1,), (2,)]
     assert {state_in(delta, "a"), state_in(delta, "b")} <= {None, '{"at": 1}'}
@@ -136,12 +136,12 @@ def test_states_before_the_first_bad_row_are_emitted(delta: Warehouse) -> None:
 
 def test_overwrite_with_only_bad_rows_leaves_the_table(delta: Warehouse) -> None:
     delta.load(schema("a", ID), record("a", id=1), state(1))
-    told = incomplete(delta, schema("a", ID), *bad(1), state(2), write_mode="overwrite")
+    message = incomplete(delta, schema("a", ID), *bad(1), state(2), write_mode="overwrite")
     assert delta.rows("a") == [(1,)]
     assert state_in(delta, "a") == '{"at": 1}'
     assert delta.states == []
     assert len(delta.rows("a__quarantine")) == 1
-    assert told.endswith(
+    assert message.endswith(
         "run again: the whole stream is loaded again."
     )  # a replay would be refused
 
@@ -156,9 +156,9 @@ def test_old_versions_are_kept_if_no_row_of_the_run_fits(delta: Warehouse, after
     numbered = {**ID, "n": {"type": "integer"}}
     delta.load(schema("a", numbered), versioned("a", 1, id=1), activate("a", 1), state(1))
     rows = [versioned("a", 2, id="x")]
-    told = [*rows, activate("a", 2)] if after else [activate("a", 2), *rows]
+    messages = [*rows, activate("a", 2)] if after else [activate("a", 2), *rows]
     for hard in (False, True):
-        incomplete(delta, schema("a", numbered), *told, state(2), hard_delete=hard)
+        incomplete(delta, schema("a", numbered), *messages, state(2), hard_delete=hard)
         assert delta.states == []
         assert delta.rows("a", "id") == [(1,)]
         assert state_in(delta, "a") == '{"at": 1}'
@@ -221,11 +221,11 @@ def test_stream_within_the_percentage_is_complete(delta: Warehouse) -> None:
 
 def test_stream_beyond_the_percentage_emits_no_state(warehouse: Warehouse) -> None:
     rows = [record("a", id=number) for number in range(98)]
-    told = incomplete(
+    message = incomplete(
         warehouse, schema("a", ID), *rows, *bad(1, 2), state(1), max_quarantined="1.9%"
     )
-    assert "more of its rows do not fit than max_quarantined (1.9%) allows" in told
-    assert "2 of 100 rows" in told
+    assert "more of its rows do not fit than max_quarantined (1.9%) allows" in message
+    assert "2 of 100 rows" in message
     assert warehouse.states == []
     assert state_in(warehouse, "a") is None
     assert len(warehouse.rows("a")) == 98
@@ -234,8 +234,8 @@ def test_stream_beyond_the_percentage_emits_no_state(warehouse: Warehouse) -> No
 def test_percentage_applies_per_stream(delta: Warehouse) -> None:
     rows = [record("b", id=number) for number in range(100)]
     messages = [schema("a", ID), schema("b", ID), *rows, record("a", id=1), *bad(1), state(1)]
-    told = incomplete(delta, *messages, max_quarantined="10%")
-    assert "Stream a is not complete" in told
+    message = incomplete(delta, *messages, max_quarantined="10%")
+    assert "Stream a is not complete" in message
     assert delta.load(*messages, max_quarantined="50%") == [1]
 
 
@@ -318,30 +318,36 @@ def run_with_report(
 
 def test_failed_command_prints_the_replay_command(tmp_path: Path) -> None:
     done = run_with_report(tmp_path, schema("a b", ID), *bad(1, 2, stream="a b"), state(1))
-    said = done.stderr.decode()
-    assert done.returncode == 1, said
+    errors = done.stderr.decode()
+    assert done.returncode == 1, errors
     assert done.stdout == b""
-    (error,) = (line for line in said.splitlines() if "is not complete" in line and "ERROR" in line)
-    (warning,) = (line for line in said.splitlines() if "WARNING" in line and "2 of 2 rows" in line)
+    (error,) = (
+        line for line in errors.splitlines() if "is not complete" in line and "ERROR" in line
+    )
+    (warning,) = (
+        line for line in errors.splitlines() if "WARNING" in line and "2 of 2 rows" in line
+    )
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["complete"] is False
     replay = report["streams"]["a b"]["quarantine"]["replay"]
     assert replay in error
     assert replay in warning
     mended = {"id": {"type": ["string", "integer"]}}
-    for properties, code, told in ((ID, 1, "2 still do not fit"), (mended, 0, "2 of 2 records")):
+    for properties, code, text in ((ID, 1, "2 still do not fit"), (mended, 0, "2 of 2 records")):
         (tmp_path / "catalog.json").write_text(json.dumps(schema("a b", properties)))
         again = run(tmp_path, b"", *shlex.split(replay)[1:])
-        assert (again.returncode, told in again.stdout.decode()) == (code, True), again.stderr
+        assert (again.returncode, text in again.stdout.decode()) == (code, True), again.stderr
 
 
 def test_run_with_quarantined_rows_logs_a_summary(tmp_path: Path) -> None:
     rows = [record("a", id=1), record("a", id="\u001b[31mtwo"), record("a", id=None)]
     done = run_with_report(tmp_path, schema("a", ID, "id"), *rows, state(1))
-    said = done.stderr.decode()
-    assert done.returncode == 0, said
+    errors = done.stderr.decode()
+    assert done.returncode == 0, errors
     assert json.loads(done.stdout) == {"at": 1}
-    (warning,) = (line for line in said.splitlines() if "WARNING" in line and "2 of 3 rows" in line)
+    (warning,) = (
+        line for line in errors.splitlines() if "WARNING" in line and "2 of 3 rows" in line
+    )
     assert r"\u001b[31mtwo" in warning
     assert "\x1b" not in warning
     assert "id: a key must have a value (for example null)" in warning

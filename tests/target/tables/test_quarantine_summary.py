@@ -99,8 +99,8 @@ def test_reasons_are_summed_over_batches_and_sorted_by_count() -> None:
     summary.add([Reason("n: no number", 2, '"x"'), Reason("id: a key must have a value", 1)])
     summary.add([Reason("id: a key must have a value", 4, "null"), Reason("d: no date", 1, "1")])
     summary.add([Reason("e: no date", 1, "2")])
-    told = summary.describe(9, 20)
-    assert told == (
+    message = summary.describe(9, 20)
+    assert message == (
         "9 of 20 rows do not fit their columns and are in table a__quarantine"
         " (/tables/a__quarantine). Why: 5 rows: id: a key must have a value (no value);"
         ' 2 rows: n: no number (for example "x"); 1 row: d: no date (for example 1); 1 more'
@@ -129,15 +129,15 @@ def test_report_has_the_quarantine_as_json_and_text() -> None:
     reason = Reason("id: a key must have a value", 3, "null")
     report.record_quarantine("a", "a__quarantine", "/t/a__quarantine", [reason], can_replay=True)
     report.record_outcome(COMPLETE)
-    told = json.loads(json.dumps(report.as_dict()))["streams"]["a"]
+    report_document = json.loads(json.dumps(report.as_dict()))["streams"]["a"]
     replay = "target-spark replay a --config target.json --schema catalog.json"
-    assert told["quarantine"] == {
+    assert report_document["quarantine"] == {
         "table": "a__quarantine",
         "place": "/t/a__quarantine",
         "replay": replay,
         "reasons": [{"reason": "id: a key must have a value", "rows": 3, "example": "null"}],
     }
-    assert told["withheld"] is None
+    assert report_document["withheld"] is None
     (line,) = report.describe_quarantines()
     assert line.startswith("Stream a: 3 of 5 rows do not fit")
     assert replay in line

@@ -121,10 +121,10 @@ def test_two_starts_at_once_give_one_engine(home: EngineHome) -> None:
         subprocess.Popen(command, env=home.environment, cwd=home.folder, stdout=subprocess.PIPE)
         for _ in range(2)
     ]
-    said = sorted(start.communicate()[0].decode() for start in starts)
+    output = sorted(start.communicate()[0].decode() for start in starts)
     assert [start.returncode for start in starts] == [0, 0]
-    assert said[0].startswith("An engine with these settings was running: process ")
-    assert said[1].startswith("The engine was started: process ")
+    assert output[0].startswith("An engine with these settings was running: process ")
+    assert output[1].startswith("The engine was started: process ")
     [engine] = home.engines()
     checked = home.call("doctor", "--config", home.config())
     assert checked.returncode == 0, checked.stdout.decode()

@@ -175,9 +175,9 @@ def test_layout_for_all_streams_applies_where_possible(delta: Warehouse) -> None
     assert detail(delta, "sales").partitionColumns == ["region", "_part_hour_at"]
     assert detail(delta, "people").partitionColumns == []
     assert "hour(on): 'on' is of type date, which is not supported for it" in notes(delta, "sales")
-    said = notes(delta, "people")
-    assert "partition_by is not applied: the stream has no property 'region'" in said
-    assert "sort_by is not applied: 'tags' is of type array<string>" in said
+    before = notes(delta, "people")
+    assert "partition_by is not applied: the stream has no property 'region'" in before
+    assert "sort_by is not applied: 'tags' is of type array<string>" in before
     assert delta.rows("people", "name") == [("Ann",)]
 
 
