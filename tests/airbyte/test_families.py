@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tap_core.protocols.airbyte.read import ReadRequest, read
-from tests.airbyte.shapes import TapShapes
+from tests.airbyte.configurable_taps import TapShapes
 
 AT_TWO = {"replication_key": "id", "replication_key_value": 2}
 DAYS = {

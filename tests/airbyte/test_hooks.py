@@ -19,8 +19,8 @@ from tap_core.events import Estimate, Event, Progress, Rows, StreamStatus
 from tap_core.http.fail_fast import fail_fast, limit_timeout, limit_tries, limit_wait
 from tap_core.redaction import make_redactor
 from tap_core.singerlib.catalog import Catalog
+from tests.airbyte.configurable_taps import TapTables
 from tests.airbyte.running import airbyte, configured
-from tests.airbyte.shapes import TapTables
 
 
 class Collector:

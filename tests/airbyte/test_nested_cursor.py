@@ -20,8 +20,8 @@ from tap_core.protocols.airbyte.catalog import (
     parse_configured_catalog,
 )
 from tap_core.state.replication_key import copy_path, make_getter, parse_path
+from tests.airbyte.configurable_taps import TapTables
 from tests.airbyte.rules import read_faults
-from tests.airbyte.shapes import TapTables
 
 ROWS: list[dict[str, Any]] = [
     {"id": 1, "meta": {"at": "2024-01-02T00:00:00+02:00", "by": {"n": 7}, "x": "a"}},

@@ -20,7 +20,7 @@ from tap_core.protocols.airbyte.catalog import (
     parse_configured_catalog,
     stream_id,
 )
-from tests.airbyte.shapes import TapShapes, TapTables
+from tests.airbyte.configurable_taps import TapShapes, TapTables
 
 PEOPLE = ["people", "hooked", "spoken"]
 """Streams with equal rows that take different code paths."""

@@ -15,7 +15,7 @@ from tap_core.events import StreamId
 from tap_core.exceptions import StateFileError
 from tap_core.protocols.airbyte.catalog import apply_configured_catalog, parse_configured_catalog
 from tap_core.protocols.airbyte.state import InputState, parse_states, to_state_document
-from tests.airbyte.shapes import TapShapes
+from tests.airbyte.configurable_taps import TapShapes
 
 PEOPLE, SHOPS = StreamId("people"), StreamId("shops")
 AT = {"replication_key": "at", "replication_key_value": "2024-01-02T00:00:00Z"}

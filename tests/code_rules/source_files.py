@@ -19,10 +19,10 @@ __all__ = [
     "Import",
     "Module",
     "circle",
+    "find_imports",
+    "find_layer",
     "fits",
     "function_lines",
-    "imports_of",
-    "layer_of",
     "modules",
     "nothing",
     "sized",
@@ -76,14 +76,14 @@ def modules(root: Path = ROOT, packages: Iterable[str] = PACKAGES) -> list[Modul
     return found
 
 
-def imports_of(module: Module, known: Iterable[str]) -> Iterator[Import]:
+def find_imports(module: Module, known: Iterable[str]) -> Iterator[Import]:
     """Yield what a module imports; ``from a import b`` means ``a.b`` where that is a module."""
     names = frozenset(known)
     for node, lazily in _import_nodes(module.tree, lazily=False):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
         else:
-            base = _base_of(module, node)
+            base = _find_base(module, node)
             full = [f"{base}.{alias.name}" for alias in node.names]
             targets = sorted({name if name in names else base for name in full})
         for target in targets:
@@ -101,7 +101,7 @@ def _import_nodes(
         yield from _import_nodes(node, lazily=inside)
 
 
-def _base_of(module: Module, node: ast.ImportFrom) -> str:
+def _find_base(module: Module, node: ast.ImportFrom) -> str:
     if not node.level:
         return node.module or ""
     parts = module.name.split(".")
@@ -114,7 +114,7 @@ def fits(name: str, prefix: str) -> bool:
     return name == prefix or name.startswith(f"{prefix}.")
 
 
-def layer_of(name: str, layers: Mapping[str, int]) -> int | None:
+def find_layer(name: str, layers: Mapping[str, int]) -> int | None:
     """Return the layer of a module: that of the longest listed prefix, or None."""
     prefixes = [
         prefix for prefix in layers if name == prefix or ("." in prefix and fits(name, prefix))

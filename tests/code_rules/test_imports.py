@@ -24,20 +24,22 @@ from tests.code_rules.source_files import (
     Import,
     Module,
     circle,
+    find_imports,
+    find_layer,
     fits,
-    imports_of,
-    layer_of,
     modules,
     nothing,
 )
 
 MODULES = modules()
 KNOWN = {module.name for module in MODULES}
-OURS = [(m, i) for m in MODULES for i in imports_of(m, KNOWN) if i.target.split(".")[0] in PACKAGES]
+OURS = [
+    (m, i) for m in MODULES for i in find_imports(m, KNOWN) if i.target.split(".")[0] in PACKAGES
+]
 FOREIGN = [
     (m, i)
     for m in MODULES
-    for i in imports_of(m, KNOWN)
+    for i in find_imports(m, KNOWN)
     if i.target.split(".")[0] not in {*PACKAGES, *STDLIB}
 ]
 
@@ -54,7 +56,7 @@ def test_every_module_has_a_layer() -> None:
     unlisted = [
         m.name
         for m in MODULES
-        if not is_compatibility_path(m.name) and layer_of(m.name, LAYERS) is None
+        if not is_compatibility_path(m.name) and find_layer(m.name, LAYERS) is None
     ]
     nothing(unlisted, "add the layer of these modules to tests/code_rules/layers.py")
 
@@ -70,7 +72,7 @@ def test_no_module_imports_from_a_higher_layer() -> None:
             continue
         if module.name.split(".")[0] != item.target.split(".")[0]:
             continue  # between the packages TARGET_MAY_USE decides
-        here, there = layer_of(module.name, LAYERS), layer_of(item.target, LAYERS)
+        here, there = find_layer(module.name, LAYERS), find_layer(item.target, LAYERS)
         if here is not None and there is not None and there > here:
             upward.append(f"{where(module, item)} (layer {here} to {there})")
     nothing(upward)
@@ -219,7 +221,7 @@ def test_imports_are_found_wherever_they_stand(tmp_path: Path) -> None:
     )
     sample = made(tmp_path, a=source, b="", c="", d="class D: ...", e="")
     [a] = [module for module in sample if module.name == "sample.a"]
-    found = {(i.target, i.lazily) for i in imports_of(a, {m.name for m in sample})}
+    found = {(i.target, i.lazily) for i in find_imports(a, {m.name for m in sample})}
     assert found == {
         ("typing", False),
         ("sample.b", False),
@@ -238,7 +240,7 @@ def test_a_circle_is_found_and_shown() -> None:
 
 def test_the_longest_prefix_decides_the_layer() -> None:
     layers = {"sample.inner": 1, "sample.inner.deep": 3, "sample": 7}
-    assert layer_of("sample.inner.other", layers) == 1
-    assert layer_of("sample.inner.deep", layers) == 3
-    assert layer_of("sample", layers) == 7
-    assert layer_of("sample.unknown", layers) is None
+    assert find_layer("sample.inner.other", layers) == 1
+    assert find_layer("sample.inner.deep", layers) == 3
+    assert find_layer("sample", layers) == 7
+    assert find_layer("sample.unknown", layers) is None

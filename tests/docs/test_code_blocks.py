@@ -50,7 +50,7 @@ class Block:
     line: int
 
 
-def blocks_of(text: str) -> list[Block]:
+def find_blocks(text: str) -> list[Block]:
     found, lines = [], text.splitlines()
     position = 0
     while position < len(lines):
@@ -146,7 +146,7 @@ LONG = {"airbyte.md", "cluster.md", "state.md"}
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=identify)
 def test_every_block_has_a_known_language_and_skip_reason(document: Path) -> None:
-    for block in blocks_of(document.read_text("utf-8")):
+    for block in find_blocks(document.read_text("utf-8")):
         assert block.language in RUNS | DATA | WORDS, f"line {block.line}: {block.language!r}"
         assert block.options.get("only", "wheel") in {"wheel", "repository"}, block.line
         assert "skip" not in block.options or len(block.options["skip"]) > 10, block.line
@@ -159,7 +159,7 @@ def test_every_block_has_a_known_language_and_skip_reason(document: Path) -> Non
     [
         pytest.param(path, marks=[pytest.mark.thorough] if path.name in LONG else [])
         for path in DOCUMENTS
-        if blocks_of(path.read_text("utf-8"))
+        if find_blocks(path.read_text("utf-8"))
     ],
     ids=identify,
 )
@@ -171,7 +171,7 @@ def test_every_block_runs(document: Path, tmp_path: Path) -> None:
             ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"),
         )
     terminal = Terminal(tmp_path, environment(tmp_path))
-    for block in blocks_of(document.read_text("utf-8")):
+    for block in find_blocks(document.read_text("utf-8")):
         terminal.perform(block)
 
 
@@ -201,7 +201,7 @@ def test_every_path_in_inline_code_exists() -> None:
 
 
 def test_a_failing_block_fails(tmp_path: Path) -> None:
-    [block] = blocks_of("words\n```sh\nfalse\n```\n")
+    [block] = find_blocks("words\n```sh\nfalse\n```\n")
     with pytest.raises(AssertionError, match="line 2"):
         Terminal(tmp_path, environment(tmp_path)).perform(block)
 
@@ -210,13 +210,13 @@ def test_blocks_of_a_document_share_directory_and_variables(tmp_path: Path) -> N
     (tmp_path / "inner").mkdir()
     text = "```sh\ncd inner\nexport WORD='a b'\n```\n```sh\nprintf %s \"$WORD\" > word\n```\n"
     terminal = Terminal(tmp_path, environment(tmp_path))
-    for block in blocks_of(text):
+    for block in find_blocks(text):
         terminal.perform(block)
     assert (tmp_path / "inner" / "word").read_text() == "a b"
 
 
 def test_block_of_another_place_is_not_run(tmp_path: Path) -> None:
-    [block] = blocks_of("```sh only=wheel\nfalse\n```\n")
+    [block] = find_blocks("```sh only=wheel\nfalse\n```\n")
     Terminal(tmp_path, environment(tmp_path)).perform(block)
     with pytest.raises(AssertionError, match="line 1"):
         Terminal(tmp_path, environment(tmp_path), place="wheel").perform(block)
@@ -224,6 +224,6 @@ def test_block_of_another_place_is_not_run(tmp_path: Path) -> None:
 
 def test_blocks_are_parsed_with_their_options() -> None:
     text = '```python file="a b.py"\nx = 1\n```\n- item\n  ```sh exit=3\n  exit 3\n  ```\n'
-    first, second = blocks_of(text)
+    first, second = find_blocks(text)
     assert (first.language, first.options, first.body) == ("python", {"file": "a b.py"}, "x = 1\n")
     assert (second.language, second.options["exit"], second.body) == ("sh", "3", "exit 3\n")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_code_blocks import Terminal, blocks_of
+from tests.docs.test_code_blocks import Terminal, find_blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/first-tap.md", "docs/migrate.md")
@@ -56,7 +56,7 @@ def test_page_can_be_followed_with_the_installed_wheel(
     (tmp_path / "wheels").mkdir()
     (tmp_path / "wheels" / wheel.name).symlink_to(wheel)
     terminal = Terminal(tmp_path, user_environment(), place="wheel")
-    blocks = blocks_of((ROOT / page).read_text("utf-8"))
+    blocks = find_blocks((ROOT / page).read_text("utf-8"))
     assert any(wheel.name in block.body for block in blocks), f"{page} does not install the wheel"
     for block in blocks:
         terminal.perform(block)

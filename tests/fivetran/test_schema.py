@@ -38,7 +38,7 @@ class InSchema(Rows):
         return self.name.partition("-")[2]
 
 
-def tap_of(*streams: tuple[type[Stream], str]) -> type[Tap]:
+def create_tap(*streams: tuple[type[Stream], str]) -> type[Tap]:
     class TapOf(Tap):
         name = "tap-of"
 
@@ -50,7 +50,9 @@ def tap_of(*streams: tuple[type[Stream], str]) -> type[Tap]:
 
 def test_schema_lists_tables_with_types_keys_and_digits():
     """F10: the answer is the same each time."""
-    first, second = (Connector(tap_of((Rows, "b"), (Rows, "a"))).call("Schema") for _ in range(2))
+    first, second = (
+        Connector(create_tap((Rows, "b"), (Rows, "a"))).call("Schema") for _ in range(2)
+    )
     assert first == second
     assert not first.selection_not_supported
     assert [table.name for table in first.without_schema.tables] == ["a", "b"]
@@ -63,7 +65,7 @@ def test_schema_lists_tables_with_types_keys_and_digits():
 def test_tap_can_disable_table_selection():
     """F10: in the form and in the answer to Schema."""
 
-    class TapWhole(tap_of((Rows, "a"))):
+    class TapWhole(create_tap((Rows, "a"))):
         selection_not_supported = True
 
     connector = Connector(TapWhole)
@@ -71,12 +73,12 @@ def test_tap_can_disable_table_selection():
     form = connector.call("ConfigurationForm")
     assert not form.table_selection_supported
     assert not form.schema_selection_supported
-    assert Connector(tap_of((Rows, "a"))).call("ConfigurationForm").table_selection_supported
+    assert Connector(create_tap((Rows, "a"))).call("ConfigurationForm").table_selection_supported
 
 
 def test_tables_are_grouped_by_schema_if_every_stream_has_one():
     """F10, F13: every record names its schema."""
-    connector = Connector(tap_of((InSchema, "x-t"), (InSchema, "y-t"), (InSchema, "x-u")))
+    connector = Connector(create_tap((InSchema, "x-t"), (InSchema, "y-t"), (InSchema, "x-u")))
     answer = connector.call("Schema").with_schema
     tables = {schema.name: [table.name for table in schema.tables] for schema in answer.schemas}
     assert tables == {"x": ["t", "u"], "y": ["t"]}
@@ -85,7 +87,7 @@ def test_tables_are_grouped_by_schema_if_every_stream_has_one():
 
 
 def test_tables_have_stream_names_unless_every_stream_has_a_schema():
-    connector = Connector(tap_of((InSchema, "x-t"), (Rows, "y")))
+    connector = Connector(create_tap((InSchema, "x-t"), (Rows, "y")))
     assert [each.name for each in connector.call("Schema").without_schema.tables] == ["x-t", "y"]
     records = [r for one in connector.update() for r in one.records.records]
     assert not any(record.HasField("schema_name") for record in records)
@@ -96,14 +98,14 @@ def test_tables_with_equal_names_in_a_schema_get_stream_names():
         namespace = "s"
         name_in_namespace = "t"
 
-    answer = Connector(tap_of((Alike, "x"), (Alike, "y"))).call("Schema").with_schema
+    answer = Connector(create_tap((Alike, "x"), (Alike, "y"))).call("Schema").with_schema
     assert [table.name for table in answer.schemas[0].tables] == ["x", "y"]
 
 
 def test_stream_maps_and_flattening_apply_to_schema_and_records():
     maps = {"a": {"__alias__": "c", "cents": "int(id) * 100", "price": None}}
     connector = Connector(
-        tap_of((Rows, "a")),
+        create_tap((Rows, "a")),
         stream_maps=maps,
         flattening_enabled="true",
         flattening_max_depth="2",
@@ -119,7 +121,7 @@ def test_stream_maps_and_flattening_apply_to_schema_and_records():
 
 def test_stream_maps_with_one_alias_for_two_streams_are_refused():
     maps = {"a": {"__alias__": "c"}, "b": {"__alias__": "c"}}
-    connector = Connector(tap_of((Rows, "a"), (Rows, "b")), stream_maps=json.dumps(maps))
+    connector = Connector(create_tap((Rows, "a"), (Rows, "b")), stream_maps=json.dumps(maps))
     with pytest.raises(DiscoveryError, match="2 tables are called 'c'"):
         connector.call("Schema")
 
@@ -128,7 +130,7 @@ def test_stream_not_selected_by_default_is_listed_but_not_sent():
     class Seldom(Rows):
         selected_by_default = False
 
-    connector = Connector(tap_of((Rows, "a"), (Seldom, "b")))
+    connector = Connector(create_tap((Rows, "a"), (Seldom, "b")))
     assert [each.name for each in connector.call("Schema").without_schema.tables] == ["a", "b"]
     assert tables(connector.update()).keys() == {"a"}
 

@@ -10,7 +10,7 @@ import pytest
 from tap_core.protocols.fivetran import proto_messages
 from tests.fivetran.calls import Connector, selected, states, tables
 from tests.fivetran.shop import PEOPLE, TapShop
-from tests.fivetran.test_schema import InSchema, tap_of
+from tests.fivetran.test_schema import InSchema, create_tap
 
 SHOP = Connector(TapShop)
 EVERYTHING = {"people": True, "orders": True, "visits": True, "wide": True}
@@ -101,7 +101,7 @@ def test_child_selected_later_is_read_for_all_records_of_its_parent():
 )
 def test_only_selected_schemas_are_sent(chosen, new_schemas, expected):
     """F19: excluded schemas, absent ones, and new ones."""
-    connector = Connector(tap_of((InSchema, "x-t"), (InSchema, "y-t"), (InSchema, "x-u")))
+    connector = Connector(create_tap((InSchema, "x-t"), (InSchema, "y-t"), (InSchema, "x-u")))
     schemas = [
         proto_messages.SchemaSelection(
             included=named is not None,

@@ -63,7 +63,7 @@ class TapNumbers(Tap):
         return [self.stream_class(self)]
 
 
-def tap_of(stream: type[Stream]) -> type[Tap]:
+def create_tap(stream: type[Stream]) -> type[Tap]:
     class TapOf(TapNumbers):
         stream_class = stream
 
@@ -218,7 +218,7 @@ def test_activate_version_after_the_rows_sends_a_warning():
             yield from super().get_records(context)
             self._write_activate_version_message(5)
 
-    responses = list(Connector(tap_of(Late)).update())
+    responses = list(Connector(create_tap(Late)).update())
     assert [kind for kind, _ in tables(responses)["numbers"]] == ["UPSERT"] * 3
     [warning] = [one.warning.message for one in responses if one.HasField("warning")]
     assert warning.startswith("Table numbers: ")
@@ -235,7 +235,7 @@ def test_deleted_rows_are_sent_as_deletes_by_key():
             yield {"n": 1, "m": 2, "_sdc_deleted_at": None}
             yield {"n": 1, "m": 2, "_sdc_deleted_at": "2024-01-01T00:00:00Z"}
 
-    sent = tables(Connector(tap_of(Gone)).update())["numbers"]
+    sent = tables(Connector(create_tap(Gone)).update())["numbers"]
     assert sent == [("UPSERT", {"n": 1, "m": 2}), ("DELETE", {"n": 1})]
 
 
@@ -251,7 +251,7 @@ def test_schema_change_is_sent_before_the_rows():
         def get_records(self, context: Any):
             yield {"n": 1, "extra": 5}
 
-    connector = Connector(tap_of(Growing))
+    connector = Connector(create_tap(Growing))
     connector.call("Schema")
     assert "schema_change" not in kinds(connector.update())
     Growing.grown = True
@@ -260,7 +260,7 @@ def test_schema_change_is_sent_before_the_rows():
     [table] = responses[0].schema_change.without_schema.tables
     assert [column.name for column in table.columns] == ["n", "extra"]
     assert tables(responses)["numbers"] == [("UPSERT", {"n": 1, "extra": 5})]
-    assert "schema_change" not in kinds(Connector(tap_of(Growing)).update())
+    assert "schema_change" not in kinds(Connector(create_tap(Growing)).update())
 
 
 def test_bytes_are_unchanged_with_and_without_a_stream_map():
@@ -271,7 +271,7 @@ def test_bytes_are_unchanged_with_and_without_a_stream_map():
             yield {"n": 1, "data": bytes(range(256))}
 
     for maps in ({}, {"stream_maps": {"numbers": {"n": "2"}}}):
-        [(_, row)] = tables(Connector(tap_of(Pictures), **maps).update())["numbers"]
+        [(_, row)] = tables(Connector(create_tap(Pictures), **maps).update())["numbers"]
         assert row["data"] == bytes(range(256))
 
 
@@ -288,7 +288,7 @@ def test_messages_written_by_the_author_are_sent():
             self._tap.run.emit(Rows(StreamId("numbers"), [row], op=Op.DELETE))
             yield {"n": 8}
 
-    responses = list(Connector(tap_of(ByHand)).update())
+    responses = list(Connector(create_tap(ByHand)).update())
     sent = tables(responses)
     assert sent["extra"] == [("UPSERT", {"at": (86_400, 0)})]
     assert sent["numbers"] == [
@@ -305,7 +305,7 @@ def test_overridden_record_hook_is_used():
         def _generate_record_messages(self, record: Any):
             yield RecordMessage(self.name, {**record, "text": "own"})
 
-    sent = tables(Connector(tap_of(Hooked), rows=1).update())
+    sent = tables(Connector(create_tap(Hooked), rows=1).update())
     assert sent["numbers"] == [("UPSERT", {"n": 0, "text": "own"})]
 
 
@@ -319,7 +319,7 @@ def test_records_without_a_schema_are_refused():
             yield {"n": 1}
 
     with pytest.raises(RecordsWithoutSchemaException, match="'unknown'"):
-        list(Connector(tap_of(Unknown)).update())
+        list(Connector(create_tap(Unknown)).update())
 
 
 def test_batch_messages_are_refused():
@@ -332,7 +332,7 @@ def test_batch_messages_are_refused():
             yield {"n": 1}
 
     with pytest.raises(UnsupportedFeatureError, match="get_records"):
-        list(Connector(tap_of(InFiles)).update())
+        list(Connector(create_tap(InFiles)).update())
 
 
 def test_error_comes_after_the_records_and_a_checkpoint():
@@ -351,7 +351,7 @@ def test_checkpoint_follows_rows_of_a_failed_full_table_stream():
             yield {"n": 1}
             raise RuntimeError
 
-    responses, _ = collect_until_error(Connector(tap_of(Failing)).update())
+    responses, _ = collect_until_error(Connector(create_tap(Failing)).update())
     assert len(tables(responses)["numbers"]) == 1
     assert kinds(responses)[-1] == "checkpoint"
     assert tables(Connector(TapNumbers).update(json.dumps(states(responses)[-1])))
@@ -363,7 +363,7 @@ def test_invalid_value_ends_the_sync_after_the_previous_rows():
             yield {"n": 1}
             yield {"n": "one"}
 
-    responses, error = collect_until_error(Connector(tap_of(Misfit)).update())
+    responses, error = collect_until_error(Connector(create_tap(Misfit)).update())
     assert isinstance(error, DataError)
     assert all(word in str(error) for word in ("'numbers'", "'n'", "LONG"))
     assert tables(responses)["numbers"] == [("UPSERT", {"n": 1, "text": None})]
@@ -381,7 +381,7 @@ def test_system_exit_of_the_tap_ends_only_its_call():
             yield {}
 
     with pytest.raises(SystemExit):
-        list(Connector(tap_of(Leaving)).update())
+        list(Connector(create_tap(Leaving)).update())
     assert tables(Connector(TapNumbers).update())
 
 
@@ -398,7 +398,7 @@ def test_disconnected_caller_ends_the_sync_and_the_next_one_starts():
             finally:
                 ended.set()
 
-    connector, caller = Connector(tap_of(Endless)), Caller()
+    connector, caller = Connector(create_tap(Endless)), Caller()
     running = connector.update(caller=caller)
     assert next(running).records
     caller.leave()
@@ -479,5 +479,5 @@ def test_signal_handlers_of_the_main_thread_are_kept():
 
     before = signal.getsignal(signal.SIGTERM)
     with _handlers_of_the_main_thread():
-        assert tables(Connector(tap_of(WithHandler)).update())
+        assert tables(Connector(create_tap(WithHandler)).update())
     assert signal.getsignal(signal.SIGTERM) is before

@@ -94,5 +94,5 @@ def at(*dates: str) -> list[dict[str, Any]]:
     return [{"id": number, "at": date} for number, date in enumerate(dates, 1)]
 
 
-def bookmark_of(state: Mapping[str, Any], stream: str = "articles") -> Any:
+def get_bookmark(state: Mapping[str, Any], stream: str = "articles") -> Any:
     return state.get("bookmarks", {}).get(stream, {}).get("replication_key_value")

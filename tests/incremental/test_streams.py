@@ -11,7 +11,7 @@ from tap_core.exceptions import ConfigurationError, FatalAPIError
 from tap_core.incremental.request_options import RequestOption
 from tap_core.sync.connection_test import read_one_record
 from tests.http.server import Reply, Server, serving
-from tests.incremental.apis import FROM, Api, at, bookmark_of, dated
+from tests.incremental.apis import FROM, Api, at, dated, get_bookmark
 from tests.sync.syncing import INTEGER, Output, failed, hooked, make, schema, stream, sync
 
 ARTICLES = at(
@@ -89,7 +89,7 @@ def test_window_ends_one_granularity_before_the_next_and_updates_the_bookmark(
     output = read(server, on_path(dated(**STEPS)))
     assert api.asked == WINDOWS
     assert ids(output) == [1, 2, 3, 4]
-    assert [bookmark_of(state) for state in output.states] == ARTICLES_KEPT
+    assert [get_bookmark(state) for state in output.states] == ARTICLES_KEPT
     assert "progress_markers" not in str(output.states[-1])
 
 
@@ -115,7 +115,7 @@ def test_failed_sync_resumes_from_the_last_completed_window(server: Server, on_p
     kind = on_path(dated(**STEPS))
     config = {"url": server.url}
     broken, _ = failed(FatalAPIError, kind, config=config)
-    assert bookmark_of(broken.states[-1]) == "2023-01-15T07:30:58Z"
+    assert get_bookmark(broken.states[-1]) == "2023-01-15T07:30:58Z"
     api.fails_at = None
     api.server.asked.clear()
     assert ids(read(server, kind, broken.states[-1])) == [2, 4]
@@ -128,7 +128,7 @@ def test_full_table_stream_reads_all_windows_and_keeps_its_bookmark(server: Serv
     output = read(server, kind, stored("2023-01-31T00:00:00Z"))
     assert api.asked == WINDOWS
     assert ids(output) == [1, 2, 3, 4]
-    assert bookmark_of(output.states[-1]) == "2023-01-31T00:00:00Z"
+    assert get_bookmark(output.states[-1]) == "2023-01-31T00:00:00Z"
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_interval_end_is_the_bookmark_if_cutoff_is_interval_end(
     """As in Airbyte's guide, where the last record is earlier than the end of the interval."""
     api = Api(server, ARTICLES)
     output = read(server, on_path(dated(**STEPS, cutoff="interval_end")))
-    assert [bookmark_of(state) for state in output.states] == [
+    assert [get_bookmark(state) for state in output.states] == [
         window.split("..")[1] for window in WINDOWS
     ]
     api.server.asked.clear()
@@ -224,7 +224,7 @@ def test_record_later_than_the_end_does_not_move_the_bookmark_beyond_the_end(
     Api(server, at("2023-01-04T00:00:00Z", "2024-01-01T00:00:00Z"))
     output = read(server, on_path(dated(end_time_option=None)))
     assert ids(output) == [1, 2]
-    assert bookmark_of(output.states[-1]) == "2023-02-05T00:00:00Z"
+    assert get_bookmark(output.states[-1]) == "2023-02-05T00:00:00Z"
 
 
 def test_lookback_without_new_records_does_not_lower_the_bookmark(
@@ -237,7 +237,7 @@ def test_lookback_without_new_records_does_not_lower_the_bookmark(
         kind = on_path(dated(lookback_window="P2D", **members))
         output = read(server, kind, stored("2023-01-31T00:00:00Z"))
         assert ids(output) == [1] * (2 if members else 1)
-        assert bookmark_of(output.states[-1]) == "2023-01-31T00:00:00Z"
+        assert get_bookmark(output.states[-1]) == "2023-01-31T00:00:00Z"
 
 
 def test_cursor_values_are_compared_by_time_and_kept_in_datetime_format(
@@ -248,7 +248,7 @@ def test_cursor_values_are_compared_by_time_and_kept_in_datetime_format(
     server.answers(Reply({"data": records}))
     formats = ["%Y-%m-%d", "%d/%m/%Y %H:%M %z"]
     output = read(server, on_path(dated(cursor_datetime_formats=formats)))
-    assert bookmark_of(output.states[-1]) == "2023-01-04T23:30:00Z"
+    assert get_bookmark(output.states[-1]) == "2023-01-04T23:30:00Z"
 
 
 def test_epoch_seconds_are_stored_as_text(server: Server, on_path: Any) -> None:
@@ -259,7 +259,7 @@ def test_epoch_seconds_are_stored_as_text(server: Server, on_path: Any) -> None:
     kind = dated(**epoch, schema=schema(id=INTEGER, at=INTEGER))
     output = read(server, on_path(kind))
     assert server.asked[0].query["from-date"] == ["1672531200"]
-    assert bookmark_of(output.states[-1]) == "1672617600"
+    assert get_bookmark(output.states[-1]) == "1672617600"
 
 
 def test_records_without_a_valid_cursor_value_are_emitted_with_one_warning(
@@ -271,7 +271,7 @@ def test_records_without_a_valid_cursor_value_are_emitted_with_one_warning(
     server.answers(Reply({"data": records}))
     output = read(server, on_path(dated()))
     assert ids(output) == [0, 1, 2, 3, 4, 5]
-    assert bookmark_of(output.states[-1]) == "2023-01-03T00:00:00Z"
+    assert get_bookmark(output.states[-1]) == "2023-01-03T00:00:00Z"
     assert caplog.text.count("does not move the bookmark") == 1
 
 
@@ -287,7 +287,7 @@ def test_cursor_value_is_read_after_post_process(server: Server, on_path: Any) -
     options = {"is_client_side_incremental": True, **WITHOUT_DATES}
     output = read(server, on_path(dated(post_process=post_process, **options)))
     assert ids(output) == [1, 2, 3, 4]
-    assert bookmark_of(output.states[-1]) == "2023-01-31T00:00:00Z"
+    assert get_bookmark(output.states[-1]) == "2023-01-31T00:00:00Z"
 
 
 # Emitted records
@@ -306,7 +306,7 @@ def test_data_feed_stops_after_the_page_that_reaches_the_bookmark(
     output = read(server, on_path(dated(**FEED)), state)
     assert ids(output) == [2, 3, 4, 5]  # the first is later than the end
     assert api.asked == ["", " p1", " p2"]
-    assert bookmark_of(output.states[-1]) == "2023-02-04T00:00:00Z"
+    assert get_bookmark(output.states[-1]) == "2023-02-04T00:00:00Z"
     api.server.asked.clear()
     output = read(server, on_path(dated(**FEED, boundary="drop")), state)
     assert ids(output) == [2, 3]
@@ -419,11 +419,11 @@ def test_shared_bookmark_advances_when_all_contexts_are_complete(
     shops = {"partitions": [{"shop": 1}, {"shop": 2}], "global_substream_cursor": True}
     kind = on_path(dated(**STEPS, **shops, cutoff=cutoff))
     broken, _ = failed(FatalAPIError, kind, config={"url": server.url})
-    assert all(bookmark_of(state) is None for state in broken.states)
+    assert all(get_bookmark(state) is None for state in broken.states)
     api.fails_at = None
     output = read(server, kind)
     last = "2023-01-31T00:00:00Z" if cutoff == "last_record" else "2023-02-05T00:00:00Z"
-    assert bookmark_of(output.states[-1]) == last
+    assert get_bookmark(output.states[-1]) == last
 
 
 def test_window_is_complete_when_the_children_of_its_records_are(server: Server) -> None:
@@ -447,9 +447,9 @@ def test_window_is_complete_when_the_children_of_its_records_are(server: Server)
     for message in output.messages:
         if message["type"] == "RECORD" and message["stream"] == "remarks":
             seen.add(message["record"]["id"])
-        elif message["type"] == "STATE" and (value := bookmark_of(message["value"])):
+        elif message["type"] == "STATE" and (value := get_bookmark(message["value"])):
             assert {one["id"] for one in ARTICLES[:4] if one["at"] <= value} <= seen
-    assert bookmark_of(output.states[-1]) == "2023-01-31T00:00:00Z"
+    assert get_bookmark(output.states[-1]) == "2023-01-31T00:00:00Z"
 
 
 def test_parallel_windows_are_emitted_in_order(server: Server, on_path: Any) -> None:
@@ -475,7 +475,7 @@ def test_error_of_a_parallel_window_is_raised_after_the_earlier_windows(
     broken, error = failed(FatalAPIError, kind, config={"url": server.url})
     assert ids(broken) == [1, 2, 3]
     assert "2023-01-21" in str(error) or "400" in str(error)
-    assert bookmark_of(broken.states[-1]) == "2023-01-15T07:30:58Z"
+    assert get_bookmark(broken.states[-1]) == "2023-01-15T07:30:58Z"
     assert not [one for one in threading.enumerate() if "worker-articles" in one.name]
 
 
@@ -490,7 +490,7 @@ def test_window_threads_end_when_a_record_fails(server: Server, on_path: Any) ->
     Api(server, [one for one in ARTICLES[:4] for _ in range(2_000)], size=500)
     kind = on_path(dated(**STEPS, max_parallel_windows=3, post_process=post_process))
     broken, _ = failed(RuntimeError, kind, config={"url": server.url})
-    assert bookmark_of(broken.states[-1]) == "2023-01-02T00:00:00Z"
+    assert get_bookmark(broken.states[-1]) == "2023-01-02T00:00:00Z"
     assert not [one for one in threading.enumerate() if "worker-articles" in one.name]
 
 
@@ -506,7 +506,7 @@ def test_lookback_window_of_a_sorted_stream_is_an_error(server: Server) -> None:
 def test_sorted_stream_advances_its_bookmark_with_each_record(server: Server) -> None:
     Api(server, [ARTICLES[0], ARTICLES[2], ARTICLES[1], ARTICLES[3]])
     output = read(server, dated(**STEPS, is_sorted=True, STATE_MSG_FREQUENCY=1))
-    kept = [bookmark_of(state) for state in output.states]
+    kept = [get_bookmark(state) for state in output.states]
     assert kept[0] == "2023-01-02T00:00:00Z"
     assert kept[-1] == "2023-01-31T00:00:00Z"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.redaction.canaries import CANARIES
 
-__all__ = ["MODES", "hostile_server", "url_of"]
+__all__ = ["MODES", "get_url", "hostile_server"]
 
 MODES = ("ok", "refuses", "breaks", "redirects", "no_tls", "nobody")
 """Answers; 401 with the headers; 500 with the body; a redirect; broken TLS; no listener."""
@@ -74,7 +74,7 @@ def hostile_server() -> Iterator[int]:
         thread.join()
 
 
-def url_of(port: int, mode: str) -> str:
+def get_url(port: int, mode: str) -> str:
     """Return the address of the server with this behaviour, or one without a server."""
     if mode == "nobody":
         return "http://127.0.0.1:9/nobody"

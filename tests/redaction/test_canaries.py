@@ -26,7 +26,7 @@ from tests.redaction.canaries import (
     spark_settings,
     tap_settings,
 )
-from tests.redaction.hostile_server import MODES, hostile_server, url_of
+from tests.redaction.hostile_server import MODES, get_url, hostile_server
 
 ROOT = Path(__file__).parents[2]
 TAP = str(Path(__file__).with_name("canary_tap.py"))
@@ -169,7 +169,7 @@ def _syncs() -> Iterator[Any]:
 @pytest.mark.parametrize("name, mode", [pytest.param(None, "ok", id="all"), *_syncs()])
 def test_no_sync_writes_a_secret(folder: Folder, port: int, name: str | None, mode: str):
     """SEC5: no sync writes a secret."""
-    folder.give("config.json", {**tap_settings(url_of(port, mode)), "only": name})
+    folder.give("config.json", {**tap_settings(get_url(port, mode)), "only": name})
     with command_lines() as lines:
         done = folder.run(TAP, "--config", "config.json")
     folder.assert_clean(done, lines)
@@ -182,7 +182,7 @@ def test_no_sync_writes_a_secret(folder: Folder, port: int, name: str | None, mo
 @pytest.mark.parametrize("command, mode", list(_cases()))
 def test_no_command_of_a_tap_writes_a_secret(folder: Folder, port: int, command: str, mode: str):
     """SEC5: no command of a tap writes a secret."""
-    folder.give("config.json", tap_settings(url_of(port, mode)))
+    folder.give("config.json", tap_settings(get_url(port, mode)))
     folder.give("state.json", {"bookmarks": {}})
     folder.give("catalog.json", CATALOG)
     with command_lines() as lines:
@@ -197,7 +197,7 @@ def test_no_command_of_a_tap_writes_a_secret(folder: Folder, port: int, command:
 def test_no_manifest_writes_a_secret(folder: Folder, port: int, mode: str):
     """SEC5: no manifest writes a secret."""
     pytest.importorskip("jinja2", reason="manifests are an extra")
-    folder.give("config.json", tap_settings(url_of(port, mode)))
+    folder.give("config.json", tap_settings(get_url(port, mode)))
     with command_lines() as lines:
         done = folder.run(
             *("-m", "tap_core.manifest.cli", "--manifest", MANIFEST),
@@ -211,7 +211,7 @@ def test_no_manifest_writes_a_secret(folder: Folder, port: int, mode: str):
 def test_no_fivetran_call_writes_a_secret(folder: Folder, port: int, mode: str):
     """SEC5: no call of fivetran writes a secret."""
     grpc = pytest.importorskip("grpc", reason="gRPC is an extra")
-    settings = tap_settings(url_of(port, mode))
+    settings = tap_settings(get_url(port, mode))
     texts: list[str] = []
     with (
         command_lines() as lines,

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.postgres import Database
 
-__all__ = ["SAMPLE", "TAP", "Source", "Sync", "environment", "lines_of"]
+__all__ = ["SAMPLE", "TAP", "Source", "Sync", "environment", "parse_lines"]
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "samples" / "tap_postgres"
@@ -84,7 +84,7 @@ class Source:
         done = subprocess.run(
             command, cwd=self.folder, env=environment(), capture_output=True, check=False
         )
-        return Sync(lines_of(done.stdout), done.returncode, done.stderr.decode())
+        return Sync(parse_lines(done.stdout), done.returncode, done.stderr.decode())
 
     def command(
         self,
@@ -133,7 +133,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def lines_of(output: bytes) -> list[dict[str, Any]]:
+def parse_lines(output: bytes) -> list[dict[str, Any]]:
     """Parse messages with exact numbers; a truncated last line is skipped."""
     whole = output[: output.rfind(b"\n") + 1]
     return [json.loads(line, parse_float=Decimal) for line in whole.splitlines()]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_code_blocks import blocks_of, environment
+from tests.docs.test_code_blocks import environment, find_blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "fivetran.md"
@@ -19,7 +19,7 @@ NOT_NEEDED = (".*", "__pycache__", "*.egg-info", "tests", "docs", "dist", "build
 
 def build_commands() -> list[str]:
     """Return the documented commands that build and start one executable."""
-    [block] = [each for each in blocks_of(PAGE.read_text("utf-8")) if "pyinstaller" in each.body]
+    [block] = [each for each in find_blocks(PAGE.read_text("utf-8")) if "pyinstaller" in each.body]
     return block.body.splitlines()
 
 

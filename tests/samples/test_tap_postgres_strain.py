@@ -12,7 +12,7 @@ from typing import IO, Any
 import pytest
 
 from tests.postgres import Server
-from tests.samples.postgres_tap import TAP, Source, environment, lines_of
+from tests.samples.postgres_tap import TAP, Source, environment, parse_lines
 
 WIDE_ROWS = 400_000
 ROWS_READ_AHEAD = 20_000
@@ -225,7 +225,7 @@ def test_no_row_is_lost_after_a_terminated_connection(source: Source) -> None:
     assert process.returncode == 1
     assert "terminating connection due to administrator command" in errors
     assert source.database.password not in errors
-    messages = lines_of(output)
+    messages = parse_lines(output)
     first = [m["record"]["id"] for m in messages if m["type"] == "RECORD"]
     states = [m["value"] for m in messages if m["type"] == "STATE"]
     bookmark = states[-1]["bookmarks"]["public-t"]["replication_key_value"]

@@ -15,7 +15,7 @@ from tap_core.sql.connector import SQLConnector
 from tap_core.sql.sink import SQLSink
 from tap_core.sql.target import SQLTarget
 
-__all__ = ["SmallConnector", "SmallSink", "SmallTarget", "load", "rows_of", "types_of"]
+__all__ = ["SmallConnector", "SmallSink", "SmallTarget", "load", "read_rows", "read_types"]
 
 
 class SmallConnector(SQLConnector):
@@ -62,14 +62,14 @@ def connected(url: str) -> Iterator[sa.Connection]:
         engine.dispose()
 
 
-def rows_of(url: str, query: str) -> list[tuple[Any, ...]]:
+def read_rows(url: str, query: str) -> list[tuple[Any, ...]]:
     """Return the rows of a query or a table, as the driver reads them."""
     text = query if " " in query else f"SELECT * FROM {query}"  # noqa: S608
     with connected(url) as connection:
         return [tuple(row) for row in connection.exec_driver_sql(text)]
 
 
-def types_of(url: str, table: str, schema: str | None = None) -> dict[str, str]:
+def read_types(url: str, table: str, schema: str | None = None) -> dict[str, str]:
     """Return the columns of a table with their types."""
     with connected(url) as connection:
         columns = sa.inspect(connection).get_columns(table, schema)

@@ -25,8 +25,8 @@ from tests.sql_targets.small_target import (
     SmallSink,
     SmallTarget,
     load,
-    rows_of,
-    types_of,
+    read_rows,
+    read_types,
 )
 from tests.target_base.messages import record, schema, state
 
@@ -104,7 +104,7 @@ def test_every_value_type_is_loaded(url):
     rows = [FULL, *({"id": number, **row} for number, row in enumerate(OTHERS, 2))]
     states = load(SmallTarget, url, schema("all", **KINDS), *records(*rows), state({"n": 1}))
     assert states == [{"n": 1}]
-    found = rows_of(url, 'SELECT * FROM "all" ORDER BY id')
+    found = read_rows(url, 'SELECT * FROM "all" ORDER BY id')
     assert found[0] == (IN_SQLITE if is_sqlite(url) else IN_POSTGRESQL)
     assert [row[9] for row in found[1:]] == ["7", "t", "[1]", "1.5"]
     assert [row[2] for row in found] == [1.25, None, None, None, 3]
@@ -112,17 +112,17 @@ def test_every_value_type_is_loaded(url):
 
 def test_missing_property_is_stored_as_null(url):
     load(SmallTarget, url, schema("all", **KINDS), record("all", id=1))
-    assert rows_of(url, '"all"') == [(1, *[None] * (len(KINDS) - 1))]
+    assert read_rows(url, '"all"') == [(1, *[None] * (len(KINDS) - 1))]
 
 
 def test_property_missing_from_the_schema_is_not_stored(url):
     load(SmallTarget, url, schema(), record(id=1, name="a", other=5))
-    assert rows_of(url, "a") == [(1, "a")]
+    assert read_rows(url, "a") == [(1, "a")]
 
 
 def test_property_is_matched_to_its_column_case_insensitively(url):
     load(SmallTarget, url, schema("a", Id=WHOLE, keys=()), record(Id=1), record(ID=2))
-    assert rows_of(url, "a") == [(1,), (2,)]
+    assert read_rows(url, "a") == [(1,), (2,)]
 
 
 def test_datetime_keeps_its_instant_in_a_column_with_time_zone(postgres_url):
@@ -133,14 +133,14 @@ def test_datetime_keeps_its_instant_in_a_column_with_time_zone(postgres_url):
     noon = "2024-01-31T12:00:00+02:00"
     properties = {"id": WHOLE, "at": INSTANT, "local": INSTANT}
     load(SmallTarget, postgres_url, schema(**properties), record(id=1, at=noon, local=noon))
-    [(_, at, local)] = rows_of(postgres_url, "a")
+    [(_, at, local)] = read_rows(postgres_url, "a")
     assert at == dt.datetime.fromisoformat(noon)
     assert local == dt.datetime(2024, 1, 31, 10)  # noqa: DTZ001 - the column has no offset
 
 
 def test_datetime_without_an_offset_is_stored_unchanged(url):
     load(SmallTarget, url, schema(id=WHOLE, at=INSTANT), record(id=1, at="2024-01-31T12:00:00"))
-    [(_, at)] = rows_of(url, "a")
+    [(_, at)] = read_rows(url, "a")
     assert str(at) == "2024-01-31 12:00:00"
 
 
@@ -155,9 +155,9 @@ class JsonConnector(SmallConnector):
 def test_json_column_stores_json_and_sql_null(url):
     lines = [schema(id=WHOLE, o=OBJECT), record(id=1, o={"a": 1.5}), record(id=2, o=None)]
     load(made(SmallSink, JsonConnector), url, *lines, record(id=3))
-    rows = rows_of(url, "SELECT id FROM a WHERE o IS NULL ORDER BY id")
+    rows = read_rows(url, "SELECT id FROM a WHERE o IS NULL ORDER BY id")
     assert rows == [(2,), (3,)]
-    [(found,)] = rows_of(url, "SELECT o FROM a WHERE id = 1")
+    [(found,)] = read_rows(url, "SELECT o FROM a WHERE id = 1")
     assert found in ('{"a":1.5}', {"a": 1.5})
 
 
@@ -177,14 +177,14 @@ def test_database_specific_column_type_binds_its_values(postgres_url):
     engine.dispose()
     lines = [schema(id=WHOLE, a={"type": "array"}, o=OBJECT), record(id=1, a=["x", "y"])]
     load(made(SmallSink, ArrayConnector), postgres_url, *lines)
-    assert rows_of(postgres_url, "SELECT id, a FROM a") == [(1, ["x", "y"])]
+    assert read_rows(postgres_url, "SELECT id, a FROM a") == [(1, ["x", "y"])]
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="the module lists no adapters before")
 def test_registered_sqlite3_adapter_takes_precedence(sqlite_url, monkeypatch):
     monkeypatch.setitem(sqlite3.adapters, (list, sqlite3.PrepareProtocol), lambda value: "taught")
     load(SmallTarget, sqlite_url, schema(id=WHOLE, x={}), record(id=1, x=[1]))
-    assert rows_of(sqlite_url, "a") == [(1, "taught")]
+    assert read_rows(sqlite_url, "a") == [(1, "taught")]
 
 
 # Schema changes
@@ -193,14 +193,14 @@ def test_registered_sqlite3_adapter_takes_precedence(sqlite_url, monkeypatch):
 def test_new_property_adds_a_column(url):
     load(SmallTarget, url, schema(id=WHOLE), record(id=1))
     load(SmallTarget, url, schema(id=WHOLE, b=INSTANT), record(id=2, b="2024-01-31T12:00:00Z"))
-    assert [row[0] for row in rows_of(url, "SELECT id FROM a WHERE b IS NULL")] == [1]
-    assert list(types_of(url, "a")) == ["id", "b"]
+    assert [row[0] for row in read_rows(url, "SELECT id FROM a WHERE b IS NULL")] == [1]
+    assert list(read_types(url, "a")) == ["id", "b"]
 
 
 def test_schema_change_within_a_run_keeps_earlier_rows(url):
     lines = [schema(id=WHOLE), record(id=1), schema(id=WHOLE, b=TEXT), record(id=2, b="x")]
     load(SmallTarget, url, *lines)
-    assert rows_of(url, "SELECT * FROM a ORDER BY id") == [(1, None), (2, "x")]
+    assert read_rows(url, "SELECT * FROM a ORDER BY id") == [(1, None), (2, "x")]
 
 
 class AlteringConnector(SmallConnector):
@@ -243,15 +243,15 @@ def test_wider_schema_type_widens_the_column(postgres_url, before, after, value,
     kind = made(SmallSink, AlteringConnector)
     load(kind, postgres_url, schema(id=WHOLE, Order=before), record(id=1))
     load(kind, postgres_url, schema(id=WHOLE, Order=after), record(id=2, Order=value))
-    assert rows_of(postgres_url, 'SELECT "order" FROM a WHERE id = 2') == [(wanted,)]
+    assert read_rows(postgres_url, 'SELECT "order" FROM a WHERE id = 2') == [(wanted,)]
 
 
 def test_larger_integer_type_widens_the_column(postgres_url):
     load(made(SmallSink, NarrowConnector), postgres_url, schema(n=WHOLE, keys=()), record(n=1))
     lines = schema(n=WHOLE, keys=()), record(n=2**40)
     load(made(SmallSink, AlteringConnector), postgres_url, *lines)
-    assert rows_of(postgres_url, "a") == [(1,), (2**40,)]
-    assert types_of(postgres_url, "a") == {"n": "BIGINT"}
+    assert read_rows(postgres_url, "a") == [(1,), (2**40,)]
+    assert read_types(postgres_url, "a") == {"n": "BIGINT"}
 
 
 def test_column_type_change_is_rejected_unless_the_connector_allows_it(url):
@@ -259,7 +259,7 @@ def test_column_type_change_is_rejected_unless_the_connector_allows_it(url):
     wanted = r"Altering columns is not supported. Could not convert column 'a.b' from 'BIGINT' to"
     with pytest.raises(NotImplementedError, match=wanted):
         load(SmallTarget, url, schema(id=WHOLE, b=TEXT), record(id=2, b="x"))
-    assert rows_of(url, "a") == [(1, 1)]
+    assert read_rows(url, "a") == [(1, 1)]
 
 
 def test_number_schema_for_an_integer_column_is_rejected_instead_of_rounding(postgres_url):
@@ -271,7 +271,7 @@ def test_number_schema_for_an_integer_column_is_rejected_instead_of_rounding(pos
 def test_sqlite_stores_fractions_in_an_integer_column(sqlite_url):
     load(SmallTarget, sqlite_url, schema(id=WHOLE, b=WHOLE), record(id=1, b=1))
     load(SmallTarget, sqlite_url, schema(id=WHOLE, b=NUMBER), record(id=2, b=1.75))
-    assert rows_of(sqlite_url, "a") == [(1, 1), (2, 1.75)]
+    assert read_rows(sqlite_url, "a") == [(1, 1), (2, 1.75)]
 
 
 # Names
@@ -283,7 +283,7 @@ def test_stream_and_property_names_are_conformed(url):
         record("My Stream!", **{"User Id": 1, "1st.part-name": "x"}),
     ]
     load(SmallTarget, url, *lines)
-    assert rows_of(url, "SELECT user_id, bst_part_name FROM my_stream") == [(1, "x")]
+    assert read_rows(url, "SELECT user_id, bst_part_name FROM my_stream") == [(1, "x")]
 
 
 def test_schema_properties_with_the_same_conformed_name_are_rejected(url):
@@ -300,14 +300,16 @@ def test_stream_name_before_the_dash_is_the_database_schema(postgres_url):
     lines = [schema("shop-orders", id=WHOLE), record("shop-orders", id=1)]
     load(SmallTarget, postgres_url, *lines)
     load(SmallTarget, postgres_url, *lines, default_target_schema="other")
-    assert rows_of(postgres_url, "shop.orders") == rows_of(postgres_url, "other.orders") == [(1,)]
+    assert (
+        read_rows(postgres_url, "shop.orders") == read_rows(postgres_url, "other.orders") == [(1,)]
+    )
 
 
 def test_columns_are_altered_in_the_streams_database_schema(postgres_url):
     kind = made(SmallSink, AlteringConnector)
     load(kind, postgres_url, schema("shop-order", id=WHOLE, b=WHOLE), record("shop-order", id=1))
     load(kind, postgres_url, schema("shop-order", id=WHOLE, b=NUMBER, c=TEXT))
-    types = types_of(postgres_url, "order", "shop")
+    types = read_types(postgres_url, "order", "shop")
     assert types == {"id": "BIGINT", "b": "NUMERIC", "c": "VARCHAR"}
 
 
@@ -318,7 +320,7 @@ def test_append_only_and_upsert_without_keys_append_rows(url):
     lines = [schema(keys=(), n=WHOLE), record(n=1)]
     for method in ("append-only", "upsert"):
         load(SmallTarget, url, *lines, load_method=method)
-    assert rows_of(url, "a") == [(1,), (1,)]
+    assert read_rows(url, "a") == [(1,), (1,)]
 
 
 def test_overwrite_empties_the_table_once_per_run(url):
@@ -326,8 +328,8 @@ def test_overwrite_empties_the_table_once_per_run(url):
     lines = [schema(keys=(), n=WHOLE), record(n=1), schema(keys=(), n=WHOLE, m=WHOLE)]
     for _ in range(2):
         load(SmallTarget, url, *lines, record(n=2), load_method="overwrite")
-        assert rows_of(url, "SELECT n, m FROM a ORDER BY n") == [(1, None), (2, None)]
-        assert list(types_of(url, "a")) == ["n", "m"]
+        assert read_rows(url, "SELECT n, m FROM a ORDER BY n") == [(1, None), (2, None)]
+        assert list(read_types(url, "a")) == ["n", "m"]
 
 
 def upserting(self: SmallSink, full_table_name: Any, schema: dict[str, Any]) -> Any:
@@ -346,7 +348,7 @@ def test_overridden_insert_statement_can_upsert(url):
     first = {"id": 1, "name": "a", "x": [1], "at": "2024-01-31T12:00:00Z", "n": 0.5}
     load(kind, url, schema(**known), record(**first), record(id=2, name="b"))
     load(kind, url, schema(**known), record(id=2, name="c"), record(id=3), record(id=3, name="d"))
-    rows = rows_of(url, "SELECT id, name, x FROM a ORDER BY id")
+    rows = read_rows(url, "SELECT id, name, x FROM a ORDER BY id")
     assert rows == [(1, "a", "[1]"), (2, "c", None), (3, "d", None)]
 
 
@@ -360,7 +362,7 @@ def test_text_insert_statement_works_and_warns(url):
     kind = made(SmallSink, generate_insert_statement=text)
     with pytest.warns(DeprecationWarning, match="as a string is deprecated"):
         load(kind, url, schema(), record(id=1, name="x"), record(id=2, name="y"))
-    assert rows_of(url, "a") == [(1, "nx"), (2, "ny")]
+    assert read_rows(url, "a") == [(1, "nx"), (2, "ny")]
 
 
 def test_overridden_conform_name_and_conform_record_are_used(url):
@@ -372,15 +374,15 @@ def test_overridden_conform_name_and_conform_record_are_used(url):
 
     kind = made(SmallSink, conform_name=conform_name, conform_record=conform_record)
     load(kind, url, schema(), record(id=1, name="x"))
-    assert rows_of(url, 'SELECT "ID", "NAME" FROM "A"') == [(1, "set")]
+    assert read_rows(url, 'SELECT "ID", "NAME" FROM "A"') == [(1, "set")]
 
 
 @pytest.mark.parametrize("name", ["a b", "a%b", "a(b)", "a.b", "a:b", "A[b]", 'a"b', "é"])
 def test_column_names_may_contain_any_characters(url, name):
     kind = made(SmallSink, conform_name=lambda self, name, object_type=None: name)
     load(kind, url, schema(id=WHOLE, **{name: TEXT}), record(id=1, **{name: "x"}))
-    assert rows_of(url, "a") == [(1, "x")]
-    assert list(types_of(url, "a")) == ["id", name]
+    assert read_rows(url, "a") == [(1, "x")]
+    assert list(read_types(url, "a")) == ["id", name]
 
 
 def test_sink_returns_qualified_names_of_its_table_and_schema(sqlite_url):
@@ -422,8 +424,8 @@ def test_overridden_get_sink_may_choose_the_sink_by_record(sqlite_url):
 
     lines = [record("a", id=number) for number in range(4)]
     load(Choosing, sqlite_url, schema("a"), schema("odd"), *lines)
-    assert rows_of(sqlite_url, "a") == [(0, None), (2, None)]
-    assert rows_of(sqlite_url, "odd") == [(1, None), (3, None)]
+    assert read_rows(sqlite_url, "a") == [(0, None), (2, None)]
+    assert read_rows(sqlite_url, "odd") == [(1, None), (3, None)]
 
 
 def test_settings_of_missing_capabilities_are_not_added():
@@ -462,7 +464,7 @@ def test_insert_of_no_rows_is_skipped(url):
     assert sink.connector is target.target_connector
     assert sink.bulk_insert_records(sink.full_table_name, sink.schema, iter([])) == 0
     assert sink.bulk_insert_records(sink.full_table_name, sink.schema, [{"id": 1}, {"id": 2}]) == 2
-    assert rows_of(url, "a") == [(1,), (2,)]
+    assert read_rows(url, "a") == [(1,), (2,)]
     target.target_connector._engine.dispose()
 
 
@@ -488,8 +490,8 @@ def two_databases(tmp_path):
 def test_sink_of_another_database_has_its_own_connector(sqlite_url, two_databases):
     kind, other = two_databases
     load(kind, sqlite_url, schema("a"), schema("b"), record("a", id=1), record("b", id=2))
-    assert rows_of(sqlite_url, "a") == [(1, None)]
-    assert rows_of(other, "b") == [(2, None)]
+    assert read_rows(sqlite_url, "a") == [(1, None)]
+    assert read_rows(other, "b") == [(2, None)]
 
 
 def test_schema_change_within_a_run_does_not_overwrite_a_table_of_another_database(
@@ -498,7 +500,7 @@ def test_schema_change_within_a_run_does_not_overwrite_a_table_of_another_databa
     kind, other = two_databases
     lines = [schema("b", id=WHOLE), record("b", id=1), schema("b", id=WHOLE, n=WHOLE)]
     load(kind, sqlite_url, *lines, record("b", id=2), load_method="overwrite")
-    assert rows_of(other, "b") == [(1, None), (2, None)]
+    assert read_rows(other, "b") == [(1, None), (2, None)]
 
 
 def test_sql_sink_of_a_target_that_is_not_a_sqltarget_creates_its_connector(sqlite_url):
@@ -516,7 +518,7 @@ def test_many_streams_are_drained_in_parallel(url):
     lines = [schema(name) for name in names]
     lines += [record(name, id=number, name=name) for number in range(200) for name in names]
     load(SmallTarget, url, *lines, state({"n": 1}))
-    assert [len(rows_of(url, name)) for name in names] == [200] * 6
+    assert [len(read_rows(url, name)) for name in names] == [200] * 6
 
 
 def test_sqlite_default_parallelism_is_one(sqlite_url, postgres):

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.sql_targets.small_target import SmallTarget, load, rows_of
+from tests.sql_targets.small_target import SmallTarget, load, read_rows
 from tests.target_base.messages import record, schema, state
 from tests.target_base.running import ROOT, Running
 
@@ -78,7 +78,7 @@ def running(out: Path, url: str) -> Iterator[Running]:
 
 
 def ids(url: str) -> list[int]:
-    return [row[0] for row in rows_of(url, "SELECT id FROM a ORDER BY id")]
+    return [row[0] for row in read_rows(url, "SELECT id FROM a ORDER BY id")]
 
 
 def is_made(url: str) -> bool:

@@ -20,7 +20,7 @@ from tap_core.sql.identifiers import (
     snakecase,
 )
 from tap_core.sql.type_widening import is_wider, loses_precision
-from tests.sql_targets.small_target import rows_of, types_of
+from tests.sql_targets.small_target import read_rows, read_types
 
 KNOWN = {"properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}
 
@@ -53,7 +53,7 @@ def record_column_reads(connector: SQLConnector, monkeypatch: pytest.MonkeyPatch
 
 def test_created_table_has_the_schemas_columns_and_primary_key(connector, url):
     connector.create_empty_table("a", KNOWN, primary_keys=["name", "gone", "id"])
-    assert list(types_of(url, "a")) == ["id", "name"]
+    assert list(read_types(url, "a")) == ["id", "name"]
     key = sa.inspect(connector._engine).get_pk_constraint("a")
     assert key["constrained_columns"] == ["name", "id"]
 
@@ -87,7 +87,7 @@ def test_table_is_kept_if_no_load_method_is_set(connector, table, url):
     with connector._transaction() as connection:
         connection.exec_driver_sql("INSERT INTO a VALUES (1, 'x')")
     connector.prepare_table("a", KNOWN, ["id"])
-    assert rows_of(url, "a") == [(1, "x")]
+    assert read_rows(url, "a") == [(1, "x")]
 
 
 class Preparing(SQLConnector):
@@ -119,7 +119,7 @@ def test_adding_a_column_is_rejected_if_allow_column_add_is_false(connector, tab
 def test_columns_with_reserved_names_can_be_renamed(connector, table, url):
     connector.rename_column("a", "name", "order")
     connector.rename_column("a", "order", "the group")
-    assert list(types_of(url, "a")) == ["id", "the group"]
+    assert list(read_types(url, "a")) == ["id", "the group"]
     connector.allow_column_rename = False
     with pytest.raises(NotImplementedError, match="Renaming columns is not supported"):
         connector.rename_column("a", "id", "x")
@@ -135,14 +135,14 @@ def test_overridden_rename_ddl_gets_unquoted_names(sqlite_url):
     connector = Renaming(config={"sqlalchemy_url": sqlite_url})
     connector.create_empty_table("a", KNOWN)
     connector.rename_column("a", "name", "the order")
-    assert list(types_of(sqlite_url, "a")) == ["id", "the order"]
+    assert list(read_types(sqlite_url, "a")) == ["id", "the order"]
     connector._engine.dispose()
 
 
 def test_column_named_like_an_sql_keyword_is_added(connector, table, url):
     connector.prepare_column("a", "select", sa.Integer())
     connector.prepare_column("a", "at", sa.DATETIME())
-    assert list(types_of(url, "a")) == ["id", "name", "select", "at"]
+    assert list(read_types(url, "a")) == ["id", "name", "select", "at"]
 
 
 def test_type_of_a_missing_column_raises_key_error(connector, table):
@@ -159,7 +159,7 @@ def test_prepare_schema_creates_the_schema_once(postgres_url):
     name = FullyQualifiedName(table="a b", schema="the shop", dialect=connector._dialect)
     connector.prepare_table(name, KNOWN, ["id"])
     connector.prepare_table(name, {"properties": {**KNOWN["properties"], "new": {}}}, ["id"])
-    assert list(types_of(postgres_url, "a b", "the shop")) == ["id", "name", "new"]
+    assert list(read_types(postgres_url, "a b", "the shop")) == ["id", "name", "new"]
     connector._engine.dispose()
 
 
@@ -173,7 +173,7 @@ def test_column_type_change_keeps_the_collation(postgres_url):
         "SELECT character_maximum_length, collation_name FROM information_schema.columns"
         " WHERE table_name = 'a'"
     )
-    [(length, collation)] = rows_of(postgres_url, query)
+    [(length, collation)] = read_rows(postgres_url, query)
     assert length == 9
     assert collation in ("C", None)
     connector._engine.dispose()
@@ -187,7 +187,7 @@ def test_failed_statement_rolls_back_the_transaction(connector, table, url):
 
     with pytest.raises(sa.exc.DBAPIError):
         insert()
-    assert rows_of(url, "a") == []
+    assert read_rows(url, "a") == []
 
 
 def test_large_versions_are_compared_as_numbers(connector, url):
@@ -197,7 +197,7 @@ def test_large_versions_are_compared_as_numbers(connector, url):
     connector.delete_old_versions(
         full_table_name="a", version_column_name="v", current_version=1_700_000_000_000
     )
-    assert [row[0] for row in rows_of(url, "a")] == [None, 1_700_000_000_000]
+    assert [row[0] for row in read_rows(url, "a")] == [None, 1_700_000_000_000]
 
 
 def test_overridden_alter_ddl_is_used(postgres_url):
@@ -214,7 +214,7 @@ def test_overridden_alter_ddl_is_used(postgres_url):
         connection.exec_driver_sql('CREATE TABLE a ("order" int)')
         connection.exec_driver_sql("INSERT INTO a VALUES (1)")
     connector.prepare_column("a", "order", sa.String())
-    assert rows_of(postgres_url, "a") == [("was 1",)]
+    assert read_rows(postgres_url, "a") == [("was 1",)]
     connector._engine.dispose()
 
 

@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 import sqlalchemy as sa
 
-from tests.sql_targets.small_target import SmallSink, SmallTarget, load, rows_of, types_of
+from tests.sql_targets.small_target import SmallSink, SmallTarget, load, read_rows, read_types
 from tests.sql_targets.test_sql_loading import made, upserting
 from tests.target_base.messages import activate, record, schema, state
 
@@ -29,7 +29,7 @@ def test_rows_of_older_versions_are_deleted_or_marked(url, hard_delete):
     run(url, FIRST, 1, 2, hard_delete=hard_delete)
     run(url, SECOND, 3, hard_delete=hard_delete)
     old = [] if hard_delete else [(1, "v0", False), (2, "v0", False)]
-    assert [(*row[:2], bool(row[2])) for row in rows_of(url, QUERY)] == [*old, (3, "v1", True)]
+    assert [(*row[:2], bool(row[2])) for row in read_rows(url, QUERY)] == [*old, (3, "v1", True)]
 
 
 @pytest.mark.parametrize("hard_delete", [True, False])
@@ -37,23 +37,23 @@ def test_pending_rows_are_written_before_old_versions_are_deleted(url, hard_dele
     """The upsert updates rows of an old version, which must not be deleted before it."""
     run(url, FIRST, *range(7), kind=UPSERTING, hard_delete=hard_delete)
     run(url, SECOND, *range(7), kind=UPSERTING, hard_delete=hard_delete, batch_size_rows=5)
-    found = [(*row[:2], bool(row[2])) for row in rows_of(url, QUERY)]
+    found = [(*row[:2], bool(row[2])) for row in read_rows(url, QUERY)]
     assert found == [(each, "v1", True) for each in range(7)]
 
 
 def test_activating_a_version_twice_changes_nothing(url):
     run(url, FIRST, 1)
     run(url, SECOND, 2)
-    [(before,)] = rows_of(url, "SELECT _sdc_deleted_at FROM a WHERE id = 1")
+    [(before,)] = read_rows(url, "SELECT _sdc_deleted_at FROM a WHERE id = 1")
     run(url, SECOND)
-    assert rows_of(url, "SELECT _sdc_deleted_at FROM a WHERE id = 1") == [(before,)]
+    assert read_rows(url, "SELECT _sdc_deleted_at FROM a WHERE id = 1") == [(before,)]
 
 
 def test_deletion_time_is_in_utc(url):
     start = dt.datetime.now(dt.timezone.utc).replace(tzinfo=None)
     run(url, FIRST, 1)
     run(url, SECOND, 2)
-    [(found,)] = rows_of(url, "SELECT _sdc_deleted_at FROM a WHERE id = 1")
+    [(found,)] = read_rows(url, "SELECT _sdc_deleted_at FROM a WHERE id = 1")
     assert start - dt.timedelta(seconds=1) <= dt.datetime.fromisoformat(str(found))
     assert dt.datetime.fromisoformat(str(found)) <= start + dt.timedelta(minutes=5)
 
@@ -66,7 +66,7 @@ def test_deletion_time_keeps_its_instant_in_a_column_with_time_zone(postgres_url
     engine.dispose()
     run(postgres_url, FIRST, 1)
     run(postgres_url, SECOND, 2)
-    [(found,)] = rows_of(postgres_url, "SELECT _sdc_deleted_at FROM a WHERE id = 1")
+    [(found,)] = read_rows(postgres_url, "SELECT _sdc_deleted_at FROM a WHERE id = 1")
     assert abs(found - start) < dt.timedelta(minutes=5)
 
 
@@ -76,7 +76,7 @@ def test_run_without_versions_in_its_rows_deletes_nothing(url, hard_delete):
     run(url, FIRST, 1, 2, kind=UPSERTING)
     plain = {"add_record_metadata": False, "hard_delete": hard_delete}
     run(url, SECOND, 1, kind=UPSERTING, **plain)
-    found = [(*row[:2], bool(row[2])) for row in rows_of(url, QUERY)]
+    found = [(*row[:2], bool(row[2])) for row in read_rows(url, QUERY)]
     assert found == [(1, "v1", True), (2, "v0", True)]
 
 
@@ -85,18 +85,18 @@ def test_missing_version_columns_are_added(url):
     wide = "INTEGER" if url.startswith("sqlite") else "BIGINT"
     stamp = "DATETIME" if url.startswith("sqlite") else "TIMESTAMP"
     added = {"_sdc_table_version": wide, "_sdc_deleted_at": stamp}
-    assert list(types_of(url, "a").items())[2:] == list(added.items())
+    assert list(read_types(url, "a").items())[2:] == list(added.items())
 
 
 def test_hard_delete_adds_no_deleted_at_column(url):
     run(url, FIRST, 1, add_record_metadata=False, hard_delete=True)
-    assert "_sdc_deleted_at" not in types_of(url, "a")
+    assert "_sdc_deleted_at" not in read_types(url, "a")
 
 
 def test_rows_without_a_version_are_not_deleted(url):
     load(SmallTarget, url, schema(), record(id=1, name="x"), add_record_metadata=True)
     run(url, SECOND, 2, hard_delete=True)
-    assert rows_of(url, "SELECT id FROM a ORDER BY id") == [(1,), (2,)]
+    assert read_rows(url, "SELECT id FROM a ORDER BY id") == [(1,), (2,)]
 
 
 def test_activating_a_version_of_a_missing_table_does_nothing(sqlite_url):
@@ -114,6 +114,6 @@ def test_custom_names_of_version_columns_are_quoted(url):
     known = {"id": {"type": "integer"}, "order": {"type": "integer"}}
     load(kind, url, schema(**known), record(id=1, order=1), record(id=2, order=2), activate("a", 2))
     query = 'SELECT id FROM a WHERE "group" IS NULL'
-    assert rows_of(url, query) == [(2,)]
+    assert read_rows(url, query) == [(2,)]
     load(kind, url, schema(**known), activate("a", 3), hard_delete=True)
-    assert rows_of(url, "a") == []
+    assert read_rows(url, "a") == []

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from tap_core.exceptions import DataError
 from tap_core.redaction.row_values import LOG_ROWS
-from tests.sql_targets.small_target import SmallConnector, SmallSink, SmallTarget, load, rows_of
+from tests.sql_targets.small_target import SmallConnector, SmallSink, SmallTarget, load, read_rows
 from tests.target_base.messages import record, schema, state
 
 COLUMNS = {
@@ -43,7 +43,7 @@ def test_error_names_an_integer_out_of_range_and_its_column(url, number, place):
     assert f"stream 'a' has a value that the database ({url.partition('+')[0]:.6}" in message
     assert f"cannot store in its column 'size': {number} (" in message
     assert "Correct the value in the tap or with a stream map" in message
-    assert rows_of(url, "a") == []
+    assert read_rows(url, "a") == []
 
 
 def test_error_names_a_key_that_cannot_be_stored(url):
@@ -131,7 +131,7 @@ class AutocommitTarget(SmallTarget):
 def test_rows_are_not_retried_singly_in_autocommit_mode(postgres_url):
     message = load_error(postgres_url, *rows_with(8, size=2**64), kind=AutocommitTarget)
     assert "cannot store in one of its columns (" in message
-    left = [row[0] for row in rows_of(postgres_url, "SELECT id FROM a")]
+    left = [row[0] for row in read_rows(postgres_url, "SELECT id FROM a")]
     assert len(left) == len(set(left))
 
 

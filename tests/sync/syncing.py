@@ -96,7 +96,7 @@ def measured(text: str, metric: str = "record_count") -> list[dict[str, Any]]:
     return [point for point in map(json.loads, lines) if point["metric"] == metric]
 
 
-def counts_of(text: str) -> dict[str, int]:
+def read_counts(text: str) -> dict[str, int]:
     """Return the record counts per stream in a log, without streams that have none."""
     found: Counter[str] = Counter()
     for point in measured(text):
@@ -104,7 +104,7 @@ def counts_of(text: str) -> dict[str, int]:
     return {name: count for name, count in found.items() if count}
 
 
-def lines_of(messages: Iterable[dict[str, Any]]) -> dict[str, int]:
+def count_records(messages: Iterable[dict[str, Any]]) -> dict[str, int]:
     """Return the number of RECORD messages per stream."""
     return dict(Counter(message["stream"] for message in of(messages, "RECORD")))
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.full_pipes import wait_until_full
-from tests.sync.syncing import counts_of, lines_of, of, parsed
+from tests.sync.syncing import count_records, of, parsed, read_counts
 
 ROOT = Path(__file__).resolve().parents[2]
 TAPS = Path(__file__).with_name("parallel_taps.py")
@@ -63,7 +63,7 @@ def end(tap: subprocess.Popen[bytes], before: bytes) -> tuple[list[dict[str, Any
     """Read the remaining output; check that its lines are complete and match the log's counts."""
     out, err = tap.communicate(timeout=LONG)
     messages, log = parsed(before + out), err.decode()
-    assert counts_of(log) == lines_of(messages)
+    assert read_counts(log) == count_records(messages)
     return messages, log
 
 

@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from tap_core.exceptions import InvalidStreamSortException
-from tests.sync.syncing import counts_of, failed, hooked, lines_of, make, measured, stream, sync
+from tests.sync.syncing import (
+    count_records,
+    failed,
+    hooked,
+    make,
+    measured,
+    read_counts,
+    stream,
+    sync,
+)
 
 both_paths = pytest.mark.parametrize(
     "on_path", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
@@ -35,7 +44,11 @@ def rows_then_error(error: BaseException, count: int) -> Any:
 @pytest.mark.parametrize("count", [0, 1, 499, 2_345])
 def test_record_count_of_a_failed_stream(on_path, error, count, caplog):
     output, _ = failed(type(error), on_path(stream("a", rows_then_error(error, count))))
-    assert counts_of(caplog.text) == lines_of(output.messages) == ({"a": count} if count else {})
+    assert (
+        read_counts(caplog.text)
+        == count_records(output.messages)
+        == ({"a": count} if count else {})
+    )
     [time] = measured(caplog.text, "sync_duration")
     assert time["tags"]["status"] == "failed"
 
@@ -46,8 +59,8 @@ def test_record_count_of_a_failed_stream_with_maps(on_path, caplog):
     maps = {"a": {"__filter__": "id % 2 == 0"}}
     kind = on_path(stream("a", rows_then_error(RuntimeError("away"), 501)))
     output, _ = failed(RuntimeError, kind, config={"stream_maps": maps})
-    assert lines_of(output.messages) == {"a": 251}
-    assert counts_of(caplog.text) == {"a": 501}
+    assert count_records(output.messages) == {"a": 251}
+    assert read_counts(caplog.text) == {"a": 501}
 
 
 @both_paths
@@ -55,7 +68,7 @@ def test_record_count_includes_the_record_out_of_order(on_path, caplog):
     rows = [{"id": number} for number in (1, 2, 0, 3)]
     kind = stream("a", rows, replication_key="id", is_sorted=True)
     output, _ = failed(InvalidStreamSortException, on_path(kind))
-    assert counts_of(caplog.text) == lines_of(output.messages) == {"a": 3}
+    assert read_counts(caplog.text) == count_records(output.messages) == {"a": 3}
 
 
 @both_paths
@@ -64,7 +77,7 @@ def test_record_count_of_a_stream_with_a_record_limit(on_path, caplog):
     output = []
     tap = make(kind, output=output)
     assert tap.run_sync_dry_run(dry_run_record_limit=4)
-    assert counts_of(caplog.text) == {"a": 4}
+    assert read_counts(caplog.text) == {"a": 4}
 
 
 @both_paths
@@ -80,7 +93,7 @@ def test_record_count_of_a_parent_with_a_failed_child(on_path, caplog):
     parent = on_path(stream("p", [{"id": number} for number in range(9)], **contexts))
     child = on_path(stream("c", rows, parent_stream_type=parent))
     output, _ = failed(RuntimeError, parent, child)
-    assert counts_of(caplog.text) == lines_of(output.messages) == {"p": 3, "c": 40}
+    assert read_counts(caplog.text) == count_records(output.messages) == {"p": 3, "c": 40}
 
 
 @pytest.mark.parametrize("threads", [1, 4])
@@ -105,7 +118,7 @@ def test_contexts_of_a_stream_share_one_record_count(on_path, threads, caplog):
         )
     )
     output = sync(parent, child)
-    assert lines_of(output.messages) == {"p": 9, "c": 45}
+    assert count_records(output.messages) == {"p": 9, "c": 45}
     found = {point["tags"]["stream"]: point for point in measured(caplog.text)}
     assert len(measured(caplog.text)) == 2
     assert {name: point["value"] for name, point in found.items()} == {"p": 9, "c": 45}
@@ -123,4 +136,4 @@ def test_record_count_of_parallel_partitions_when_one_fails(on_path, caplog):
     places = [{"p": place} for place in range(4)]
     kind = on_path(stream("a", rows, partitions=places, max_parallel_partitions=4))
     output, _ = failed(RuntimeError, kind)
-    assert counts_of(caplog.text) == lines_of(output.messages)
+    assert read_counts(caplog.text) == count_records(output.messages)

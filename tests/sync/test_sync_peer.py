@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.peers import missing_reason, peer_python
-from tests.sync.syncing import counts_of, lines_of, measured, of, parsed
+from tests.sync.syncing import count_records, measured, of, parsed, read_counts
 
 PEER = peer_python("singer_sdk")
 ROOT = Path(__file__).resolve().parents[2]
@@ -326,11 +326,11 @@ def test_last_states_equal_those_of_singer_sdk(sides):
 def test_record_counts_equal_those_of_singer_sdk(sides):
     """One difference: the record out of order is written and therefore counted."""
     for name in syncs(sides):
-        ours, theirs = (counts_of(sides[sdk].logs[name]) for sdk in SIDES)
+        ours, theirs = (read_counts(sides[sdk].logs[name]) for sdk in SIDES)
         if name == "broken":
             theirs = {stream: count + 1 for stream, count in theirs.items()}
         assert ours == theirs, name
-        assert ours == lines_of(sides["tap_core"].messages(name)), name
+        assert ours == count_records(sides["tap_core"].messages(name)), name
 
 
 def test_metrics_have_the_structure_of_singer_sdk(sides):

@@ -31,7 +31,7 @@ from target_spark.tables.runs_table import build_rows
 from tests.target.cli.test_last_state import run_command
 from tests.target.cli.test_table_overview import write_config
 from tests.target.cli.test_target_cli import environment, run, running
-from tests.target.loader.test_run_history import append, lines_of
+from tests.target.loader.test_run_history import append, make_lines
 from tests.target.warehouse import ID, SharedEngine, Warehouse, record, schema, state
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ def test_run_writes_the_page_and_never_fails_because_of_it(tmp_path: Path) -> No
     file = tmp_path / "report.html"
     env = environment(JAVA_HOME=str(tmp_path / "no-java"))
     given = {"format": "delta", "small_batches": "delta-rs", "report_html": str(file)}
-    data = lines_of(schema("a", ID), record("a", id=1), state(1))
+    data = make_lines(schema("a", ID), record("a", id=1), state(1))
     done = run(tmp_path, data, env=env, **given)
     assert (done.returncode, done.stdout) == (0, b'{"at": 1}\n')
     assert "1 run with rows, of 1 stream." in " ".join(Page(file.read_text()).text.split())
@@ -335,7 +335,7 @@ def test_stopped_run_writes_no_page(tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     given = {"format": "delta", "small_batches": "delta-rs", "flush_rows": 1}
     with running(tmp_path, **given, report_html=str(file)) as target:
-        target.send(lines_of(schema("a", ID), record("a", id=1), state(1)))
+        target.send(make_lines(schema("a", ID), record("a", id=1), state(1)))
         target.until(lambda: bool(target.lines))
         target.process.send_signal(signal.SIGTERM)
         assert target.end() == 0

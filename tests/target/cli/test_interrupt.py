@@ -14,8 +14,8 @@ import pytest
 
 from tests.target.cli.test_target_cli import (
     Running,
+    read_report,
     record,
-    report_of,
     run,
     running,
     schema,
@@ -47,7 +47,7 @@ def test_first_control_c_commits_received_rows_unless_a_setting_prevents_it(
         target.send(schema(), record(1), state(1), record(2))
         interrupt(target, tmp_path)
         assert target.end() == 0, target.errors.decode()
-        report = report_of(target.errors)
+        report = read_report(target.errors)
         assert report["outcome"] == "stopped by a signal"
         assert report["complete"] is False
     if on_interrupt == "commit":
@@ -69,5 +69,5 @@ def test_control_c_does_not_overwrite_a_table(tmp_path: Path) -> None:
         interrupt(target, tmp_path)
         assert target.end() == 0, target.errors.decode()
         assert target.lines == []
-        assert report_of(target.errors)["complete"] is False
+        assert read_report(target.errors)["complete"] is False
     assert read_ids(tmp_path) == [1, 2]

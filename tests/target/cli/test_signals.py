@@ -22,8 +22,8 @@ from tests.target.cli.test_target_cli import (
     config,
     environment,
     ids,
+    read_report,
     record,
-    report_of,
     running,
     schema,
     state,
@@ -81,7 +81,7 @@ def test_signal_during_spark_startup_ends_the_run_after_startup(
         target.until(lambda: get_jvm(tmp_path) is not None)
         target.process.send_signal(signal.SIGTERM)
         assert target.end() == 0, target.errors.decode()
-        assert report_of(target.errors)["outcome"] == "stopped by a signal"
+        assert read_report(target.errors)["outcome"] == "stopped by a signal"
         assert last_state(target) <= 2
         written = ids(spark, tmp_path) if (tmp_path / "tables" / "a").exists() else []
         assert written == [*range(1, last_state(target) + 1)]
@@ -149,7 +149,7 @@ def test_interrupted_overwrite_leaves_the_old_table(spark: SparkSession, tmp_pat
                 assert target.end() == 1
                 assert b"tables of a were not overwritten" in target.errors
             assert target.lines == []
-            assert report_of(target.errors)["complete"] is False
+            assert read_report(target.errors)["complete"] is False
         assert ids(spark, tmp_path) == [1, 2]
     wait_for_no_processes(tmp_path)
 

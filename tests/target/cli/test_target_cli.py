@@ -144,7 +144,7 @@ def running(tmp_path: Path, *, heard: bool = True, **more: Any) -> Iterator[Runn
             target.end()
 
 
-def report_of(errors: bytes) -> dict[str, Any]:
+def read_report(errors: bytes) -> dict[str, Any]:
     (text,) = (row for row in errors.decode().splitlines() if row.startswith("REPORT: "))
     report: dict[str, Any] = json.loads(text.removeprefix("REPORT: "))
     return report
@@ -225,7 +225,7 @@ def without_java() -> dict[str, str]:
 def test_input_without_rows_needs_no_java(tmp_path: Path) -> None:
     done = run(tmp_path, schema() + state(1) + schema() + state([2.50]), env=without_java())
     assert (done.returncode, done.stdout) == (0, b"[2.5]\n")
-    assert report_of(done.stderr)["complete"] is True
+    assert read_report(done.stderr)["complete"] is True
     assert not (tmp_path / "tables").exists()
 
 
@@ -265,7 +265,7 @@ def test_invalid_line_is_an_error_after_the_states_before_it(tmp_path: Path, tor
     assert (done.returncode, done.stdout) == (1, b"1\n")
     assert b"Line 3 is not a Singer message" in done.stderr
     assert b"Traceback" not in done.stderr
-    assert "Line 3" in report_of(done.stderr)["outcome"]
+    assert "Line 3" in read_report(done.stderr)["outcome"]
 
 
 def test_closed_standard_output_is_an_error(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_signal_without_pending_rows_exits_with_0(tmp_path: Path) -> None:
         target.until(lambda: target.lines == [b"1\n"])
         target.process.send_signal(signal.SIGINT)
         assert target.end() == 0
-        assert report_of(target.errors)["outcome"] == "stopped by a signal"
+        assert read_report(target.errors)["outcome"] == "stopped by a signal"
 
 
 def test_second_signal_ends_a_blocked_process(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_incomplete_overwrite_without_rows_is_an_error(tmp_path: Path) -> None:
     done = run(tmp_path, schema(), env=without_java(), write_mode="overwrite")
     assert done.returncode == 1
     assert b"tables of a were not overwritten" in done.stderr
-    assert report_of(done.stderr)["complete"] is False
+    assert read_report(done.stderr)["complete"] is False
 
 
 def test_large_states_that_repeat_cost_little_cpu(tmp_path: Path) -> None:
@@ -421,7 +421,7 @@ def test_target_process_uses_at_most_150_megabytes(tmp_path: Path) -> None:
             highest = max(highest, peak(target.process.pid))
             time.sleep(0.05)
         assert target.end() == 0, target.errors.decode()
-        assert report_of(target.errors)["streams"]["a"]["written"] == 80_001
+        assert read_report(target.errors)["streams"]["a"]["written"] == 80_001
         assert 0 < highest < 150_000
 
 

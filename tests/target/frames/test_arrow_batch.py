@@ -17,7 +17,7 @@ from target_spark.columns import ColumnOptions, ColumnSource, TableSchema, schem
 from target_spark.frames import BatchMetadata, read_spool
 from target_spark.frames.arrow_batch import UnsupportedBatchError, read_arrow_batch
 from tests.extract.sample_taps import KINDS, KINDS_SCHEMA
-from tests.target.frames.test_conversions import BAD, NOW, REFERENCE, VALUES, text_of
+from tests.target.frames.test_conversions import BAD, NOW, REFERENCE, VALUES, read_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +67,7 @@ def without_random_ids(row: Any) -> dict[str, Any]:
 
 
 def fits(name: str, raw: str) -> bool:
-    text = text_of(raw)
+    text = read_text(raw)
     return text is None or REFERENCE[name][1](text) is not BAD
 
 

@@ -31,8 +31,8 @@ from tests.target.frames.test_conversions import (
     OTHERS,
     REFERENCE,
     VALUES,
+    read_text,
     spool,
-    text_of,
 )
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def plain(column: pa.Array) -> list[Any]:
 
 
 def expected(name: str, raw: str) -> Any:
-    text = text_of(raw)
+    text = read_text(raw)
     return None if text is None else REFERENCE[name][1](text)
 
 

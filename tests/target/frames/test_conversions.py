@@ -292,7 +292,7 @@ VALUES = st.one_of(
 ).filter(lambda raw: "\\ud" not in raw)
 
 
-def text_of(raw: str) -> str | None:
+def read_text(raw: str) -> str | None:
     """Return the text that JSON's reader gives for a raw value."""
     if raw == "null":
         return None
@@ -338,7 +338,7 @@ def read(
 
 
 def expect(raw: str, name: str) -> Any:
-    text = text_of(raw)
+    text = read_text(raw)
     return None if text is None else REFERENCE[name][1](text)
 
 
@@ -370,7 +370,7 @@ def find_usual(spark: SparkSession, raws: Sequence[str]) -> list[tuple[str, str]
         for name, cast in ((name, fast_cast("`text`", types[name])) for name in OF_TEXT)
     )
     frame = spark.createDataFrame(
-        [(n, text_of(raw)) for n, raw in enumerate(texts)], "n INT, text STRING"
+        [(n, read_text(raw)) for n, raw in enumerate(texts)], "n INT, text STRING"
     )
     usual = [(raw, name) for raw in raws for name in ("i", "f") if PLAIN[name].fullmatch(raw)]
     for row in frame.selectExpr("n", *shown).collect():

@@ -25,7 +25,7 @@ __all__ = [
     "ConcurrentLoad",
     "append_theirs",
     "make_theirs",
-    "rows_of",
+    "read_rows",
     "staging",
     "until",
 ]
@@ -123,7 +123,7 @@ def staging(load: ConcurrentLoad) -> list[Path]:
     return list(load.table.glob(f"{_staging_prefix(load.job)}*/_temporary"))
 
 
-def rows_of(table: Path) -> list[tuple[str, int]]:
+def read_rows(table: Path) -> list[tuple[str, int]]:
     """Return sender and id of each row of a Delta table, as delta-rs reads them."""
     found = DeltaTable(table).to_pyarrow_table(columns=["who", "id"])
     return sorted(zip(found["who"].to_pylist(), found["id"].to_pylist(), strict=True))

@@ -40,15 +40,15 @@ class CameToLateError(Exception):
 
 
 @pytest.fixture
-def warehouse_of(
+def open_warehouse(
     spark_session: Session, spark: SparkSession, tmp_path: Path
 ) -> Callable[[str], Warehouse]:
     return lambda form: Warehouse(spark_session, spark, tmp_path / "tables", form)
 
 
 @pytest.fixture
-def delta(warehouse_of: Callable[[str], Warehouse]) -> Warehouse:
-    return warehouse_of("delta")
+def delta(open_warehouse: Callable[[str], Warehouse]) -> Warehouse:
+    return open_warehouse("delta")
 
 
 @pytest.fixture(autouse=True)
@@ -120,9 +120,9 @@ def rounds() -> Iterator[list[dict[str, Any]]]:
     "form, mode", [(form, mode) for form, modes in MODES.items() for mode in modes]
 )
 def test_commit_with_a_lost_response_is_recognized_and_not_repeated(
-    warehouse_of: Callable[[str], Warehouse], storage: Storage, form: str, mode: str
+    open_warehouse: Callable[[str], Warehouse], storage: Storage, form: str, mode: str
 ) -> None:
-    warehouse = warehouse_of(form)
+    warehouse = open_warehouse(form)
     first = [] if mode != "overwrite" else [record("a", id=99), state(0)]
     if first:
         warehouse.load(schema("a", ID, "id"), *first, write_mode=mode)
@@ -141,9 +141,9 @@ def test_commit_with_a_lost_response_is_recognized_and_not_repeated(
 
 @pytest.mark.parametrize("form", [*MODES])
 def test_lost_response_duplicates_no_quarantined_row(
-    warehouse_of: Callable[[str], Warehouse], storage: Storage, form: str
+    open_warehouse: Callable[[str], Warehouse], storage: Storage, form: str
 ) -> None:
-    warehouse = warehouse_of(form)
+    warehouse = open_warehouse(form)
     for lost in (1, 2):  # the quarantine's own commit, then the good rows' commit after it
         storage.commits, storage.after = 0, {lost + (form != "parquet")}
         table = f"t{lost}"

@@ -25,7 +25,7 @@ from tests.target.loader.concurrent_loads import (
     ConcurrentLoad,
     append_theirs,
     make_theirs,
-    rows_of,
+    read_rows,
     staging,
     until,
 )
@@ -76,7 +76,7 @@ def race(tmp_path: Path, keys: tuple[str, ...], sizes: tuple[int, int], late: fl
     codes = [a.end(), b.end()]
     print("exits:", codes)
     assert 0 in codes, a.errors() + b.errors()
-    found = rows_of(a.table)
+    found = read_rows(a.table)
     if keys:
         assert set(Counter(row_id for _, row_id in found).values()) == {1}
     for each, rows in zip((a, b), sizes, strict=True):
@@ -138,7 +138,7 @@ def test_keys_of_another_tool_are_merged_not_duplicated(
     make_theirs(ours.table, range(10))
     assert ours.end() == 0, ours.errors()
     ours.check_end(COUNT)
-    found = Counter(row_id for _, row_id in rows_of(ours.table))
+    found = Counter(row_id for _, row_id in read_rows(ours.table))
     assert found.keys() >= set(range(COUNT))
     commits = DeltaTable(ours.table).history()
     first = next(
@@ -175,7 +175,7 @@ def test_continuous_appends_of_another_tool_lose_no_rows(
     ours.check_report(count)
     theirs = range(first if is_new else count, first + 200)
     expected = [("ours", row_id) for row_id in range(count)]
-    assert rows_of(ours.table) == expected + [(THEIRS, row_id) for row_id in theirs]
+    assert read_rows(ours.table) == expected + [(THEIRS, row_id) for row_id in theirs]
 
 
 @pytest.mark.thorough
@@ -257,7 +257,7 @@ def test_commit_that_fails_early_or_late_is_made_once(
     assert "Connection timed out" in ours.errors()
     ours.check_end(count)
     ours.check_report(count)
-    assert rows_of(ours.table) == [("ours", row_id) for row_id in range(count)]
+    assert read_rows(ours.table) == [("ours", row_id) for row_id in range(count)]
 
 
 @pytest.mark.thorough
@@ -275,10 +275,10 @@ def test_run_after_a_kill_removes_uncommitted_files(tmp_path: Path, time_: int) 
     ours.end()
     state = last_state(ours)
     assert state >= ours.acknowledged()
-    assert len(rows_of(ours.table)) == state
+    assert len(read_rows(ours.table)) == state
     ours.start(ours.messages(range(state, count), state_every=10_000))
     assert ours.end() == 0, ours.errors()
-    assert rows_of(ours.table) == [("ours", row_id) for row_id in range(count)]
+    assert read_rows(ours.table) == [("ours", row_id) for row_id in range(count)]
     others = {path.name for path in ours.table.iterdir() if path.suffix != ".parquet"}
     assert others == {"_delta_log"}
     assert not [path for path in ours.table.rglob("*") if "temporary" in path.name]

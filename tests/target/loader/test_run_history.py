@@ -188,13 +188,13 @@ def test_stream_of_the_same_name_has_another_folder() -> None:
 # Processes
 
 
-def lines_of(*messages: dict[str, Any]) -> bytes:
+def make_lines(*messages: dict[str, Any]) -> bytes:
     return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
 
 
 def load(folder: Path, *messages: dict[str, Any], end: bytes = b"", **config: Any) -> int:
     """Load messages in a process that has no Java; return its exit code."""
-    data = lines_of(*messages) + end
+    data = make_lines(*messages) + end
     given = {"format": "delta", "small_batches": "delta-rs", "job": "job", **config}
     env = environment(JAVA_HOME=str(folder / "no-java"))
     return run(folder, data, env=env, **given).returncode
@@ -225,7 +225,7 @@ def test_run_is_recorded_however_it_ends(tmp_path: Path) -> None:
 def test_run_that_a_signal_stops_is_recorded_with_its_state(tmp_path: Path) -> None:
     given = {"format": "delta", "small_batches": "delta-rs", "flush_rows": 1}
     with running(tmp_path, **given) as target:
-        target.send(lines_of(schema("a", ID), record("a", id=1), state(1)))
+        target.send(make_lines(schema("a", ID), record("a", id=1), state(1)))
         target.until(lambda: bool(target.lines))
         target.process.send_signal(signal.SIGTERM)
         assert target.end() == 0
@@ -239,7 +239,7 @@ def test_failed_append_changes_neither_the_run_nor_its_states(tmp_path: Path) ->
     place = tmp_path / "tables" / RUNS
     place.mkdir(parents=True)
     (place / "notes.txt").write_text("not a table")
-    data = lines_of(schema("a", ID), record("a", id=1), state(1))
+    data = make_lines(schema("a", ID), record("a", id=1), state(1))
     env = environment(JAVA_HOME=str(tmp_path / "no-java"))
     done = run(tmp_path, data, env=env, format="delta", small_batches="delta-rs")
     assert (done.returncode, done.stdout) == (0, b'{"at": 1}\n')

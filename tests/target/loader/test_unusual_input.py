@@ -21,7 +21,7 @@ from tests.target.loader.unusual_messages import (
     LOADING,
     REFUSED,
     Case,
-    lines_of,
+    encode_cases,
     record,
     schema,
 )
@@ -60,7 +60,7 @@ def run(folder: Path, data: bytes) -> subprocess.CompletedProcess[bytes]:
 
 def test_unusual_input_loads_in_one_run(spark: SparkSession, tmp_path: Path) -> None:
     torn = b'{"type": "STATE", "value": {"at": 2}}'
-    data = b"\xef\xbb\xbf" + lines_of(
+    data = b"\xef\xbb\xbf" + encode_cases(
         *LOADING, Case("", ({"type": "STATE", "value": {"at": 1}},), [])
     )
     done = run(tmp_path, data + torn)
@@ -95,7 +95,7 @@ def test_invalid_input_is_an_error_that_names_the_cause(
 ) -> None:
     lines, expected_error = REFUSED[name]
     loader, spool = Warehouse(spark_session, spark, tmp_path / "tables").open()
-    events = SingerReader().feed(lines_of(Case("a", (*GOOD_START, *lines), [])))
+    events = SingerReader().feed(encode_cases(Case("a", (*GOOD_START, *lines), [])))
     for _ in GOOD_START:
         loader.process_event(next(events))
     with pytest.raises((InvalidInputLine, SingerSDKError, UnsupportedError), match=expected_error):
@@ -105,7 +105,7 @@ def test_invalid_input_is_an_error_that_names_the_cause(
 
 
 def test_rows_before_a_truncated_line_are_committed(spark: SparkSession, tmp_path: Path) -> None:
-    data = lines_of(Case("a", GOOD_START, []))
+    data = encode_cases(Case("a", GOOD_START, []))
     done = run(tmp_path, data + b'{"type": "RECORD", "stream": "a", "rec')
     assert done.returncode == 1
     assert done.stdout == b'{"at": 1}\n'

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["LOADING", "REFUSED", "Case", "lines_of"]
+__all__ = ["LOADING", "REFUSED", "Case", "encode_cases"]
 
 ID = {"id": {"type": "integer"}}
 TEXT = {"type": ["null", "string"]}
@@ -33,7 +33,7 @@ class Case:
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
-def lines_of(*cases: Case) -> bytes:
+def encode_cases(*cases: Case) -> bytes:
     """Return the lines of cases, in order."""
     return b"".join(line + b"\n" for case in cases for line in _encoded(case))
 

@@ -17,7 +17,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from target_spark.spark.jvm import cache_folder
-from tests.target.cli.test_target_cli import Running, line, report_of, state
+from tests.target.cli.test_target_cli import Running, line, read_report, state
 
 __all__ = ["COMMAND", "PATIENCE", "EngineHome", "application", "keyed", "rows", "wait_until"]
 
@@ -178,5 +178,5 @@ class EngineHome:
 def application(done: subprocess.CompletedProcess[bytes]) -> str:
     """Return the id of the Spark application that a run used."""
     assert done.returncode == 0, done.stderr.decode()
-    found: str = report_of(done.stderr)["application"]
+    found: str = read_report(done.stderr)["application"]
     return found

@@ -1,4 +1,4 @@
-"""A tap whose streams differ in how they can be configured: cursor, keys, nesting, children.
+"""Taps whose streams have different cursors, keys, nested columns and children.
 
 Every stream yields all of its rows from the bookmark on, so that a test sees the starting value.
 """
