@@ -17,7 +17,7 @@ import pytest
 from tests.airbyte.models import model_faults, needs_models
 from tests.airbyte.rules import read_faults
 from tests.airbyte.running import PROGRAMS, TAP_SHOP, TOKEN, Run, airbyte, configured
-from tests.http.server import Asked, Reply, page, serving
+from tests.http.server import ReceivedRequest, Reply, page, serving
 
 TAP = str(PROGRAMS / "tap_odd.py")
 ODD, LOG, TOKENS = ((sys.executable, TAP, kind) for kind in ("odd", "log", "tokens"))
@@ -139,7 +139,7 @@ def test_streams_with_a_shared_state_have_a_global_state(tmp_path: Path) -> None
 def token_server(good: list[str]) -> Any:
     """Return an answer function; each refresh token is valid once."""
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         if asked.path != "/token":
             return page({"id": 1})
         (used,) = parse_qs(asked.body.decode())["refresh_token"]

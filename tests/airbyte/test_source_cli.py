@@ -21,7 +21,7 @@ import pytest
 from tap_core import Stream, Tap
 from tests.airbyte.rules import single_faults
 from tests.airbyte.running import TAP_SHOP, TOKEN, Run, airbyte, configured, environment
-from tests.http.server import Asked, Reply, page, serving
+from tests.http.server import ReceivedRequest, Reply, page, serving
 
 API = """
 from tap_core import RESTStream, Tap
@@ -182,7 +182,7 @@ def test_specification_has_documentation_and_changelog_urls(api: Any, tmp_path: 
 # Connection checks
 
 
-def login(asked: Asked) -> Reply:
+def login(asked: ReceivedRequest) -> Reply:
     if asked.headers.get("Authorization") == "Bearer right":
         return page({"id": 1})
     return Reply({"error": "who is 'wrong-key'?"}, status=401)

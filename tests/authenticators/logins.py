@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 import requests
 
 from tap_core.authenticators import OAuthAuthenticator, RetryPolicy
-from tests.http.server import Asked, Reply, Server
+from tests.http.server import ReceivedRequest, Reply, Server
 
 __all__ = ["Login", "Stream", "Tap", "TokenServer", "refreshing", "sent_with"]
 
@@ -44,7 +44,7 @@ class TokenServer:
         self._lock = threading.Lock()
         server.answers_by(self._answer)
 
-    def _answer(self, asked: Asked) -> Reply:
+    def _answer(self, asked: ReceivedRequest) -> Reply:
         body = dict(parse_qsl(asked.body.decode()))
         with self._lock:
             self.seen.append(body)

@@ -14,7 +14,7 @@ from tap_core.authenticators import OAuthAuthenticator, RetryPolicy, SingletonMe
 from tap_core.authenticators.oauth import refresh_margin_seconds
 from tap_core.parsing.datetimes import utc_now
 from tests.authenticators.logins import Login, Stream, sent_with
-from tests.http.server import Asked, Reply
+from tests.http.server import ReceivedRequest, Reply
 
 pytestmark = pytest.mark.filterwarnings("ignore::tap_core.exceptions.SingerSDKDeprecationWarning")
 
@@ -28,7 +28,7 @@ def numbered(server, **more):
     """Let the server issue token-1, then token-2, and so on."""
     given = []
 
-    def answer(_: Asked) -> Reply:
+    def answer(_: ReceivedRequest) -> Reply:
         given.append(1)
         return Reply({"access_token": f"token-{len(given)}", **more})
 
@@ -223,7 +223,7 @@ def test_threads_waiting_for_an_update_use_its_token(server):
         def __exit__(self, *_):
             self.lock.release()
 
-    def answer(_: Asked) -> Reply:
+    def answer(_: ReceivedRequest) -> Reply:
         with counting.changed:
             counting.changed.wait_for(lambda: counting.came >= 8, timeout=60)
         return Reply({"access_token": f"token-{len(server.asked)}"})

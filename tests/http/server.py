@@ -13,11 +13,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-__all__ = ["Asked", "Reply", "Server", "page", "serving"]
+__all__ = ["ReceivedRequest", "Reply", "Server", "page", "serving"]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReceivedRequest:
     """One request as the server received it."""
 
     method: str
@@ -71,17 +71,17 @@ class Server:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.asked: list[Asked] = []
+        self.asked: list[ReceivedRequest] = []
         self.closing = threading.Event()
-        self._script: list[Reply] | Callable[[Asked], Reply] = []
+        self._script: list[Reply] | Callable[[ReceivedRequest], Reply] = []
 
     def answers(self, *replies: Reply) -> None:
         self._script = list(replies)
 
-    def answers_by(self, script: Callable[[Asked], Reply]) -> None:
+    def answers_by(self, script: Callable[[ReceivedRequest], Reply]) -> None:
         self._script = script
 
-    def reply(self, asked: Asked) -> Reply:
+    def reply(self, asked: ReceivedRequest) -> Reply:
         self.asked.append(asked)
         if callable(self._script):
             return self._script(asked)
@@ -102,7 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         parts = urlsplit(self.path)
-        asked = Asked(
+        asked = ReceivedRequest(
             method=self.command,
             path=parts.path,
             query=parse_qs(parts.query, keep_blank_values=True),

@@ -29,7 +29,7 @@ from tap_core.pagination import BaseAPIPaginator, BaseHATEOASPaginator
 from tap_core.streams import GraphQLStream, RESTStream
 from tests.http.certificates import over_tls, write_certificate
 from tests.http.conftest import Source, Users
-from tests.http.server import Asked, Reply, Server, page, serving
+from tests.http.server import ReceivedRequest, Reply, Server, page, serving
 
 SECRET = "s3cret-key-222"
 HEADERS = ("Accept", "Accept-Encoding", "Connection", "Host", "User-Agent")
@@ -546,7 +546,7 @@ def test_digest_authentication_works_within_the_response_limits(server, source):
     class Digest(Users):
         authenticator = requests.auth.HTTPDigestAuth("me", "password")  # type: ignore[assignment]
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         if "Authorization" in asked.headers:
             return page({"id": 1})
         challenge = 'Digest realm="r", nonce="n", qop="auth"'

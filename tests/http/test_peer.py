@@ -15,7 +15,7 @@ import pytest
 
 from tap_core.streams.graphql import GraphQLStream
 from tap_core.streams.rest import RESTStream, _HTTPStream
-from tests.http.server import Asked, Reply, serving
+from tests.http.server import ReceivedRequest, Reply, serving
 from tests.peers import missing_reason, peer_python
 from tests.sync.syncing import of, parsed
 
@@ -44,13 +44,13 @@ pytestmark = [
 ]
 
 
-def api(asked: Asked) -> Reply:
+def api(asked: ReceivedRequest) -> Reply:
     """Return the reply of the API to a request."""
     name = asked.path.strip("/").split("/")[-1]
     return ANSWERS.get(name, parts)(asked)
 
 
-def projects(asked: Asked) -> Reply:
+def projects(asked: ReceivedRequest) -> Reply:
     if "token" in asked.query:
         return Reply(b'{"data": [{"id": 3, "name": null, "cost": 0.10}], "meta": {}}')
     return Reply(
@@ -59,7 +59,7 @@ def projects(asked: Asked) -> Reply:
     )
 
 
-def issues(asked: Asked) -> Reply:
+def issues(asked: ReceivedRequest) -> Reply:
     number = int(asked.query["page"][0])
     rows = [
         {"id": 10 * number + n, "updated_at": f"2024-01-0{4 - n}T0{number}:00:00Z", "state": n}
@@ -68,21 +68,21 @@ def issues(asked: Asked) -> Reply:
     return Reply({"data": [] if "p%2F3" in asked.path else rows, "meta": {"more": number < 3}})
 
 
-def search(asked: Asked) -> Reply:
+def search(asked: ReceivedRequest) -> Reply:
     offset = json.loads(asked.body)["offset"]
     return Reply([{"id": offset + n} for n in range(2 if offset < 4 else 1)])
 
 
-def form(asked: Asked) -> Reply:
+def form(asked: ReceivedRequest) -> Reply:
     offset = 0 if b"offset=0" in asked.body else 2
     return Reply([{"id": offset + n} for n in range(2 - offset)])
 
 
-def posted(asked: Asked) -> Reply:
+def posted(asked: ReceivedRequest) -> Reply:
     return search(asked) if asked.body.startswith(b"{") else form(asked)
 
 
-def events(asked: Asked) -> Reply:
+def events(asked: ReceivedRequest) -> Reply:
     if "cursor" in asked.query:
         return Reply(b'{"data": [{"id": 5, "big": 123456789012345678901234567890}]}')
     if len(asked.query) == 1:
@@ -90,15 +90,15 @@ def events(asked: Asked) -> Reply:
     return Reply({"data": [{"id": 3}, {"id": 4}]}, headers={"X-Next-Page": "c 2"})
 
 
-def parts(asked: Asked) -> Reply:
+def parts(asked: ReceivedRequest) -> Reply:
     return Reply({"data": [{"id": len(asked.path)}], "meta": {"next": ""}})
 
 
-def legacy(asked: Asked) -> Reply:
+def legacy(asked: ReceivedRequest) -> Reply:
     return Reply({"data": [{"id": 1}], "meta": {"next": None if "token" in asked.query else 7}})
 
 
-def graphql(asked: Asked) -> Reply:
+def graphql(asked: ReceivedRequest) -> Reply:
     return Reply({"data": {"cities": [{"id": 1, "rate": 0.5}, {"id": 2, "rate": None}]}})
 
 
@@ -115,7 +115,7 @@ ANSWERS = {
 class Side:
     """The requests that one SDK sent and the messages that it wrote."""
 
-    def __init__(self, asked: list[Asked], output: bytes) -> None:
+    def __init__(self, asked: list[ReceivedRequest], output: bytes) -> None:
         self.asked = asked
         self.messages = parsed(output)
 
@@ -153,7 +153,7 @@ def run(sdk: str, folder: Path, server: Any) -> Side:
 
 
 def test_requests_and_their_order_equal_those_of_singer_sdk(sides):
-    def comparable(asked: Asked) -> tuple[Any, ...]:
+    def comparable(asked: ReceivedRequest) -> tuple[Any, ...]:
         headers = {name: value for name, value in asked.headers.items() if name != "User-Agent"}
         return asked.method, asked.path, asked.query, headers, asked.body
 

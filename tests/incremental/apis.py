@@ -8,7 +8,7 @@ from typing import Any
 from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.incremental.request_options import RequestOption
 from tap_core.streams.rest import RESTStream
-from tests.http.server import Asked, Reply, Server
+from tests.http.server import ReceivedRequest, Reply, Server
 from tests.sync.syncing import DATETIME, INTEGER, STRING, schema
 
 SECONDS = "%Y-%m-%dT%H:%M:%SZ"
@@ -26,7 +26,7 @@ class Api:
         self.fails_at: str | None = None
         server.answers_by(self._answer)
 
-    def _answer(self, asked: Asked) -> Reply:
+    def _answer(self, asked: ReceivedRequest) -> Reply:
         query = {name: values[0] for name, values in asked.query.items()}
         start, end = query.get("from-date", ""), query.get("to-date", "9999")
         if self.fails_at is not None and self.fails_at == start:
@@ -43,7 +43,7 @@ class Api:
         return [_shown(each) for each in self.server.asked]
 
 
-def _shown(asked: Asked) -> str:
+def _shown(asked: ReceivedRequest) -> str:
     query = {name: values[0] for name, values in asked.query.items()}
     dates = "..".join(query[name] for name in ("from-date", "to-date") if name in query)
     return dates + (f" p{query['page']}" if "page" in query else "")

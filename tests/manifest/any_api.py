@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 from tap_core.incremental.datetime_formats import get_format
-from tests.http.server import Asked, Reply
+from tests.http.server import ReceivedRequest, Reply
 
 __all__ = ["START", "AnyApi", "nodes", "written"]
 
@@ -55,7 +55,7 @@ class AnyApi:
         self._document = self._records[0] | _granted(found)
         self._count = 0
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: ReceivedRequest) -> Reply:
         """Return two records under every path, none on a page after the second."""
         self._count += 1
         if self._count > _ENOUGH:
@@ -95,7 +95,7 @@ class _Page:
         self._name = str(name)
         self._spoken = re.compile(rf"\b{re.escape(self._name)}\"?\s*[:=]\s*\"?(\d+)")
 
-    def is_late(self, asked: Asked) -> bool:
+    def is_late(self, asked: ReceivedRequest) -> bool:
         """Return whether the request asks for a page after the second."""
         given = asked.query.get(self._name) or [asked.headers.get(self._name, "")]
         found = self._spoken.search(unquote_plus(asked.body.decode()))

@@ -25,7 +25,7 @@ import yaml
 
 from tap_core.manifest.loader import read_manifest
 from tap_core.manifest.spec import config_jsonschema
-from tests.http.server import Asked, Server, serving
+from tests.http.server import ReceivedRequest, Server, serving
 from tests.manifest.airbyte_cdk_cases.cases import positions
 from tests.manifest.any_api import START, AnyApi, nodes, written
 
@@ -262,7 +262,7 @@ def _is_start(at: str) -> bool:
 _OWN = {"host", "user-agent", "accept-encoding", "connection", "content-length", "accept"}
 
 
-def _shown(asked: Asked) -> str:
+def _shown(asked: ReceivedRequest) -> str:
     query = sorted((name, *values) for name, values in asked.query.items())
     body = asked.body.decode()
     with suppress(ValueError):

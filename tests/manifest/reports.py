@@ -10,7 +10,7 @@ from textwrap import dedent, indent
 from types import SimpleNamespace
 from typing import Any
 
-from tests.http.server import Asked, Reply
+from tests.http.server import ReceivedRequest, Reply
 
 __all__ = ["Reports", "make_fake_clock", "reports"]
 
@@ -84,7 +84,7 @@ class Reports:
         self._made: dict[str, list[str]] = {}
         self._turn = threading.Lock()
 
-    def __call__(self, asked: Asked) -> Reply:
+    def __call__(self, asked: ReceivedRequest) -> Reply:
         """Return the response to a request."""
         _, kind, *rest = asked.path.split("/")
         with self._turn:
@@ -102,7 +102,7 @@ class Reports:
         self.most = max(self.most, len(self.running_jobs))
         return Reply({"id": made})
 
-    def _asked(self, asked: Asked, rest: list[str]) -> Reply:
+    def _asked(self, asked: ReceivedRequest, rest: list[str]) -> Reply:
         if asked.method == "DELETE":
             return Reply(status=204)
         if rest[1:] == ["abort"]:

@@ -12,9 +12,9 @@ from typing import Any
 from unittest.mock import patch
 
 from tap_core.manifest.tap import ManifestTap, make_tap_class
-from tests.http.server import Asked, Server
+from tests.http.server import ReceivedRequest, Server
 
-__all__ = ["Ran", "asked", "manifest", "run", "stream"]
+__all__ = ["RunResult", "asked", "manifest", "run", "stream"]
 
 _HEAD = """\
 version: 6.0.0
@@ -70,7 +70,7 @@ def manifest(folder: Path, *streams: str, tail: str = "") -> Path:
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunResult:
     """The output of a run."""
 
     lines: list[dict[str, Any]]
@@ -102,7 +102,7 @@ def run(
     changes: dict[str, str] | None = None,
     config: dict[str, Any] | None = None,
     fails: bool = False,
-) -> Ran:
+) -> RunResult:
     """Sync all streams of a manifest against a server, without sleeping between tries."""
     kind: type[ManifestTap] = make_tap_class(path, changes)
     written = io.StringIO()
@@ -115,7 +115,7 @@ def run(
             if not fails:
                 raise
             error = raised
-    return Ran([json.loads(line) for line in written.getvalue().splitlines()], error)
+    return RunResult([json.loads(line) for line in written.getvalue().splitlines()], error)
 
 
 def asked(server: Server) -> list[str]:
@@ -123,6 +123,6 @@ def asked(server: Server) -> list[str]:
     return [_shown(each) for each in server.asked]
 
 
-def _shown(request: Asked) -> str:
+def _shown(request: ReceivedRequest) -> str:
     query = "&".join(f"{name}={','.join(each)}" for name, each in request.query.items())
     return f"{request.path}?{query}" if query else request.path

@@ -8,7 +8,7 @@ from textwrap import dedent, indent
 from typing import Any
 
 from tap_core.manifest.tap import ManifestTap, make_tap_class
-from tests.http.server import Asked, Reply, Server, page
+from tests.http.server import ReceivedRequest, Reply, Server, page
 from tests.manifest.running import manifest, stream
 
 __all__ = [
@@ -107,7 +107,7 @@ def of_tables(server: Server, *tables: dict[str, Any]) -> None:
     """Let the server return these tables, and one record for each."""
     rows = tables or ({"name": "a"}, {"name": "b"})
 
-    def answer(request: Asked) -> Reply:
+    def answer(request: ReceivedRequest) -> Reply:
         return page(*rows) if request.path == "/tables" else page({"id": 1, "at": "2024-01-02"})
 
     server.answers_by(answer)

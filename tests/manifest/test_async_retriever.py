@@ -22,7 +22,7 @@ from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.lint import find_problems
 from tap_core.manifest.tap import make_tap_class
 from tap_core.sync.concurrency import explain_not_distributed
-from tests.http.server import Asked, Reply, Server, serving
+from tests.http.server import ReceivedRequest, Reply, Server, serving
 from tests.manifest.pieces import answer, made
 from tests.manifest.reports import Reports, make_fake_clock, reports
 from tests.manifest.running import manifest, run, stream
@@ -494,7 +494,7 @@ def test_older_option_names_of_airbyte_cdk_are_supported(tmp_path: Path, waits):
 """
     with serving() as server:
 
-        def reply(asked: Asked) -> Reply:
+        def reply(asked: ReceivedRequest) -> Reply:
             if asked.path == "/jobs":
                 return Reply({"id": 7})
             if asked.path == "/jobs/7":

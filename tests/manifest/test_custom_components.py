@@ -16,8 +16,8 @@ from tap_core.manifest.cdk_compat.import_hook import load_class
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice
 from tap_core.manifest.cdk_compat.records import TransformConfig, TypeTransformer
 from tap_core.manifest.errors import ManifestError
-from tests.http.server import Asked, Reply, Server, page, serving
-from tests.manifest.running import Ran, asked, manifest, run, stream
+from tests.http.server import ReceivedRequest, Reply, Server, page, serving
+from tests.manifest.running import RunResult, asked, manifest, run, stream
 
 PLACE = "source_declarative_manifest.components"
 MIGRATED = f"""
@@ -40,7 +40,7 @@ def written(folder: Path, text: str, name: str = "components.py") -> Path:
     return path
 
 
-def read(folder: Path, server: Server, components: str, *streams: str, **more: Any) -> Ran:
+def read(folder: Path, server: Server, components: str, *streams: str, **more: Any) -> RunResult:
     written(folder, components)
     return run(manifest(folder, *streams), server, **more)
 
@@ -367,7 +367,7 @@ def test_custom_partition_router_filters_parent_records(tmp_path: Path):
         retriever=dedent(PARENT.format(name=f"{PLACE}.Odd")),
     )
 
-    def answer(request: Asked) -> Reply:
+    def answer(request: ReceivedRequest) -> Reply:
         ids = [1, 2, 3] if request.path == "/items" else [10]
         return page(*({"id": one} for one in ids))
 
@@ -585,7 +585,7 @@ def test_custom_retriever_can_read_nested_slices(tmp_path: Path):
         "type: SimpleRetriever", f"type: CustomRetriever\n      class_name: {PLACE}.Deep"
     )
 
-    def answer(request: Asked) -> Reply:
+    def answer(request: ReceivedRequest) -> Reply:
         if request.path == "/a":
             return page({"id": "a1", "has_more": True}, {"id": "a2"})
         return page({"id": f"{request.path[1:]}1"})

@@ -11,8 +11,8 @@ import pytest
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.lint import find_problems
 from tap_core.manifest.tap import make_tap_class
-from tests.http.server import Asked, Reply, Server, page, serving
-from tests.manifest.running import Ran, asked, manifest, run, stream
+from tests.http.server import ReceivedRequest, Reply, Server, page, serving
+from tests.manifest.running import RunResult, asked, manifest, run, stream
 
 PLACE = "source_declarative_manifest.components"
 INCREMENTAL = "airbyte_cdk.sources.declarative.incremental"
@@ -90,7 +90,7 @@ def cursor(name: str, *fields: str) -> str:
     )
 
 
-def read(folder: Path, server: Server, classes: str, *streams: str, **more: Any) -> Ran:
+def read(folder: Path, server: Server, classes: str, *streams: str, **more: Any) -> RunResult:
     (folder / "components.py").write_text(HEAD + dedent(classes), encoding="utf-8")
     return run(manifest(folder, *streams), server, **more)
 
@@ -314,7 +314,7 @@ def test_custom_cursor_reads_its_parent_from_the_state_that_it_sets(tmp_path: Pa
     parents = stream("items", "/items", more=cursor("Days", *DATES[:4], DATES[-1]))
     children = stream("children", "/of/{{ stream_slice.parent }}", more=cursor("OfParent", *more))
 
-    def answer(request: Asked) -> Reply:
+    def answer(request: ReceivedRequest) -> Reply:
         if request.path != "/items":
             return page({"at": 4})
         days = {"2024-01-01": (1, 2), "2024-01-05": (5,)}[request.query["since"][0]]
@@ -357,7 +357,7 @@ def test_parent_with_a_custom_cursor_resumes_from_the_parent_state_of_children(t
         more=cursor("OneSlice", FIELD),
     )
 
-    def answer(request: Asked) -> Reply:
+    def answer(request: ReceivedRequest) -> Reply:
         return page({"at": "2024-01-03"} if request.path == "/items" else {"at": 1})
 
     classes = DAYS + ONE_SLICE

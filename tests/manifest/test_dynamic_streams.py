@@ -16,9 +16,9 @@ import pytest
 
 from tap_core.exceptions import ConfigurationError, DiscoveryError
 from tap_core.manifest.errors import ManifestError
-from tests.http.server import Asked, Reply, Server, page, serving
+from tests.http.server import ReceivedRequest, Reply, Server, page, serving
 from tests.manifest.airbyte_cdk_cases.cases import CASES, CDK
-from tests.manifest.running import Ran, asked, run, stream
+from tests.manifest.running import RunResult, asked, run, stream
 from tests.manifest.templates import (
     CONFIG,
     CREATES,
@@ -39,7 +39,7 @@ from tests.peers import missing_reason
 CHECK_FIRST = "{type: CheckDynamicStream, stream_count: 2}"
 
 
-def names(ran: Ran) -> list[str]:
+def names(ran: RunResult) -> list[str]:
     return [line["stream"] for line in ran.lines if line["type"] == "SCHEMA"]
 
 
@@ -358,7 +358,7 @@ class TestDiscovery:
         begins = "definitions:\n  requester:\n"
         path.write_text(path.read_text().replace(begins, begins.rstrip() + login, 1))
 
-        def answer(request: Asked) -> Reply:
+        def answer(request: ReceivedRequest) -> Reply:
             if request.path == "/token":
                 return Reply({"access_token": "t", "expires_in": 3600, "refresh_token": "new"})
             return page({"name": "a"}) if request.path == "/tables" else page({"id": 1})

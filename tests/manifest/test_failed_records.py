@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tap_core.manifest.errors import FailedRecordsError
-from tests.http.server import Asked, Reply, Server, page, serving
-from tests.manifest.running import Ran, asked, manifest, run, stream
+from tests.http.server import ReceivedRequest, Reply, Server, page, serving
+from tests.manifest.running import RunResult, asked, manifest, run, stream
 
 ONE, SEVERAL = (
     f"concurrency_level: {{type: ConcurrencyLevel, default_concurrency: {threads}}}"
@@ -49,7 +49,7 @@ FAILING = [
 ]
 
 
-def sent(ran: Ran, name: str = "items") -> list[int]:
+def sent(ran: RunResult, name: str = "items") -> list[int]:
     return sorted(one["id"] for one in ran.records(name))
 
 
@@ -83,7 +83,7 @@ def test_filter_that_fails_on_a_record_skips_only_that_record(tmp_path: Path):
 
 
 def test_template_that_fails_on_every_record_ends_the_stream(tmp_path: Path):
-    def answer(request: Asked) -> Reply:
+    def answer(request: ReceivedRequest) -> Reply:
         return page(*({"id": number, **BAD} for number in range(400)), next=len(server.asked))
 
     pages = """
@@ -133,7 +133,7 @@ incremental_sync:
 def by_day(server: Server) -> None:
     """Let the server return a record per day, with an invalid one on the second day."""
 
-    def answer(request: Asked) -> Reply:
+    def answer(request: ReceivedRequest) -> Reply:
         [day] = request.query["since"]
         number = int(day[-2:])
         return page({"id": number, "at": day, **(BAD if number == 2 else GOOD)})
@@ -164,7 +164,7 @@ partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b,
 
 @pytest.mark.parametrize("tail", [ONE, SEVERAL])
 def test_slices_without_failed_records_keep_their_bookmarks(tmp_path: Path, tail: str):
-    def answer(request: Asked) -> Reply:
+    def answer(request: ReceivedRequest) -> Reply:
         kind = request.path.strip("/")
         rows = [{"id": ord(kind), "at": "2024-01-02", **(BAD if kind == "b" else GOOD)}]
         return page(*rows, {"id": 1, "at": "2024-01-03", **GOOD})
@@ -196,7 +196,7 @@ partition_router:
     reference = '{$ref: "#/streams/0"}'
     path = manifest(tmp_path, parent, child.replace("PARENT", reference))
 
-    def answer(request: Asked) -> Reply:
+    def answer(request: ReceivedRequest) -> Reply:
         last = request.path.rpartition("/")[2]
         return page({"id": int(last)}) if last.isdigit() else page(*RECORDS)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tap_core.exceptions import FatalAPIError, RetriableAPIError
-from tests.http.server import Asked, Reply, Server, page, serving
+from tests.http.server import ReceivedRequest, Reply, Server, page, serving
 from tests.manifest.running import manifest, run, stream
 
 SLICES = """
@@ -35,7 +35,7 @@ def declared(folder: Path, tail: str, more: str = CURSOR) -> Path:
 def failing(server: Server, status: int, *kinds: str) -> None:
     """Let the server refuse the slices of these kinds and return a record for the others."""
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         kind = asked.path.strip("/")
         return Reply("", status) if kind in kinds else page({"id": 1, "at": "2024-01-20"})
 
@@ -120,7 +120,7 @@ partition_router:
 def test_children_of_parents_before_a_failed_page_are_read(tmp_path: Path, tail: str):
     """This does not depend on the number of threads."""
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         if asked.path == "/parents":
             rows = [{"id": number} for number in range(1, 6)]
             return Reply("", 404) if asked.query else page(*rows, next="second")

@@ -11,7 +11,7 @@ import pytest
 
 from tap_core.exceptions import FatalAPIError
 from tap_core.http.response import JSONResponse, NotJSONError
-from tests.http.server import Asked, Reply, serving
+from tests.http.server import ReceivedRequest, Reply, serving
 from tests.manifest.running import manifest, run, stream
 from tests.manifest.test_decoders import answer
 
@@ -20,7 +20,7 @@ DEEP, DIGITS, EXPONENT = "[" * 200_000, f"[{'9' * 100_000}]", "[1e99999999999999
 
 
 def reply(body: bytes | str) -> object:
-    def found(asked: Asked) -> Reply:
+    def found(asked: ReceivedRequest) -> Reply:
         return Reply('{"data": [{"id": 7}]}') if asked.path == "/good" else Reply(body)
 
     return found

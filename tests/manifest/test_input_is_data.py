@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tap_core.manifest.errors import ManifestError
-from tests.http.server import Asked, Reply, page, serving
+from tests.http.server import ReceivedRequest, Reply, page, serving
 from tests.manifest.running import asked, manifest, run, stream
 from tests.manifest.templates import CONFIG, HTTP, LISTED, NAME, NAMED, dynamic, put, tap, written
 
@@ -45,7 +45,7 @@ def read_mapped_stream(
     mapping = NAMED + put(PARAM, value)
     made = dynamic(resolver, mapping, body="request_parameters: {q: x}")
 
-    def answer(request: Asked) -> Reply:
+    def answer(request: ReceivedRequest) -> Reply:
         return page(table) if request.path == "/tables" else page({"id": 1})
 
     with serving() as server:
@@ -173,7 +173,7 @@ class TestOtherValues:
             stream("items", "/items", body, retriever=retriever, more=more),
         )
 
-        def answer(request: Asked) -> Reply:
+        def answer(request: ReceivedRequest) -> Reply:
             if request.path == "/parents":
                 return page({"id": planted})
             more = {} if "n" in request.query else {"next": planted}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tap_core.exceptions import FatalAPIError
-from tests.http.server import Asked, Reply, page, serving
+from tests.http.server import ReceivedRequest, Reply, page, serving
 from tests.manifest.running import asked, manifest, run, stream
 
 PAGES = """
@@ -69,7 +69,7 @@ def test_paginator_reads_the_response_before_transformations(tmp_path: Path):
 
 class TestSlices:
     def test_parent_is_requested_once_for_several_child_streams(self, tmp_path: Path):
-        def answer(request: Asked) -> Reply:
+        def answer(request: ReceivedRequest) -> Reply:
             is_parent = request.path == "/items"
             return page({"id": 1}, {"id": 2}) if is_parent else page({"of": request.path})
 

@@ -15,8 +15,8 @@ import pytest
 from tap_core.exceptions import ConfigurationError
 from tap_core.manifest.cli import main
 from tap_core.manifest.tap import make_tap_class
-from tests.http.server import Asked, Reply, Server, page, serving
-from tests.manifest.running import Ran, asked, manifest, run, stream
+from tests.http.server import ReceivedRequest, Reply, Server, page, serving
+from tests.manifest.running import RunResult, asked, manifest, run, stream
 
 CURSOR = """
 incremental_sync:
@@ -40,7 +40,7 @@ DAYS = [f"2024-01-{day:02}" for day in range(1, 26)]
 def dated(server: Server) -> None:
     """Let the server return records by date."""
 
-    def answer(request: Asked) -> Reply:
+    def answer(request: ReceivedRequest) -> Reply:
         since, until = (request.query.get(name, [""])[0] for name in ("since", "until"))
         found = [(n, day) for n, day in enumerate(DAYS) if since <= day <= until]
         return page(*({"id": n, "at": day} for n, day in found if n % 3 == 0))
@@ -208,7 +208,7 @@ def test_killed_sync_resumes_after_the_last_completed_window(tmp_path: Path):
         dated(server)
         answer = server.reply
 
-        def silent_at_last(request: Asked) -> Reply:
+        def silent_at_last(request: ReceivedRequest) -> Reply:
             reply = answer(request)
             return Reply(silent=True) if request.query["since"] == ["2024-01-21"] else reply
 
@@ -223,7 +223,7 @@ def test_killed_sync_resumes_after_the_last_completed_window(tmp_path: Path):
                 lines.append(json.loads(process.stdout.readline()))
             process.kill()
         server.reply = answer
-        before = Ran(lines)
+        before = RunResult(lines)
         ran = run(path, server, state=before.state)
     assert asked(server)[-1] == "/i?since=2024-01-19&until=2024-01-25"
     got = {one["id"] for one in [*before.records("items"), *ran.records("items")]}
@@ -535,7 +535,7 @@ class TestCommand:
 
 class TestFailingStream:
     def refusing(self, server: Server) -> None:
-        def answer(request: Asked) -> Reply:
+        def answer(request: ReceivedRequest) -> Reply:
             return Reply(status=403) if request.path == "/a" else page({"id": 1})
 
         server.answers_by(answer)

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.http.server import Asked, Reply, Server, page, serving
-from tests.manifest.running import Ran, manifest, run, stream
+from tests.http.server import ReceivedRequest, Reply, Server, page, serving
+from tests.manifest.running import RunResult, manifest, run, stream
 
 FORM = "%Y-%m-%dT%H:%M:%SZ"
 CURSOR = f"""
@@ -45,7 +45,7 @@ def declared(folder: Path, threads: int = 1, more: str = "") -> Path:
 def answering(server: Server, *refused: str) -> None:
     """Let the server return the records of ``ROWS`` per slice, and refuse some slices."""
 
-    def answer(request: Asked) -> Reply:
+    def answer(request: ReceivedRequest) -> Reply:
         kind = request.path.strip("/")
         if kind in refused:
             return Reply("", 404)
@@ -54,7 +54,9 @@ def answering(server: Server, *refused: str) -> None:
     server.answers_by(answer)
 
 
-def read(path: Path, server: Server, kinds: str, before: Ran | None = None, **more: Any) -> Ran:
+def read(
+    path: Path, server: Server, kinds: str, before: RunResult | None = None, **more: Any
+) -> RunResult:
     """Sync the slices of these letters from the state of an earlier run."""
     server.asked.clear()
     state = before.state if before else None
@@ -69,7 +71,7 @@ def earlier(text: str, seconds: float) -> str:
     return (dt.datetime.fromisoformat(text) - dt.timedelta(seconds=seconds)).strftime(FORM)
 
 
-def kept(ran: Ran) -> dict[str, Any]:
+def kept(ran: RunResult) -> dict[str, Any]:
     found: dict[str, Any] = ran.state["bookmarks"]["items"]["global_cursor"]
     return found
 

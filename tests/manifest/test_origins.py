@@ -14,9 +14,9 @@ from tap_core.exceptions import DiscoveryError, FatalAPIError
 from tap_core.http.origins import UntrustedHostError
 from tap_core.http.response_limits import ResponseTooLargeError, ResponseTooSlowError
 from tap_core.manifest.errors import ManifestError
-from tests.http.server import Asked, Reply, Server, page, serving
+from tests.http.server import ReceivedRequest, Reply, Server, page, serving
 from tests.manifest.reports import reports
-from tests.manifest.running import Ran, manifest, run, stream
+from tests.manifest.running import RunResult, manifest, run, stream
 
 KEY = "key-AAA-1234-and-long-enough-to-sign-with"
 
@@ -79,12 +79,12 @@ def other() -> Iterator[Server]:
         yield found
 
 
-def synced(folder: Path, server: Server, *streams: str, **config: Any) -> Ran:
+def synced(folder: Path, server: Server, *streams: str, **config: Any) -> RunResult:
     settings = {"api_key": KEY, **config}
     return run(manifest(folder, *streams), server, config=settings, fails=True)
 
 
-def failure(ran: Ran) -> str:
+def failure(ran: RunResult) -> str:
     assert ran.error is not None
     return f"{ran.error!r} {ran.error.__cause__!r} {ran.error.__context__!r}"
 
@@ -92,7 +92,7 @@ def failure(ran: Ran) -> str:
 def answering(server: Server, replies: dict[str, Any]) -> None:
     """Let the server send these replies by path, and a token at the token endpoint."""
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         if asked.path == "/token":
             return Reply({"access_token": "tok-777-AAA", "expires_in": 3600})
         found = replies[asked.path]

@@ -11,7 +11,7 @@ from tap_core.exceptions import SyncError
 from tap_core.manifest.components.page_size_reduction import PageSizeReduction, PageSizeState
 from tap_core.manifest.components.retrievers import SimpleRetriever
 from tap_core.manifest.errors import ManifestError
-from tests.http.server import Asked, Reply, page, serving
+from tests.http.server import ReceivedRequest, Reply, page, serving
 from tests.manifest.pieces import made
 from tests.manifest.running import asked, manifest, run, stream
 
@@ -161,7 +161,7 @@ def test_custom_strategy_receives_the_reduced_page_size(tmp_path: Path):
     """
     body = f"error_handler: {{type: DefaultErrorHandler, response_filters: [{FILTER}]}}\n"
 
-    def answer(one: Asked) -> Reply:
+    def answer(one: ReceivedRequest) -> Reply:
         size = int(one.query["size"][0])
         if size > 2:
             return Reply(status=502)

@@ -10,7 +10,7 @@ import pytest
 from tap_core.manifest.components.query_properties import PropertyChunking
 from tap_core.manifest.components.requester import HttpRequester
 from tap_core.manifest.errors import ManifestError
-from tests.http.server import Asked, Reply, page, serving
+from tests.http.server import ReceivedRequest, Reply, page, serving
 from tests.manifest.pieces import made
 from tests.manifest.running import asked, manifest, run, stream
 
@@ -58,7 +58,7 @@ def test_ignored_error_of_a_chunk_keeps_the_records_of_others(tmp_path: Path):
     """
     declared = stream("items", "/items", FIELDS + handler)
 
-    def answer(one: Asked) -> Reply:
+    def answer(one: ReceivedRequest) -> Reply:
         if one.query["fields"] == ["a"]:
             return Reply({"data": []}, status=404)
         return page({"id": 7, "b": {"c": 1}}, {"id": 0, "b": 2})
@@ -71,7 +71,7 @@ def test_ignored_error_of_a_chunk_keeps_the_records_of_others(tmp_path: Path):
 
 
 def test_nested_objects_of_several_chunks_are_merged(tmp_path: Path):
-    def answer(one: Asked) -> Reply:
+    def answer(one: ReceivedRequest) -> Reply:
         [name] = one.query["fields"]
         return page({"id": 7, "inner": {name: 1}, "last": name})
 

@@ -13,7 +13,7 @@ import requests
 
 from tap_core.http.response import parse_json
 from tap_core.manifest.response_cache import ResponseCache
-from tests.http.server import Asked, Reply, Server, serving
+from tests.http.server import ReceivedRequest, Reply, Server, serving
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_threads_with_the_same_request_wait_for_one_response(server):
     all_came = threading.Event()
     cache = ResponseCache()
 
-    def slow(_: Asked) -> Reply:
+    def slow(_: ReceivedRequest) -> Reply:
         all_came.wait(60)
         return Reply({"id": 1})
 

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from tests.http.server import Asked, Reply, page, serving
+from tests.http.server import ReceivedRequest, Reply, page, serving
 from tests.manifest.running import manifest, run, stream
 
 LOGIN = """
@@ -22,7 +22,7 @@ authenticator:
 def test_retries_of_records_and_tokens_name_stream_and_attempt(tmp_path: Path, caplog: Any) -> None:
     seen: list[str] = []
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         seen.append(asked.path)
         if seen.count(asked.path) <= 2:
             return Reply(status=503)

@@ -14,7 +14,7 @@ from tap_core.manifest.components.quota_tokens import RateLimitedMultipleTokenAu
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.token_rotation import TokenRotator
 from tap_core.parsing.datetimes import utc_now
-from tests.http.server import Asked, Reply, Server, serving
+from tests.http.server import ReceivedRequest, Reply, Server, serving
 from tests.manifest.pieces import Sender, answer, made
 
 TEXT = """\
@@ -76,7 +76,7 @@ def quota(left: int, seconds: float = 3000, **more: Any) -> dict[str, Any]:
 
 
 def each(**left: int) -> Any:
-    def of(asked: Asked) -> Reply:
+    def of(asked: ReceivedRequest) -> Reply:
         token = asked.headers["Authorization"].split()[1]
         return Reply({"usual": quota(left[token]), "graph": quota(1)})
 

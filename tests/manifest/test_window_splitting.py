@@ -8,7 +8,7 @@ import pytest
 
 from tap_core.exceptions import SyncError
 from tap_core.manifest.errors import ManifestError
-from tests.http.server import Asked, Reply, page, serving
+from tests.http.server import ReceivedRequest, Reply, page, serving
 from tests.manifest.running import asked, manifest, run, stream
 
 CUT = """\
@@ -36,7 +36,7 @@ request_window_splitting:
 
 
 def test_failed_minimum_window_ends_the_sync_and_keeps_earlier_records(tmp_path: Path):
-    def answer(one: Asked) -> Reply:
+    def answer(one: ReceivedRequest) -> Reply:
         if one.query["from"] == ["2024-01-01"] and one.query["to"] != ["2024-01-08"]:
             return page({"id": 1, "at": "2024-01-02"})
         return Reply({}, status=413)

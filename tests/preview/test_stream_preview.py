@@ -18,7 +18,7 @@ from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.preview.tables import print_table
 from tap_core.streams import RESTStream
 from tap_core.tap_base import Tap
-from tests.http.server import Asked, Reply, Server, page
+from tests.http.server import ReceivedRequest, Reply, Server, page
 
 TOKEN = "t0ken-of-the-api"
 
@@ -171,7 +171,7 @@ def test_dropped_records_are_not_counted(server: Server, show):
 
 
 def test_child_stream_is_read_from_the_first_records_of_its_parent(server: Server, show):
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         return page({"id": 7}) if "posts" in asked.path else page({"id": 1}, {"id": 2}, {"id": 3})
 
     server.answers_by(answer)
@@ -183,7 +183,7 @@ def test_child_stream_is_read_from_the_first_records_of_its_parent(server: Serve
 def test_time_windows_are_read_until_there_are_enough_records(server: Server, show):
     """The filter of the cursor applies; no state and no other message is written."""
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         start = asked.query["from"][0]
         found = {"2024-01-04": [{"at": "2023-12-31"}, {"at": "2024-01-05"}]}
         return page(*found.get(start, []))
@@ -197,7 +197,7 @@ def test_time_windows_are_read_until_there_are_enough_records(server: Server, sh
 
 
 def test_redirects_and_requests_of_an_authors_own_are_shown(server: Server, show):
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         if asked.path == "/old":
             return Reply(status=302, headers={"Location": "/new"})
         return page({"id": 1})

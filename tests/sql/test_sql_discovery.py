@@ -341,7 +341,7 @@ def test_connection_lost_during_discovery_raises_instead_of_an_empty_catalog(pos
             return names
 
         def _refuse(self, *_: Any, **__: Any) -> None:
-            raise self._engine.dialect.dbapi.OperationalError("connection refused")
+            raise self._engine.dialect.dbapi.OperationalError("no server")
 
     with postgres.database() as database, warnings.catch_warnings():
         connector = Gone({"sqlalchemy_url": database.url})

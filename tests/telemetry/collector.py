@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tests.http.server import Asked, Reply, Server, serving
+from tests.http.server import ReceivedRequest, Reply, Server, serving
 
 __all__ = ["Collector", "collecting"]
 
@@ -77,7 +77,7 @@ def read(attributes: Any) -> dict[str, Any]:
     return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in attributes}
 
 
-def _body(asked: Asked) -> bytes:
+def _body(asked: ReceivedRequest) -> bytes:
     headers: Mapping[str, str] = {name.lower(): text for name, text in asked.headers.items()}
     return gzip.decompress(asked.body) if headers.get("content-encoding") == "gzip" else asked.body
 

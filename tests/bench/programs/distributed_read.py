@@ -66,7 +66,7 @@ class CountingWriter:
     """
 
     def __init__(self, distributor: SparkDistributor) -> None:
-        self.spreader = distributor
+        self.spreader = distributor  # read by the engine of the tap
         self.rows = self.sent = self.result = 0
         self.encode = lambda record: record
         sync = distributor.sync

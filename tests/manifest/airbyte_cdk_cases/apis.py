@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.http.server import Asked, Reply
+from tests.http.server import ReceivedRequest, Reply
 
 __all__ = ["library", "shop", "station"]
 
@@ -15,19 +15,19 @@ CUSTOMERS = [{"id": number, "name": f"c{number}", "gone": None} for number in (1
 STOCK = "id;n\n1;5\n2;\n"
 
 
-def _first(asked: Asked, name: str, default: str = "") -> str:
+def _first(asked: ReceivedRequest, name: str, default: str = "") -> str:
     return asked.query.get(name, [default])[0]
 
 
-def shop(url: str) -> Callable[[Asked], Reply]:
+def shop(url: str) -> Callable[[ReceivedRequest], Reply]:
     """Return the shop's API, with several kinds of pagination."""
 
-    def customers(asked: Asked) -> Any:
+    def customers(asked: ReceivedRequest) -> Any:
         second = "after" in asked.query
         links = {} if second else {"next": f"{url}/api/customers?after=2"}
         return {"data": {"customers": CUSTOMERS[2:] if second else CUSTOMERS[:2]}, "links": links}
 
-    def orders(asked: Asked) -> Any:
+    def orders(asked: ReceivedRequest) -> Any:
         since, page = _first(asked, "since")[:10], int(_first(asked, "page", "1"))
         found = [
             {
@@ -42,22 +42,22 @@ def shop(url: str) -> Callable[[Asked], Reply]:
         ]
         return {"data": {"orders": found[2 * page - 2 : 2 * page]}}
 
-    def visits(asked: Asked) -> Any:
+    def visits(asked: ReceivedRequest) -> Any:
         customer, skip = asked.path.split("/")[3], int(_first(asked, "skip", "0"))
         found = [{"id": place, "changed": f"2024-01-1{place}"} for place in range(int(customer))]
         return {"data": {"visits": found[skip : skip + 2]}}
 
-    def search(asked: Asked) -> Any:
+    def search(asked: ReceivedRequest) -> Any:
         body = json.loads(asked.body)
         after = body.get("after", {}).get("key", 0)
         more = [{"id": after + place, "someName": {"in-ner": body["query"]}} for place in (1, 2)]
         return {"data": {"found": more if after < 4 else more[:1]}}
 
-    def log(asked: Asked) -> Any:
+    def log(asked: ReceivedRequest) -> Any:
         lines = [{"lines": {"a": {"n": 1}, "b": {"n": 2}}}, {"lines": {"c": {"n": 3, "x": None}}}]
         return gzip.compress("\n".join(map(json.dumps, lines)).encode())
 
-    answers: dict[str, Callable[[Asked], Any]] = {
+    answers: dict[str, Callable[[ReceivedRequest], Any]] = {
         "/api/customers": customers,
         "/api/orders": orders,
         "/api/search": search,
@@ -67,11 +67,11 @@ def shop(url: str) -> Callable[[Asked], Reply]:
     return lambda asked: Reply(answers.get(asked.path, visits)(asked))
 
 
-def station(url: str) -> Callable[[Asked], Reply]:
+def station(url: str) -> Callable[[ReceivedRequest], Reply]:
     """Return the station's API: busy at the first requests, with one sensor without readings."""
     times: dict[str, int] = {}
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         times[asked.path] = times.get(asked.path, 0) + 1
         if asked.path == "/sensors" and times[asked.path] == 1:
             return Reply({"busy": True})
@@ -82,7 +82,7 @@ def station(url: str) -> Callable[[Asked], Reply]:
     return answer
 
 
-def _of_station(asked: Asked) -> Reply:
+def _of_station(asked: ReceivedRequest) -> Reply:
     if asked.path == "/login":
         return Reply({"session": {"id": "s-1"}})
     if asked.path == "/sensors":
@@ -113,10 +113,10 @@ SHELVES = {
 }
 
 
-def library(url: str) -> Callable[[Asked], Reply]:
+def library(url: str) -> Callable[[ReceivedRequest], Reply]:
     """Return the library's API: rooms with shelves, their contents, and reports."""
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         what, *rest = asked.path.strip("/").split("/")
         if what == "rooms":
             return Reply({"data": ROOMS})

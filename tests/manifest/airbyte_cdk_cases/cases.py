@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.http.server import Asked, Reply, Server, serving
+from tests.http.server import ReceivedRequest, Reply, Server, serving
 from tests.manifest.airbyte_cdk_cases import apis, clinic_api, gallery_api, reports_api
 from tests.peers import peer_python
 
@@ -43,7 +43,7 @@ class Case:
     def __init__(
         self,
         manifest: str,
-        api: Callable[[str], Callable[[Asked], Reply]],
+        api: Callable[[str], Callable[[ReceivedRequest], Reply]],
         config: Mapping[str, Any],
         state: Mapping[str, Mapping[str, Any]] | None = None,
         components: str | None = None,
@@ -288,7 +288,7 @@ def _collect_result(server: Server, output: str) -> dict[str, Any]:
     return result
 
 
-def _request(asked: Asked) -> dict[str, Any]:
+def _request(asked: ReceivedRequest) -> dict[str, Any]:
     own = {"authorization", "content-type"}
     headers = {name.lower(): value for name, value in asked.headers.items()}
     return {

@@ -7,14 +7,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.http.server import Asked, Reply
+from tests.http.server import ReceivedRequest, Reply
 
 __all__ = ["reports"]
 
 TABLE = 'id,name,name,\n1,"a, b",x,NA\n\n2,,null,7\n3\n'
 
 
-def reports(url: str) -> Callable[[Asked], Reply]:
+def reports(url: str) -> Callable[[ReceivedRequest], Reply]:
     """Return the API: a job is queued at its first poll and completed at the second."""
     return _Reports(url).answer
 
@@ -24,7 +24,7 @@ class _Reports:
         self._url = url
         self._polls: dict[str, Any] = {}
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: ReceivedRequest) -> Reply:
         """Return the response for the first step of the path."""
         kind, *rest = asked.path.strip("/").split("/")
         if kind == "reports":
@@ -38,7 +38,7 @@ class _Reports:
             return Reply({"files": [{"href": name} for name in named]})
         return Reply({"sales": _sales, "links": _links, "table": _table}[kind](rest))
 
-    def _report(self, asked: Asked, name: str) -> Reply:
+    def _report(self, asked: ReceivedRequest, name: str) -> Reply:
         if asked.path.endswith("/removal"):
             return Reply("removed", headers={"Content-Type": "text/plain"})
         if asked.method == "POST":
