@@ -23,7 +23,7 @@ __all__ = ["spark", "spark_session"]
 
 @pytest.fixture(scope="session")
 def spark_session() -> Iterator[Session]:
-    """The target's own session, on two cores, with Iceberg beside Delta; there is no other."""
+    """The target's own session, on two cores, with Iceberg and Delta; tests use no other."""
     from target_spark.spark.jars import format_conf
     from target_spark.spark.session import Session, SparkSettings
 

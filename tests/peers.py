@@ -54,7 +54,7 @@ PEERS: dict[str, tuple[str, ...]] = {
     "fivetran_sdk": ("fivetran-connector-sdk==2.6.2",),
     # A client of Spark Connect without Spark itself: neither its jars nor Java.
     "spark_connect": ("pyspark-client==4.1.3", "--editable", f"{ROOT}[connect]"),
-    # A server that speaks S3, without a container: what object storage is tested against.
+    # An S3 server without a container, for tests of object storage.
     "s3_server": ("moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5"),
     # Another writer of Iceberg tables, which knows nothing of Spark.
     "pyiceberg": ("pyiceberg[pyarrow,sql-sqlite]==0.12.0",),

@@ -236,7 +236,7 @@ class TapShared(TapFamily):
 
 
 def test_shared_state_is_kept_in_the_state() -> None:
-    """ST4, ST9: also under Singer, beside the bookmarks."""
+    """ST4, ST9: also under Singer, next to the bookmarks."""
     given = {"bookmarks": {"parent": {"x": 1}}, "log": 7, "currently_syncing": "parent"}
     assert TapShared(state=dict(given)).state == {"bookmarks": {"parent": {"x": 1}}, "log": 7}
     assert TapFamily(state=dict(given)).state == {"bookmarks": {"parent": {"x": 1}}}

@@ -95,7 +95,7 @@ class DefinedHooked(Hooked):
 
 
 class Dotted(Rows):
-    """A cursor whose name has a dot, beside an object with a property of that name."""
+    """A cursor whose name has a dot, next to an object with a property of that name."""
 
     name = "dotted"
     allow_any_replication_key = False

@@ -110,7 +110,7 @@ def test_tables_of_every_format_match_those_of_one_machine(job: Job, kind: str) 
 
 @pytest.mark.thorough
 def test_old_versions_are_deleted_when_the_new_one_is_complete(job: Job) -> None:
-    """The contexts of a full-table stream share one version; rows gone from the source go."""
+    """The contexts of a full-table stream share one version; deleted rows are removed."""
     job.config.update(streams=["prices"], emit_activate_version_messages=True)
     job.target["hard_delete"] = True
     alone = job.alone

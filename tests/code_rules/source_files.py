@@ -110,7 +110,7 @@ def _find_base(module: Module, node: ast.ImportFrom) -> str:
 
 
 def fits(name: str, prefix: str) -> bool:
-    """Tell whether a dotted name is the prefix or lies below it."""
+    """Return True if a dotted name is the prefix or begins with it."""
     return name == prefix or name.startswith(f"{prefix}.")
 
 

@@ -135,7 +135,7 @@ def collect_results(manifest: Path, run: Run, choice: int = 0, runs: int = 2) ->
 
 
 def _read_spec(package: Path) -> str:
-    """Return the spec file beside a manifest as a ``spec`` section of it."""
+    """Return the spec file of a manifest's folder as a ``spec`` section."""
     for file in package.glob("spec.*"):
         document = yaml.safe_load(file.read_text(encoding="utf-8"))
         document = document.get("connectionSpecification") or document["connection_specification"]

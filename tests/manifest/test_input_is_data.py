@@ -191,7 +191,7 @@ class TestOtherValues:
 
 
 def test_loading_custom_code_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    """SEC12: loading code beside a manifest is logged."""
+    """SEC12: loading code from the folder of a manifest is logged."""
     (tmp_path / "components.py").write_text(
         "from dataclasses import dataclass\n"
         "@dataclass\n"

@@ -50,7 +50,7 @@ def test_manifest_can_be_json():
 
 
 def test_reference_is_resolved_and_sibling_keys_override_it():
-    """As in Airbyte's YAML reference: keys beside ``$ref`` take precedence."""
+    """As in Airbyte's YAML reference: keys next to ``$ref`` take precedence."""
     manifest = _manifest(
         """\
         definitions:

@@ -1,4 +1,4 @@
-"""A connector's Python package beside its manifest: exports, imports and files."""
+"""A connector's Python package in the folder of its manifest: exports, imports and files."""
 
 from __future__ import annotations
 

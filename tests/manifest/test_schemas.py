@@ -82,7 +82,7 @@ def test_missing_schema_file_is_an_error_with_a_hint(tmp_path):
 
 
 def test_references_to_the_file_and_to_shared_files_are_resolved(tmp_path):
-    """As in connectors, the folder ``shared`` is beside the schema."""
+    """As in connectors, the folder ``shared`` is next to the schema."""
     shared = {"type": "object", "properties": {"n": {"$ref": "#/definitions/n"}}}
     written(tmp_path / "schemas/shared/inner.json", {**shared, "definitions": {"n": NUMBER}})
     schema = make_schema(

@@ -1,4 +1,4 @@
-"""Types found in records beside the declared ones."""
+"""Comparison of the types in records with the declared ones."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_first_run_reads_everything_and_second_run_only_new_records(tmp_path: Pa
 
 
 def test_no_record_is_lost_by_server_errors_and_rate_limits(tmp_path: Path) -> None:
-    """Trouble that passes costs no row; the API answers no more requests than it said."""
+    """Responses with status 429 and 500 are retried."""
     api = server.API(regions=2, records=20, customers=3, fails={"region-01": 1}, most=8)
     records, _, code = read(api, tmp_path, end_date="2024-01-05T00:00:00Z")
     assert code == 0

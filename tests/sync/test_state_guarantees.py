@@ -331,7 +331,7 @@ def test_duplicate_contexts_in_the_state_are_an_error():
 
 @both_paths
 def test_other_members_of_the_state_are_emitted(on_path):
-    """A tap may keep its own keys beside the bookmarks."""
+    """A tap may keep its own keys next to the bookmarks."""
     kind = on_path(stream("a", [{"id": 1}], replication_key="id"))
     output = Output()
     tap = make(kind, output=output)

@@ -224,7 +224,7 @@ def _ran(case: Case, command: list[str], components_flag: str = "") -> dict[str,
 
 
 def _copied(case: Case, folder: Path) -> Path:
-    """Return the manifest, copied beside its components if it has some."""
+    """Return the manifest, copied next to its components if it has any."""
     if case.components is None:
         return case.manifest
     for name, file in (("manifest.yaml", case.manifest), ("components.py", case.components)):
