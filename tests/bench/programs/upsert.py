@@ -27,6 +27,7 @@ from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
 from target_spark.spark.session import Session, SparkSettings
 from target_spark.storage.spool import SpoolFolder
+from tests.target.warehouse import SharedEngine
 
 TICKS = os.sysconf("SC_CLK_TCK")
 DDL = (
@@ -42,28 +43,6 @@ USING (
 ) AS s
 ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *
 """
-
-
-class RunningSpark:
-    """An engine for the loader whose Spark is already running."""
-
-    failure = None
-    application = None
-    started = False
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-
-    def begin(self) -> None:
-        """Record that Spark was requested."""
-        self.started = True
-
-    def spark(self) -> Any:
-        """Return the session of the thread."""
-        return self.session.thread_session()
-
-    def close(self) -> None:
-        """Do nothing; the program stops Spark."""
 
 
 def make_batch(start: int, count: int) -> Iterator[dict[str, Any]]:
@@ -88,7 +67,7 @@ def encode_stream(stream: str, rows: Iterator[dict[str, Any]]) -> bytes:
 
 def load(session: Session, folder: Path, text: bytes) -> None:
     """Load Singer messages with target-spark's loader and this program's Spark."""
-    engine, options = RunningSpark(session), LoadOptions(str(folder))
+    engine, options = SharedEngine(session), LoadOptions(str(folder))
     run = RunInfo("bench", f"{time.time_ns()}", time.time_ns() // 1_000_000)
     spool = SpoolFolder(folder.parent / "spool")
     loader = Loader(
