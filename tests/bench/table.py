@@ -15,9 +15,9 @@ class Row:
 
     Attributes:
         benchmark: The program and its input.
-        compared_with: The other program; empty if there is none.
+        compared_with: The other program, or an empty text.
         ours: The figure of this project.
-        theirs: The figure of the other program; None if there is none.
+        theirs: The figure of the other program, or None.
         comparison: ``times less`` is theirs / ours, which must be at least the limit;
             ``of theirs`` is ours / theirs, and ``value`` is ours, which must be at most the limit.
         limit: The limit; None if the figure is only shown.
