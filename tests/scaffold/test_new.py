@@ -252,7 +252,9 @@ def test_new_command_prints_the_next_steps(
 
     assert main(["new", "tap-example", "--auth", "bearer", "--folder", str(folder)]) == 0
 
-    assert "pytest" in capsys.readouterr().out
+    printed = capsys.readouterr().out.splitlines()
+    assert "  pip install -e '.[dev]'" in printed  # as the project's README and docs/first-tap.md
+    assert "  pytest" in printed
     assert "BearerTokenAuthenticator" in (folder / "tap_example" / "client.py").read_text()
 
 

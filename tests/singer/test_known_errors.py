@@ -10,11 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.airbyte.running import airbyte, configured
 from tests.http.server import Reply, serving
 from tests.singer.test_singer_cli import VARIABLES, errors
 
 TAP = Path(__file__).with_name("erring_tap.py")
 TOKEN = "hunter2-hunter2"
+RETURNED_NONE = (
+    "Stream 'rows': get_records returned None: yield one dict for each record, or return an"
+    " iterable of dicts."
+)
 
 
 @pytest.fixture
@@ -52,6 +57,7 @@ def run(tmp_path):
                 " post_process."
             ),
         ),
+        ("none", {}, RETURNED_NONE),
         (
             "bare",
             {},
@@ -74,7 +80,7 @@ def run(tmp_path):
             ),
         ),
     ],
-    ids=["record", "discover_streams", "abstract", "setting"],
+    ids=["record", "none", "discover_streams", "abstract", "setting"],
 )
 def test_known_error_is_one_sentence(run, kind, settings, sentence):
     done = run(kind, **settings)
@@ -117,6 +123,15 @@ def test_airbyte_check_and_singer_sync_show_the_same_sentence(run):
         airbyte = run("pages", "check", code=0, api_url=server.url, token=TOKEN)
     status = json.loads(airbyte.stdout.splitlines()[-1])["connectionStatus"]
     assert errors(singer.stderr) == [status["message"]]
+
+
+def test_get_records_that_returns_none_is_the_same_sentence_under_airbyte(tmp_path):
+    program = [sys.executable, str(TAP), "none"]
+    [discovered] = airbyte(program, "discover", tmp_path, config={}).of_type("CATALOG")
+    catalog = configured(discovered)
+    done = airbyte(program, "read", tmp_path, config={}, catalog=catalog)
+    assert done.code == 1
+    assert RETURNED_NONE in [error["message"] for error in done.traces("ERROR")]
 
 
 def test_unknown_error_names_its_stream_and_keeps_its_traceback(run):
