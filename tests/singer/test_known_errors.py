@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -142,6 +143,35 @@ def test_unknown_error_names_its_stream_and_keeps_its_traceback(run):
     ]
     assert done.stderr.count("Traceback") == 1
     assert done.stderr.rstrip().endswith("KeyError: 'no such key'")
+
+
+def read_record_count(log):
+    [metric] = [line for line in log.splitlines() if '"metric":"record_count"' in line]
+    return json.loads(metric.partition("METRIC: ")[2])["value"]
+
+
+def test_record_count_of_a_failed_run_is_exact(run):
+    done = run("late")
+    assert done.stdout.count('"RECORD"') == read_record_count(done.stderr) == 57
+
+
+def test_record_count_of_an_interrupted_run_is_exact(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with subprocess.Popen(
+        [sys.executable, str(TAP), "sleeping", "--config", "config.json"],
+        cwd=tmp_path,
+        env=VARIABLES,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as tap:
+        line = ""
+        while '"id":0}' not in line:  # the rest is written when the tap ends, at the latest
+            line = tap.stdout.readline()
+            assert line, tap.stderr.read()
+        tap.send_signal(signal.SIGINT)
+        output, log = tap.communicate(timeout=120)
+    assert 1 + output.count('"RECORD"') == read_record_count(log)
 
 
 def test_successful_connection_test_logs_no_error(run):
