@@ -30,7 +30,12 @@ from tap_core.sync.engine import (
 )
 from tap_core.sync.metrics import record_metrics
 from tap_core.sync.plan import get_plan
-from tap_core.sync.record_input import as_record, check_record, split_record_and_context
+from tap_core.sync.record_input import (
+    as_record,
+    call_get_records,
+    check_record,
+    split_record_and_context,
+)
 from tap_core.sync.replication_errors import log_sort_error
 from tap_core.sync.resend_filter import make_resend_filter
 
@@ -93,7 +98,7 @@ class _PartitionSync:
         child_context = None if context is None else copy.copy(context)
         self._is_sent = make_resend_filter(stream, context)
         self._admits = stream._reader.begin(context)
-        results = self.run.guarded(stream.get_records(context))
+        results = self.run.guarded(call_get_records(stream, context))
         with closing_records(stream, self.run, results):
             yield from self._written(results, context, child_context, bookmark)
 

@@ -41,7 +41,12 @@ from tap_core.sync.distribution import make_pool
 from tap_core.sync.metrics import record_metrics
 from tap_core.sync.partial_failures import ContextFailures
 from tap_core.sync.plan import get_plan
-from tap_core.sync.record_input import as_record, check_record, split_record_and_context
+from tap_core.sync.record_input import (
+    as_record,
+    call_get_records,
+    check_record,
+    split_record_and_context,
+)
 from tap_core.sync.replication_errors import (
     log_sort_error,
     missing_replication_key,
@@ -368,7 +373,7 @@ def _prepared(
     If the stream requires neither, return the iterable of ``get_records`` itself.
     """
     admits = stream._reader.begin(context)
-    records = run.guarded(stream.get_records(context))
+    records = run.guarded(call_get_records(stream, context))
     extra = tuple((bookmark or {}).items()) if stream.add_context_to_records else ()
     if plan.post_process or plan.child_contexts or extra or admits is not None:
         records = _processed(stream, plan, records, context, extra, admits)

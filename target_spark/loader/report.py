@@ -22,7 +22,12 @@ from tap_core.redaction import clean_document, redact, redact_line
 from tap_core.telemetry import begin_stream, count_commit
 from target_spark.phases import Phases
 from target_spark.tables.model import CommitStats
-from target_spark.tables.quarantine_summary import QuarantineSummary, Reason, replay_command
+from target_spark.tables.quarantine_summary import (
+    QuarantineSummary,
+    Reason,
+    replay_command,
+    stream_command,
+)
 
 __all__ = ["COMPLETE", "STOPPED", "Report", "StreamCounts"]
 
@@ -322,13 +327,15 @@ class Report:
         """Return the lines of the summary printed at the end of the run, with secrets redacted."""
         document = self.as_dict()
         streams = self.streams()
-        notes = [
-            f"{name}: {note}"
-            for name, counts in streams.items()
-            for note in (*counts.notes, *_zone_notes(counts))
+        notes = [  # remarks about streams are not repeated, as the log already has them
+            f"{name}: {note}" for name, counts in streams.items() for note in _zone_notes(counts)
         ]
         lines = [*_head(document), *_format_table(streams), *document["remarks"], *notes]
         return [redact_line(line) for line in lines]
+
+    def show_command(self, stream: str) -> str:
+        """Return the command line that shows a stream's table, with the run's settings."""
+        return stream_command("show", stream, self._config)
 
     def streams(self) -> dict[str, StreamCounts]:
         """Return a copy of the statistics of all streams, by name."""

@@ -30,14 +30,20 @@ _MIN_SECONDS: Final = 5.0
 """The shortest start of Spark that causes advice."""
 
 _READ: Final = {
-    "delta": "from deltalake import DeltaTable; print(DeltaTable({}).to_pyarrow_table())",
+    # The file system of deltalake is Python code. A thread of Arrow that still reads with it when
+    # the process ends would abort the process.
+    "delta": "from deltalake import DeltaTable; from pyarrow.fs import *; t = {};"
+    " print(DeltaTable(t).to_pyarrow_table(filesystem=SubTreeFileSystem(t, LocalFileSystem())))",
     "parquet": "from pyarrow.parquet import read_table; print(read_table({}))",
 }
 """Python code that prints a table, by table format. The braces stand for the table's folder."""
 
 
 def summarize_tables(report: Report, config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the locations of the tables that a run wrote, and a command that prints one of them.
+    """Yield the locations of the tables that a run wrote, and a command that reads one of them.
+
+    A Delta or Parquet table in a local folder is printed without Spark. For other tables the
+    command is `target-spark show`, which starts Spark for them.
 
     Args:
         report: The report of the run.
@@ -55,6 +61,8 @@ def summarize_tables(report: Report, config: Mapping[str, Any]) -> Iterator[str]
     if code is not None and folder is not None:
         read = code.format(json.dumps(folder))
         yield f"to print a table: {shlex.join([sys.executable, '-c', read])}"
+    elif places:
+        yield f"to show a table: {report.show_command(next(iter(places)))}"
 
 
 def _find_folder(place: str) -> str | None:

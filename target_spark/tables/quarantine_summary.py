@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-__all__ = ["QuarantineSummary", "Reason", "describe_reasons", "replay_command"]
+__all__ = ["QuarantineSummary", "Reason", "describe_reasons", "replay_command", "stream_command"]
 
 _SHOWN: Final = 3
 """The number of reasons that a text names."""
@@ -122,5 +122,13 @@ def replay_command(stream: str, config: Sequence[str]) -> str:
 
     ``config`` has the values of the option ``--config`` in this run.
     """
+    return f"{stream_command('replay', stream, config)} --schema {_CATALOG}"
+
+
+def stream_command(name: str, stream: str, config: Sequence[str]) -> str:
+    """Return the command line that runs a command of target-spark for a stream.
+
+    ``config`` has the values of the option ``--config`` in this run.
+    """
     arguments = [word for path in (config or ["config.json"]) for word in ("--config", path)]
-    return shlex.join(["target-spark", "replay", stream, *arguments, "--schema", _CATALOG])
+    return shlex.join(["target-spark", name, stream, *arguments])

@@ -18,6 +18,7 @@ from tap_core.events import Op, Rows, StreamId
 from tap_core.exceptions import (
     ConfigValidationError,
     DataError,
+    FatalSyncError,
     RecordsWithoutSchemaException,
     StateFileError,
     UnsupportedFeatureError,
@@ -343,6 +344,15 @@ def test_error_comes_after_the_records_and_a_checkpoint():
     assert kinds(responses)[-1] == "checkpoint"
     rest = SHOP.update(json.dumps(states(responses)[-1]))
     assert apply_upserts(responses, rest) == apply_upserts(SHOP.update())
+
+
+def test_get_records_that_returns_none_is_named_with_its_stream():
+    class Forgotten(Numbers):
+        def get_records(self, context):
+            [{"n": n} for n in range(3)]
+
+    with pytest.raises(FatalSyncError, match="Stream 'numbers': get_records returned None: yield"):
+        list(Connector(tap_of(Forgotten)).update())
 
 
 def test_checkpoint_follows_rows_of_a_failed_full_table_stream():
