@@ -116,19 +116,19 @@ class ChildSyncPool:
     """
 
     def __init__(
-        self, parent: SyncStream, run: SyncRun, threads: int, *, spreads: bool = False
+        self, parent: SyncStream, run: SyncRun, threads: int, *, distributes: bool = False
     ) -> None:
         """Create a pool with at most ``threads`` threads.
 
-        With ``spreads`` True, other processes are used instead of threads, if the output supports
-        it.
+        With ``distributes`` True, other processes are used instead of threads, if the output
+        supports it.
         """
         children = [
             child
             for child in parent.child_streams
             if child.selected or child.has_selected_descendents
         ]
-        self.crew = make_pool(run, threads, children, spreads=spreads)
+        self.crew = make_pool(run, threads, children, distributes=distributes)
         self._name = parent.name
         self._lock = run.outbox.lock
         self._pending = [0]

@@ -78,7 +78,7 @@ __all__ = [
 def sync_stream(stream: SyncStream, context: Context | None) -> None:
     """Sync a stream: all of its contexts, or only ``context`` if it is not None."""
     run = stream._tap.run
-    stream = run.own(stream)
+    stream = run.get_thread_stream(stream)
     context = stream.preprocess_context(context) if context else None
     _log_start(stream, context)
     stream.context = MappingProxyType(dict(context)) if context else None
@@ -131,14 +131,14 @@ def _sync_contexts(
     ``signpost`` is the upper limit of the bookmarks, usually the start time of the sync.
     """
     contexts: Iterable[Context | None] = get_contexts(stream, context)
-    if (plan.threads > 1 or plan.spreads) and context is None:
+    if (plan.threads > 1 or plan.distributes) and context is None:
         contexts, failure = _list_contexts(contexts)
         if failure is not None or len(contexts) > 1:
             _sync_in_parallel(stream, run, plan, contexts, signpost, failure)
             return
-        if plan.spreads and _distribute_windows(stream, run, contexts[0]):
+        if plan.distributes and _distribute_windows(stream, run, contexts[0]):
             return
-        if plan.spreads:
+        if plan.distributes:
             stream.log("'%s' has one context, so it is read by one process.", stream.name)
     if plan.compiled:
         _sync_contexts_here(stream, run, plan, contexts, context, signpost)
@@ -180,12 +180,12 @@ def _sync_in_parallel(
     """
     for current in contexts:
         ensure_state_entry(stream, current)
-        if plan.spreads:
+        if plan.distributes:
             begin_partition(stream, current, signpost)
     failures = ContextFailures(stream)
     with (
         record_metrics(stream, run),
-        make_pool(run, plan.threads, [stream], spreads=plan.spreads) as crew,
+        make_pool(run, plan.threads, [stream], distributes=plan.distributes) as crew,
     ):
         for current in contexts:
             work = partial(sync_context, context=current, signpost=signpost)
@@ -210,7 +210,7 @@ def _distribute_windows(stream: SyncStream, run: SyncRun, context: Context | Non
     bookmark = begin_partition(stream, context, None)
     with (
         record_metrics(stream, run),
-        make_pool(run, 1, [stream], spreads=True, in_order=True) as crew,
+        make_pool(run, 1, [stream], distributes=True, in_order=True) as crew,
     ):
         for interval in intervals:
             crew.submit(SyncJob(stream, context, bool, interval=interval))
@@ -282,8 +282,8 @@ def open_child_pool(
 
     If the children are synced without a pool, return a context manager that yields None.
     """
-    if (plan.child_threads > 1 or plan.child_spreads) and run.may_lead:
-        return ChildSyncPool(stream, run, plan.child_threads, spreads=plan.child_spreads)
+    if (plan.child_threads > 1 or plan.distributes_children) and run.may_lead:
+        return ChildSyncPool(stream, run, plan.child_threads, distributes=plan.distributes_children)
     return nullcontext()
 
 

@@ -63,17 +63,17 @@ class OutputQueue:
     """Passes the events of all threads of a sync to one protocol writer, one event at a time."""
 
     def __init__(
-        self, outlet: ProtocolWriter, document: StateDocument, cadence: CheckpointPolicy
+        self, writer: ProtocolWriter, document: StateDocument, cadence: CheckpointPolicy
     ) -> None:
         """Create a queue that passes events to a protocol writer.
 
         Args:
-            outlet: Protocol writer.
+            writer: Protocol writer.
             document: State of the tap.
             cadence: Policy that decides how often the state is written.
         """
-        self.outlet = outlet
-        self.files = BatchFileOutput(outlet.emit)
+        self.protocol_writer = writer
+        self.files = BatchFileOutput(writer.emit)
         self.document = document
         self.cadence = cadence
         self.lock = document.lock
@@ -90,18 +90,18 @@ class OutputQueue:
         self._last_values: dict[Hashable, Any] = {}
         self._visited: dict[Hashable, object] = {}
         self._turn = threading.Condition()
-        self.takes_estimates: bool = getattr(outlet, "takes_estimates", False)
+        self.takes_estimates: bool = getattr(writer, "takes_estimates", False)
         self.has_total = False
         """True if an estimate for all streams together was emitted."""
-        self.spreader: WorkDistributor | None = getattr(outlet, "spreader", None)
+        self.distributor: WorkDistributor | None = getattr(writer, "spreader", None)
         self.make_encoder: (
             Callable[[SchemaEvent, TypeConformanceLevel, UnmappedCallback], TypedRecordSerializer]
             | None
-        ) = getattr(outlet, "make_encoder", None)
+        ) = getattr(writer, "make_encoder", None)
         """Function that returns a stream's serializer; None if the columns have no types."""
-        self.check_caller: Callable[[], None] | None = getattr(outlet, "check", None)
+        self.check_caller: Callable[[], None] | None = getattr(writer, "check", None)
         """Function that raises an error if the caller has disconnected; None without a caller."""
-        self.state_seconds: float = getattr(outlet, "state_seconds", 0)
+        self.state_seconds: float = getattr(writer, "state_seconds", 0)
         """Seconds without a state after which one is due, if there is a caller."""
         self.is_called = False
         """True if the sync must checkpoint or stop at its next record: see `SyncRun.guarded`."""

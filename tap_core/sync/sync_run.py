@@ -87,25 +87,25 @@ class SyncRun:
 
     def __init__(
         self,
-        outlet: ProtocolWriter,
+        writer: ProtocolWriter,
         document: StateDocument,
         cadence: CheckpointPolicy,
         clock: Callable[[], str] = _now_text,
     ) -> None:
-        """Start a sync that writes to ``outlet``.
+        """Start a sync that writes to ``writer``.
 
         Args:
-            outlet: Protocol writer.
+            writer: Protocol writer.
             document: State of the tap.
             cadence: Policy that decides how often states are written.
             clock: Function that returns the extraction time of rows as ISO 8601 text.
         """
-        self.outbox = OutputQueue(outlet, document, cadence)
+        self.outbox = OutputQueue(writer, document, cadence)
         self.document = document
         self.tallies: dict[str, Tally] = {}
         """Record counters by stream name."""
         self.meter_stack: ExitStack | None = None
-        self.most: int = getattr(outlet, "chunk_bytes", CHUNK_BYTES)
+        self.most: int = getattr(writer, "chunk_bytes", CHUNK_BYTES)
         """Size of the bodies at which a chunk is sent."""
         self._clock = clock
         self.stop_signal: StopSignal | None = None
@@ -144,9 +144,9 @@ class SyncRun:
         self.outbox.chunks[self] = self.send_if_older
 
     @property
-    def outlet(self) -> ProtocolWriter:
+    def protocol_writer(self) -> ProtocolWriter:
         """Protocol writer of this run."""
-        return self.outbox.outlet
+        return self.outbox.protocol_writer
 
     # Rows
 
@@ -321,15 +321,18 @@ class SyncRun:
         threads = self.outbox.threads
         return threads.get(threading.get_ident(), self) if threads else self
 
-    def own(self, stream: _Stream) -> _Stream:
-        """Return this thread's copy of a stream. The first thread uses the stream itself."""
+    def get_thread_stream(self, stream: _Stream) -> _Stream:
+        """Return the stream object that this thread uses for a stream.
+
+        In the first run's thread, that is the stream itself. Every other thread has one copy of it.
+        """
         if self.owner is None:
             return stream
         origin: Any = getattr(stream, "_origin", None) or stream
         made: Any = self._copies.get(id(origin))
         if made is None:
-            made = self._copies[id(origin)] = _copy_stream(self.owner.own(origin))
-            made.child_streams = [self.own(child) for child in made.child_streams]
+            made = self._copies[id(origin)] = _copy_stream(self.owner.get_thread_stream(origin))
+            made.child_streams = [self.get_thread_stream(child) for child in made.child_streams]
         return cast(_Stream, made)
 
     def copies(self) -> Iterable[Any]:

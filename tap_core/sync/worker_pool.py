@@ -139,7 +139,7 @@ class WorkerPool:
         )
         for branch in self._branches:
             for made in branch.copies():
-                _merge_copy(made, self.owner.own(made._origin))
+                _merge_copy(made, self.owner.get_thread_stream(made._origin))
         if error is None:
             self.check()
 
@@ -161,7 +161,7 @@ class WorkerPool:
     def _hire(self) -> None:
         branch = self.owner.branch(self.stop_signal, leads=self._leads)
         for stream in self._streams:
-            branch.own(stream)
+            branch.get_thread_stream(stream)
         name = f"tap-core-worker-{self._streams[0].name}-{len(self._threads)}"
         thread = threading.Thread(target=self._work, args=(branch,), name=name, daemon=True)
         self._branches.append(branch)
@@ -177,7 +177,7 @@ class WorkerPool:
         with branch.entered():
             while (job := self._next()) is not None:
                 try:
-                    job.work(branch.own(job.stream))
+                    job.work(branch.get_thread_stream(job.stream))
                     branch.settle_bookmarks()
                     job.done()
                 except BaseException as error:  # noqa: BLE001  the owner raises it
