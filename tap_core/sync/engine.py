@@ -128,7 +128,25 @@ def _sync_contexts(
 ) -> None:
     """Sync the contexts of a stream: in other processes, in threads, or here one after the other.
 
-    ``signpost`` is the upper limit of the bookmarks, usually the start time of the sync.
+    Contexts start in the order of ``Stream.partitions``:
+
+    - In one thread each context is complete before the next one starts: its rows, its final
+      bookmark, and a state, unless states are already a large part of the output.
+    - In threads several contexts are read at the same time, and they can end in any order. Each
+      bookmark becomes final at the end of its own context.
+    - For other processes the contexts are sent in groups. The states of a group are merged in the
+      order of its contexts, after its rows are written; then a state is written.
+
+    The partitions in the state document have the same order in all three cases. Children are
+    synced in `sync_child_contexts`: for each parent record, and before that record is written; in
+    a `ChildSyncPool` at the same time as later parent records, and the parent's bookmark waits.
+
+    Args:
+        stream: Stream to sync.
+        run: Current sync, as this thread sees it.
+        plan: Sync plan of the stream.
+        context: The only context to sync; None for all.
+        signpost: Upper limit of the bookmarks, usually the start time of the sync.
     """
     contexts: Iterable[Context | None] = get_contexts(stream, context)
     if (plan.threads > 1 or plan.distributes) and context is None:
@@ -178,10 +196,7 @@ def _sync_in_parallel(
     ``failure`` is the error that ended the listing of the contexts, or None. It is raised after the
     contexts listed before it are synced.
     """
-    for current in contexts:
-        ensure_state_entry(stream, current)
-        if plan.distributes:
-            begin_partition(stream, current, signpost)
+    _create_state_entries(stream, plan, contexts, signpost)
     failures = ContextFailures(stream)
     with (
         record_metrics(stream, run),
@@ -195,6 +210,20 @@ def _sync_in_parallel(
     if failure is not None:
         raise failure
     end_records(stream, None)
+
+
+def _create_state_entries(
+    stream: SyncStream, plan: Plan, contexts: Iterable[Context | None], signpost: Any
+) -> None:
+    """Create the state entries of contexts, in their order, before any of the contexts is read.
+
+    The partitions in the state then have this order, whichever context ends first. Other processes
+    get a copy of an entry, so it also gets the context's start value and signpost now.
+    """
+    for context in contexts:
+        ensure_state_entry(stream, context)
+        if plan.distributes:
+            begin_partition(stream, context, signpost)
 
 
 def _distribute_windows(stream: SyncStream, run: SyncRun, context: Context | None) -> bool:
