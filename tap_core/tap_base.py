@@ -208,7 +208,7 @@ class Tap(PluginBase):
         made: SyncRun | None = self.__dict__.get("run")
         if made is None:
             made = self.__dict__["run"] = self._begin_run()
-        return made.here()
+        return made.get_thread_run()
 
     def _begin_run(self) -> SyncRun:
         return SyncRun(self.protocol_writer, self.document, CheckpointPolicy())

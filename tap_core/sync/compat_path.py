@@ -131,12 +131,12 @@ class _PartitionSync:
     ) -> Iterator[Record]:
         stream = self.stream
         stream._process_record(record, child_context=child_context, partition_context=bookmark)
-        family = self.run.families.get(stream.name)
-        if family is not None:  # the hooks move the bookmark at once
-            family.drain()
+        child_pool = self.run.child_pools.get(stream.name)
+        if child_pool is not None:  # the hooks move the bookmark at once
+            child_pool.drain()
         if not stream.selected or (self._is_sent is not None and self._is_sent(record)):
             return
-        with self.run.whole():  # a stop in between would miss a row in the count
+        with self.run.delaying_stop():  # a stop in between would miss a row in the count
             if self.write_messages:
                 stream._write_record_message(record)
             else:  # before the bookmark moves: another thread may send a state after that
@@ -169,7 +169,7 @@ def write_record(stream: SyncStream, record: Record) -> None:
         bodies = plan.mapped.bodies(own)
         run.bodies.extend(bodies)
         run.waiting += plan.mapped.sizes(bodies)
-    if len(run.bodies) >= run.limit or run.waiting >= run.most:
+    if len(run.bodies) >= run.limit or run.waiting >= run.chunk_bytes:
         run.flush()
     run.open(before)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OutputQueue", "ProtocolWriter"]
 
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 """Interval at which a waiting thread checks whether the sync has ended."""
 
 
@@ -88,8 +88,8 @@ class OutputQueue:
         self.begun: set[str] = set()
         """Streams that have written a row."""
         self._last_values: dict[Hashable, Any] = {}
-        self._visited: dict[Hashable, object] = {}
-        self._turn = threading.Condition()
+        self._key_owners: dict[Hashable, object] = {}
+        self._condition = threading.Condition()
         self.takes_estimates: bool = getattr(writer, "takes_estimates", False)
         self.has_total = False
         """True if an estimate for all streams together was emitted."""
@@ -103,10 +103,10 @@ class OutputQueue:
         """Function that raises an error if the caller has disconnected; None without a caller."""
         self.state_seconds: float = getattr(writer, "state_seconds", 0)
         """Seconds without a state after which one is due, if there is a caller."""
-        self.is_called = False
-        """True if the sync must checkpoint or stop at its next record: see `SyncRun.guarded`."""
+        self.has_request = False
+        """True if the timer thread requests a checkpoint or a stop: see `SyncRun.guarded`."""
 
-    def hand(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Pass one event to the protocol writer while holding the lock.
 
         After a failed write, no event is written any more. Rows may be lost, and a later state
@@ -146,7 +146,7 @@ class OutputQueue:
                 return
             for send_chunk in list(self.chunks.values()):
                 send_chunk(0)
-            self.hand(Checkpoint(state))
+            self.emit(Checkpoint(state))
             self.cadence.wrote(len(state))
 
     def send_older_than(self, seconds: float) -> None:
@@ -154,7 +154,7 @@ class OutputQueue:
         for send_chunk in list(self.chunks.values()):
             send_chunk(seconds)
 
-    def attend(self) -> None:
+    def check_caller_and_cadence(self) -> None:
         """Check that the caller is connected, and request a state if the last one is too old.
 
         The timer thread calls this method. The thread that syncs then writes the requested state.
@@ -165,7 +165,7 @@ class OutputQueue:
             self.check_caller()
         except Exception as error:  # noqa: BLE001  after any error nothing more is written
             self.failure = error
-        self.is_called = self.failure is not None or self.cadence.is_overdue(self.state_seconds)
+        self.has_request = self.failure is not None or self.cadence.is_overdue(self.state_seconds)
 
     def call_on_change(self, about: Hashable, what: Any, say: Callable[[], None]) -> None:
         """Call ``say`` if ``what`` is a new value for the key ``about``.
@@ -183,24 +183,22 @@ class OutputQueue:
         self.call_on_change(event.stream.name, event, lambda: emit(event))
 
     @contextmanager
-    def visiting(
-        self, place: Hashable, visitor: object, check: Callable[[], None]
-    ) -> Iterator[None]:
-        """Hold the lock named ``place`` during the block.
+    def lock_key(self, key: Hashable, owner: object, check: Callable[[], None]) -> Iterator[None]:
+        """Hold the lock named ``key`` during the block.
 
-        ``visitor`` owns the lock and may acquire it again. While waiting for the lock, ``check`` is
+        The object ``owner`` may acquire the lock again. While waiting for the lock, ``check`` is
         called repeatedly; it raises an error if the sync has ended.
         """
-        with self._turn:
-            while self._visited.get(place, visitor) is not visitor:
+        with self._condition:
+            while self._key_owners.get(key, owner) is not owner:
                 check()
-                self._turn.wait(_LOOK_SECONDS)
-            again = place in self._visited
-            self._visited[place] = visitor
+                self._condition.wait(_POLL_SECONDS)
+            again = key in self._key_owners
+            self._key_owners[key] = owner
         try:
             yield
         finally:
             if not again:
-                with self._turn:
-                    del self._visited[place]
-                    self._turn.notify_all()
+                with self._condition:
+                    del self._key_owners[key]
+                    self._condition.notify_all()

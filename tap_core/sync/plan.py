@@ -130,8 +130,8 @@ def _compile(stream: SyncStream, run: SyncRun) -> Plan:
         or is_overridden(stream, "get_child_context", "generate_child_contexts", "_sync_children"),
         key_of=make_getter(path) if len(path := stream.replication_path) > 1 else None,
         version=lambda: stream._stream_version,
-        threads=get_thread_count(stream) if run.may_lead else 1,
-        child_threads=get_child_thread_count(stream) if run.may_lead else 1,
+        threads=get_thread_count(stream) if run.may_create_pools else 1,
+        child_threads=get_child_thread_count(stream) if run.may_create_pools else 1,
         distributes=not below and can_distribute(run, stream),
         distributes_children=can_distribute(run, *below),
     )

@@ -57,9 +57,9 @@ from target_spark.loader.refused_schemas import check_not_null_policy, name_refu
 from target_spark.loader.write_modes import (
     build_version_delete,
     check_scd2_compatible,
-    empty_frame,
     get_merge_keys,
     has_other_versions,
+    make_empty_frame,
     select_write_operation,
 )
 from target_spark.spark.engine import LeasedSpark, collect_garbage
@@ -833,7 +833,7 @@ class BatchWriter:
     ) -> Verified:
         """Commit an overwrite without rows, which removes all rows of the table."""
         written = self._commit_rows(
-            spark, attempt, table_schema, empty_frame(spark, table_schema), rows=0
+            spark, attempt, table_schema, make_empty_frame(spark, table_schema), rows=0
         )
         return written.verify(attempt.request, _NO_ROWS)
 
