@@ -159,7 +159,7 @@ def write_record(stream: SyncStream, record: Record) -> None:
     run, plan = stream._tap.run, get_plan(stream)
     before = run.open(plan)
     if not run.bodies:
-        run.begin()
+        run.begin_chunk()
     own = as_record(record, stream.name)
     if plan.mapped is None:
         body = plan.shape(own)

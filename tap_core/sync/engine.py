@@ -478,7 +478,7 @@ def _write(arguments: _WriteArguments, records: Iterable[Any], done: int) -> int
             continue
         done += 1
         if not bodies:
-            run.begin()
+            run.begin_chunk()
             size = 0
         if fits(record):
             try:
@@ -535,7 +535,7 @@ def _write_mapped(arguments: _WriteArguments, records: Iterable[Any], done: int)
             made = bodies_of(record)
             if made:
                 if not bodies:
-                    run.begin()
+                    run.begin_chunk()
                 bodies.extend(made)
                 run.waiting += sizes(made)
             done += 1

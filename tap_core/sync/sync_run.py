@@ -165,8 +165,8 @@ class SyncRun:
             self.limit = self.get_row_limit() if begun else 1
         return before
 
-    def begin(self) -> None:
-        """Record the current time as the extraction time of the rows to buffer."""
+    def begin_chunk(self) -> None:
+        """Begin an empty chunk. The current time becomes the extraction time of its rows."""
         self._extracted_at = self._clock()
         self._opened = time.monotonic()
         self.waiting = 0

@@ -182,9 +182,9 @@ class _TableState:
 
     def take_changes(self) -> tuple[SchemaChange, ...]:
         """Return the column changes that were not reported yet, and mark them as reported."""
-        take_changes = tuple(self.changes)
+        changes = tuple(self.changes)
         self.changes.clear()
-        return take_changes
+        return changes
 
 
 class BatchWriter:
@@ -219,9 +219,8 @@ class BatchWriter:
         self._tables: dict[str, _TableState] = defaultdict(_TableState)
         self._stream_options = options.of
         self._versions_in = options.columns.version_column
-        self._has_single_generation = (
-            options.columns.airbyte
-        )  # a run loads one generation of a stream
+        # A run of an Airbyte destination loads one generation of a stream.
+        self._has_single_generation = options.columns.airbyte
         self._guard = quarantine_table.QuarantineGuard(
             options.max_quarantined, withholds=not run.replays
         )
@@ -313,14 +312,18 @@ class BatchWriter:
                 request.table, step, f"Stream {request.stream}: its batch files"
             )
             yield ingested.request, ingested.rows
-        state.ordinal_shift = (
-            ingested.ordinal_shift
-        )  # not earlier: after a failure above nothing is committed
+        # Not earlier: if the block fails, nothing is committed.
+        state.ordinal_shift = ingested.ordinal_shift
         withheld = self._guard.find_withhold_reason(state.written, state.quarantined) is not None
         if self._delete_files and not withheld:  # withheld rows may be read again
             remove_files(self._engine.spark(), files)
 
     def _write(self, attempt: CommitAttempt) -> Verified:
+        """Prepare the columns of a table, and make the commit of a request once.
+
+        The commit writes rows (see `_write_rows`), or deletes other table versions, or is an
+        overwrite without rows.
+        """
         spark, request = self._engine.spark_on_demand(), attempt.request
         has_rows = request.kept_version is None
         table_schema = self._prepare_columns(
@@ -684,9 +687,8 @@ class BatchWriter:
         once.
         """
         if request.mode is WriteMode.UPSERT:
-            kept = self._writer.keeps_batch and not is_remote_session(
-                spark
-            )  # it counts no rows of a MERGE
+            # With Spark Connect the rows of a MERGE are not counted, so the batch is staged.
+            kept = self._writer.keeps_batch and not is_remote_session(spark)
             return not (kept or self._writer.is_empty(spark, request.table))
         return request.mode is WriteMode.SCD2
 

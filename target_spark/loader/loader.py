@@ -340,6 +340,7 @@ class Loader:
         return CoveredState(self._ordinal, event.state, event.scope, stream.received)
 
     def _apply_status(self, event: StreamStatus) -> None:
+        """Mark a stream as complete, if the event says so. Other events change nothing."""
         stream = self._streams.get(event.stream)
         if stream is not None and event.progress is Progress.COMPLETE:
             stream.complete = True

@@ -67,7 +67,7 @@ def run(recorder) -> SyncRun:
 def collect(run: SyncRun, *bodies: bytes) -> None:
     for body in bodies:
         if not run.bodies:
-            run.begin()
+            run.begin_chunk()
         run.bodies.append(body)
 
 
