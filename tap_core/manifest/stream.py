@@ -269,10 +269,6 @@ class ManifestStream(_HTTPStream[PageToken]):
         return self._components.translate_state(state, self.replication_key)
 
     def _write_starting_replication_value(self, context: Context | None) -> None:
-        """Store the value from which a slice starts, as with all streams.
-
-        With a global cursor, a slice starts at the bookmark that all slices of the stream share.
-        """
         if context and self._components.has_global_cursor:
             self._slices.start_at_global_cursor(context, self.incremental_sync)
         super()._write_starting_replication_value(context)
