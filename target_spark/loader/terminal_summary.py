@@ -51,13 +51,13 @@ def summarize_tables(report: Report, config: Mapping[str, Any]) -> Iterator[str]
     """
     if config.get("dry_run"):
         return
-    places = {name: each.place for name, each in report.streams().items() if each.written}
-    for name, place in list(places.items())[:_SHOWN]:
-        yield f"table of {name}: {_find_folder(place) or place}"
-    if len(places) > _SHOWN:
-        yield f"and {len(places) - _SHOWN:,} more tables"
+    locations = {name: each.place for name, each in report.streams().items() if each.written}
+    for name, location in list(locations.items())[:_SHOWN]:
+        yield f"table of {name}: {_find_folder(location) or location}"
+    if len(locations) > _SHOWN:
+        yield f"and {len(locations) - _SHOWN:,} more tables"
     code = _READ.get(with_defaults(config)["format"])
-    folder = next(filter(None, map(_find_folder, places.values())), None)
+    folder = next(filter(None, map(_find_folder, locations.values())), None)
     if code is not None and folder is not None:
         read = code.format(json.dumps(folder))
         yield f"to print a table: {shlex.join([sys.executable, '-c', read])}"
@@ -65,9 +65,9 @@ def summarize_tables(report: Report, config: Mapping[str, Any]) -> Iterator[str]
         yield f"to show a table: {report.show_command(next(iter(places)))}"
 
 
-def _find_folder(place: str) -> str | None:
+def _find_folder(location: str) -> str | None:
     """Return the absolute path of a table's folder; None for a table elsewhere."""
-    folder = to_local_folder(place)
+    folder = to_local_folder(location)
     return str(folder) if folder is not None and folder.is_dir() else None
 
 

@@ -49,10 +49,12 @@ class Reason:
 class QuarantineSummary:
     """Summary of the quarantined rows of one stream in a run, for the report.
 
+    The attributes are keys in the JSON file of the report; renaming one would change that file.
+
     Attributes:
         table: The name of the quarantine table.
-        place: The quarantine table's name in the catalog. Without a catalog, the path of its
-            folder.
+        place: The location of the quarantine table: its name in the catalog. Without a catalog,
+            the path of its folder.
         replay: The command that loads the quarantined rows again; None if the next run loads the
             whole stream anyway.
         reasons: The most frequent reasons.

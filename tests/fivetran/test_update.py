@@ -23,7 +23,7 @@ from tap_core.exceptions import (
     StateFileError,
     UnsupportedFeatureError,
 )
-from tap_core.protocols.fivetran import update_writer as outlets
+from tap_core.protocols.fivetran import update_writer
 from tap_core.protocols.fivetran.bounded_queue import BoundedByteQueue, CallEndedError
 from tap_core.singerlib.messages import (
     RecordMessage,
@@ -179,7 +179,7 @@ def test_checkpoint_follows_the_last_rows_although_the_state_is_unchanged():
 
 def test_checkpoints_are_sent_at_intervals_within_a_stream(monkeypatch):
     """F15: with the current bookmark, never ahead of the records sent."""
-    monkeypatch.setattr(outlets.UpdateWriter, "state_seconds", 0.0)
+    monkeypatch.setattr(update_writer.UpdateWriter, "state_seconds", 0.0)
     wanted = selected({"people": True})
     responses = list(Connector(TapShop, people=4, pause=0.3).update(selection=wanted))
     bookmarks = [
@@ -197,7 +197,7 @@ def test_checkpoints_are_sent_at_intervals_within_a_stream(monkeypatch):
 
 
 def test_full_table_stream_has_checkpoints_at_intervals(monkeypatch):
-    monkeypatch.setattr(outlets.UpdateWriter, "state_seconds", 0.0)
+    monkeypatch.setattr(update_writer.UpdateWriter, "state_seconds", 0.0)
     responses = list(Connector(TapNumbers, rows=5_000).update())
     assert kinds(responses[:-1]).count("checkpoint") > 2
 
