@@ -61,8 +61,8 @@ def summarize_tables(report: Report, config: Mapping[str, Any]) -> Iterator[str]
     if code is not None and folder is not None:
         read = code.format(json.dumps(folder))
         yield f"to print a table: {shlex.join([sys.executable, '-c', read])}"
-    elif places:
-        yield f"to show a table: {report.show_command(next(iter(places)))}"
+    elif locations:
+        yield f"to show a table: {report.show_command(next(iter(locations)))}"
 
 
 def _find_folder(location: str) -> str | None:
